@@ -87,8 +87,8 @@ def test_changes_print_and_parse() -> None:
     target = Target.named("chisel-pynq").replace(**changes, uop_entries=1024)
     text = str(target)
     assert text == (
-        '#target.vta<"chisel-pynq", log_batch = 2, log_block = 3, alu_mul = true, uop_entries = 1024,'
-        ' timing = "hls-pynq-ideal">'
+        '#target.vta<"chisel-pynq", log_batch = 2, log_block = 3, alu_mul = true,'
+        ' uop_entries = 1024, timing = "hls-pynq-ideal">'
     )
     assert parse(text) == target
 
