@@ -1,0 +1,1 @@
+"""vtac: an MLIR-style compiler from ONNX models to VTA, and a simulator of the machine."""

@@ -1,0 +1,1 @@
+"""What programs are made of: the dialects graph, te, vta and target."""

@@ -1,0 +1,226 @@
+"""What passes see besides the module: the table of weights, and someone to ask for cycles.
+
+A pass gets a ``VtacContext`` and the module, nothing else. Constants above ``INLINE_ELEMENTS``
+elements are resources: the text has name, type and digest, the bytes lie here, read-only.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerType,
+    Signedness,
+    TensorType,
+    f16,
+    f32,
+    f64,
+)
+from xdsl.ir import Attribute
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.vtac import DIGEST_LENGTH, ResourceAttr
+
+INLINE_ELEMENTS = 64
+"""Constants of at most this many elements stand in the text."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_FLOATS: Mapping[np.dtype[Any], AnyFloat] = {
+    np.dtype(np.float16): f16,
+    np.dtype(np.float32): f32,
+    np.dtype(np.float64): f64,
+}
+
+
+def element_type(dtype: np.dtype[Any]) -> AnyFloat | IntegerType:
+    """The builtin type for a NumPy dtype: signed integers are signless, unsigned ones ``uiN``."""
+    if dtype in _FLOATS:
+        return _FLOATS[dtype]
+    if dtype == np.dtype(bool):
+        return IntegerType(1)
+    if dtype.kind == "i":
+        return IntegerType(8 * dtype.itemsize)
+    if dtype.kind == "u":
+        return IntegerType(8 * dtype.itemsize, Signedness.UNSIGNED)
+    raise CompileError(Problem("", f"tensors of {dtype} are not supported as constants"))
+
+
+def element_dtype(type: Attribute) -> np.dtype[Any]:
+    """The NumPy dtype for a builtin element type; the inverse of ``element_type``."""
+    for dtype, known in _FLOATS.items():
+        if type == known:
+            return dtype
+    if isinstance(type, IntegerType):
+        if type.width.data == 1:
+            return np.dtype(bool)
+        letter = "u" if type.signedness.data == Signedness.UNSIGNED else "i"
+        return np.dtype(f"{letter}{type.width.data // 8}")
+    raise CompileError(Problem("", f"element type {type} has no NumPy counterpart"))
+
+
+def tensor_type(array: Array) -> TensorType[Any]:
+    """The tensor type of an array."""
+    return TensorType(element_type(array.dtype), array.shape)
+
+
+def digest_of(array: Array) -> str:
+    """First hexadecimal digits of the SHA-256 of dtype, shape and bytes."""
+    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:DIGEST_LENGTH]
+
+
+class Resources(Mapping[str, Array]):
+    """Name to read-only array. Entries are added, never changed; equal contents share one entry."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+        self._keys: dict[str, ResourceAttr] = {}
+
+    def __getitem__(self, key: str) -> Array:
+        return self._arrays[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def add(self, array: Array, hint: str = "constant") -> ResourceAttr:
+        """Store an array under a name made from ``hint``; an equal one is stored once."""
+        digest = digest_of(array)
+        if digest not in self._keys:
+            key, number = hint, 0
+            while key in self._arrays:
+                number += 1
+                key = f"{hint}_{number}"
+            stored = np.array(array, order="C", copy=True)
+            stored.setflags(write=False)
+            self._arrays[key] = stored
+            self._keys[digest] = ResourceAttr(key, digest)
+        return self._keys[digest]
+
+    def get_array(self, attr: ResourceAttr) -> Array:
+        """The array a reference names, its digest checked."""
+        array = self._arrays.get(attr.key.data)
+        if array is None:
+            raise CompileError(
+                Problem(
+                    f"resource '{attr.key.data}'",
+                    "the weights of this module are not loaded",
+                    "Keep the .npz file written beside the IR in the same folder.",
+                )
+            )
+        if self._keys.get(attr.digest.data) is None and digest_of(array) != attr.digest.data:
+            raise CompileError(
+                Problem(
+                    f"resource '{attr.key.data}'", "its bytes do not match the digest in the IR"
+                )
+            )
+        return array
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all arrays as an ``.npz`` file."""
+        np.savez_compressed(path, **cast(Any, self._arrays))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Add the arrays of an ``.npz`` file under their own names."""
+        with np.load(Path(path), allow_pickle=False) as archive:
+            for key in archive.files:
+                array = archive[key]
+                array.setflags(write=False)
+                self._arrays[key] = array
+                digest = digest_of(array)
+                self._keys.setdefault(digest, ResourceAttr(key, digest))
+
+    def copy(self) -> "Resources":
+        """A table that shares the arrays; what is added to one is not seen by the other."""
+        other = Resources()
+        other._arrays = dict(self._arrays)
+        other._keys = dict(self._keys)
+        return other
+
+
+class TimingModel(Protocol):
+    """Someone who knows how many cycles a program takes (the drivers put the simulator here)."""
+
+    def cycles(self, program: Any) -> int:
+        """Cycles from launch to FINISH of an encoded program."""
+        ...
+
+
+@dataclass
+class VtacContext(Context):
+    """xDSL's context with the resource table and, perhaps, a timing model."""
+
+    resources: Resources = field(default_factory=Resources)
+    timing: TimingModel | None = None
+
+    def clone(self) -> "VtacContext":
+        """A context with the same dialects whose resource table grows on its own."""
+        base = super().clone()
+        return VtacContext(
+            base.allow_unregistered,
+            base._loaded_dialects,
+            base._loaded_ops,
+            base._loaded_attrs,
+            base._loaded_types,
+            base._registered_dialects,
+            self.resources.copy(),
+            self.timing,
+        )
+
+
+def resources_of(ctx: Context) -> Resources:
+    """The resource table of a pass's context."""
+    if isinstance(ctx, VtacContext):
+        return ctx.resources
+    raise CompileError(Problem("", "this pass needs a VtacContext, which carries the weights"))
+
+
+def constant_attr(ctx: Context, array: Array, hint: str = "constant") -> Attribute:
+    """The attribute of a constant: inline when small, else a resource named after ``hint``."""
+    if array.size > INLINE_ELEMENTS:
+        return resources_of(ctx).add(array, hint)
+    type = tensor_type(array)
+    return DenseIntOrFPElementsAttr(cast(Any, type), cast(Any, element_bytes_attr(type, array)))
+
+
+def element_bytes_attr(type: TensorType[Any], array: Array) -> Attribute:
+    """The raw bytes of an array as the data of a dense attribute."""
+    element = cast(Any, type.element_type)
+    return BytesAttr(element.pack(array.ravel().tolist()))
+
+
+def constant_value(ctx: Context, attr: Attribute, type: Attribute) -> Array:
+    """The array of a constant of tensor type ``type``, inline or resource; read-only."""
+    assert isinstance(type, TensorType)
+    dtype, shape = element_dtype(type.element_type), type.get_shape()
+    if isinstance(attr, ResourceAttr):
+        array = resources_of(ctx).get_array(attr)
+        if array.dtype != dtype or array.shape != shape:
+            raise CompileError(
+                Problem(
+                    f"resource '{attr.key.data}'",
+                    f"it is {array.dtype}{list(array.shape)}, the IR says {dtype}{list(shape)}",
+                )
+            )
+        return array
+    assert isinstance(attr, DenseIntOrFPElementsAttr)
+    values = np.array(attr.get_values(), dtype=dtype)
+    array = (
+        np.broadcast_to(values.reshape(-1)[:1].reshape(()), shape)
+        if values.size == 1
+        else values.reshape(shape)
+    )
+    array.setflags(write=False)
+    return array

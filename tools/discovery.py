@@ -1,0 +1,54 @@
+"""Finds what the rooms offer, so that no list of passes or dialects is written by hand."""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
+
+from xdsl.context import Context
+from xdsl.dialects import get_all_dialects
+from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
+
+import vtac.dialects
+import vtac.lowering
+import vtac.passes
+
+
+def _modules(package: ModuleType) -> Iterator[ModuleType]:
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        yield importlib.import_module(info.name)
+
+
+def our_passes() -> dict[str, type[ModulePass]]:
+    """Every pass of ``vtac.passes`` and ``vtac.lowering`` by name, sorted."""
+    found: dict[str, type[ModulePass]] = {}
+    for package in (vtac.passes, vtac.lowering):
+        for module in _modules(package):
+            for _, value in inspect.getmembers(module, inspect.isclass):
+                if (
+                    issubclass(value, ModulePass)
+                    and isinstance(value.__dict__.get("name"), str)
+                    and value.__module__ == module.__name__
+                ):
+                    found[value.name] = value
+    return dict(sorted(found.items()))
+
+
+def our_dialects() -> list[Dialect]:
+    """The dialects defined by the packages of ``vtac.dialects``."""
+    found: dict[str, Dialect] = {}
+    for module in _modules(vtac.dialects):
+        for _, value in inspect.getmembers(module, lambda v: isinstance(v, Dialect)):
+            found[value.name] = value
+    ours = {"graph", "te", "vta", "target", "vtac"}
+    return [dialect for name, dialect in sorted(found.items()) if name in ours]
+
+
+def load_dialects(ctx: Context) -> None:
+    """Register xDSL's dialects and load ours."""
+    for name, factory in get_all_dialects().items():
+        ctx.register_dialect(name, factory)
+    for dialect in our_dialects():
+        ctx.load_dialect(dialect)

@@ -1,0 +1,28 @@
+"""``vta-opt``: reads IR, runs passes, prints IR."""
+
+from collections.abc import Sequence
+
+from xdsl.xdsl_opt_main import xDSLOptMain
+
+from vtac.dialects.context import VtacContext
+from vtac.tools.discovery import load_dialects, our_passes
+
+
+class VtaOptMain(xDSLOptMain):
+    """xDSL's driver with our context, dialects and passes."""
+
+    def register_all_dialects(self) -> None:
+        """Ours beside xDSL's, in a context that has a resource table."""
+        self.ctx = VtacContext()
+        load_dialects(self.ctx)
+
+    def register_all_passes(self) -> None:
+        """Ours beside xDSL's."""
+        super().register_all_passes()
+        for name, found in our_passes().items():
+            self.register_pass(name, lambda found=found: found)
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    VtaOptMain(description="optimise vtac IR", args=args).run()
