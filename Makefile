@@ -1,0 +1,84 @@
+# Everything in two commands, `make demo` and `make test`. The first use of either makes .venv.
+# Another interpreter: make test PYTHON=/path/to/python3.12
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+LIT_TESTS := $(wildcard test/dialects test/passes test/lowering test/tools)
+BENCHMARKS := $(wildcard test/benchmarks/bench_*.py)
+SOURCES := __init__.py setup.py dialects passes lowering runtime sim tools test examples
+
+# The first Python on the path that is new enough; looked up only when the environment is made.
+NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	"$$p" $(NEW_ENOUGH) 2>/dev/null && echo "$$p" && break; done)
+
+# An environment that came along with a copied or renamed folder still points at the old one.
+HERE := $(shell pwd -P)
+MADE_IN := $(shell cat $(STAMP) 2>/dev/null)
+ifneq ($(MADE_IN),$(HERE))
+MOVED := moved
+endif
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lit pytest lint format types imports bench clean moved
+
+help:  ## say what can be made
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1:\2/p' Makefile | awk -F: '{printf "%-14s %s\n", $$1, $$2}'
+
+demo: $(STAMP)  ## compile a small network for handwritten digits, run it and show what happened
+	@echo "demo: examples/digits/demo.py"
+	@$(BIN)/python examples/digits/demo.py
+
+test: $(STAMP)  ## all tests: lit tests of IR text, then pytest, even if the first fail
+	@failed=0; for part in lit pytest; do \
+		$(MAKE) --no-print-directory $$part || failed=1; done; exit $$failed
+
+lit: $(STAMP)  ## the lit tests of IR text
+	@echo "lit: $(LIT_TESTS)"
+	@$(BIN)/lit -sv $(LIT_TESTS)
+
+pytest: $(STAMP)  ## the tests in Python
+	@echo "pytest: test/python"
+	@$(BIN)/pytest test/python
+
+lint: $(STAMP)  ## ruff: rules and format
+	@echo "lint: ruff"
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+
+format: $(STAMP)  ## let ruff format the sources
+	@$(BIN)/ruff format $(SOURCES)
+
+types: $(STAMP) .types/vtac  ## mypy, strict
+	@echo "types: mypy"
+	@MYPYPATH=.types $(BIN)/mypy -p vtac
+
+imports: $(STAMP)  ## import-linter: who may import whom
+	@echo "imports: import-linter"
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(STAMP)  ## the benchmarks, test/benchmarks/bench_*.py, one after the other
+	@test -n "$(BENCHMARKS)" || echo "bench: there is no test/benchmarks/bench_*.py"
+	@for script in $(BENCHMARKS); do echo "bench: $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:  ## remove the environment and every cache
+	@echo "clean: environment and caches"
+	@rm -rf $(VENV) .types build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \
+		.hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Type checkers do not follow a package-dir mapping; this link shows them the package vtac.
+.types/vtac:
+	@mkdir -p .types
+	@ln -s .. .types/vtac
+
+$(STAMP): pyproject.toml setup.py $(MOVED)
+	@test -n "$(PYTHON)" && "$(PYTHON)" $(NEW_ENOUGH) || { echo "vtac needs Python 3.11 or newer;" \
+		"'$(PYTHON)' is not. Name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "$(VENV): installing vtac and its tools with $$("$(PYTHON)" --version), a few minutes, once"
+	@test -x $(BIN)/python -a "$$(cat $(STAMP) 2>/dev/null)" = "$(HERE)" || \
+		"$(PYTHON)" -m venv $$(test ! -e $(STAMP) || echo --clear) $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "$(HERE)" > $(STAMP)

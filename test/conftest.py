@@ -1,0 +1,29 @@
+"""Keeps pytest from taking the repository for a package of its own.
+
+The root of the repository is the package ``vtac`` (see ``package-dir`` in pyproject.toml), so it
+has an ``__init__.py``. pytest would collect it as a package and import that file a second time,
+under a name made from the clone's folder. Tests import the installed ``vtac`` instead.
+"""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class RootIsAFolder:
+    """Collects the repository's root as an ordinary folder.
+
+    A plugin, since the hooks of a conftest are not asked about folders above it.
+    """
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Dir | None:
+        if path.resolve() == ROOT:
+            return pytest.Dir.from_parent(parent, path=path)
+        return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RootIsAFolder())

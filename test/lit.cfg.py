@@ -1,0 +1,33 @@
+"""How lit runs the tests of IR text: ``lit test/passes``, or ``make lit`` for all of them.
+
+A RUN line may name ``vta-opt``, ``vta-translate``, ``vta-compile``, ``vta-run``, ``FileCheck`` (or
+``filecheck``, the same command) and ``%python``. Inputs of tests lie in folders called ``inputs``
+beside them, reached as ``%S/inputs``; what a test writes goes to ``%t``, outside the sources.
+"""
+# ruff: noqa: F821 (lit defines config)
+
+import os
+import sys
+from pathlib import Path
+
+import lit.formats
+
+root = Path(__file__).resolve().parents[1]
+commands = Path(sys.executable).parent
+
+config.name = "vtac"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["inputs", "python", "benchmarks", "support"]
+config.test_source_root = str(root / "test")
+config.test_exec_root = str(root / "build" / "lit")
+
+config.environment["PATH"] = os.pathsep.join([str(commands), config.environment["PATH"]])
+config.substitutions += [
+    # lit puts paths into RUN lines as they are. Quoted, they may hold spaces: the first of these
+    # two opens a quotation (after an empty one, as a mark), the second closes it.
+    (r"""(?<!["'\w])(?=%[sStT](?!\w))""", '"""'),
+    (r'''(?<="""%[sStT])''', '"'),
+    ("%python", f'"{sys.executable}"'),
+    (r"\bFileCheck\b", "filecheck"),
+]
