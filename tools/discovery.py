@@ -39,11 +39,12 @@ def our_passes() -> dict[str, type[ModulePass]]:
 def our_dialects() -> list[Dialect]:
     """The dialects defined by the packages of ``vtac.dialects``."""
     found: dict[str, Dialect] = {}
-    for module in _modules(vtac.dialects):
-        for _, value in inspect.getmembers(module, lambda v: isinstance(v, Dialect)):
-            found[value.name] = value
-    ours = {"graph", "te", "vta", "target", "vtac"}
-    return [dialect for name, dialect in sorted(found.items()) if name in ours]
+    for info in pkgutil.iter_modules(vtac.dialects.__path__, "vtac.dialects."):
+        if info.ispkg:
+            module = importlib.import_module(info.name)
+            for _, value in inspect.getmembers(module, lambda v: isinstance(v, Dialect)):
+                found[value.name] = value
+    return [dialect for _, dialect in sorted(found.items())]
 
 
 def load_dialects(ctx: Context) -> None:

@@ -1,0 +1,120 @@
+"""Attributes and types of the graph dialect: ranges, packed layouts, opaque ONNX values."""
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import FloatAttr, IntAttr, StringAttr, TensorType, f64
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+RANGES_ATTRIBUTE = "graph.ranges"
+"""Name of the attribute that carries one ``#graph.range`` (or unit) a result of an op."""
+
+
+@irdl_attr_definition
+class RangeAttr(ParametrizedAttribute):
+    """``#graph.range<-1.5, 6.0>``: the interval of real values that calibration saw."""
+
+    name = "graph.range"
+
+    lo: FloatAttr
+    hi: FloatAttr
+
+    def __init__(self, lo: float | FloatAttr, hi: float | FloatAttr):
+        super().__init__(
+            lo if isinstance(lo, FloatAttr) else FloatAttr(lo, f64),
+            hi if isinstance(hi, FloatAttr) else FloatAttr(hi, f64),
+        )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Lower and upper end."""
+        return self.lo.value.data, self.hi.value.data
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Parse ``<lo, hi>``."""
+        with parser.in_angle_brackets():
+            lo = parser.parse_number()
+            parser.parse_punctuation(",")
+            return FloatAttr(float(lo), f64), FloatAttr(float(parser.parse_number()), f64)
+
+    def print_parameters(self, printer: Printer) -> None:
+        """Print ``<lo, hi>``."""
+        with printer.in_angle_brackets():
+            printer.print_float(self.lo.value.data, f64)
+            printer.print_string(", ")
+            printer.print_float(self.hi.value.data, f64)
+
+    def verify(self) -> None:
+        """The interval is finite and not empty."""
+        lo, hi = self.bounds
+        if not float("-inf") < lo <= hi < float("inf"):
+            raise VerifyException(f"range must be finite with lo <= hi, not [{lo}, {hi}]")
+
+
+@irdl_attr_definition
+class PackedAttr(ParametrizedAttribute):
+    """``#graph.packed<1, 16>``: an int8 activation as the accelerator keeps it in DRAM.
+
+    It is the encoding of a tensor type whose shape stays the logical one. A tensor [N, C, H, W]
+    lies as [N/BATCH][C/BLOCK][H][W][BATCH][BLOCK], one [N, C] as [N/BATCH][C/BLOCK][BATCH][BLOCK],
+    both counts rounded up; spare lanes may hold anything.
+    """
+
+    name = "graph.packed"
+
+    batch: IntAttr
+    block: IntAttr
+
+    def __init__(self, batch: int | IntAttr, block: int | IntAttr):
+        super().__init__(
+            batch if isinstance(batch, IntAttr) else IntAttr(batch),
+            block if isinstance(block, IntAttr) else IntAttr(block),
+        )
+
+    def physical_shape(self, logical: Sequence[int]) -> tuple[int, ...]:
+        """The shape in DRAM of a tensor of the given logical shape, rank 2 or more."""
+        batch, block = self.batch.data, self.block.data
+        outer = -(-logical[0] // batch), -(-logical[1] // block)
+        return (*outer, *logical[2:], batch, block)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Parse ``<batch, block>``."""
+        with parser.in_angle_brackets():
+            batch = parser.parse_integer(allow_boolean=False, allow_negative=False)
+            parser.parse_punctuation(",")
+            block = parser.parse_integer(allow_boolean=False, allow_negative=False)
+        return IntAttr(batch), IntAttr(block)
+
+    def print_parameters(self, printer: Printer) -> None:
+        """Print ``<batch, block>``."""
+        with printer.in_angle_brackets():
+            printer.print_string(f"{self.batch.data}, {self.block.data}")
+
+    def verify(self) -> None:
+        """Both counts are positive."""
+        if self.batch.data < 1 or self.block.data < 1:
+            raise VerifyException("batch and block of a packed layout must be positive")
+
+
+@irdl_attr_definition
+class OpaqueType(ParametrizedAttribute, TypeAttribute):
+    """``!graph.opaque<"seq(tensor(float))">``: a value that is no tensor, by its ONNX type."""
+
+    name = "graph.opaque"
+
+    onnx_type: StringAttr
+
+    def __init__(self, onnx_type: str | StringAttr):
+        super().__init__(StringAttr(onnx_type) if isinstance(onnx_type, str) else onnx_type)
+
+
+def packing(type: Attribute) -> PackedAttr | None:
+    """The packed layout of a tensor type, if it has one."""
+    if isinstance(type, TensorType) and isinstance(type.encoding, PackedAttr):
+        return type.encoding
+    return None
