@@ -5,6 +5,8 @@ from setuptools import find_packages, setup
 ROOMS = ["dialects", "passes", "lowering", "runtime", "sim", "tools"]
 
 setup(
+    # Named, this file is not taken for a module of the package that has the same folder.
+    script_name="setup.py",
     packages=[
         "vtac",
         *(
