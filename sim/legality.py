@@ -1,0 +1,165 @@
+"""What can be said against an instruction before it runs.
+
+The checks that need neither the contents of the buffers nor other instructions: features that the
+target lacks, ranges of transfers, counts of zero (VTA.md, section 3). Both functional simulators
+and the hazard checker use them; what depends on micro-ops is checked where they run.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dialects.target import Memory, Target
+from ..dialects.vta.encoding import (
+    Alu,
+    AluOpcode,
+    Compute,
+    EncodingError,
+    Finish,
+    Instruction,
+    Load,
+    Store,
+    Transfer,
+    decode,
+)
+from .errors import SimulationError
+from .tokens import Module, module_of
+
+FIRST_BYTE = 4096
+"""DRAM below this address is never addressed."""
+
+MAX_SHIFT = 31
+
+
+def decode_program(target: Target, insns: NDArray[np.uint64]) -> list[Instruction]:
+    """The instructions of a program; `SimulationError` instead of `EncodingError`."""
+    try:
+        return decode(target, insns)
+    except EncodingError as error:
+        reason = str(error).removeprefix(f"instruction {error.index} ")
+        raise SimulationError(error.index, None, reason) from None
+
+
+def verify_program(
+    target: Target, program: list[Instruction], dram_bytes: int | None, strict: bool
+) -> None:
+    """Raise `SimulationError` on the first instruction that is wrong in itself.
+
+    ``dram_bytes`` is the size of the image (None where unknown). Strict mode also refuses what the
+    implementations do differently, and a FINISH that is not the last instruction.
+    """
+    for index, instruction in enumerate(program):
+        if (reason := objection(target, instruction, dram_bytes, strict)) is not None:
+            raise SimulationError(index, instruction, reason)
+        if strict and isinstance(instruction, Finish) and index != len(program) - 1:
+            raise SimulationError(index, instruction, "instructions follow FINISH")
+    if not any(isinstance(instruction, Finish) for instruction in program):
+        raise SimulationError(-1, None, "the program has no FINISH and never ends")
+
+
+def is_chisel(target: Target) -> bool:
+    """Whether the target descends from the Chisel design, whose ALU and DMA have their ways."""
+    return target.preset.startswith("chisel-")
+
+
+def objection(
+    target: Target, instruction: Instruction, dram_bytes: int | None, strict: bool
+) -> str | None:
+    """What is wrong with an instruction by itself, or None."""
+    if strict and (reason := _token_objection(instruction)) is not None:
+        return reason
+    match instruction:
+        case Transfer():
+            return _transfer_objection(target, instruction, dram_bytes, strict)
+        case Compute():
+            return _compute_objection(target, instruction, strict)
+        case _:
+            return None
+
+
+def _token_objection(instruction: Instruction) -> str | None:
+    module = module_of(instruction)
+    if module is Module.LOAD and (instruction.pop_prev or instruction.push_prev):
+        return "the load module has no previous module to exchange tokens with"
+    if module is Module.STORE and (instruction.pop_next or instruction.push_next):
+        return "the store module has no next module to exchange tokens with"
+    return None
+
+
+def _transfer_objection(
+    target: Target, transfer: Transfer, dram_bytes: int | None, strict: bool
+) -> str | None:
+    memory = transfer.memory
+    if isinstance(transfer, Store):
+        if memory is not Memory.OUT:
+            return f"STORE writes OUT only, not {memory.name}"
+        if transfer.y_pad_0 or transfer.y_pad_1 or transfer.x_pad_0 or transfer.x_pad_1:
+            return "STORE has no pads"
+    elif memory is Memory.OUT:
+        return "LOAD cannot fill OUT"
+    elif memory is Memory.ACC_8BIT and not target.acc_load_int8:
+        return "the target does not load int8 into ACC (acc_load_int8)"
+    if transfer.x_size == 0:
+        return None
+    if transfer.y_size == 0:
+        return "y_size 0 with x_size > 0 never ends on hardware" if strict else None
+    end = transfer.sram_base + transfer.sram_size
+    if end > target.depth(memory):
+        return (
+            f"{memory.name} elements {transfer.sram_base} to {end - 1}, but the buffer has"
+            f" {target.depth(memory)}"
+        )
+    return _dram_objection(target, transfer, dram_bytes)
+
+
+def _dram_objection(target: Target, transfer: Transfer, dram_bytes: int | None) -> str | None:
+    size = target.element_bytes(transfer.memory)
+    first = transfer.dram_base * size
+    last_row = transfer.dram_base + (transfer.y_size - 1) * transfer.x_stride
+    end = (last_row + transfer.x_size) * size
+    if first < FIRST_BYTE:
+        return f"DRAM byte {first} lies in the first {FIRST_BYTE} bytes, which nobody may address"
+    if dram_bytes is not None and end > dram_bytes:
+        return f"DRAM bytes {first} to {end - 1}, but the image has {dram_bytes}"
+    return None
+
+
+def _compute_objection(target: Target, instruction: Compute, strict: bool) -> str | None:
+    if instruction.micro_ops == 0:
+        what = f"{instruction.iter_out} x {instruction.iter_in} iterations of micro-ops"
+        span = f"[{instruction.uop_bgn}, {instruction.uop_end})"
+        return f"{what} {span} run 16384 times or never on hardware" if strict else None
+    if instruction.uop_end > target.uop_entries:
+        return (
+            f"micro-ops up to {instruction.uop_end - 1}, but the target has {target.uop_entries}"
+        )
+    if isinstance(instruction, Alu):
+        return _alu_objection(target, instruction, strict)
+    return None
+
+
+def _alu_objection(target: Target, alu: Alu, strict: bool) -> str | None:
+    if alu.alu_opcode is AluOpcode.MUL and not target.alu_mul:
+        return "the target's ALU does not multiply (alu_mul)"
+    if strict and alu.reset:
+        return "reset has no meaning for the ALU"
+    if alu.alu_opcode is AluOpcode.SHR:
+        if alu.use_imm and abs(alu.imm) > MAX_SHIFT:
+            return f"shift by {alu.imm}, but amounts go from -{MAX_SHIFT} to {MAX_SHIFT}"
+        if strict and not alu.use_imm and alu.imm < 0 and is_chisel(target):
+            return "a negative immediate turns the register shift round on the Chisel design"
+    return None
+
+
+def out_of_range(name: str, low: int, high: int, depth: int) -> str:
+    """The reason for an index beyond a buffer."""
+    return f"{name} indices {low} to {high}, but the buffer has {depth} elements"
+
+
+def loads_whole_inp(target: Target, instruction: Instruction) -> bool:
+    """Whether this is the one LOAD that the Chisel design may lose (VTA.md, section 3)."""
+    return (
+        is_chisel(target)
+        and isinstance(instruction, Load)
+        and instruction.memory is Memory.INP
+        and instruction.x_size * instruction.y_size >= target.inp_depth
+    )

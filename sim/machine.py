@@ -1,0 +1,2 @@
+"""stub"""
+from .reference import ReferenceMachine as FastMachine
