@@ -1,7 +1,7 @@
 """The functional simulator: what a program leaves in DRAM, exactly, and nothing about time.
 
-Takes the binary alone. Control is here (which instruction next, what to report, what to count); what
-the instructions do is in `machine` (fast) and, as the plain definition, in `reference`.
+Takes the binary alone. Control is here (which instruction next, what to report, what to count);
+what the instructions do is in `machine` (fast) and, as the plain definition, in `reference`.
 """
 
 from dataclasses import dataclass, field

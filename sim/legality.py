@@ -129,9 +129,7 @@ def _compute_objection(target: Target, instruction: Compute, strict: bool) -> st
         span = f"[{instruction.uop_bgn}, {instruction.uop_end})"
         return f"{what} {span} run 16384 times or never on hardware" if strict else None
     if instruction.uop_end > target.uop_entries:
-        return (
-            f"micro-ops up to {instruction.uop_end - 1}, but the target has {target.uop_entries}"
-        )
+        return f"micro-ops up to {instruction.uop_end - 1}, but the target has {target.uop_entries}"
     if isinstance(instruction, Alu):
         return _alu_objection(target, instruction, strict)
     return None

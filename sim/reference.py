@@ -145,9 +145,9 @@ class ReferenceMachine:
             self._within("ACC", dst, self.target.acc_depth)
             if reads_src:
                 self._within("ACC", src, self.target.acc_depth)
-            if self.strict and not self.target.alu_bypass and previous is not None:
-                if (reads_src and src == previous) or (alu.use_imm and dst == previous):
-                    raise Fault(f"a micro-op depends on the one before it (acc {previous})")
+            adjacent = (reads_src and src == previous) or (alu.use_imm and dst == previous)
+            if self.strict and adjacent and not self.target.alu_bypass:
+                raise Fault(f"a micro-op depends on the one before it (acc {previous})")
             previous = dst
             left = self.acc[src] if alu.use_imm and reads_src else self.acc[dst]
             right = np.full_like(left, alu.imm) if alu.use_imm else self.acc[src]

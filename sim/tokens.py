@@ -88,14 +88,12 @@ class Flow:
         return cls(modules, pops, pushes, members, finish)
 
 
-def _sides(queues: dict[Module, tuple[Queue | None, Queue | None]]) -> dict[
-    tuple[Module, bool, bool], tuple[Queue, ...]
-]:
+def _sides(
+    queues: dict[Module, tuple[Queue | None, Queue | None]],
+) -> dict[tuple[Module, bool, bool], tuple[Queue, ...]]:
     return {
         (module, bool(prev), bool(next_)): tuple(
-            queue
-            for queue, flag in ((before, prev), (after, next_))
-            if flag and queue is not None
+            queue for queue, flag in ((before, prev), (after, next_)) if flag and queue is not None
         )
         for module, (before, after) in queues.items()
         for prev in (False, True)
@@ -255,9 +253,7 @@ def clocks(flow: Flow, order: Sequence[int]) -> list[Clock]:
             popped[queue] += 1
             a, b, c = max(a, x), max(b, y), max(c, z)
         start[index] = (a, b, c)
-        after = (
-            (a + 1, b, c) if module == 0 else (a, b + 1, c) if module == 1 else (a, b, c + 1)
-        )
+        after = (a + 1, b, c) if module == 0 else (a, b + 1, c) if module == 1 else (a, b, c + 1)
         module_clock[module] = after
         for queue in flow.pushes[index]:
             in_flight[queue].append(after)

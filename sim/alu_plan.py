@@ -1,0 +1,108 @@
+"""An ALU instruction as vector operations.
+
+Micro-ops of one ALU instruction run in order, and one may read what another wrote. A plan sorts
+them into levels: micro-ops of one level do not depend on each other, so that each level is one
+operation on arrays, all of its reads before its writes (list scheduling, as soon as possible). The
+plain definition is `ReferenceMachine.alu`.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.intp]
+Elements = Indices | slice
+
+
+@dataclass(frozen=True)
+class Level:
+    """Independent micro-ops: elements written, and elements read as `src` (None: no src)."""
+
+    dst: Elements
+    src: Elements | None
+    size: int
+
+
+@dataclass(frozen=True)
+class AluPlan:
+    """What an ALU instruction does, relative to its base. `*_end` are exclusive.
+
+    `adjacent` says that a micro-op depends on the one just before it.
+    """
+
+    levels: list[Level]
+    dst_end: int
+    src_end: int
+    written: Elements
+    adjacent: bool
+
+
+def plan_alu(dst: Indices, src: Indices | None, *, reads_dst: bool) -> AluPlan:
+    """The plan of micro-ops with these elements, in the order in which they run.
+
+    ``src`` is None where no element is read by that index; ``reads_dst`` says whether acc[dst] is
+    an operand.
+    """
+    adjacent = bool(reads_dst and src is None and (dst[1:] == dst[:-1]).any())
+    if src is not None:
+        adjacent = bool((src[1:] == dst[:-1]).any())
+        if not reads_dst:
+            adjacent = adjacent or bool((dst[1:] == dst[:-1]).any())
+    level = _levels(dst, src, reads_dst)
+    levels = []
+    if (count := int(level.max()) + 1) == 1:
+        levels.append(_level(dst, src))
+    else:
+        by_level = np.argsort(level, kind="stable")
+        bounds = np.searchsorted(level[by_level], np.arange(count + 1))
+        for first, last in itertools.pairwise(bounds):
+            chosen = by_level[first:last]
+            levels.append(_level(dst[chosen], None if src is None else src[chosen]))
+    written = _elements(np.unique(dst))
+    src_end = 0 if src is None else int(src.max()) + 1
+    return AluPlan(levels, int(dst.max()) + 1, src_end, written, adjacent)
+
+
+def _level(dst: Indices, src: Indices | None) -> Level:
+    order = np.argsort(dst, kind="stable")
+    chosen = _elements(dst[order])
+    if src is None:
+        return Level(chosen, None, len(dst))
+    return Level(chosen, _elements(src[order]), len(dst))
+
+
+def _elements(indices: Indices) -> Elements:
+    """Indices as a slice where they are consecutive."""
+    first, count = int(indices[0]), len(indices)
+    if int(indices[-1]) - first + 1 == count and (np.diff(indices) == 1).all():
+        return slice(first, first + count)
+    return np.ascontiguousarray(indices)
+
+
+def _levels(dst: Indices, src: Indices | None, reads_dst: bool) -> Indices:
+    """The level of each micro-op."""
+    labels, first, label = np.unique(dst, return_index=True, return_inverse=True)
+    distinct = len(first) == len(dst)
+    apart = src is None or not np.isin(src, labels).any()
+    if distinct and (apart or (src is not None and (src == dst).all())):
+        return np.zeros(len(dst), np.intp)
+    if apart:
+        order = np.argsort(label, kind="stable")
+        starts = np.searchsorted(label[order], np.arange(len(labels)))
+        occurrence = np.empty(len(dst), np.intp)
+        occurrence[order] = np.arange(len(dst)) - starts[label[order]]
+        return occurrence
+    assert src is not None
+    written: dict[int, int] = {}
+    read: dict[int, int] = {}
+    result = np.empty(len(dst), np.intp)
+    for i, (d, s) in enumerate(zip(dst.tolist(), src.tolist(), strict=True)):
+        level = max(written.get(d, 0), written.get(s, 0), read.get(d, 0))
+        result[i] = level
+        written[d] = level + 1
+        read[s] = max(read.get(s, 0), level)
+        if reads_dst:
+            read[d] = max(read.get(d, 0), level)
+    return result

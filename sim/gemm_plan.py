@@ -1,0 +1,250 @@
+"""A GEMM instruction as a few dense matrix products.
+
+A GEMM instruction adds up products over a multiset of (dst, src, wgt) triples, and integer sums
+do not depend on their order. So the two hardware loops and the micro-op list are sorted into the
+three axes of a matrix product: what leaves dst alone is the reduction (k), what leaves wgt alone
+runs over pixels (m), what leaves src alone over output channels (n). The micro-op list itself is
+factored the same way, as a table of weights (src against dst) or of sources (dst against wgt), with
+an element of zeros in its holes; lists without such structure become one product for each list of
+sources, those of equal shape batched.
+
+Plans hold row indices relative to the smallest dst, src and wgt of the kernel, so that the same
+kernel at another place shares its plan. The plain definition is `ReferenceMachine.gemm`.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.intp]
+
+HOLE = 1 << 40
+"""An index beyond every buffer: it is clipped to the row of zeros behind the last element."""
+
+EXACT_PRODUCTS = 1024
+"""Products of two int8 whose sum a float32 holds exactly, in any order: 1024 x 2^14 = 2^24."""
+
+CALL_SIZE = 262_144
+"""Multiplications (m x n x k) of one BLAS call: below, it stays on one thread and in its fast
+small-matrix kernels."""
+
+_FULL_ENOUGH = 0.6
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One hardware loop: iterations, and what each adds to dst, src and wgt."""
+
+    count: int
+    dst: int
+    src: int
+    wgt: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """Micro-ops as products over [batch, m, k, n]: dst [b, m, n], src [b, m, k], wgt [b, k, n]."""
+
+    dst: Indices
+    src: Indices
+    wgt: Indices
+
+
+@dataclass(frozen=True)
+class Product:
+    """One batched product ``acc[dst] += inp[src] x wgt[wgt]`` over rows of BLOCK values.
+
+    `chunks` has, for each piece of the reduction, the source rows [b, calls, rows, k] and the
+    weight rows [b, n, k] (n counts single output channels). `rows` of the product are real, the
+    others fill the last call. `shape` is that of the result in rows of accumulators; they lie at
+    `strides` (in rows; `order` has the axis of the longest first), or at `scatter` where no strides
+    describe them. `distinct`: no row twice.
+    """
+
+    chunks: list[tuple[Indices, Indices]]
+    rows: int
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    scatter: Indices | None
+    distinct: bool
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """What a GEMM instruction does, relative to its bases. `*_end` are exclusive."""
+
+    products: list[Product]
+    dst_end: int
+    src_end: int
+    wgt_end: int
+    written: Indices
+    read: tuple[Indices, Indices]
+    contiguous: bool
+
+
+def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int) -> GemmPlan:
+    """The plan of a kernel: micro-ops [n, 3], relative, inside hardware loops."""
+    reduction, pixels, channels = [], [], []
+    for loop in loops:
+        if loop.count == 1:
+            continue
+        if loop.dst == 0:
+            reduction.append(loop)
+        elif loop.wgt == 0:
+            pixels.append(loop)
+        elif loop.src == 0:
+            channels.append(loop)
+        else:
+            steps = np.arange(loop.count)[:, None, None] * [loop.dst, loop.src, loop.wgt]
+            micro_ops = (steps + micro_ops).reshape(-1, 3)
+    products = [
+        _product(table, (pixels, reduction, channels), batch, block) for table in _factor(micro_ops)
+    ]
+    spans = [np.unique(micro_ops[:, column]) for column in range(3)]
+    for loop in (*reduction, *pixels, *channels):
+        for column, step in enumerate((loop.dst, loop.src, loop.wgt)):
+            if step:
+                spans[column] = np.unique(_sum(np.arange(loop.count) * step, spans[column]))
+    dst, src, wgt = spans
+    ends = [int(span[-1]) + 1 for span in spans]
+    return GemmPlan(products, ends[0], ends[1], ends[2], dst, (src, wgt), len(dst) == ends[0])
+
+
+def _sum(*vectors: Indices) -> Indices:
+    """All sums of one element from each vector: an array with an axis for each."""
+    total = np.zeros((), np.intp)
+    for vector in vectors:
+        total = total[..., None] + vector
+    return total
+
+
+def _factor(micro_ops: Indices) -> list[Table]:
+    """Tables that together have exactly these micro-ops."""
+    by_src = _table(micro_ops[:, 1], micro_ops[:, 0], micro_ops[:, 2])
+    by_wgt = _table(micro_ops[:, 0], micro_ops[:, 2], micro_ops[:, 1])
+    best = max((by_src[3], 1, "src"), (by_wgt[3], 0, "wgt"))
+    if best[0] < _FULL_ENOUGH:
+        return _group(micro_ops)
+    if best[2] == "src":
+        src, dst, wgt, _ = by_src
+        return [Table(dst[None, None, :], src[None, None, :], wgt[None])]
+    dst, wgt, src, _ = by_wgt
+    return [Table(dst[None, :, None], src[None], wgt[None, :, None])]
+
+
+def _table(
+    rows: Indices, columns: Indices, values: Indices
+) -> tuple[Indices, Indices, Indices, float]:
+    """Values by row and column label, and how full the table is (0 if two share a place)."""
+    row_labels, row = np.unique(rows, return_inverse=True)
+    column_labels, column = np.unique(columns, return_inverse=True)
+    size = len(row_labels) * len(column_labels)
+    place = row * len(column_labels) + column
+    full = len(values) / size
+    if full < _FULL_ENOUGH or len(np.unique(place)) < len(place):
+        return row_labels, column_labels, values, 0.0
+    table = np.full(size, HOLE, np.intp)
+    table[place] = values
+    return row_labels, column_labels, table.reshape(len(row_labels), -1), full
+
+
+def _group(micro_ops: Indices) -> list[Table]:
+    """Destinations with identical source lists together, groups of equal shape in one batch."""
+    pairs: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for dst, src, wgt in micro_ops.tolist():
+        pairs[dst].append((src, wgt))
+    groups: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
+    for dst, list_ in pairs.items():
+        sources, weights = zip(*sorted(list_), strict=True)
+        groups[sources].append((dst, weights))
+    shapes = defaultdict(list)
+    for sources, members in groups.items():
+        dsts, weights = zip(*members, strict=True)
+        shapes[len(sources), len(dsts)].append((dsts, sources, weights))
+    tables = []
+    for batch in shapes.values():
+        dst, src, wgt = (np.array(part, np.intp) for part in zip(*batch, strict=True))
+        tables.append(Table(dst[:, None, :], src[:, None, :], wgt.transpose(0, 2, 1)))
+    return tables
+
+
+def _product(
+    table: Table, axes: tuple[list[Loop], list[Loop], list[Loop]], batch: int, block: int
+) -> Product:
+    pixels, reduction, channels = axes
+    groups, _, table_k = table.src.shape
+    lanes, channel = np.arange(batch), np.arange(block)
+    offsets = {
+        (name, index): _sum(*(np.arange(loop.count) * getattr(loop, index) for loop in loops))
+        for name, loops in (("m", pixels), ("k", reduction), ("n", channels))
+        for index in ("dst", "src", "wgt")
+    }
+    src = offsets["m", "src"].reshape(-1, 1, 1, 1) + offsets["k", "src"].reshape(1, 1, -1, 1)
+    src = table.src[:, None, :, None, :] + src[None].reshape(1, src.shape[0], 1, -1, 1)
+    src = src[:, :, :, None] * batch + lanes[:, None, None]
+    src = src.reshape(groups, -1, src.shape[-2] * table_k)
+    wgt = offsets["n", "wgt"].reshape(-1, 1) + offsets["k", "wgt"].reshape(1, -1)
+    wgt = table.wgt.transpose(0, 2, 1)[:, None, :, None, :] + wgt[None, :, None, :, None]
+    wgt = wgt[:, :, :, None] * block + channel[:, None, None]
+    wgt = wgt.reshape(groups, -1, wgt.shape[-2] * table_k)
+    rows = src.shape[1]
+    step = max(1, EXACT_PRODUCTS // block)
+    chunks = []
+    for first in range(0, src.shape[2], step):
+        piece = np.ascontiguousarray(wgt[:, :, first : first + step])
+        chunks.append((_calls(src[:, :, first : first + step], piece, block), piece))
+    rows_of_acc = _destinations(table, pixels, channels, batch)
+    return Product(chunks, rows, *_placement(rows_of_acc))
+
+
+def _calls(src: Indices, wgt: Indices, block: int) -> Indices:
+    """Source rows [b, rows, k] cut into BLAS calls: [b, calls, rows, k], filled up with holes."""
+    groups, rows, k = src.shape
+    most = max(1, CALL_SIZE // (k * block * wgt.shape[1]))
+    calls = -(-rows // most)
+    height = -(-rows // calls)
+    padded = np.full((groups, calls * height, k), HOLE, np.intp)
+    padded[:, :rows] = src
+    return padded.reshape(groups, calls, height, k)
+
+
+def _destinations(table: Table, pixels: list[Loop], channels: list[Loop], batch: int) -> Indices:
+    """The accumulator rows of the result: [b, pixel loops, m, lane, channel loops, n]."""
+    groups, table_m, table_n = table.dst.shape
+    before = _sum(*(np.arange(loop.count) * loop.dst for loop in pixels))
+    after = _sum(*(np.arange(loop.count) * loop.dst for loop in channels))
+    after = after.reshape(1, *after.shape, 1)
+    inner = [1] * (after.ndim - 2)
+    own = table.dst.reshape(groups, *[1] * before.ndim, table_m, 1, *inner, table_n)
+    lanes = np.arange(batch).reshape(-1, *[1] * (after.ndim - 1))
+    before = before.reshape(1, *before.shape, 1, 1, *inner, 1)
+    return (own + before + after) * batch + lanes
+
+
+def _placement(
+    rows: Indices,
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None, Indices | None, bool]:
+    """Shape, axis order, strides, scatter and distinctness of a result with these rows."""
+    distinct = len(np.unique(rows)) == rows.size
+    strides = _strides(rows) if distinct else None
+    if strides is None:
+        return rows.shape, tuple(range(rows.ndim)), None, rows.reshape(-1), distinct
+    steps = strides
+    order = tuple(sorted(range(rows.ndim), key=lambda axis: -steps[axis]))
+    return rows.shape, order, strides, None, distinct
+
+
+def _strides(rows: Indices) -> tuple[int, ...] | None:
+    """The constant step along each axis, if all have one and row 0 comes first."""
+    steps = []
+    for axis in range(rows.ndim):
+        differences = np.diff(rows, axis=axis)
+        step = int(differences.flat[0]) if differences.size else 0
+        if step < 0 or (differences != step).any():
+            return None
+        steps.append(step)
+    return tuple(steps) if rows.flat[0] == 0 else None
