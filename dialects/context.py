@@ -6,7 +6,7 @@ elements are resources: the text has name, type and digest, the bytes lie here, 
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -160,10 +160,12 @@ class TimingModel(Protocol):
 
 @dataclass
 class VtacContext(Context):
-    """xDSL's context with the resource table and, perhaps, a timing model."""
+    """xDSL's context with the resource table, the codegens and, perhaps, a timing model."""
 
     resources: Resources = field(default_factory=Resources)
     timing: TimingModel | None = None
+    codegens: Sequence[object] = ()
+    """Who may take regions of a network, by falling priority (``vtac.passes.graph.codegen``)."""
 
     def clone(self) -> "VtacContext":
         """A context with the same dialects whose resource table grows on its own."""
@@ -177,6 +179,7 @@ class VtacContext(Context):
             base._registered_dialects,
             self.resources.copy(),
             self.timing,
+            self.codegens,
         )
 
 

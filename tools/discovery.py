@@ -12,8 +12,9 @@ from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 
 import vtac.dialects
-import vtac.lowering
+import vtac.lowering.codegens
 import vtac.passes
+from vtac.passes.graph.codegen import Codegen
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:
@@ -34,6 +35,16 @@ def our_passes() -> dict[str, type[ModulePass]]:
                 ):
                     found[value.name] = value
     return dict(sorted(found.items()))
+
+
+def our_codegens() -> list[Codegen]:
+    """One of each codegen of ``vtac.lowering.codegens``, by falling priority (``vta`` first)."""
+    found: dict[str, Codegen] = {}
+    for module in _modules(vtac.lowering.codegens):
+        for _, value in inspect.getmembers(module, inspect.isclass):
+            if issubclass(value, Codegen) and not inspect.isabstract(value):
+                found[value.name] = value()
+    return sorted(found.values(), key=lambda codegen: (codegen.name != "vta", codegen.name))
 
 
 def our_dialects() -> list[Dialect]:

@@ -7,7 +7,7 @@ from xdsl.passes import ModulePass
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from vtac.dialects.context import VtacContext
-from vtac.tools.discovery import load_dialects, our_passes
+from vtac.tools.discovery import load_dialects, our_codegens, our_passes
 
 
 def _the_class(found: type[ModulePass]) -> type[ModulePass]:
@@ -19,7 +19,7 @@ class VtaOptMain(xDSLOptMain):
 
     def register_all_dialects(self) -> None:
         """Ours beside xDSL's, in a context that has a resource table."""
-        self.ctx = VtacContext()
+        self.ctx = VtacContext(codegens=our_codegens())
         load_dialects(self.ctx)
 
     def register_all_passes(self) -> None:

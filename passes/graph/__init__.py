@@ -1,0 +1,1 @@
+"""Passes inside the graph dialect, and the pattern language of the partitioner."""

@@ -1,0 +1,45 @@
+"""``byte-planes``: int32 results leave the accelerator as four int8 tensors.
+
+VTA has no 32-bit store. Accumulators that leave as they are (``graph.add_bias``) are split into
+byte planes, which the accelerator stores one after another and the host joins again.
+"""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType, i8
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+from xdsl.rewriter import InsertPoint
+
+from vtac.dialects.graph import AddBiasOp, JoinBytesOp, SplitBytesOp
+
+
+class _SplitAccumulators(RewritePattern):
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AddBiasOp, rewriter: PatternRewriter) -> None:
+        if all(isinstance(use.operation, SplitBytesOp) for use in op.result.uses):
+            return
+        type = op.result.type
+        assert isinstance(type, TensorType)
+        split = SplitBytesOp(op.result, TensorType(i8, type.get_shape()))
+        join = JoinBytesOp(split.planes, type)
+        split.location = join.location = op.location
+        rewriter.insert_op([split, join], InsertPoint.after(op))
+        op.result.replace_uses_with_if(join.result, lambda use: use.operation is not split)
+
+
+@dataclass(frozen=True)
+class BytePlanesPass(ModulePass):
+    """Split int32 results into byte planes and join them again (``graph.split_bytes``)."""
+
+    name = "byte-planes"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite every add_bias of the module."""
+        PatternRewriteWalker(_SplitAccumulators(), apply_recursively=False).rewrite_module(op)
