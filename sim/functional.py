@@ -4,14 +4,15 @@ Takes the binary alone. Control is here (which instruction next, what to report,
 what the instructions do is in `machine` (fast) and, as the plain definition, in `reference`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..dialects.target import Memory, Target
-from ..dialects.vta.encoding import Alu, Compute, Gemm, Instruction, Store, Transfer
+from ..dialects.vta.encoding import Alu, Gemm, Instruction, Store, Transfer
 from .errors import Fault, SimulationError
 from .legality import decode_program, verify_program
 from .machine import FastMachine
@@ -89,39 +90,56 @@ class Simulator:
         """
         if dram.dtype != np.uint8 or dram.ndim != 1 or not dram.flags.c_contiguous:
             raise ValueError("dram must be a contiguous uint8 array of one dimension")
-        program = decode_program(self.target, insns)
-        verify_program(self.target, program, len(dram), strict)
-        flow = Flow.of(program)
-        plan = schedule(flow, self.target.queue_depth, order_seed)
-        self._verify_schedule(program, flow, plan, strict)
+        words = np.ascontiguousarray(insns, np.uint64)
+        launch = _launch(self.target, words.tobytes(), len(dram), strict, order_seed)
         machine = self._machine(self.target, dram, strict)
-        counters = Counters()
-        for index in plan.order:
-            instruction = program[index]
+        for index, instruction in launch.steps:
             try:
                 machine.execute(instruction)
             except Fault as fault:
                 raise SimulationError(index, instruction, str(fault)) from None
-            counters.count(self.target, instruction)
-        return counters
+        return replace(launch.counters, bytes_moved=dict(launch.counters.bytes_moved))
 
-    def _verify_schedule(
-        self, program: list[Instruction], flow: Flow, plan: Schedule, strict: bool
-    ) -> None:
-        if not plan.finished:
-            index = plan.blocked[0][0] if plan.blocked else plan.fetch or 0
-            reason = deadlock_reason(plan, self.target.queue_depth)
-            raise SimulationError(index, program[index], reason)
-        if not strict:
-            return
-        if len(plan.order) < len(program):
-            ran = set(plan.order)
-            for index, instruction in enumerate(program):
-                if index not in ran and isinstance(instruction, Store | Compute):
-                    raise SimulationError(
-                        index, instruction, "FINISH does not wait for it: it may not have happened"
-                    )
-        verify_tokens(self.target, program, flow)
+
+@dataclass(frozen=True)
+class _Launch:
+    """A verified program in the order in which it runs, and what it will have done."""
+
+    steps: list[tuple[int, Instruction]]
+    counters: Counters
+
+
+@lru_cache(maxsize=64)
+def _launch(
+    target: Target, words: bytes, dram_bytes: int, strict: bool, order_seed: int | None
+) -> _Launch:
+    program = decode_program(target, np.frombuffer(words, np.uint64).reshape(-1, 2))
+    verify_program(target, program, dram_bytes, strict)
+    flow = Flow.of(program)
+    plan = schedule(flow, target.queue_depth, order_seed)
+    _verify_schedule(target, program, flow, plan, strict)
+    counters = Counters()
+    for index in plan.order:
+        counters.count(target, program[index])
+    return _Launch([(index, program[index]) for index in plan.order], counters)
+
+
+def _verify_schedule(
+    target: Target, program: list[Instruction], flow: Flow, plan: Schedule, strict: bool
+) -> None:
+    if not plan.finished:
+        index = plan.blocked[0][0] if plan.blocked else plan.fetch or 0
+        raise SimulationError(index, program[index], deadlock_reason(plan, target.queue_depth))
+    if not strict:
+        return
+    if len(plan.order) < len(program):
+        ran = set(plan.order)
+        for index, instruction in enumerate(program):
+            if index not in ran and isinstance(instruction, Store):
+                raise SimulationError(
+                    index, instruction, "FINISH does not wait for it: it may not have happened"
+                )
+    verify_tokens(target, program, flow)
 
 
 def run(

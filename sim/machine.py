@@ -6,7 +6,7 @@ of BLOCK int8 values are gathered as single items, and OUT is lazy: a flag an el
 equals the low byte of ACC, and only what changes ACC without writing OUT has to save it first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +32,8 @@ from .gemm_plan import GemmPlan, Loop, Product, plan_gemm
 from .legality import MAX_SHIFT, is_chisel, out_of_range
 
 Rows = NDArray[np.int32]
+
+Loops = tuple[tuple[int, int, int, int], tuple[int, int, int, int]]
 
 _PLANS = 4096
 
@@ -61,6 +63,8 @@ class FastMachine:
             Memory.ACC: self.acc.view(np.uint8),
         }
         self._scratch = _Scratch(self.block)
+        self._plans = _plans(target)
+        self._depth = (target.acc_depth, target.inp_depth, target.wgt_depth)
         self._run: dict[type[Instruction], Callable[[Any], None]] = {
             Load: self.load,
             Store: self.store,
@@ -130,11 +134,11 @@ class FastMachine:
         if gemm.micro_ops == 0:
             return
         loops = (
-            Loop(gemm.iter_out, gemm.dst_factor_out, gemm.src_factor_out, gemm.wgt_factor_out),
-            Loop(gemm.iter_in, gemm.dst_factor_in, gemm.src_factor_in, gemm.wgt_factor_in),
+            (gemm.iter_out, gemm.dst_factor_out, gemm.src_factor_out, gemm.wgt_factor_out),
+            (gemm.iter_in, gemm.dst_factor_in, gemm.src_factor_in, gemm.wgt_factor_in),
         )
-        plan, (dst, src, wgt) = _gemm_plan(self.target, self._kernel(gemm), loops)
-        self._within("ACC", dst, plan.dst_end, self.target.acc_depth)
+        plan, (dst, src, wgt) = self._plans.gemm(self._kernel(gemm), loops)
+        self._within("ACC", dst, plan.dst_end, self._depth[0])
         written: Elements = slice(dst, dst + plan.dst_end)
         if not plan.contiguous:
             written = plan.written + dst
@@ -142,8 +146,8 @@ class FastMachine:
             self._settle_out(written)
             self.acc[written] = 0
             return
-        self._within("INP", src, plan.src_end, self.target.inp_depth)
-        self._within("WGT", wgt, plan.wgt_end, self.target.wgt_depth)
+        self._within("INP", src, plan.src_end, self._depth[1])
+        self._within("WGT", wgt, plan.wgt_end, self._depth[2])
         inputs = self._inp_rows[src * self.batch :]
         weights = self._wgt_rows[wgt * self.block :]
         for product in plan.products:
@@ -183,13 +187,12 @@ class FastMachine:
         if alu.micro_ops == 0:
             return
         loops = (
-            Loop(alu.iter_out, alu.dst_factor_out, alu.src_factor_out, 0),
-            Loop(alu.iter_in, alu.dst_factor_in, alu.src_factor_in, 0),
+            (alu.iter_out, alu.dst_factor_out, alu.src_factor_out, 0),
+            (alu.iter_in, alu.dst_factor_in, alu.src_factor_in, 0),
         )
-        reads = (not alu.use_imm, not alu.use_imm or self.target.alu_imm_src)
-        plan, base = _alu_plan(self.target, self._kernel(alu), loops, reads)
-        self._within("ACC", base, plan.dst_end, self.target.acc_depth)
-        self._within("ACC", base, plan.src_end, self.target.acc_depth)
+        plan, base = self._plans.alu(self._kernel(alu), loops, alu.use_imm)
+        self._within("ACC", base, plan.dst_end, self._depth[0])
+        self._within("ACC", base, plan.src_end, self._depth[0])
         if self.strict and plan.adjacent and not self.target.alu_bypass:
             raise Fault("a micro-op depends on the one before it (no alu_bypass)")
         acc = self.acc[base:]
@@ -209,7 +212,7 @@ class FastMachine:
             if alu.alu_opcode is AluOpcode.SHR:
                 operation = np.left_shift if alu.imm < 0 else np.right_shift
                 right = abs(alu.imm)
-            right = _constant(right, acc.shape[1] * self.target.acc_depth)[: left.size]
+            right = _constant(right, acc.shape[1] * self._depth[0])[: left.size]
             right = right.reshape(left.shape)
         else:
             assert src is not None
@@ -328,53 +331,58 @@ def _constant(value: int, size: int) -> Rows:
     return array
 
 
-@lru_cache(maxsize=_PLANS)
-def _relative(target: Target, kernel: bytes) -> tuple[bytes, tuple[int, int, int], tuple[int, int]]:
-    """A kernel with its smallest indices subtracted, those, and the sides of dst and src."""
-    try:
-        indices = decode_micro_ops(target, np.frombuffer(kernel, np.uint32))
-    except EncodingError as error:
-        raise Fault(f"in its kernel, {error}") from None
-    low = indices.min(axis=0)
-    dst, src, wgt = (int(value) for value in low)
-    return (indices - low).tobytes(), (dst, src, wgt), (dst - min(dst, src), src - min(dst, src))
+class _Plans:
+    """The plans of one target, by kernel and loops; kept as long as there are not too many."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.gemm = lru_cache(maxsize=_PLANS)(self._gemm)
+        self.alu = lru_cache(maxsize=_PLANS)(self._alu)
+        self._relative = lru_cache(maxsize=_PLANS)(self._relative_kernel)
+        self._relative_gemm = lru_cache(maxsize=_PLANS)(self._plan_gemm)
+        self._relative_alu = lru_cache(maxsize=_PLANS)(self._plan_alu)
+
+    def _relative_kernel(self, kernel: bytes) -> tuple[bytes, tuple[int, int, int]]:
+        """A kernel with its smallest indices subtracted, and those."""
+        try:
+            indices = decode_micro_ops(self.target, np.frombuffer(kernel, np.uint32))
+        except EncodingError as error:
+            raise Fault(f"in its kernel, {error}") from None
+        low = indices.min(axis=0)
+        dst, src, wgt = (int(value) for value in low)
+        return (indices - low).tobytes(), (dst, src, wgt)
+
+    def _gemm(self, kernel: bytes, loops: Loops) -> tuple[GemmPlan, tuple[int, int, int]]:
+        relative, bases = self._relative(kernel)
+        return self._relative_gemm(relative, loops), bases
+
+    def _plan_gemm(self, relative: bytes, loops: Loops) -> GemmPlan:
+        micro_ops = np.frombuffer(relative, np.int32).reshape(-1, 3).astype(np.intp)
+        nest = [Loop(*loop) for loop in loops]
+        return plan_gemm(micro_ops, nest, self.target.batch, self.target.block)
+
+    def _alu(self, kernel: bytes, loops: Loops, use_imm: bool) -> tuple[AluPlan, int]:
+        relative, (dst, src, _) = self._relative(kernel)
+        if use_imm and not self.target.alu_imm_src:
+            return self._relative_alu(relative, (0, None), loops, use_imm), dst
+        base = min(dst, src)
+        return self._relative_alu(relative, (dst - base, src - base), loops, use_imm), base
+
+    def _plan_alu(
+        self, relative: bytes, sides: tuple[int, int | None], loops: Loops, use_imm: bool
+    ) -> AluPlan:
+        micro_ops = np.frombuffer(relative, np.int32).reshape(-1, 3).astype(np.intp)
+        outer, inner = (Loop(*loop) for loop in loops)
+        i = np.arange(outer.count)[:, None, None]
+        j = np.arange(inner.count)[None, :, None]
+        dst_side, src_side = sides
+        dst = (i * outer.dst + j * inner.dst + micro_ops[:, 0] + dst_side).reshape(-1)
+        if src_side is None:
+            return plan_alu(dst, None, reads_dst=True)
+        src = (i * outer.src + j * inner.src + micro_ops[:, 1] + src_side).reshape(-1)
+        return plan_alu(dst, src, reads_dst=not use_imm)
 
 
-@lru_cache(maxsize=_PLANS)
-def _gemm_plan(
-    target: Target, kernel: bytes, loops: tuple[Loop, Loop]
-) -> tuple[GemmPlan, tuple[int, int, int]]:
-    relative, bases, _ = _relative(target, kernel)
-    return _relative_gemm_plan(relative, loops, target.batch, target.block), bases
-
-
-@lru_cache(maxsize=_PLANS)
-def _relative_gemm_plan(relative: bytes, loops: Sequence[Loop], batch: int, block: int) -> GemmPlan:
-    micro_ops = np.frombuffer(relative, np.int32).reshape(-1, 3).astype(np.intp)
-    return plan_gemm(micro_ops, loops, batch, block)
-
-
-@lru_cache(maxsize=_PLANS)
-def _alu_plan(
-    target: Target, kernel: bytes, loops: tuple[Loop, Loop], reads: tuple[bool, bool]
-) -> tuple[AluPlan, int]:
-    relative, (dst, src, _), sides = _relative(target, kernel)
-    if not reads[1]:
-        return _relative_alu_plan(relative, (0, 0), loops, reads), dst
-    return _relative_alu_plan(relative, sides, loops, reads), min(dst, src)
-
-
-@lru_cache(maxsize=_PLANS)
-def _relative_alu_plan(
-    relative: bytes, sides: tuple[int, int], loops: tuple[Loop, Loop], reads: tuple[bool, bool]
-) -> AluPlan:
-    micro_ops = np.frombuffer(relative, np.int32).reshape(-1, 3).astype(np.intp)
-    outer, inner = loops
-    i = np.arange(outer.count)[:, None, None]
-    j = np.arange(inner.count)[None, :, None]
-    dst = (i * outer.dst + j * inner.dst + micro_ops[:, 0] + sides[0]).reshape(-1)
-    reads_acc_dst, reads_src = reads
-    if not reads_src:
-        return plan_alu(dst, None, reads_dst=True)
-    src = (i * outer.src + j * inner.src + micro_ops[:, 1] + sides[1]).reshape(-1)
-    return plan_alu(dst, src, reads_dst=reads_acc_dst)
+@lru_cache(maxsize=16)
+def _plans(target: Target) -> _Plans:
+    return _Plans(target)

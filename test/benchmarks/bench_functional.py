@@ -1,0 +1,78 @@
+"""Speed of the functional simulator on the golden programs, against its floor.
+
+The floor is the matrix products alone: as many multiplications, in float32 calls of the size that
+the simulator uses, on data that is already in place. Run: ``python FILE``.
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from vtac.dialects.target import Target
+from vtac.sim import Simulator
+
+GOLDEN = Path(__file__).parents[2] / ".." / "shared" / "golden"
+REPEATS = 15
+
+
+def best(*works: Callable[[], object]) -> list[float]:
+    """Processor seconds of the fastest run of each; they take turns, and so meet equal noise."""
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(REPEATS):
+        for work, mine in zip(works, times, strict=True):
+            start = time.process_time()
+            work()
+            mine.append(time.process_time() - start)
+    return [min(mine) for mine in times]
+
+
+def bare_products(micro_ops: int, block: int = 16) -> Callable[[], None]:
+    """The floor: batched calls of 56 rows, 9 elements deep, 2 wide, for that many micro-ops."""
+    rows, depth, width = 56, 9 * block, 2 * block
+    calls = -(-micro_ops * block * block // (rows * depth * width))
+    group = 14
+    a = np.ones((group, rows, depth), np.float32)
+    b = np.ones((depth, width), np.float32)
+    out = np.empty((group, rows, width), np.float32)
+
+    def work() -> None:
+        for _ in range(-(-calls // group)):
+            np.matmul(a, b, out=out)
+
+    return work
+
+
+def main() -> None:
+    """Print a line a program."""
+    paths = [GOLDEN / "speed_conv3x3.npz", *sorted((GOLDEN / "layers").glob("*.npz"))]
+    if not paths[0].exists():
+        print("skipped: ../shared/golden is absent")
+        return
+    print(f"{'program':24}{'first':>9}{'warm':>9}{'floor':>9}{'x floor':>9}{'M uops/s':>10}")
+    for path in paths:
+        with np.load(path) as golden:
+            target = Target.from_vta_config(json.loads(str(golden["config"])), alu_bypass=True)
+            insns, dram_in, dram_out = (golden[k] for k in ("insns", "dram_in", "dram_out"))
+        simulator, image = Simulator(target), dram_in.copy()
+        start = time.process_time()
+        counters = simulator.run(insns, image)
+        first = time.process_time() - start
+        np.testing.assert_array_equal(image, dram_out)
+        products = bare_products(counters.gemm_micro_ops)
+        warm, bare = best(lambda s=simulator, i=insns, m=image: s.run(i, m), products)
+        total = counters.gemm_micro_ops + counters.reset_micro_ops + counters.alu_micro_ops
+        print(
+            f"{path.stem:24}{first * 1e3:7.1f}ms{warm * 1e3:7.1f}ms{bare * 1e3:7.1f}ms"
+            f"{warm / bare:9.2f}{total / warm / 1e6:10.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
