@@ -1,0 +1,121 @@
+"""The interface to an accelerator: memory, and programs that run on it.
+
+What a driver of a board offers, and what the simulator implements: allocate, write, read, run.
+Addresses are bytes in the device's DRAM; the first 4096 belong to nobody (VTA.h of Apache tvm-vta
+reserves a page so that a zero base is never valid).
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
+from vtac.sim import Counters, SimulationError, Simulator
+
+RESERVED_BYTES = 4096
+"""Bytes at the start of DRAM that no program may address."""
+
+
+class Device(Protocol):
+    """An accelerator with its memory."""
+
+    @property
+    def target(self) -> Target:
+        """The machine that it is."""
+        ...
+
+    def allocate(self, size: int, alignment: int) -> int:
+        """The address of ``size`` fresh bytes, a multiple of ``alignment``."""
+        ...
+
+    def write(self, address: int, data: NDArray[np.uint8]) -> None:
+        """Copy bytes to the device."""
+        ...
+
+    def read(self, address: int, size: int) -> NDArray[np.uint8]:
+        """Copy bytes from the device."""
+        ...
+
+    def image(self) -> NDArray[np.uint8]:
+        """A copy of all memory allocated so far, from address 0."""
+        ...
+
+    def run(self, instructions: NDArray[np.uint64], order_seed: int | None = None) -> Counters:
+        """Run a program, uint64 [N, 2], to its FINISH.
+
+        order_seed: where the device can choose, the order in which modules take turns. Raises
+        `CompileError` where the program is wrong.
+        """
+        ...
+
+
+class SimulatorDevice:
+    """The functional simulator as a device, in strict mode."""
+
+    def __init__(self, target: Target) -> None:
+        self._simulator = Simulator(target)
+        self._target = target
+        self._memory = np.zeros(RESERVED_BYTES, np.uint8)
+        self._end = RESERVED_BYTES
+
+    @property
+    def target(self) -> Target:
+        """The machine that is simulated."""
+        return self._target
+
+    def allocate(self, size: int, alignment: int) -> int:
+        """Fresh bytes at the end; the image grows by doubling."""
+        address = -(-self._end // alignment) * alignment
+        self._end = address + size
+        if self._end > len(self._memory):
+            grown = np.zeros(max(self._end, 2 * len(self._memory)), np.uint8)
+            grown[: len(self._memory)] = self._memory
+            self._memory = grown
+        return address
+
+    def write(self, address: int, data: NDArray[np.uint8]) -> None:
+        """Copy bytes into the image."""
+        self._range(address, data.size)[:] = data.reshape(-1)
+
+    def read(self, address: int, size: int) -> NDArray[np.uint8]:
+        """Copy bytes out of the image."""
+        return self._range(address, size).copy()
+
+    def image(self) -> NDArray[np.uint8]:
+        """A copy of the image."""
+        return self._memory[: self._end].copy()
+
+    def run(self, instructions: NDArray[np.uint64], order_seed: int | None = None) -> Counters:
+        """Simulate; a program that breaks a rule of the machine is an error."""
+        try:
+            return self._simulator.run(
+                instructions, self._memory[: self._end], strict=True, order_seed=order_seed
+            )
+        except SimulationError as error:
+            raise CompileError(Problem("simulator", str(error))) from None
+
+    def _range(self, address: int, size: int) -> NDArray[np.uint8]:
+        if not RESERVED_BYTES <= address <= address + size <= self._end:
+            raise CompileError(
+                Problem("device", f"bytes {address} to {address + size} were never allocated")
+            )
+        return self._memory[address : address + size]
+
+
+def total(counters: Iterable[Counters]) -> Counters:
+    """The sum of what several launches did."""
+    result = Counters()
+    for counter in counters:
+        for field in dataclasses.fields(Counters):
+            before: Any = getattr(result, field.name)
+            more: Any = getattr(counter, field.name)
+            if isinstance(before, dict):
+                for key, amount in more.items():
+                    before[key] = before.get(key, 0) + amount
+            else:
+                setattr(result, field.name, before + more)
+    return result

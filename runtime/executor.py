@@ -1,0 +1,231 @@
+"""A compiled model that runs: host parts in onnxruntime, launches on a device, one step at a time.
+
+As in TVM's graph executor, the plan is data and this its interpreter; sessions, placed programs and
+constants are made once and serve all runs.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
+from vtac.runtime.device import Device, SimulatorDevice, total
+from vtac.runtime.engines import LaunchOptions, Session, engine_named
+from vtac.runtime.host import HostPart, open_host_part
+from vtac.runtime.package import (
+    HOST,
+    Package,
+    Placement,
+    Step,
+    Value,
+    read_package,
+    write_package,
+)
+from vtac.sim import Counters
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a run: the function, what it did, and the seconds it took here."""
+
+    function: str
+    counters: Counters
+    seconds: float
+
+
+@dataclass
+class RunRecord:
+    """What a run did: launches in order, and the seconds the host parts took."""
+
+    launches: list[Launch] = field(default_factory=list)
+    host_seconds: float = 0.0
+
+    @property
+    def counters(self) -> Counters:
+        """Micro-ops and bytes moved, over all launches."""
+        return total(launch.counters for launch in self.launches)
+
+
+class Module:
+    """A compiled model: ``run({name: array}) -> {name: array}``.
+
+    One run at a time: a module has one device memory. ``report`` is what the compiler said about it
+    where it was compiled in this process (see ``vtac.tools.report``), None where it was loaded.
+    """
+
+    def __init__(self, package: Package, device: Device | None = None, report: Any = None) -> None:
+        """Make sessions, place programs, write constants. Raises `CompileError`."""
+        self.package = package
+        self.report = report
+        self.last_run = RunRecord()
+        self._values = {value.name: value for value in package.values}
+        self._hosts: dict[str, HostPart] = {
+            name: open_host_part(name, data, package.blobs)
+            for name, data in package.host_parts.items()
+        }
+        self._device = device
+        self._sessions: dict[str, Session] = {}
+        if package.functions:
+            self._open_engines()
+
+    def _open_engines(self) -> None:
+        if self._device is None:
+            self._device = SimulatorDevice(self.package.target)
+        for codegen in sorted({f.codegen for f in self.package.functions.values()}):
+            session = engine_named(codegen, "package").open(self.package, self._device)
+            for function in self.package.functions.values():
+                if function.codegen == codegen:
+                    self._sessions[function.name] = session
+
+    @property
+    def target(self) -> Target:
+        """The machine it was compiled for."""
+        return self.package.target
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The model's inputs: name, type, shape."""
+        return tuple(self._values[name] for name in self.package.inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the model's outputs."""
+        return tuple(output.name for output in self.package.outputs)
+
+    @property
+    def explain(self) -> tuple[Placement, ...]:
+        """Where each node runs, and why those on the host are not on the accelerator."""
+        return self.package.placements
+
+    @property
+    def counters(self) -> Counters:
+        """What the accelerator did in the last run."""
+        return self.last_run.counters
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the package, whole or not at all."""
+        write_package(self.package, path)
+
+    def run(
+        self,
+        feeds: Mapping[str, Any],
+        *,
+        order_seed: int | None = None,
+        dump: str | os.PathLike[str] | None = None,
+    ) -> dict[str, Any]:
+        """The outputs for one batch of inputs, by name.
+
+        feeds: an array (or list, for a sequence) for each input, of its type and exact shape.
+        order_seed: chooses the order in which the simulated modules take turns; results do not
+        depend on it. dump: a folder for ``NNN_NAME.npz``, one a launch: config, insns, dram_in,
+        dram_out. Raises `CompileError` on inputs that do not fit and on failing parts.
+        """
+        environment = self._checked(feeds)
+        self.last_run = RunRecord()
+        folder = None if dump is None else _folder(dump)
+        for index, step in enumerate(self.package.steps):
+            inputs = [environment[name] for name in step.inputs]
+            if step.kind == HOST:
+                started = time.perf_counter()
+                outputs = self._hosts[step.part].run(inputs)
+                self.last_run.host_seconds += time.perf_counter() - started
+            else:
+                number = len(self.last_run.launches)
+                file = folder and folder / f"{number:03d}_{step.part}.npz"
+                outputs = self._launch(step, inputs, LaunchOptions(order_seed, file))
+            environment.update(zip(step.outputs, outputs, strict=True))
+            for name in {*step.inputs, *step.outputs}:
+                if self._values[name].last <= index:
+                    del environment[name]
+        return {output.name: environment[output.value] for output in self.package.outputs}
+
+    def _launch(self, step: Step, inputs: list[Any], options: LaunchOptions) -> list[Array]:
+        started = time.perf_counter()
+        result = self._sessions[step.part].launch(step.part, inputs, options)
+        seconds = time.perf_counter() - started
+        self.last_run.launches.append(Launch(step.part, result.counters, seconds))
+        shapes = [self._values[name].physical_shape for name in step.outputs]
+        return [
+            data.view(np.int8).reshape(shape)
+            for data, shape in zip(result.outputs, shapes, strict=True)
+        ]
+
+    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        names = list(self.package.inputs)
+        problems = [
+            Problem(f"input {name!r}", "the model has no such input", f"It has {', '.join(names)}.")
+            for name in feeds
+            if name not in names
+        ]
+        checked: dict[str, Any] = {}
+        for value in self.inputs:
+            if value.name not in feeds:
+                problems.append(Problem(f"input {value.name!r}", f"is missing: {describe(value)}"))
+                continue
+            checked[value.name], fault = _fit(value, feeds[value.name])
+            if fault:
+                problems.append(Problem(f"input {value.name!r}", fault))
+        if problems:
+            raise CompileError(problems)
+        return checked
+
+
+def describe(value: Value) -> str:
+    """Type and shape of a value, for people."""
+    if value.shape is None:
+        return value.type
+    extents = ", ".join("?" if extent is None else str(extent) for extent in value.shape)
+    return f"{value.type}[{extents}]"
+
+
+def tensor_dtype(value: Value) -> np.dtype[Any] | None:
+    """The NumPy dtype of a tensor's arrays; None for other values and for strings."""
+    name = value.type.removeprefix("tensor(").removesuffix(")").upper()
+    if not value.type.startswith("tensor(") or name == "STRING":
+        return None
+    return onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(name))
+
+
+def _fit(value: Value, given: Any) -> tuple[Any, str]:
+    """What is given, as an array where the value is a tensor, and what is wrong with it."""
+    if not value.type.startswith("tensor("):
+        return given, ""
+    array = np.asarray(given)
+    dtype = tensor_dtype(value)
+    if dtype is not None and array.dtype != dtype:
+        return array, f"is of {array.dtype}, the model takes {describe(value)}"
+    if dtype is None and array.dtype.kind not in "OUS":
+        return array, f"is of {array.dtype}, the model takes strings"
+    fits = value.shape is None or (
+        len(value.shape) == array.ndim
+        and all(a in (None, b) for a, b in zip(value.shape, array.shape, strict=True))
+    )
+    if not fits:
+        return array, f"has shape {list(array.shape)}, the model takes {describe(value)}"
+    return array, ""
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CompileError(Problem(str(path), f"cannot make it: {error.strerror}")) from None
+    return folder
+
+
+def load(path: str | os.PathLike[str], device: Device | None = None) -> Module:
+    """A module from a package's file; runs no code of it. Raises `CompileError`.
+
+    device: where to run; the simulator of the package's target unless given.
+    """
+    return Module(read_package(path), device)

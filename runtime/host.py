@@ -1,0 +1,141 @@
+"""The host's parts: ONNX models run by onnxruntime, or where it lacks an operator by onnx itself.
+
+Large constants lie outside the models, as ONNX external data whose location is ``blobs/SHA256``, so
+that parts share them; `detach_blobs` takes them out, `attach_blobs` puts them back.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx.reference import ReferenceEvaluator
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.runtime.package.contents import blob_digest
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LARGE_BYTES = 1024
+"""Initialisers of at least so many bytes become blobs."""
+
+_PREFIX = "blobs/"
+_LEAST_SEVERE_LOGGED = 4
+
+
+class HostPart(Protocol):
+    """A model of the host, ready to run."""
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        """The names of the inputs, in order."""
+        ...
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs, in order, of inputs in order: arrays, or lists for sequences."""
+        ...
+
+
+def detach_blobs(model: onnx.ModelProto) -> dict[str, bytes]:
+    """Replace the model's large initialisers by references, in place; their bytes by digest."""
+    blobs: dict[str, bytes] = {}
+    for tensor in model.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.STRING:
+            continue
+        if not tensor.HasField("raw_data"):
+            name = tensor.name
+            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), name))
+        data = tensor.raw_data
+        if len(data) < LARGE_BYTES:
+            continue
+        digest = blob_digest(data)
+        blobs[digest] = data
+        tensor.ClearField("raw_data")
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=_PREFIX + digest)
+    return blobs
+
+
+def attach_blobs(model: onnx.ModelProto, blobs: Mapping[str, bytes], where: str) -> None:
+    """Put the bytes of references back, in place. Raises `CompileError` on one that is none."""
+    for tensor in model.graph.initializer:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        digest = entries.get("location", "").removeprefix(_PREFIX)
+        if set(entries) != {"location"} or digest not in blobs:
+            raise CompileError(
+                Problem(where, f"initialiser {tensor.name!r} refers to data that is not there")
+            )
+        tensor.ClearField("external_data")
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        tensor.raw_data = blobs[digest]
+
+
+def open_host_part(name: str, data: bytes, blobs: Mapping[str, bytes]) -> HostPart:
+    """Make a host part ready. Raises `CompileError` where nothing here can run it."""
+    where = f"host part {name}"
+    try:
+        model = onnx.load_from_string(data)
+    except Exception:  # protobuf's DecodeError
+        raise CompileError(Problem(where, "is not an ONNX model")) from None
+    attach_blobs(model, blobs, where)
+    return open_model(model, where)
+
+
+def open_model(model: onnx.ModelProto, where: str) -> HostPart:
+    """A model as a host part. Raises `CompileError` where nothing here can run it."""
+    try:
+        return _OnnxruntimePart(model, where)
+    except Exception as error:  # onnxruntime raises classes of its own, and plain ones
+        reason = _first_line(error)
+    try:
+        return _ReferencePart(model, where)
+    except Exception as error:  # so does the reference evaluator
+        raise CompileError(
+            Problem(
+                where,
+                f"onnxruntime cannot run it: {reason}; nor can onnx's reference evaluator:"
+                f" {_first_line(error)}",
+            )
+        ) from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+class _OnnxruntimePart:
+    def __init__(self, model: onnx.ModelProto, where: str) -> None:
+        options = ort.SessionOptions()
+        options.log_severity_level = _LEAST_SEVERE_LOGGED
+        self._where = where
+        self._session = ort.InferenceSession(
+            model.SerializeToString(deterministic=True),
+            options,
+            providers=["CPUExecutionProvider"],
+        )
+        self.input_names = [entry.name for entry in self._session.get_inputs()]
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        feeds = dict(zip(self.input_names, inputs, strict=True))
+        try:
+            return list(self._session.run(None, feeds))
+        except Exception as error:  # see open_model
+            raise CompileError(Problem(self._where, _first_line(error))) from None
+
+
+class _ReferencePart:
+    def __init__(self, model: onnx.ModelProto, where: str) -> None:
+        self._where = where
+        self._evaluator = ReferenceEvaluator(model)
+        initial = {tensor.name for tensor in model.graph.initializer}
+        self.input_names = [v.name for v in model.graph.input if v.name not in initial]
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        feeds = dict(zip(self.input_names, inputs, strict=True))
+        try:
+            return list(self._evaluator.run(None, feeds))
+        except Exception as error:  # see open_model
+            raise CompileError(Problem(self._where, _first_line(error))) from None

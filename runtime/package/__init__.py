@@ -1,0 +1,78 @@
+"""The compiled package: one file, ``.vtapkg``, with all that a compiled model needs to run.
+
+A zip of a manifest, host parts as ONNX, accelerator functions as binaries, and constants stored
+once. Reading one runs no code, checks every offset, size and digest, and refuses what it does not
+know. Equal packages are equal bytes.
+"""
+
+import os
+
+from vtac.runtime.atomic import read_whole, write_whole
+from vtac.runtime.engines import engine_named
+from vtac.runtime.package.archive import pack_files, unpack_files
+from vtac.runtime.package.checks import verify_plan
+from vtac.runtime.package.contents import (
+    HOST,
+    LAUNCH,
+    Function,
+    Layout,
+    Output,
+    Package,
+    Placement,
+    Quantisation,
+    Step,
+    Value,
+    blob_digest,
+    lifetimes,
+)
+from vtac.runtime.package.manifest import VERSION, from_files, to_files
+
+__all__ = [
+    "HOST",
+    "LAUNCH",
+    "VERSION",
+    "Function",
+    "Layout",
+    "Output",
+    "Package",
+    "Placement",
+    "Quantisation",
+    "Step",
+    "Value",
+    "blob_digest",
+    "lifetimes",
+    "package_from_bytes",
+    "package_to_bytes",
+    "read_package",
+    "verify_package",
+    "write_package",
+]
+
+
+def verify_package(package: Package, where: str) -> None:
+    """Raise `CompileError` unless the plan holds together and each engine accepts its functions."""
+    verify_plan(package, where)
+    for function in package.functions.values():
+        engine_named(function.codegen, where).verify(package, function, where)
+
+
+def package_to_bytes(package: Package) -> bytes:
+    """The bytes of a package's file."""
+    return pack_files(to_files(package))
+
+
+def package_from_bytes(data: bytes, where: str = "package") -> Package:
+    """The package in the bytes of a file; ``where`` names it in errors. Raises `CompileError`."""
+    package = from_files(unpack_files(data, where), where)
+    verify_package(package, where)
+    return package
+
+
+def write_package(package: Package, path: str | os.PathLike[str]) -> None:
+    """Write a package's file, whole or not at all."""
+    write_whole(path, package_to_bytes(package))
+
+
+def read_package(path: str | os.PathLike[str]) -> Package:
+    """Read and check a package's file. Raises `CompileError`."""
+    return package_from_bytes(read_whole(path), os.fspath(path))

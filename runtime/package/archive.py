@@ -1,0 +1,65 @@
+"""Named files in one zip, byte for byte the same for the same contents, and sealed by a digest.
+
+Entries are stored, not deflated, sorted, with a fixed time, so the bytes depend on nothing else.
+The zip's comment carries the SHA-256 of everything before it: one flipped byte anywhere shows.
+"""
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+
+from vtac.dialects.errors import CompileError, Problem
+
+_SEAL = b"vtapkg sha256 "
+_SEAL_LENGTH = len(_SEAL) + 64
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+
+
+def pack_files(files: Mapping[str, bytes]) -> bytes:
+    """The zip that holds ``files``."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            info = zipfile.ZipInfo(name, _LONG_AGO)
+            info.create_system = 3
+            info.external_attr = 0o100644 << 16
+            archive.writestr(info, files[name])
+        archive.comment = bytes(_SEAL_LENGTH)
+    body = stream.getvalue()[:-_SEAL_LENGTH]
+    return body + _SEAL + hashlib.sha256(body).hexdigest().encode()
+
+
+def unpack_files(data: bytes, where: str) -> dict[str, bytes]:
+    """The files of a zip made by `pack_files`. Raises `CompileError` unless it is one, unharmed."""
+    body, seal = data[:-_SEAL_LENGTH], data[-_SEAL_LENGTH:]
+    if not seal.startswith(_SEAL):
+        raise CompileError(
+            Problem(where, "is not a vtac package, or its end is missing or damaged")
+        )
+    if hashlib.sha256(body).hexdigest().encode() != seal[len(_SEAL) :]:
+        raise CompileError(
+            Problem(where, "is damaged: its contents do not match its digest", "Compile it again.")
+        )
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return _entries(archive, where)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, UnicodeError) as error:
+        raise CompileError(Problem(where, f"is not a readable zip: {error}")) from None
+
+
+def _entries(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    for info in archive.infolist():
+        if (
+            info.compress_type != zipfile.ZIP_STORED
+            or info.file_size != info.compress_size
+            or info.flag_bits & 1
+            or info.is_dir()
+            or info.filename in files
+        ):
+            raise CompileError(
+                Problem(where, f"entry {info.filename!r} is not a plain stored file")
+            )
+        files[info.filename] = archive.read(info)
+    return files

@@ -1,0 +1,151 @@
+"""What a compiled package holds: a plan over named values, and the parts it runs.
+
+The plan is a list of steps. A host step runs an ONNX model, a launch an accelerator function; both
+read and write values. Large constants are blobs, stored once and named by their SHA-256: host parts
+refer to them as ONNX external data, accelerator functions from their metadata.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vtac.dialects.graph import PackedAttr
+from vtac.dialects.target import Target
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The packed layout of a value: BATCH and BLOCK (``#graph.packed``)."""
+
+    batch: int
+    block: int
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value that steps pass on.
+
+    type: ONNX's name, ``tensor(float)`` or ``seq(tensor(int64))``.
+    shape: the logical shape, None for a dimension (or, as a whole, a rank) that is not known.
+    layout: set if the value lies packed; its arrays then have `physical_shape`.
+    first: the step that makes it, -1 for an input of the model.
+    last: the step after which nobody reads it; the number of steps for an output of the model.
+    """
+
+    name: str
+    type: str
+    shape: tuple[int | None, ...] | None
+    layout: Layout | None = None
+    first: int = -1
+    last: int = -1
+
+    @property
+    def physical_shape(self) -> tuple[int | None, ...] | None:
+        """The shape of its arrays."""
+        if self.layout is None or self.shape is None:
+            return self.shape
+        packed = PackedAttr(self.layout.batch, self.layout.block)
+        return packed.physical_shape([extent or 0 for extent in self.shape])
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of the model: its name, and the value that it is."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the plan: a host part or an accelerator function over values, in its order."""
+
+    kind: str
+    part: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+HOST, LAUNCH = "host", "launch"
+"""The kinds of steps."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """What a codegen made of one accelerator function.
+
+    metadata and files are the codegen's own; its run half, ``runtime/engines/NAME.py``, checks and
+    understands them. blobs: SHA-256 digests of the constants that the metadata refers to.
+    """
+
+    name: str
+    codegen: str
+    metadata: Mapping[str, Any]
+    files: Mapping[str, bytes]
+    blobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """Parameters of one op between reals and integers, or between accumulators and int8.
+
+    op: ``quantize``, ``requantize`` or ``dequantize``; scales, shifts: one, or one a channel.
+    """
+
+    layer: str
+    op: str
+    scales: tuple[float, ...]
+    zero_point: int
+    shifts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where one node of the network runs: a function's name or ``host``, and why if host."""
+
+    node: str
+    op: str
+    where: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A compiled model, in memory as in its file."""
+
+    target: Target
+    inputs: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    values: tuple[Value, ...]
+    steps: tuple[Step, ...]
+    host_parts: Mapping[str, bytes] = field(default_factory=dict)
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    quantisation: tuple[Quantisation, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    ir: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self, name: str) -> Value:
+        """The value of that name."""
+        return next(value for value in self.values if value.name == name)
+
+
+def blob_digest(data: bytes | memoryview) -> str:
+    """The name of a blob: the SHA-256 of its bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def lifetimes(
+    inputs: Sequence[str], outputs: Sequence[str], steps: Sequence[Step]
+) -> dict[str, tuple[int, int]]:
+    """First and last step of each value (see `Value`)."""
+    spans = dict.fromkeys(inputs, (-1, -1))
+    for index, step in enumerate(steps):
+        for name in step.inputs:
+            spans[name] = (spans[name][0], index)
+        for name in step.outputs:
+            spans[name] = (index, index)
+    for name in outputs:
+        spans[name] = (spans[name][0], len(steps))
+    return spans

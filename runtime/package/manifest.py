@@ -1,0 +1,190 @@
+"""``manifest.json``: everything of a package but the bytes of its parts.
+
+host/NAME.onnx      a host part
+functions/NAME/...  the files of an accelerator function
+blobs/SHA256        a large constant
+ir/NAME.mlir        the IR of a level, where kept
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.utils.exceptions import VerifyException
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import PRESETS, Configuration, Target
+from vtac.runtime.package.contents import (
+    Function,
+    Output,
+    Package,
+    Placement,
+    Quantisation,
+    Step,
+    Value,
+    blob_digest,
+)
+from vtac.runtime.package.records import from_json, to_json
+
+FORMAT = "vtapkg"
+VERSION = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class FunctionRecord:
+    """A function without the bytes of its files."""
+
+    name: str
+    codegen: str
+    metadata: Mapping[str, Any]
+    files: tuple[str, ...]
+    blobs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BlobRecord:
+    """Digest and size of a constant."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The fields of ``manifest.json``, all required."""
+
+    format: str
+    version: int
+    target: Configuration
+    inputs: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    values: tuple[Value, ...]
+    steps: tuple[Step, ...]
+    host_parts: tuple[str, ...]
+    functions: tuple[FunctionRecord, ...]
+    blobs: tuple[BlobRecord, ...]
+    quantisation: tuple[Quantisation, ...]
+    placements: tuple[Placement, ...]
+    ir: tuple[str, ...]
+
+
+def to_files(package: Package) -> dict[str, bytes]:
+    """The files of a package."""
+    manifest = Manifest(
+        FORMAT,
+        VERSION,
+        package.target.data,
+        package.inputs,
+        package.outputs,
+        package.values,
+        package.steps,
+        tuple(sorted(package.host_parts)),
+        tuple(
+            FunctionRecord(f.name, f.codegen, f.metadata, tuple(sorted(f.files)), f.blobs)
+            for _, f in sorted(package.functions.items())
+        ),
+        tuple(BlobRecord(key, len(data)) for key, data in sorted(package.blobs.items())),
+        package.quantisation,
+        package.placements,
+        tuple(package.ir),
+    )
+    text = json.dumps(to_json(manifest), indent=1, sort_keys=True, ensure_ascii=True)
+    files = {MANIFEST: text.encode()}
+    files.update({_host(name): data for name, data in package.host_parts.items()})
+    for function in package.functions.values():
+        files.update({_file(function.name, n): data for n, data in function.files.items()})
+    files.update({_blob(key): data for key, data in package.blobs.items()})
+    files.update({_ir(name): text.encode() for name, text in package.ir.items()})
+    return files
+
+
+def from_files(files: Mapping[str, bytes], where: str) -> Package:
+    """The package in ``files``: exactly those that its manifest names, each as it says."""
+    manifest = _read_manifest(files, where)
+    expected = _expected(manifest)
+    if unknown := sorted(set(files) - set(expected)):
+        raise CompileError(Problem(where, f"contains files it does not name: {', '.join(unknown)}"))
+    if missing := sorted(set(expected) - set(files)):
+        raise CompileError(Problem(where, f"lacks the files {', '.join(missing)}"))
+    if len(set(expected)) != len(expected):
+        raise CompileError(Problem(where, "names two parts alike"))
+    for blob in manifest.blobs:
+        data = files[_blob(blob.sha256)]
+        if len(data) != blob.bytes or blob_digest(data) != blob.sha256:
+            raise CompileError(Problem(where, f"constant {blob.sha256[:16]} is not what it says"))
+    return Package(
+        _target(manifest.target, where),
+        manifest.inputs,
+        manifest.outputs,
+        manifest.values,
+        manifest.steps,
+        {name: files[_host(name)] for name in manifest.host_parts},
+        {record.name: _function(record, files) for record in manifest.functions},
+        {blob.sha256: files[_blob(blob.sha256)] for blob in manifest.blobs},
+        manifest.quantisation,
+        manifest.placements,
+        {name: files[_ir(name)].decode("utf-8", "replace") for name in manifest.ir},
+    )
+
+
+def _read_manifest(files: Mapping[str, bytes], where: str) -> Manifest:
+    try:
+        data = json.loads(files[MANIFEST])
+    except (KeyError, ValueError, RecursionError):
+        raise CompileError(Problem(where, f"has no readable {MANIFEST}")) from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise CompileError(Problem(where, "is not a vtac package"))
+    if data.get("version") != VERSION:
+        raise CompileError(
+            Problem(
+                where,
+                f"has format version {data.get('version')!r}; this vtac reads version {VERSION}",
+                "Use the vtac that wrote it, or compile the model again.",
+            )
+        )
+    return from_json(Manifest, data, f"{where}: {MANIFEST}")
+
+
+def _target(configuration: Configuration, where: str) -> Target:
+    changes = dataclasses.asdict(configuration)
+    preset = changes.pop("preset")
+    if preset not in PRESETS:
+        raise CompileError(Problem(where, f"was made for an unknown target preset {preset!r}"))
+    try:
+        return Target.named(preset).replace(**changes)
+    except (ValueError, VerifyException) as error:
+        raise CompileError(Problem(where, f"its target is impossible: {error}")) from None
+
+
+def _function(record: FunctionRecord, files: Mapping[str, bytes]) -> Function:
+    contents = {name: files[_file(record.name, name)] for name in record.files}
+    return Function(record.name, record.codegen, record.metadata, contents, record.blobs)
+
+
+def _expected(manifest: Manifest) -> list[str]:
+    return [
+        MANIFEST,
+        *map(_host, manifest.host_parts),
+        *(_file(record.name, name) for record in manifest.functions for name in record.files),
+        *(_blob(blob.sha256) for blob in manifest.blobs),
+        *map(_ir, manifest.ir),
+    ]
+
+
+def _host(name: str) -> str:
+    return f"host/{name}.onnx"
+
+
+def _file(function: str, name: str) -> str:
+    return f"functions/{function}/{name}"
+
+
+def _blob(digest: str) -> str:
+    return f"blobs/{digest}"
+
+
+def _ir(name: str) -> str:
+    return f"ir/{name}.mlir"
