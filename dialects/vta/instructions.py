@@ -1,0 +1,554 @@
+"""The instructions of the vta dialect, one operation each, every field visible.
+
+Fields and their meaning are those of ``encoding``. Two forms, told apart by the operands: before
+``vta-allocate`` an instruction names SRAM buffers as SSA values and its indices are relative to
+them; afterwards there are no operands and indices are absolute. Micro-ops stand inline
+(``micro_ops <...>``) until ``vta-plan-microops`` moves them into kernels and gives each instruction
+its place in the micro-op buffer (``kernel @u0 uops [0, 16]``).
+
+The four dependence flags are written as words: ``pop_prev pop_next push_prev push_next``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, TypeAlias
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FlatSymbolRefAttrConstr,
+    IntegerAttr,
+    IntegerType,
+    UnitAttr,
+    i64,
+)
+from xdsl.ir import Attribute, Operation
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    var_operand_def,
+)
+from xdsl.irdl.declarative_assembly_format import (
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    TypeDirective,
+    VariadicOperandVariable,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from ..target import TARGET_ATTRIBUTE, Memory, Target
+from . import encoding
+from .attributes import AluOpcodeAttr, MemoryAttr, MicroOps, SramType, integers, sram_type
+from .encoding import AluOpcode, Opcode
+
+Integers: TypeAlias = DenseArrayBase[IntegerType]
+Integer: TypeAlias = IntegerAttr[IntegerType]
+
+TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
+"""The dependence flags: prev and next are the neighbours in the row load, compute, store."""
+
+_INTEGER = IntegerAttr.constr(i64)
+_INTEGERS = DenseArrayBase.constr(i64)
+_UNIT = UnitAttr()
+_ZEROS = integers(0, 0)
+_NO_PADS = integers(0, 0, 0, 0)
+_FLAGS = "(`pop_prev` $pop_prev^)? (`pop_next` $pop_next^)?"
+_FLAGS += " (`push_prev` $push_prev^)? (`push_next` $push_next^)?"
+
+
+def enclosing_target(op: Operation) -> Target:
+    """The target of the program around an operation. Raises `VerifyException` if there is none."""
+    parent = op.parent_op()
+    target = parent.attributes.get(TARGET_ATTRIBUTE) if parent is not None else None
+    if not isinstance(target, Target):
+        raise VerifyException(f"{op.name} must stand in a vta.program with a {TARGET_ATTRIBUTE}")
+    return target
+
+
+class InstructionOp(IRDLOperation, ABC):
+    """What every instruction has: tokens, SRAM buffers as operands until they are placed."""
+
+    OPCODE: ClassVar[Opcode]
+
+    pop_prev = opt_prop_def(UnitAttr)
+    pop_next = opt_prop_def(UnitAttr)
+    push_prev = opt_prop_def(UnitAttr)
+    push_next = opt_prop_def(UnitAttr)
+
+    @classmethod
+    @abstractmethod
+    def memories(cls, properties: Mapping[str, Attribute]) -> Sequence[Memory]:
+        """The memories of the operands, in order, for an instruction with these properties."""
+
+    @abstractmethod
+    def fields(self) -> dict[str, int]:
+        """The fields the operation has, by their names in `encoding`, tokens left out."""
+
+    @abstractmethod
+    def instruction(self) -> encoding.Instruction:
+        """The instruction itself. Raises `ValueError` before its indices are absolute."""
+
+    def tokens(self) -> dict[str, bool]:
+        """The dependence flags by name."""
+        return {name: name in self.properties for name in TOKENS}
+
+    def set_token(self, name: str, value: bool = True) -> None:
+        """Set or clear one dependence flag."""
+        if value:
+            self.properties[name] = _UNIT
+        else:
+            self.properties.pop(name, None)
+
+    @property
+    def placed(self) -> bool:
+        """Whether SRAM indices are absolute."""
+        return not self._operands
+
+    def verify_(self) -> None:
+        """Every field fits its bits on the target, operands lie in the right memories."""
+        target = enclosing_target(self)
+        for operand, memory in zip(self.operands, self.memories(self.properties), strict=False):
+            if operand.type != sram_type(memory):
+                raise VerifyException(
+                    f"{self.name}: expected a buffer in {memory.name.lower()}, got {operand.type}"
+                )
+        values = self.fields()
+        for field in encoding.instruction_fields(target)[self.OPCODE]:
+            value = values.get(field.name, 0)
+            low, high = field.limits
+            if not low <= value <= high:
+                raise VerifyException(
+                    f"{self.name}: {field.name} is {value}, but its {field.width} bits hold {low}"
+                    f" to {high}"
+                )
+        self.verify_instruction(target)
+
+    def verify_instruction(self, target: Target) -> None:
+        """What is to check beyond the widths of fields."""
+
+
+def _verify_lengths(op: IRDLOperation, **lengths: int) -> None:
+    for name, length in lengths.items():
+        attr = op.properties.get(name)
+        if attr is not None and (not isinstance(attr, DenseArrayBase) or len(attr) != length):
+            raise VerifyException(f"{op.name}: {name} must be {length} numbers")
+
+
+@irdl_custom_directive
+class SramBuffers(CustomDirective):
+    """The SRAM buffers of an instruction; their types follow from the instruction."""
+
+    buffers: VariadicOperandVariable
+    types: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        """Parse ``%a, %b``, perhaps nothing."""
+        self.buffers.parse(parser, state)
+        operands = state.operands[self.buffers.index] or ()
+        assert issubclass(state.op_type, InstructionOp)
+        memories = state.op_type.memories(state.properties)
+        if len(operands) > len(memories):
+            parser.raise_error(f"expected at most {len(memories)} SRAM buffers")
+        types = [sram_type(memory) for memory in memories[: len(operands)]]
+        self.types.set(state, types)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        """Print ``%a, %b``."""
+        self.buffers.print(printer, state, op)
+
+
+class TransferOp(InstructionOp, ABC):
+    """A rectangle of elements between a DRAM buffer and an SRAM buffer.
+
+    size is [y, x] and stride the elements between rows in DRAM. Without a buffer dram_base is
+    absolute. All counts are elements of the memory.
+    """
+
+    buffers = var_operand_def(SramType)
+    sram_base = prop_def(_INTEGER)
+    buffer = opt_prop_def(FlatSymbolRefAttrConstr)
+    dram_base = prop_def(_INTEGER)
+    size = prop_def(_INTEGERS)
+    stride = prop_def(_INTEGER)
+
+    @property
+    def memory_id(self) -> Memory:
+        """The memory it loads or stores."""
+        return self.memories(self.properties)[0]
+
+    @property
+    def buffer_name(self) -> str | None:
+        """Name of the DRAM buffer."""
+        return None if self.buffer is None else self.buffer.root_reference.data
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows, and elements a row."""
+        y, x = self.size.get_values()
+        return y, x
+
+    def pad_values(self) -> tuple[int, ...]:
+        """Pads: rows above and below, elements left and right."""
+        return (0, 0, 0, 0)
+
+    @property
+    def sram_size(self) -> int:
+        """Elements it fills or reads in the memory, pads included."""
+        y, x = self.sizes
+        above, below, left, right = self.pad_values()
+        return (above + y + below) * (left + x + right) if x else 0
+
+    def fields(self) -> dict[str, int]:
+        """See `InstructionOp`."""
+        y, x = self.sizes
+        above, below, left, right = self.pad_values()
+        return {
+            "memory": int(self.memory_id),
+            "sram_base": self.sram_base.value.data,
+            "dram_base": self.dram_base.value.data,
+            "y_size": y,
+            "x_size": x,
+            "x_stride": self.stride.value.data,
+            "y_pad_0": above,
+            "y_pad_1": below,
+            "x_pad_0": left,
+            "x_pad_1": right,
+        }
+
+    def instruction(self) -> encoding.Instruction:
+        """See `InstructionOp`."""
+        if not self.placed:
+            raise ValueError(f"{self.name} still names an SRAM buffer: run vta-allocate first")
+        kind = encoding.Load if self.OPCODE is Opcode.LOAD else encoding.Store
+        values = self.fields() | self.tokens()
+        values["memory"] = Memory(values["memory"])
+        return kind(**values)  # type: ignore[arg-type]
+
+    def verify_instruction(self, target: Target) -> None:
+        """Something is moved, and it stays inside the memory."""
+        memory = self.memory_id
+        y, x = self.sizes
+        if memory is Memory.ACC_8BIT and not target.acc_load_int8:
+            raise VerifyException(f"{self.name}: the target has no acc_8bit loads")
+        if x and not y:
+            raise VerifyException(f"{self.name}: no rows of {x} elements")
+        end = self.sram_base.value.data + self.sram_size
+        if end > target.depth(memory):
+            raise VerifyException(
+                f"{self.name}: needs {memory.name.lower()} up to element {end}, but the target has"
+                f" {target.depth(memory)}"
+            )
+
+
+@irdl_op_definition
+class LoadOp(TransferOp):
+    """LOAD: ``vta.load inp %b sram 0 from @x dram 4 size [14, 16] stride 58 pads [1, 1, 0, 0]``."""
+
+    name = "vta.load"
+    OPCODE: ClassVar[Opcode] = Opcode.LOAD
+
+    memory = prop_def(MemoryAttr)
+    pads = prop_def(_INTEGERS, default_value=_NO_PADS)
+
+    custom_directives = (SramBuffers,)
+    assembly_format = (
+        "$memory custom<SramBuffers>($buffers, type($buffers)) `sram` $sram_base (`from` $buffer^)?"
+        f" `dram` $dram_base `size` $size `stride` $stride (`pads` $pads^)? {_FLAGS} attr-dict"
+    )
+
+    @classmethod
+    def memories(cls, properties: Mapping[str, Attribute]) -> Sequence[Memory]:
+        """The memory that is loaded."""
+        memory = properties.get("memory")
+        return (memory.data,) if isinstance(memory, MemoryAttr) else ()
+
+    def pad_values(self) -> tuple[int, ...]:
+        """Pads: rows above and below, elements left and right."""
+        return tuple(self.pads.get_values())
+
+    def verify_(self) -> None:
+        """As every transfer; OUT is not loaded."""
+        _verify_lengths(self, size=2, pads=4)
+        if self.memory.data is Memory.OUT:
+            raise VerifyException("vta.load: out is written by GEMM and ALU, not loaded")
+        if self.memory.data is Memory.UOP and self.buffers:
+            raise VerifyException("vta.load: micro-ops are not kept in SRAM buffers")
+        super().verify_()
+
+
+@irdl_op_definition
+class StoreOp(TransferOp):
+    """STORE: ``vta.store %acc sram 0 to @y dram 64 size [14, 16] stride 58``. Reads OUT."""
+
+    name = "vta.store"
+    OPCODE: ClassVar[Opcode] = Opcode.STORE
+
+    custom_directives = (SramBuffers,)
+    assembly_format = (
+        "custom<SramBuffers>($buffers, type($buffers)) `sram` $sram_base (`to` $buffer^)?"
+        f" `dram` $dram_base `size` $size `stride` $stride {_FLAGS} attr-dict"
+    )
+
+    @classmethod
+    def memories(cls, properties: Mapping[str, Attribute]) -> Sequence[Memory]:
+        """OUT, which shares its places with ACC."""
+        return (Memory.OUT,)
+
+    def verify_(self) -> None:
+        """As every transfer."""
+        _verify_lengths(self, size=2)
+        super().verify_()
+
+
+class ComputeOp(InstructionOp, ABC):
+    """Two loops, [out, in], around a list of micro-ops; a pair of factors for each index."""
+
+    buffers = var_operand_def(SramType)
+    reset = opt_prop_def(UnitAttr)
+    micro_ops = opt_prop_def(MicroOps)
+    kernel = opt_prop_def(FlatSymbolRefAttrConstr)
+    uops = opt_prop_def(_INTEGERS)
+    loops = prop_def(_INTEGERS)
+    dst = prop_def(_INTEGERS, default_value=_ZEROS)
+    src = prop_def(_INTEGERS, default_value=_ZEROS)
+
+    @property
+    def iterations(self) -> tuple[int, int]:
+        """Outer and inner iterations."""
+        outer, inner = self.loops.get_values()
+        return outer, inner
+
+    def factors(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+        """The factors [out, in] of dst, src and wgt."""
+        dst_out, dst_in = self.dst.get_values()
+        src_out, src_in = self.src.get_values()
+        return (dst_out, dst_in), (src_out, src_in), (0, 0)
+
+    def fields(self) -> dict[str, int]:
+        """See `InstructionOp`."""
+        outer, inner = self.iterations
+        begin, end = (0, 0) if self.uops is None else self.uops.get_values()
+        dst, src, _ = self.factors()
+        return {
+            "reset": int(self.reset is not None),
+            "uop_bgn": begin,
+            "uop_end": end,
+            "iter_out": outer,
+            "iter_in": inner,
+            "dst_factor_out": dst[0],
+            "dst_factor_in": dst[1],
+            "src_factor_out": src[0],
+            "src_factor_in": src[1],
+        }
+
+    def planned_fields(self) -> dict[str, int]:
+        """The fields and tokens. Raises `ValueError` before micro-ops have their place."""
+        if not self.placed:
+            raise ValueError(f"{self.name} still names SRAM buffers: run vta-allocate first")
+        if self.uops is None:
+            raise ValueError(f"{self.name} has micro-ops inline: run vta-plan-microops first")
+        values = self.fields() | self.tokens()
+        values["reset"] = bool(values["reset"])
+        return values
+
+    def verify_(self) -> None:
+        """As every instruction; loops run, and micro-ops are inline or have a place."""
+        _verify_lengths(self, loops=2, dst=2, src=2, wgt=2, uops=2)
+        if (self.micro_ops is None) == (self.uops is None):
+            raise VerifyException(
+                f"{self.name}: expected either inline micro_ops or a range of uops"
+            )
+        if self.kernel is not None and self.uops is None:
+            raise VerifyException(f"{self.name}: a kernel needs its range of uops")
+        if self.buffers and self.micro_ops is None:
+            raise VerifyException(f"{self.name}: unplaced buffers need inline micro_ops")
+        super().verify_()
+
+    def verify_instruction(self, target: Target) -> None:
+        """Loops and micro-ops are not empty, and indices stay inside the memories."""
+        if 0 in self.iterations:
+            raise VerifyException(f"{self.name}: a loop of no iterations")
+        if self.uops is not None:
+            begin, end = self.uops.get_values()
+            if not begin < end <= target.uop_entries:
+                raise VerifyException(
+                    f"{self.name}: uops [{begin}, {end}] is no range of the target's"
+                    f" {target.uop_entries} micro-ops"
+                )
+        elif self.micro_ops is not None:
+            if not self.micro_ops.data:
+                raise VerifyException(f"{self.name}: no micro-ops")
+            self._verify_indices(target, self.micro_ops)
+
+    def _verify_indices(self, target: Target, micro_ops: MicroOps) -> None:
+        highest = micro_ops.rows.max(axis=0).tolist()
+        outer, inner = self.iterations
+        memories = self.index_memories()
+        for name, memory, top, (by_out, by_in) in zip(
+            ("dst", "src", "wgt"), memories, highest, self.factors(), strict=True
+        ):
+            top += (outer - 1) * by_out + (inner - 1) * by_in
+            if memory is not None and top >= target.depth(memory):
+                raise VerifyException(
+                    f"{self.name}: {name} reaches element {top} of {memory.name.lower()}, but the"
+                    f" target has {target.depth(memory)}"
+                )
+
+    @abstractmethod
+    def index_memories(self) -> tuple[Memory | None, Memory | None, Memory | None]:
+        """The memories that dst, src and wgt index, None where the index is not used."""
+
+
+@irdl_op_definition
+class GemmOp(ComputeOp):
+    """GEMM: ``vta.gemm %acc, %inp, %wgt micro_ops <[0, 0, 0]> loops [14, 16] dst [16, 1] ...``.
+
+    With reset it clears accumulators, and has only the first operand.
+    """
+
+    name = "vta.gemm"
+    OPCODE: ClassVar[Opcode] = Opcode.GEMM
+
+    wgt = prop_def(_INTEGERS, default_value=_ZEROS)
+
+    custom_directives = (SramBuffers,)
+    assembly_format = (
+        "(`reset` $reset^)? custom<SramBuffers>($buffers, type($buffers))"
+        " (`micro_ops` $micro_ops^)? (`kernel` $kernel^)? (`uops` $uops^)? `loops` $loops"
+        f" (`dst` $dst^)? (`src` $src^)? (`wgt` $wgt^)? {_FLAGS} attr-dict"
+    )
+
+    @classmethod
+    def memories(cls, properties: Mapping[str, Attribute]) -> Sequence[Memory]:
+        """ACC, and for products INP and WGT."""
+        if "reset" in properties:
+            return (Memory.ACC,)
+        return (Memory.ACC, Memory.INP, Memory.WGT)
+
+    def index_memories(self) -> tuple[Memory | None, Memory | None, Memory | None]:
+        """See `ComputeOp`."""
+        if self.reset is not None:
+            return (Memory.ACC, None, None)
+        return (Memory.ACC, Memory.INP, Memory.WGT)
+
+    def factors(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+        """The factors [out, in] of dst, src and wgt."""
+        dst, src, _ = super().factors()
+        wgt_out, wgt_in = self.wgt.get_values()
+        return dst, src, (wgt_out, wgt_in)
+
+    def fields(self) -> dict[str, int]:
+        """See `InstructionOp`."""
+        by_out, by_in = self.wgt.get_values()
+        return super().fields() | {"wgt_factor_out": by_out, "wgt_factor_in": by_in}
+
+    def instruction(self) -> encoding.Instruction:
+        """See `InstructionOp`."""
+        return encoding.Gemm(**self.planned_fields())  # type: ignore[arg-type]
+
+    def verify_instruction(self, target: Target) -> None:
+        """As every compute instruction; all its buffers, or none."""
+        if self.buffers and len(self.buffers) != len(self.memories(self.properties)):
+            raise VerifyException(
+                f"vta.gemm: expected {len(self.memories(self.properties))} SRAM buffers or none"
+            )
+        super().verify_instruction(target)
+
+
+@irdl_op_definition
+class AluOp(ComputeOp):
+    """ALU: ``vta.alu max %acc imm 0 ...``; ``vta.alu add %acc, %other ...`` reads a second operand.
+
+    With an immediate, src equals dst everywhere, but for targets with alu_imm_src, where the
+    operation may read acc[src] (then it has a second operand). ``unused_imm`` is the field of an
+    operation without an immediate: the Chisel design takes the direction of a shift from its sign.
+    """
+
+    name = "vta.alu"
+    OPCODE: ClassVar[Opcode] = Opcode.ALU
+
+    operation = prop_def(AluOpcodeAttr)
+    imm = opt_prop_def(_INTEGER)
+    unused_imm = opt_prop_def(_INTEGER)
+
+    custom_directives = (SramBuffers,)
+    assembly_format = (
+        "$operation (`reset` $reset^)? custom<SramBuffers>($buffers, type($buffers)) (`imm` $imm^)?"
+        " (`unused_imm` $unused_imm^)? (`micro_ops` $micro_ops^)? (`kernel` $kernel^)?"
+        " (`uops` $uops^)? `loops` $loops (`dst` $dst^)? (`src` $src^)?"
+        f" {_FLAGS} attr-dict"
+    )
+
+    @classmethod
+    def memories(cls, properties: Mapping[str, Attribute]) -> Sequence[Memory]:
+        """ACC twice; the second operand may be left out where it is the first."""
+        return (Memory.ACC, Memory.ACC)
+
+    def index_memories(self) -> tuple[Memory | None, Memory | None, Memory | None]:
+        """See `ComputeOp`."""
+        return (Memory.ACC, Memory.ACC, None)
+
+    def fields(self) -> dict[str, int]:
+        """See `InstructionOp`."""
+        value = self.imm if self.imm is not None else self.unused_imm
+        return super().fields() | {
+            "alu_opcode": int(self.operation.data),
+            "use_imm": int(self.imm is not None),
+            "imm": 0 if value is None else value.value.data,
+        }
+
+    def instruction(self) -> encoding.Instruction:
+        """See `InstructionOp`."""
+        values = self.planned_fields()
+        values["alu_opcode"] = AluOpcode(values["alu_opcode"])
+        values["use_imm"] = bool(values["use_imm"])
+        return encoding.Alu(**values)  # type: ignore[arg-type]
+
+    def verify_instruction(self, target: Target) -> None:
+        """As every compute instruction; the target has the operation and the amount."""
+        if self.operation.data is AluOpcode.MUL and not target.alu_mul:
+            raise VerifyException("vta.alu: the target has no mul")
+        if self.imm is not None and self.unused_imm is not None:
+            raise VerifyException("vta.alu: expected imm or unused_imm, not both")
+        shift = self.imm if self.operation.data is AluOpcode.SHR else None
+        if shift is not None and abs(shift.value.data) > 31:
+            raise VerifyException(f"vta.alu: shifts by {shift.value.data}, beyond -31 to 31")
+        if len(self.buffers) > 1 and self.imm is not None and not target.alu_imm_src:
+            raise VerifyException(
+                "vta.alu: an immediate operation reads a second operand only where the target has"
+                " alu_imm_src"
+            )
+        super().verify_instruction(target)
+
+
+@irdl_op_definition
+class FinishOp(InstructionOp):
+    """FINISH: the end of the program; waits for the tokens it pops."""
+
+    name = "vta.finish"
+    OPCODE: ClassVar[Opcode] = Opcode.FINISH
+
+    assembly_format = f"{_FLAGS} attr-dict"
+
+    @classmethod
+    def memories(cls, properties: Mapping[str, Attribute]) -> Sequence[Memory]:
+        """None."""
+        return ()
+
+    def fields(self) -> dict[str, int]:
+        """See `InstructionOp`."""
+        return {}
+
+    def instruction(self) -> encoding.Instruction:
+        """See `InstructionOp`."""
+        return encoding.Finish(**self.tokens())
+
+    def verify_instruction(self, target: Target) -> None:
+        """Nothing follows it."""
+        if self.next_op is not None:
+            raise VerifyException("vta.finish must be the last operation of its program")

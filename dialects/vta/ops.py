@@ -1,0 +1,289 @@
+"""Programs of the vta dialect, and what instructions name: DRAM and SRAM buffers, kernels.
+
+```
+vta.program @vta_0 attributes {vtac.target = #target.vta<"pynq">} {
+  vta.buffer @x input index 0 bytes 1024 align 256
+  %b = vta.alloc site 3 slots 2 size 64 : !vta.sram<inp>
+  vta.load inp %b sram 0 from @x dram 0 size [1, 64] stride 64
+  ...
+  vta.finish
+}
+```
+A program is flat: all its operations stand in one block, in the order in which the machine fetches.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseIntOrFPElementsAttr,
+    FlatSymbolRefAttrConstr,
+    IntegerAttr,
+    NameLoc,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, Region
+from xdsl.irdl import (
+    AnyOf,
+    BaseAttr,
+    IRDLOperation,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import (
+    IsolatedFromAbove,
+    NoTerminator,
+    SymbolOpInterface,
+    SymbolTable,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from ..target import TARGET_ATTRIBUTE, Memory, Target
+from ..vtac import ResourceAttr
+from .attributes import BufferKind, BufferKindAttr, MicroOps, SramType, integer, sram_type
+from .instructions import ComputeOp, InstructionOp, TransferOp, enclosing_target
+
+_INTEGER = IntegerAttr.constr(i64)
+
+
+@irdl_op_definition
+class ProgramOp(IRDLOperation):
+    """One accelerator program: buffers, kernels, and instructions in program order."""
+
+    name = "vta.program"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    body = region_def("single_block")
+
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface(), SymbolTable())
+
+    assembly_format = "$sym_name attr-dict-with-keyword $body"
+
+    def __init__(self, name: str, target: Target, body: Region):
+        super().__init__(
+            properties={"sym_name": StringAttr(name)},
+            attributes={TARGET_ATTRIBUTE: target},
+            regions=[body],
+        )
+
+    @property
+    def target(self) -> Target:
+        """The machine the program is for."""
+        return cast(Target, self.attributes[TARGET_ATTRIBUTE])
+
+    def instructions(self) -> list[InstructionOp]:
+        """The instructions, in program order."""
+        return [op for op in self.body.block.ops if isinstance(op, InstructionOp)]
+
+    def buffers(self) -> dict[str, "BufferOp"]:
+        """The DRAM buffers by name, in the order of the text."""
+        ops = self.body.block.ops
+        return {op.sym_name.data: op for op in ops if isinstance(op, BufferOp)}
+
+    def kernels(self) -> dict[str, "KernelOp"]:
+        """The micro-op kernels by name, in the order of the text."""
+        ops = self.body.block.ops
+        return {op.sym_name.data: op for op in ops if isinstance(op, KernelOp)}
+
+    def verify_(self) -> None:
+        """There is a target, and every name an instruction uses is there."""
+        if not isinstance(self.attributes.get(TARGET_ATTRIBUTE), Target):
+            raise VerifyException(f"vta.program needs the attribute {TARGET_ATTRIBUTE}")
+        buffers, kernels = self.buffers(), self.kernels()
+        element_bytes = {memory: self.target.element_bytes(memory) for memory in Memory}
+        for op in self.body.block.ops:
+            if isinstance(op, TransferOp):
+                self._verify_transfer(op, buffers, element_bytes)
+            elif isinstance(op, ComputeOp) and op.kernel is not None:
+                self._verify_kernel(op, kernels)
+            elif isinstance(op, BufferOp) and op.kernels is not None:
+                op.verify_kernels(kernels)
+
+    @staticmethod
+    def _verify_transfer(
+        op: TransferOp, buffers: dict[str, "BufferOp"], element_bytes: dict[Memory, int]
+    ) -> None:
+        name = op.buffer_name
+        if name is None:
+            return
+        if name not in buffers:
+            raise VerifyException(f"{op.name}: there is no vta.buffer @{name}")
+        y, x = op.sizes
+        rows_end = (y - 1) * op.stride.value.data + x if y and x else 0
+        end = (op.dram_base.value.data + rows_end) * element_bytes[op.memory_id]
+        if end > buffers[name].bytes.value.data:
+            raise VerifyException(
+                f"{op.name}: reaches byte {end} of @{name}, which has"
+                f" {buffers[name].bytes.value.data}"
+            )
+
+    @staticmethod
+    def _verify_kernel(op: ComputeOp, kernels: dict[str, "KernelOp"]) -> None:
+        assert op.kernel is not None and op.uops is not None
+        name = op.kernel.root_reference.data
+        if name not in kernels:
+            raise VerifyException(f"{op.name}: there is no vta.kernel @{name}")
+        begin, end = op.uops.get_values()
+        count = kernels[name].micro_ops.count
+        if end - begin != count:
+            raise VerifyException(
+                f"{op.name}: uops [{begin}, {end}] are {end - begin} micro-ops, @{name} has {count}"
+            )
+
+
+@irdl_op_definition
+class BufferOp(IRDLOperation):
+    """A buffer in DRAM: ``vta.buffer @x input index 0 bytes 1024 align 256``.
+
+    index counts the inputs or outputs of the program. A constant has its value, small ones inline;
+    the buffer of micro-ops is the concatenation of kernels. Sizes and alignment are bytes.
+    """
+
+    name = "vta.buffer"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    kind = prop_def(BufferKindAttr)
+    index = opt_prop_def(_INTEGER)
+    bytes = prop_def(_INTEGER)
+    align = prop_def(_INTEGER)
+    value = opt_prop_def(AnyOf((BaseAttr(ResourceAttr), BaseAttr(DenseIntOrFPElementsAttr))))
+    kernels = opt_prop_def(ArrayAttr.constr(FlatSymbolRefAttrConstr))
+
+    traits = traits_def(SymbolOpInterface())
+
+    assembly_format = (
+        "$sym_name $kind (`index` $index^)? `bytes` $bytes `align` $align (`value` $value^)?"
+        " (`kernels` $kernels^)? attr-dict"
+    )
+
+    def __init__(
+        self,
+        name: str,
+        kind: BufferKind,
+        bytes: int,
+        align: int,
+        index: int | None = None,
+        value: Attribute | None = None,
+        kernels: Sequence[str] | None = None,
+    ):
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "kind": BufferKindAttr(kind),
+                "index": None if index is None else integer(index),
+                "bytes": integer(bytes),
+                "align": integer(align),
+                "value": value,
+                "kernels": None
+                if kernels is None
+                else ArrayAttr([SymbolRefAttr(kernel) for kernel in kernels]),
+            }
+        )
+
+    def verify_(self) -> None:
+        """What a kind needs is there and nothing else; sizes make sense."""
+        kind = self.kind.data
+        present = {
+            "index": (self.index is not None, kind in (BufferKind.INPUT, BufferKind.OUTPUT)),
+            "value": (self.value is not None, kind is BufferKind.CONSTANT),
+            "kernels": (self.kernels is not None, kind is BufferKind.MICRO_OPS),
+        }
+        for what, (given, needed) in present.items():
+            if given != needed:
+                verb = "needs" if needed else "takes no"
+                raise VerifyException(f"vta.buffer: {kind.value} {verb} {what}")
+        align = self.align.value.data
+        if self.bytes.value.data < 0 or align < 1 or align & (align - 1):
+            raise VerifyException("vta.buffer: expected bytes >= 0 and a power of two to align to")
+
+    def kernel_names(self) -> list[str]:
+        """The kernels of a buffer of micro-ops, in order."""
+        if self.kernels is None:
+            return []
+        return [kernel.root_reference.data for kernel in self.kernels]
+
+    def verify_kernels(self, kernels: dict[str, "KernelOp"]) -> None:
+        """The kernels are there and fill the buffer."""
+        for name in self.kernel_names():
+            if name not in kernels:
+                raise VerifyException(f"vta.buffer: there is no vta.kernel @{name}")
+        total = sum(kernels[name].micro_ops.count for name in self.kernel_names())
+        if self.bytes.value.data != 4 * total:
+            raise VerifyException(
+                f"vta.buffer: its kernels are {4 * total} bytes, not {self.bytes.value.data}"
+            )
+
+
+@irdl_op_definition
+class KernelOp(IRDLOperation):
+    """A list of micro-ops that instructions run: ``vta.kernel @u0 <[0, 0, 0] times 4 by ...>``."""
+
+    name = "vta.kernel"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    micro_ops = prop_def(MicroOps)
+
+    traits = traits_def(SymbolOpInterface())
+
+    assembly_format = "$sym_name $micro_ops attr-dict"
+
+    def __init__(self, name: str, micro_ops: MicroOps):
+        super().__init__(properties={"sym_name": StringAttr(name), "micro_ops": micro_ops})
+
+    def verify_(self) -> None:
+        """It has micro-ops, and fits the micro-op buffer."""
+        entries = enclosing_target(self).uop_entries
+        if not 1 <= self.micro_ops.count <= entries:
+            raise VerifyException(
+                f"vta.kernel: {self.micro_ops.count} micro-ops; expected 1 to {entries}"
+            )
+
+
+@irdl_op_definition
+class AllocOp(IRDLOperation):
+    """An SRAM buffer, not placed yet: ``%b = vta.alloc site 3 slots 2 size 64 : !vta.sram<inp>``.
+
+    site numbers the place in the schedule it comes from; buffers of one site have the same size (in
+    elements) and share `slots` places, used in turn.
+    """
+
+    name = "vta.alloc"
+
+    site = prop_def(_INTEGER)
+    slots = prop_def(_INTEGER)
+    size = prop_def(_INTEGER)
+    buffer = result_def(SramType)
+
+    assembly_format = "`site` $site `slots` $slots `size` $size attr-dict `:` type($buffer)"
+
+    @classmethod
+    def of(cls, memory: Memory, site: int, slots: int, size: int) -> "AllocOp":
+        """A buffer of `size` elements in a memory."""
+        return cls.create(
+            result_types=[sram_type(memory)],
+            properties={
+                "site": integer(site),
+                "slots": integer(slots),
+                "size": integer(size),
+            },
+        )
+
+    def verify_(self) -> None:
+        """Counts are positive."""
+        for name in ("slots", "size"):
+            value = cast("IntegerAttr", self.properties[name]).value.data
+            if value < 1:
+                raise VerifyException(f"vta.alloc: {name} is {value}, expected at least 1")
+
+
+def layer_of(op: Operation) -> str:
+    """Name of the layer an operation comes from, empty where nobody knows."""
+    return op.location.desc.data if isinstance(op.location, NameLoc) else ""

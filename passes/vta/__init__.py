@@ -1,0 +1,1 @@
+"""Rewrites of vta programs: placing buffers, planning micro-ops, ordering instructions."""

@@ -1,0 +1,157 @@
+"""Which elements each instruction reads and writes, where two modules could meet.
+
+Only what more than one module touches is listed: INP and WGT (load writes, compute reads), OUT
+(compute writes, store reads), and the DRAM buffers that a STORE writes. ACC and the micro-op buffer
+belong to compute alone, which runs in order. Sets are exact, as slices where they are contiguous.
+"""
+
+import enum
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Memory
+from vtac.dialects.vta import (
+    AluOp,
+    ComputeOp,
+    FinishOp,
+    GemmOp,
+    InstructionOp,
+    LoadOp,
+    MicroOps,
+    ProgramOp,
+    StoreOp,
+    TransferOp,
+)
+
+Elements: TypeAlias = slice | NDArray[np.int64]
+Space: TypeAlias = Memory | str
+
+
+class Module(enum.IntEnum):
+    """The three modules that run instructions, each its own in order."""
+
+    LOAD = 0
+    COMPUTE = 1
+    STORE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Elements of one memory, or units of one DRAM buffer, that an instruction reads or writes."""
+
+    space: Space
+    elements: Elements
+    writes: bool
+
+
+def module_of(op: InstructionOp) -> Module:
+    """The module that runs an instruction."""
+    if isinstance(op, StoreOp):
+        return Module.STORE
+    if isinstance(op, LoadOp) and op.memory_id in (Memory.INP, Memory.WGT):
+        return Module.LOAD
+    return Module.COMPUTE
+
+
+class Accesses:
+    """The accesses of a program's instructions, all placed and with planned micro-ops."""
+
+    def __init__(self, program: ProgramOp):
+        target = program.target
+        self.unit = min(target.element_bytes(m) for m in (Memory.INP, Memory.WGT, Memory.ACC))
+        self._scale = {memory: target.element_bytes(memory) // self.unit for memory in Memory}
+        self._kernels = {name: op.micro_ops for name, op in program.kernels().items()}
+        self._buffers = {name: op.bytes.value.data for name, op in program.buffers().items()}
+        self._stored = {op.buffer_name for op in program.body.block.ops if isinstance(op, StoreOp)}
+        self._depths = {memory: target.depth(memory) for memory in Memory}
+
+    def size(self, space: Space) -> int:
+        """Elements of a memory, units of `unit` bytes of a DRAM buffer."""
+        if isinstance(space, Memory):
+            return self._depths[space]
+        return -(-self._buffers[space] // self.unit)
+
+    def of(self, op: InstructionOp) -> Iterator[Access]:
+        """The accesses of one instruction."""
+        if isinstance(op, TransferOp):
+            yield from self._of_transfer(op)
+        elif isinstance(op, ComputeOp) and not (isinstance(op, GemmOp) and op.reset is not None):
+            yield from self._of_compute(op)
+        elif not isinstance(op, GemmOp | FinishOp):
+            raise TypeError(f"unknown instruction {op.name}")
+
+    def _of_transfer(self, op: TransferOp) -> Iterator[Access]:
+        memory, stores = op.memory_id, isinstance(op, StoreOp)
+        y, x = op.sizes
+        if x == 0:
+            return
+        if memory in (Memory.INP, Memory.WGT, Memory.OUT):
+            base = op.sram_base.value.data
+            yield Access(memory, slice(base, base + op.sram_size), not stores)
+        name = op.buffer_name
+        if name is None:
+            raise CompileError(
+                Problem(op.name, "dependences need named DRAM buffers, not absolute addresses")
+            )
+        if name in self._stored and memory is not Memory.UOP:
+            scale = self._scale[memory]
+            rows = _rows(y, x * scale, op.stride.value.data * scale)
+            yield Access(name, _shift(rows, op.dram_base.value.data * scale), stores)
+
+    def _of_compute(self, op: ComputeOp) -> Iterator[Access]:
+        if op.kernel is None:
+            raise CompileError(
+                Problem(op.name, "its micro-ops have no place yet", "Run vta-plan-microops first.")
+            )
+        micro_ops = self._kernels[op.kernel.root_reference.data]
+        dst, src, wgt = op.factors()
+        loops = op.iterations
+        yield Access(Memory.OUT, indices(micro_ops, 0, loops, dst), True)
+        if not isinstance(op, AluOp):
+            yield Access(Memory.INP, indices(micro_ops, 1, loops, src), False)
+            yield Access(Memory.WGT, indices(micro_ops, 2, loops, wgt), False)
+
+
+def indices(
+    micro_ops: MicroOps, column: int, loops: tuple[int, int], factors: tuple[int, int]
+) -> Elements:
+    """The elements one index (0 dst, 1 src, 2 wgt) of a compute instruction reaches."""
+    offset, relative = _column(micro_ops, column)
+    outer, inner = (n if by else 1 for n, by in zip(loops, factors, strict=True))
+    return _shift(_reach(relative, outer, inner, *factors), offset)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _column(micro_ops: MicroOps, column: int) -> tuple[int, bytes]:
+    values = np.unique(micro_ops.rows[:, column].astype(np.int64))
+    return int(values[0]), (values - values[0]).tobytes()
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _reach(relative: bytes, outer: int, inner: int, by_out: int, by_in: int) -> Elements:
+    steps = np.arange(outer)[:, None] * by_out + np.arange(inner) * by_in
+    return _compact(np.unique(np.frombuffer(relative, np.int64)[:, None] + steps.reshape(1, -1)))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _rows(y: int, x: int, stride: int) -> Elements:
+    if stride == x or y == 1:
+        return slice(0, y * x)
+    return _compact(np.unique(np.arange(y)[:, None] * stride + np.arange(x)))
+
+
+def _compact(values: NDArray[np.int64]) -> Elements:
+    low, high = int(values[0]), int(values[-1])
+    return slice(low, high + 1) if high - low + 1 == len(values) else values
+
+
+def _shift(elements: Elements, by: int) -> Elements:
+    if isinstance(elements, slice):
+        return slice(elements.start + by, elements.stop + by)
+    return elements + by

@@ -1,0 +1,254 @@
+"""``vta-allocate``: gives every SRAM buffer its place, and makes all indices absolute.
+
+Buffers of one site (one place in a schedule) have the same size and use `slots` places in turn,
+normally two, so that one is loaded while the other is computed on. Sites that are alive at the same
+time lie apart; a site is alive from its first buffer to the last use of any of its buffers. Sites
+of different layers may share places, since ``vta-insert-dependences`` orders whatever really
+collides, but they are kept from the places of the layer before as long as there is room: then one
+layer loads while the other computes.
+
+Takes instructions on ``vta.alloc`` values; leaves none of them.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Memory
+from vtac.dialects.vta import (
+    AllocOp,
+    ComputeOp,
+    GemmOp,
+    InstructionOp,
+    MicroOps,
+    ProgramOp,
+    SramType,
+    TransferOp,
+    integer,
+    layer_of,
+)
+
+
+@dataclass(frozen=True)
+class AllocatePass(ModulePass):
+    """Place the SRAM buffers of every vta.program."""
+
+    name = "vta-allocate"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """See the module's docstring."""
+        problems: list[Problem] = []
+        for program in op.walk():
+            if isinstance(program, ProgramOp):
+                try:
+                    allocate(program)
+                except CompileError as error:
+                    problems += error.problems
+        if problems:
+            raise CompileError(problems)
+
+
+def allocate(program: ProgramOp) -> None:
+    """Place the SRAM buffers of a program. Raises `CompileError` where they do not fit."""
+    sites = _sites(program)
+    problems: list[Problem] = []
+    for memory in (Memory.INP, Memory.WGT, Memory.ACC):
+        here = [site for site in sites if site.memory is memory]
+        problems += _place_memory(here, program.target.depth(memory))
+    if problems:
+        raise CompileError(problems)
+    _rewrite(program, _addresses(sites))
+
+
+@dataclass
+class _Site:
+    """The buffers of one place in a schedule: when each is alive, and where they lie."""
+
+    number: int
+    memory: Memory
+    slots: int
+    size: int
+    where: str
+    allocs: list[AllocOp] = field(default_factory=list)
+    lives: list[tuple[int, int]] = field(default_factory=list)
+    base: int = -1
+
+    @property
+    def places(self) -> int:
+        """Slots that are really used."""
+        return min(self.slots, len(self.allocs))
+
+    @property
+    def elements(self) -> int:
+        """Elements of all its slots."""
+        return self.places * self.size
+
+    @property
+    def life(self) -> tuple[int, int]:
+        """First place in the program where it is alive, and last."""
+        return self.lives[0][0], max(end for _, end in self.lives)
+
+    def meets(self, other: "_Site", exactly: bool) -> bool:
+        """Whether both are alive at a time: as a whole, or (exactly) buffer by buffer."""
+        if not _overlap(self.life, other.life):
+            return False
+        if not exactly:
+            return True
+        starts = np.array([life[0] for life in other.lives])
+        ends = np.array([life[1] for life in other.lives])
+        return any(bool(((starts <= end) & (ends >= start)).any()) for start, end in self.lives)
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _sites(program: ProgramOp) -> list[_Site]:
+    """The sites of a program, in the order in which they come to life."""
+    place = {op: number for number, op in enumerate(program.body.block.ops)}
+    sites: dict[int, _Site] = {}
+    for op in program.body.block.ops:
+        if not isinstance(op, AllocOp):
+            continue
+        buffer = op.buffer
+        assert isinstance(buffer.type, SramType)
+        site = sites.setdefault(
+            op.site.value.data,
+            _Site(
+                op.site.value.data,
+                buffer.type.memory.data,
+                op.slots.value.data,
+                op.size.value.data,
+                layer_of(op),
+            ),
+        )
+        shape = (buffer.type.memory.data, op.slots.value.data, op.size.value.data)
+        if shape != (site.memory, site.slots, site.size):
+            raise CompileError(
+                Problem(site.where, f"the buffers of site {site.number} differ in size or slots")
+            )
+        born = place[op]
+        site.allocs.append(op)
+        site.lives.append((born, max((place[use.operation] for use in buffer.uses), default=born)))
+    return list(sites.values())
+
+
+def _place_memory(sites: Sequence[_Site], depth: int) -> list[Problem]:
+    """Give the sites of one memory their bases; returns what did not fit."""
+    problems = [problem for site in sites for problem in _check_slots(site)]
+    if problems:
+        return problems
+    before: list[_Site] = []
+    for group in _groups(sites):
+        if not _place_group(group, before, depth):
+            problems.append(_does_not_fit(group, depth))
+        before = group
+    return problems
+
+
+def _check_slots(site: _Site) -> Iterable[Problem]:
+    for turn in range(site.places):
+        lives = site.lives[turn :: site.slots]
+        if any(_overlap(one, other) for one, other in itertools.pairwise(lives)):
+            yield Problem(
+                site.where,
+                f"more than {site.slots} buffers of site {site.number} in"
+                f" {site.memory.name.lower()} are alive at a time",
+            )
+            return
+
+
+def _groups(sites: Sequence[_Site]) -> list[list[_Site]]:
+    """Sites whose lives hang together: normally those of a layer."""
+    groups: list[list[_Site]] = []
+    end = -1
+    for site in sorted(sites, key=lambda site: site.life):
+        if site.life[0] > end:
+            groups.append([])
+        groups[-1].append(site)
+        end = max(end, site.life[1])
+    return groups
+
+
+def _place_group(group: Sequence[_Site], before: Sequence[_Site], depth: int) -> bool:
+    """Place the sites of a group, away from as many sites of the group before as possible."""
+    latest_first = sorted(before, key=lambda site: -site.life[1])
+    for avoided in range(len(latest_first), -1, -1):
+        if _first_fit(group, latest_first[:avoided], depth, exactly=False):
+            return True
+    return _first_fit(group, (), depth, exactly=True)
+
+
+def _first_fit(
+    group: Sequence[_Site], avoided: Sequence[_Site], depth: int, *, exactly: bool
+) -> bool:
+    placed: list[_Site] = []
+    for site in sorted(group, key=lambda site: (-site.elements, site.number)):
+        taken = [other for other in placed if site.meets(other, exactly)]
+        ranges = sorted((o.base, o.base + o.elements) for o in (*taken, *avoided))
+        base = 0
+        for start, end in ranges:
+            if base + site.elements <= start:
+                break
+            base = max(base, end)
+        if base + site.elements > depth:
+            return False
+        site.base = base
+        placed.append(site)
+    return True
+
+
+def _does_not_fit(group: Sequence[_Site], depth: int) -> Problem:
+    memory = group[0].memory.name.lower()
+    needs = ", ".join(f"{site.places} x {site.size}" for site in group)
+    total = sum(site.elements for site in group)
+    layers = ", ".join(dict.fromkeys(site.where for site in group if site.where))
+    return Problem(
+        layers,
+        f"needs {total} elements of {memory} ({needs}), the target has {depth}",
+        "Choose smaller tiles or fewer slots.",
+    )
+
+
+def _addresses(sites: Iterable[_Site]) -> dict[SSAValue, int]:
+    return {
+        alloc.buffer: site.base + turn % site.slots * site.size
+        for site in sites
+        for turn, alloc in enumerate(site.allocs)
+    }
+
+
+def _rewrite(program: ProgramOp, addresses: dict[SSAValue, int]) -> None:
+    moved: dict[tuple[MicroOps, tuple[int, ...]], MicroOps] = {}
+    for op in program.instructions():
+        if op.placed:
+            continue
+        bases = [addresses[operand] for operand in op.operands]
+        if isinstance(op, TransferOp):
+            op.properties["sram_base"] = integer(op.sram_base.value.data + bases[0])
+        elif isinstance(op, ComputeOp) and op.micro_ops is not None:
+            shift = _shift_of(op, bases)
+            key = (op.micro_ops, shift)
+            if key not in moved:
+                moved[key] = MicroOps.of(op.micro_ops.rows + np.array(shift, np.int32))
+            op.properties["micro_ops"] = moved[key]
+        op.operands = ()
+    for alloc in [op for op in program.body.block.ops if isinstance(op, AllocOp)]:
+        Rewriter.erase_op(alloc)
+
+
+def _shift_of(op: InstructionOp, bases: Sequence[int]) -> tuple[int, int, int]:
+    """What is added to dst, src and wgt of its micro-ops."""
+    if not isinstance(op, GemmOp):
+        return bases[0], bases[-1], 0
+    if op.reset is not None:
+        return bases[0], 0, 0
+    return bases[0], bases[1], bases[2]
