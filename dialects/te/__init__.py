@@ -1,0 +1,133 @@
+"""The dialect te: tensor expressions, their schedules, and the loops that schedules make of them.
+
+Three forms. *Tensors*: `KernelOp` over `ComputeOp` says what is computed. *Schedule*: `ScheduleOp`
+lists primitives that say how. *Loops*: the same kernel as `ForOp` nests over windows of buffers,
+with `UpdateOp` statements, in the end `InvokeOp` of declared intrinsics and `CopyOp` alone.
+"""
+
+from xdsl.ir import Dialect
+
+from .affine import Row, identity_map, map_of, rows_of
+from .attributes import (
+    AxisType,
+    DomainAttr,
+    Scope,
+    ScopeAttr,
+    StageType,
+    buffer_type,
+    outside_value,
+    scope_of,
+    shaped,
+)
+from .body import YieldOp, combiner, scalar_body, yielded
+from .buffers import AllocOp, CopyOp
+from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
+from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
+from .loops import ForOp, HullOp, SpanOp
+from .ranges import Range
+from .schedule import (
+    PRIMITIVES,
+    AxesOp,
+    CacheReadOp,
+    CacheWriteOp,
+    ComputeAtOp,
+    ComputeWithOp,
+    DmaOp,
+    FuseOp,
+    InitOp,
+    InlineOp,
+    InPlaceOp,
+    Primitive,
+    ReorderOp,
+    ScheduleOp,
+    SetScopeOp,
+    SplitOp,
+    TensorizeOp,
+    TileOp,
+    UnrollOp,
+    VthreadOp,
+)
+from .standard import standard_intrinsics
+from .statements import Access, InvokeOp, UpdateOp
+
+__all__ = [
+    "PRIMITIVES",
+    "Access",
+    "AllocOp",
+    "AxesOp",
+    "AxisType",
+    "CacheReadOp",
+    "CacheWriteOp",
+    "CallOp",
+    "ComputeAtOp",
+    "ComputeOp",
+    "ComputeWithOp",
+    "ConstantOp",
+    "CopyOp",
+    "DmaOp",
+    "DomainAttr",
+    "ForOp",
+    "FuseOp",
+    "HullOp",
+    "InPlaceOp",
+    "InitOp",
+    "InlineOp",
+    "Instruction",
+    "InstructionAttr",
+    "IntrinsicOp",
+    "InvokeOp",
+    "KernelOp",
+    "Lanes",
+    "Primitive",
+    "Range",
+    "Read",
+    "ReorderOp",
+    "Row",
+    "ScheduleOp",
+    "Scope",
+    "ScopeAttr",
+    "SetScopeOp",
+    "SpanOp",
+    "SplitOp",
+    "StageType",
+    "Te",
+    "TensorizeOp",
+    "TileOp",
+    "UnrollOp",
+    "UpdateOp",
+    "VthreadOp",
+    "YieldOp",
+    "buffer_type",
+    "combiner",
+    "identity_map",
+    "map_of",
+    "outside_value",
+    "rows_of",
+    "scalar_body",
+    "scope_of",
+    "shaped",
+    "standard_intrinsics",
+    "yielded",
+]
+
+Te = Dialect(
+    "te",
+    [
+        ConstantOp,
+        CallOp,
+        KernelOp,
+        YieldOp,
+        ComputeOp,
+        ScheduleOp,
+        *PRIMITIVES,
+        IntrinsicOp,
+        ForOp,
+        SpanOp,
+        HullOp,
+        AllocOp,
+        CopyOp,
+        UpdateOp,
+        InvokeOp,
+    ],
+    [ScopeAttr, DomainAttr, StageType, AxisType, InstructionAttr],
+)

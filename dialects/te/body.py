@@ -1,0 +1,98 @@
+"""Scalar bodies: the block of arith operations that a compute, an update or an intrinsic runs.
+
+One block. Its arguments are the accumulator (only where there is one), then a scalar an operand; it
+ends in ``te.yield`` of the new value of the element.
+"""
+
+from collections.abc import Callable, Sequence
+
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects import arith
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, traits_def, var_operand_def
+from xdsl.traits import IsTerminator, Pure
+from xdsl.utils.exceptions import VerifyException
+
+SCALAR_OPERATIONS: tuple[type[Operation], ...] = (
+    arith.ConstantOp,
+    arith.ExtSIOp,
+    arith.TruncIOp,
+    arith.AddiOp,
+    arith.SubiOp,
+    arith.MuliOp,
+    arith.MaxSIOp,
+    arith.MinSIOp,
+    arith.ShRSIOp,
+    arith.ShLIOp,
+)
+"""What a body may contain. All wrap at the width of their type, as the accelerator does."""
+
+COMBINERS: tuple[type[Operation], ...] = (arith.AddiOp, arith.MaxSIOp, arith.MinSIOp)
+"""How a reduction may combine; each is associative and commutative, so loops may be reordered."""
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """Ends a body with the element's value, and a kernel with its results."""
+
+    name = "te.yield"
+
+    values = var_operand_def()
+
+    traits = traits_def(IsTerminator(), Pure())
+
+    assembly_format = "attr-dict ($values^ `:` type($values))?"
+
+    def __init__(self, *values: SSAValue):
+        super().__init__(operands=[values])
+
+
+def scalar_body(types: Sequence[Attribute], build: Callable[..., SSAValue]) -> Region:
+    """A body: ``build`` gets the block's arguments and returns the value to yield.
+
+    The operations it creates are inserted as they are made:
+    ``scalar_body([i32, i32], lambda a, b: arith.AddiOp(a, b).result)``.
+    """
+    block = Block(arg_types=types)
+    with ImplicitBuilder(block):
+        YieldOp(build(*block.args))
+    return Region(block)
+
+
+def yielded(body: Region) -> SSAValue:
+    """The value a body yields."""
+    last = body.block.last_op
+    if not isinstance(last, YieldOp) or len(last.values) != 1:
+        raise VerifyException("a body ends in te.yield of one value")
+    return last.values[0]
+
+
+def verify_body(body: Region, arguments: Sequence[Attribute], result: Attribute) -> None:
+    """Refuse bodies with other arguments, another result type or operations that are no scalar."""
+    if len(body.blocks) != 1:
+        raise VerifyException("a body is one block")
+    if tuple(body.block.arg_types) != tuple(arguments):
+        expected = ", ".join(map(str, arguments))
+        found = ", ".join(map(str, body.block.arg_types))
+        raise VerifyException(f"the body must take ({expected}), not ({found})")
+    value = yielded(body)
+    if value.type != result:
+        raise VerifyException(f"the body yields {value.type}, but the element is {result}")
+    for op in body.block.ops:
+        if not isinstance(op, YieldOp) and type(op) not in SCALAR_OPERATIONS:
+            raise VerifyException(f"{op.name} is not allowed in a scalar body")
+
+
+def combiner(body: Region) -> type[Operation]:
+    """How a reduction's body combines its accumulator with the rest.
+
+    Raises `VerifyException` unless the body yields ``accumulator (+, max or min) something``, and
+    the something does not use the accumulator.
+    """
+    accumulator, owner = body.block.args[0], yielded(body).owner
+    uses = list(accumulator.uses)
+    if type(owner) not in COMBINERS or len(uses) != 1 or uses[0].operation is not owner:
+        raise VerifyException(
+            "a reduction yields addi, maxsi or minsi of its accumulator, and uses that only there"
+        )
+    return type(owner)

@@ -1,0 +1,174 @@
+"""Buffers of the loop form: a window of a tensor in some scope, and copies to and from it."""
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from .attributes import Scope, scope_of, shaped
+from .ranges import Range, decode_ranges, encode_ranges, parse_range, print_range
+
+
+def _parse_window(parser: Parser) -> list[Range]:
+    ranges = parser.parse_optional_comma_separated_list(
+        parser.Delimiter.SQUARE, lambda: parse_range(parser)
+    )
+    return ranges or []
+
+
+def _print_window(printer: Printer, window: Sequence[Range]) -> None:
+    if window:
+        printer.print_string(" [")
+        printer.print_list(window, lambda item: print_range(printer, item))
+        printer.print_string("]")
+
+
+def _verify_window(window: Sequence[Range], buffer: SSAValue) -> None:
+    shape = shaped(buffer).get_shape()
+    if window and len(window) != len(shape):
+        raise VerifyException(f"the window has {len(window)} ranges, the buffer {len(shape)}")
+    for item, size in zip(window, shape, strict=False):
+        if (known := item.bounds) is not None and not 0 <= known[0] <= known[0] + known[1] <= size:
+            raise VerifyException(f"range {known[0]} : {known[1]} leaves the dimension of {size}")
+
+
+@irdl_op_definition
+class AllocOp(IRDLOperation):
+    """A buffer that holds a window of a tensor: one range a dimension, or all of it.
+
+    The type has the whole tensor's shape. slots: how many such buffers are used in turn.
+    """
+
+    name = "te.alloc"
+
+    static_ranges = prop_def(DenseArrayBase.constr(i64))
+    slots = prop_def(IntegerAttr.constr(i64))
+    bounds = var_operand_def(IndexType)
+    buffer = result_def(MemRefType)
+
+    def __init__(self, type: Attribute, window: Sequence[Range] = (), slots: int = 1):
+        operands, static = encode_ranges(window)
+        super().__init__(
+            operands=[operands],
+            properties={"static_ranges": static, "slots": IntegerAttr(slots, i64)},
+            result_types=[type],
+        )
+
+    @property
+    def window(self) -> list[Range]:
+        """The window, a range a dimension."""
+        if len(self.static_ranges):
+            return decode_ranges(self.static_ranges, self.bounds)
+        return [Range(0, size) for size in shaped(self.buffer).get_shape()]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds the whole tensor."""
+        return not len(self.static_ranges)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "AllocOp":
+        """Parse ``[%h : %h_n, 0 : 16] slots 2 : memref<...>``."""
+        window = _parse_window(parser)
+        slots = 1
+        if parser.parse_optional_keyword("slots"):
+            slots = parser.parse_integer(allow_boolean=False, allow_negative=False)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        alloc = cls(parser.parse_type(), window, slots)
+        alloc.attributes |= attributes
+        return alloc
+
+    def print(self, printer: Printer) -> None:
+        """Print what `parse` reads."""
+        if not self.is_whole:
+            _print_window(printer, self.window)
+        if self.slots.value.data != 1:
+            printer.print_string(f" slots {self.slots.value.data}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.buffer.type)
+
+    def verify_(self) -> None:
+        """A range a dimension; at least one slot."""
+        _verify_window(decode_ranges(self.static_ranges, self.bounds), self.buffer)
+        if self.slots.value.data < 1:
+            raise VerifyException("a buffer has at least one slot")
+
+
+@irdl_op_definition
+class CopyOp(IRDLOperation):
+    """Copies a window between DRAM and a scratchpad: a load, or a store that keeps the low bits.
+
+    Without a window of its own it copies that of the scratchpad's `AllocOp`.
+    """
+
+    name = "te.copy"
+
+    static_ranges = prop_def(DenseArrayBase.constr(i64))
+    source = operand_def(MemRefType)
+    target = operand_def(MemRefType)
+    bounds = var_operand_def(IndexType)
+
+    def __init__(self, source: SSAValue, target: SSAValue, window: Sequence[Range] = ()):
+        operands, static = encode_ranges(window)
+        super().__init__(operands=[source, target, operands], properties={"static_ranges": static})
+
+    @property
+    def is_load(self) -> bool:
+        """Whether the copy goes into a scratchpad."""
+        return scope_of(self.source) is Scope.DRAM
+
+    @property
+    def scratchpad(self) -> SSAValue:
+        """The buffer on the accelerator's side."""
+        return self.target if self.is_load else self.source
+
+    @property
+    def window(self) -> list[Range]:
+        """What is copied, a range a dimension."""
+        if len(self.static_ranges):
+            return decode_ranges(self.static_ranges, self.bounds)
+        alloc = self.scratchpad.owner
+        if isinstance(alloc, AllocOp):
+            return alloc.window
+        return [Range(0, size) for size in shaped(self.scratchpad).get_shape()]
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "CopyOp":
+        """Parse ``%x to %b [%h : %h_n, 0 : 16]``."""
+        source = parser.parse_operand()
+        parser.parse_keyword("to")
+        copy = cls(source, parser.parse_operand(), _parse_window(parser))
+        copy.attributes |= parser.parse_optional_attr_dict()
+        return copy
+
+    def print(self, printer: Printer) -> None:
+        """Print what `parse` reads."""
+        printer.print_string(" ")
+        printer.print_operand(self.source)
+        printer.print_string(" to ")
+        printer.print_operand(self.target)
+        if len(self.static_ranges):
+            _print_window(printer, self.window)
+        printer.print_op_attributes(self.attributes)
+
+    def verify_(self) -> None:
+        """Equal shapes; element types that a load keeps and a store may narrow."""
+        source, target = shaped(self.source), shaped(self.target)
+        if source.get_shape() != target.get_shape():
+            raise VerifyException(f"a copy of {source} to {target} changes the shape")
+        _verify_window(decode_ranges(self.static_ranges, self.bounds), self.target)
+        if self.is_load and source.element_type != target.element_type:
+            raise VerifyException(f"a load of {source.element_type} as {target.element_type}")

@@ -1,0 +1,288 @@
+"""What the hardware does with one element, declared as an expression over its lanes.
+
+An intrinsic is a small compute: axes, subscripts and a body, with the scope of each operand, and
+what it lowers to. Schedules name intrinsics; tensorize uses one only where it proves that a loop
+body equals the declaration (the idea is TVM's ``decl_tensor_intrin``, the proof is ours).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    IntegerType,
+    StringAttr,
+    SymbolNameConstraint,
+    UnitAttr,
+    i32,
+    i64,
+)
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Region
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from .affine import Row, map_of, parse_subscripts, print_subscripts, rows_of
+from .attributes import SUPPORTED_ELEMENTS, DomainAttr, Scope, ScopeAttr
+from .body import combiner, verify_body
+
+
+class Instruction(StrEnum):
+    """What an intrinsic lowers to."""
+
+    GEMM = "gemm"
+    RESET = "reset"
+    ADD = "add"
+    MAX = "max"
+    MIN = "min"
+    SHR = "shr"
+    MUL = "mul"
+
+    @property
+    def is_alu(self) -> bool:
+        """Whether it is an operation of the ALU, rather than the GEMM core's."""
+        return self not in (Instruction.GEMM, Instruction.RESET)
+
+
+@irdl_attr_definition
+class InstructionAttr(EnumAttribute[Instruction]):
+    """``#te.instruction<add>``: the instruction behind an intrinsic."""
+
+    name = "te.instruction"
+
+    def print_parameter(self, printer: Printer) -> None:
+        """Print ``<add>``."""
+        with printer.in_angle_brackets():
+            printer.print_string(self.data.value)
+
+    @classmethod
+    def parse_parameter(cls, parser: Parser) -> Instruction:  # type: ignore[override]
+        """Parse ``<add>``."""
+        with parser.in_angle_brackets():
+            return parser.parse_str_enum(Instruction)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """One operand of an intrinsic: an element of ``scope``, subscripted by the lane axes."""
+
+    scope: Scope
+    rows: tuple[Row, ...]
+    element: IntegerType
+
+
+@irdl_op_definition
+class IntrinsicOp(IRDLOperation):
+    """Declares an instruction's effect on one element of each operand.
+
+    spatial, reduce: the lane axes. scopes, maps, elements: the destination, then the sources.
+    updates: the body's first argument is the destination's old value.
+    immediate: smallest and largest value of a constant, the body's last argument (of i32).
+    """
+
+    name = "te.intrinsic"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    spatial = prop_def(DomainAttr)
+    reduce = prop_def(DomainAttr)
+    scopes = prop_def(ArrayAttr[ScopeAttr])
+    maps = prop_def(ArrayAttr[AffineMapAttr])
+    elements = prop_def(ArrayAttr[IntegerType])
+    updates = opt_prop_def(UnitAttr)
+    immediate = opt_prop_def(DenseArrayBase.constr(i64))
+    lowers = prop_def(InstructionAttr)
+    body = region_def("single_block")
+
+    traits = traits_def(IsolatedFromAbove(), SymbolOpInterface())
+
+    def __init__(
+        self,
+        sym_name: str,
+        spatial: DomainAttr,
+        reduce: DomainAttr,
+        operands: Sequence[Lanes],
+        body: Region,
+        lowers: Instruction,
+        *,
+        updates: bool,
+        immediate: tuple[int, int] | None = None,
+    ):
+        variables = len(spatial) + len(reduce)
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(sym_name),
+                "spatial": spatial,
+                "reduce": reduce,
+                "scopes": ArrayAttr(ScopeAttr(lanes.scope) for lanes in operands),
+                "maps": ArrayAttr(map_of(lanes.rows, variables) for lanes in operands),
+                "elements": ArrayAttr(lanes.element for lanes in operands),
+                "updates": UnitAttr() if updates else None,
+                "immediate": None
+                if immediate is None
+                else DenseArrayBase.from_list(i64, immediate),
+                "lowers": InstructionAttr(lowers),
+            },
+            regions=[body],
+        )
+
+    @property
+    def lanes(self) -> list[Lanes]:
+        """The destination, then the sources."""
+        return [
+            Lanes(scope.data, rows_of(map), element)
+            for scope, map, element in zip(self.scopes, self.maps, self.elements, strict=True)
+        ]
+
+    @property
+    def instruction(self) -> Instruction:
+        """What it lowers to."""
+        return self.lowers.data
+
+    @property
+    def immediate_bounds(self) -> tuple[int, int] | None:
+        """Smallest and largest immediate, if it takes one."""
+        if self.immediate is None:
+            return None
+        low, high = self.immediate.get_values()
+        return int(low), int(high)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Extents of the lane axes: spatial, then reduction."""
+        return self.spatial.extents + self.reduce.extents
+
+    def lane_shape(self, operand: int) -> tuple[int, ...]:
+        """Shape of one element of an operand (0 is the destination)."""
+        return tuple(row.interval(self.extents)[1] + 1 for row in rows_of(self.maps.data[operand]))
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "IntrinsicOp":
+        """Parse ``@add (b = 1, o = 16) updates acc[b, o] : i32 with (...) lowers add {...}``."""
+        name = parser.parse_symbol_name().data
+        with parser.in_parens():
+            spatial = DomainAttr(DomainAttr.parse_axes(parser))
+        reduce = DomainAttr(())
+        if parser.parse_optional_keyword("reduce"):
+            with parser.in_parens():
+                reduce = DomainAttr(DomainAttr.parse_axes(parser))
+        updates = parser.parse_keyword_in(("updates", "writes")) == "updates"
+        names = spatial.names + reduce.names
+        operands = [_parse_lanes(parser, names)]
+        if parser.parse_optional_keyword("with"):
+            operands += parser.parse_comma_separated_list(
+                parser.Delimiter.PAREN, lambda: _parse_lanes(parser, names)
+            )
+        immediate = None
+        if parser.parse_optional_keyword("immediate"):
+            low = parser.parse_integer(allow_boolean=False)
+            parser.parse_keyword("to")
+            immediate = low, parser.parse_integer(allow_boolean=False)
+        parser.parse_keyword("lowers")
+        lowers = parser.parse_str_enum(Instruction)
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        body = parser.parse_region()
+        intrinsic = cls(
+            name, spatial, reduce, operands, body, lowers, updates=updates, immediate=immediate
+        )
+        if attributes is not None:
+            intrinsic.attributes |= attributes.data
+        return intrinsic
+
+    def print(self, printer: Printer) -> None:
+        """Print what `parse` reads."""
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name)
+        printer.print_string(" (")
+        self.spatial.print_axes(printer)
+        printer.print_string(")")
+        if self.reduce.data:
+            printer.print_string(" reduce (")
+            self.reduce.print_axes(printer)
+            printer.print_string(")")
+        printer.print_string(" updates " if self.updates is not None else " writes ")
+        names = self.spatial.names + self.reduce.names
+        destination, *sources = self.lanes
+        _print_lanes(printer, destination, names)
+        if sources:
+            printer.print_string(" with (")
+            printer.print_list(sources, lambda lanes: _print_lanes(printer, lanes, names))
+            printer.print_string(")")
+        if (bounds := self.immediate_bounds) is not None:
+            printer.print_string(f" immediate {bounds[0]} to {bounds[1]}")
+        printer.print_string(f" lowers {self.instruction.value}")
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" ")
+        printer.print_region(self.body)
+
+    def verify_(self) -> None:
+        """One destination over exactly the spatial axes; a body that fits."""
+        if not len(self.scopes) == len(self.maps) == len(self.elements) > 0:
+            raise VerifyException("every operand has a scope, a map and an element type")
+        destination, *sources = self.lanes
+        if sorted(_variables(destination)) != list(range(len(self.spatial))):
+            raise VerifyException("the destination is subscripted by each spatial axis once")
+        for lanes in (destination, *sources):
+            variables = _variables(lanes)
+            if len(set(variables)) != len(variables):
+                raise VerifyException("a lane axis subscripts an operand once")
+            if lanes.element not in SUPPORTED_ELEMENTS:
+                raise VerifyException(f"elements are i8 or i32, not {lanes.element}")
+        if self.immediate is not None:
+            bounds = self.immediate.get_values()
+            if len(bounds) != 2 or bounds[0] > bounds[1]:
+                raise VerifyException("immediate is a smallest and a largest value")
+        arguments = [destination.element] if self.updates is not None else []
+        arguments += [lanes.element for lanes in sources]
+        arguments += [i32] if self.immediate is not None else []
+        verify_body(self.body, arguments, destination.element)
+        if self.reduce.data:
+            if self.updates is None:
+                raise VerifyException("an intrinsic that reduces updates its destination")
+            combiner(self.body)
+
+
+def _variables(lanes: Lanes) -> list[int]:
+    variables = [row.variable for row in lanes.rows]
+    if None in variables:
+        raise VerifyException("an operand of an intrinsic is subscripted by lane axes alone")
+    return [variable for variable in variables if variable is not None]
+
+
+def _parse_lanes(parser: Parser, names: Sequence[str]) -> Lanes:
+    scope = parser.parse_str_enum(Scope)
+
+    def variable() -> int | None:
+        position = parser.pos
+        name = parser.parse_optional_identifier()
+        if name is not None and name not in names:
+            parser.raise_error(f"there is no axis {name}", position, parser.pos)
+        return None if name is None else names.index(name)
+
+    rows = parse_subscripts(parser, variable)
+    parser.parse_punctuation(":")
+    position = parser.pos
+    element = parser.parse_type()
+    if not isinstance(element, IntegerType):
+        parser.raise_error("elements are integers", position, parser.pos)
+    return Lanes(scope, rows, element)
+
+
+def _print_lanes(printer: Printer, lanes: Lanes, names: Sequence[str]) -> None:
+    printer.print_string(lanes.scope.value)
+    print_subscripts(printer, lanes.rows, lambda index: printer.print_string(names[index]))
+    printer.print_string(" : ")
+    printer.print_attribute(lanes.element)
