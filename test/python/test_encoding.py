@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta.assembly import disassemble
 from vtac.dialects.vta.encoding import (
@@ -107,9 +108,9 @@ def test_values_out_of_range_name_field_value_and_limit() -> None:
     with pytest.raises(EncodingError, match=r"instruction 1 \(LOAD\): x_pad_1 is 16.*0 to 15"):
         encode(SHAPES["1x16"], [load(), load(x_pad_1=16)])
     shift = Alu(alu_opcode=AluOpcode.SHR, uop_bgn=0, uop_end=1, iter_out=1, iter_in=1, imm=-32769)
-    with pytest.raises(EncodingError, match="imm is -32769.*-32768 to 32767"):
+    with pytest.raises(EncodingError, match=r"imm is -32769.*-32768 to 32767"):
         encode(SHAPES["1x16"], [shift])
-    with pytest.raises(EncodingError, match="micro-op 1: wgt is 1024.*0 to 1023"):
+    with pytest.raises(EncodingError, match=r"micro-op 1: wgt is 1024.*0 to 1023"):
         encode_micro_ops(SHAPES["1x16"], [0, 0], 0, [0, 1024])
 
 
@@ -141,7 +142,7 @@ def test_micro_ops_survive(shape: str) -> None:
 
 def test_reserved_bits_of_micro_ops() -> None:
     target = SHAPES["1x16"].replace(log_wgt_buff_size=17)
-    with pytest.raises(EncodingError, match="micro-op 0 .* has reserved bits"):
+    with pytest.raises(EncodingError, match=r"micro-op 0 .* has reserved bits"):
         decode_micro_ops(target, np.array([1 << 31], dtype=np.uint32))
 
 

@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from vtac.dialects.target import PRESETS, Memory, Target, TargetDialect, TargetError
 from xdsl.context import Context
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
+
+from vtac.dialects.target import PRESETS, Memory, Target, TargetDialect, TargetError
 
 CONFIG = {
     "TARGET": "sim",
