@@ -5,5 +5,16 @@ Knows the ISA and nothing of how programs are made: it is the second opinion on 
 
 from .errors import SimulationError
 from .functional import Counters, Simulator, execute, run
+from .hazards import Hazard, HazardKind, HazardReport, check
 
-__all__ = ["Counters", "SimulationError", "Simulator", "execute", "run"]
+__all__ = [
+    "Counters",
+    "Hazard",
+    "HazardKind",
+    "HazardReport",
+    "SimulationError",
+    "Simulator",
+    "check",
+    "execute",
+    "run",
+]

@@ -45,11 +45,7 @@ def plan_alu(dst: Indices, src: Indices | None, *, reads_dst: bool) -> AluPlan:
     ``src`` is None where no element is read by that index; ``reads_dst`` says whether acc[dst] is
     an operand.
     """
-    adjacent = bool(reads_dst and src is None and (dst[1:] == dst[:-1]).any())
-    if src is not None:
-        adjacent = bool((src[1:] == dst[:-1]).any())
-        if not reads_dst:
-            adjacent = adjacent or bool((dst[1:] == dst[:-1]).any())
+    adjacent = depends_on_previous(dst, src, immediate=src is None or not reads_dst)
     level = _levels(dst, src, reads_dst)
     levels = []
     if (count := int(level.max()) + 1) == 1:
@@ -63,6 +59,16 @@ def plan_alu(dst: Indices, src: Indices | None, *, reads_dst: bool) -> AluPlan:
     written = _elements(np.unique(dst))
     src_end = 0 if src is None else int(src.max()) + 1
     return AluPlan(levels, int(dst.max()) + 1, src_end, written, adjacent)
+
+
+def depends_on_previous(dst: Indices, src: Indices | None, *, immediate: bool) -> bool:
+    """Whether a micro-op depends on the one just before it, as VTA.md section 3 has it.
+
+    The immediate form must not repeat a dst; whoever reads src must not read the previous dst.
+    """
+    if immediate and (dst[1:] == dst[:-1]).any():
+        return True
+    return src is not None and bool((src[1:] == dst[:-1]).any())
 
 
 def _level(dst: Indices, src: Indices | None) -> Level:

@@ -104,14 +104,19 @@ def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int)
     products = [
         _product(table, (pixels, reduction, channels), batch, block) for table in _factor(micro_ops)
     ]
-    spans = [np.unique(micro_ops[:, column]) for column in range(3)]
-    for loop in (*reduction, *pixels, *channels):
-        for column, step in enumerate((loop.dst, loop.src, loop.wgt)):
-            if step:
-                spans[column] = np.unique(_sum(np.arange(loop.count) * step, spans[column]))
-    dst, src, wgt = spans
+    dst, src, wgt = spans = footprint(micro_ops, (*reduction, *pixels, *channels))
     ends = [int(span[-1]) + 1 for span in spans]
     return GemmPlan(products, ends[0], ends[1], ends[2], dst, (src, wgt), len(dst) == ends[0])
+
+
+def footprint(micro_ops: Indices, loops: Sequence[Loop]) -> tuple[Indices, Indices, Indices]:
+    """The elements of dst, src and wgt that a kernel [n, 3] touches inside loops, each sorted."""
+    spans = [np.unique(micro_ops[:, column]) for column in range(3)]
+    for loop in loops:
+        for column, step in enumerate((loop.dst, loop.src, loop.wgt)):
+            if step and loop.count > 1:
+                spans[column] = np.unique(_sum(np.arange(loop.count) * step, spans[column]))
+    return spans[0], spans[1], spans[2]
 
 
 def _sum(*vectors: Indices) -> Indices:

@@ -46,7 +46,6 @@ class FastMachine:
         self.batch, self.block = target.batch, target.block
         lanes = self.batch * self.block
         self.uop = np.zeros(target.uop_entries, np.uint32)
-        self.uop_loaded = bytearray(target.uop_entries)
         self.inp = np.zeros((target.inp_depth + 1, lanes), np.int8)
         self.wgt = np.zeros((target.wgt_depth + 1, self.block * self.block), np.int8)
         self.acc = np.zeros((target.acc_depth, lanes), np.int32)
@@ -95,11 +94,8 @@ class FastMachine:
             return
         span = slice(load.sram_base, load.sram_base + count)
         rows = self._dram_rows(load)
-        match load.memory:
-            case Memory.ACC | Memory.ACC_8BIT:
-                self._settle_out(span)
-            case Memory.UOP:
-                self.uop_loaded[span] = b"\1" * count
+        if load.memory in (Memory.ACC, Memory.ACC_8BIT):
+            self._settle_out(span)
         if load.memory is Memory.ACC_8BIT:
             _fill(self.acc[span], rows.view(np.int8), load, self.batch * self.block)
         else:
@@ -124,10 +120,7 @@ class FastMachine:
             rows[:] = values.reshape(rows.shape)
 
     def _kernel(self, compute: Compute) -> bytes:
-        first, last = compute.uop_bgn, compute.uop_end
-        if self.strict and (missing := self.uop_loaded.find(b"\0", first, last)) >= 0:
-            raise Fault(f"runs micro-op {missing}, which no LOAD has written")
-        return self.uop[first:last].tobytes()
+        return self.uop[compute.uop_bgn : compute.uop_end].tobytes()
 
     def gemm(self, gemm: Gemm) -> None:
         """acc[dst] += inp[src] x wgt[wgt] transposed, or with reset acc[dst] = 0."""

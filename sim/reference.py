@@ -39,7 +39,6 @@ class ReferenceMachine:
         self.wgt = np.zeros((target.wgt_depth, block, block), np.int8)
         self.acc = np.zeros((target.acc_depth, batch, block), np.int32)
         self.out = np.zeros((target.acc_depth, batch, block), np.int8)
-        self.uop_loaded = np.zeros(target.uop_entries, bool)
         self.out_written = np.zeros(target.acc_depth, bool)
 
     def execute(self, instruction: Instruction) -> None:
@@ -80,8 +79,6 @@ class ReferenceMachine:
                     buffer[sram] = values.reshape(buffer.shape[1:])
                 else:
                     buffer[sram] = 0
-                if load.memory is Memory.UOP:
-                    self.uop_loaded[sram] = True
                 sram += 1
 
     def store(self, store: Store) -> None:
@@ -97,9 +94,6 @@ class ReferenceMachine:
     def micro_ops(self, compute: Compute, factors: tuple[tuple[int, int], ...]) -> MicroOps:
         """The indices dst, src, wgt of each micro-op in the order in which they run."""
         kernel = slice(compute.uop_bgn, compute.uop_end)
-        if self.strict and not self.uop_loaded[kernel].all():
-            missing = compute.uop_bgn + int(np.argmin(self.uop_loaded[kernel]))
-            raise Fault(f"runs micro-op {missing}, which no LOAD has written")
         try:
             kernel_ops = decode_micro_ops(self.target, self.uop[kernel]).tolist()
         except EncodingError as error:

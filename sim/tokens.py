@@ -205,24 +205,24 @@ def deadlock_reason(stuck: Schedule, queue_depth: int) -> str:
     return "deadlock: " + "; ".join(waits)
 
 
+def verify_balance(flow: Flow) -> list[tuple[str, int]]:
+    """Queues with tokens left over: what is left, and the last instruction to push one."""
+    found = []
+    for queue in Queue:
+        pushes = [index for index in flow.members[PRODUCER[queue]] if queue in flow.pushes[index]]
+        pops = sum(queue in flow.pops[index] for index in flow.members[CONSUMER[queue]])
+        if (left := len(pushes) - pops) > 0:
+            found.append((f"{left} {queue} token{'s' * (left > 1)} left over", pushes[-1]))
+    return found
+
+
 def verify_tokens(target: Target, program: Sequence[Instruction], flow: Flow) -> None:
     """Raise `SimulationError` on tokens left over at FINISH or lost beyond a queue's depth."""
-    pushed, popped = [0] * len(Queue), [0] * len(Queue)
-    for queues in flow.pushes:
-        for queue in queues:
-            pushed[queue] += 1
-    for queues in flow.pops:
-        for queue in queues:
-            popped[queue] += 1
-    for queue in Queue:
-        if (left := pushed[queue] - popped[queue]) > 0:
-            last = max(i for i, queues in enumerate(flow.pushes) if queue in queues)
-            raise SimulationError(
-                flow.finish,
-                program[flow.finish],
-                f"{left} {queue} token{'s' * (left > 1)} left over; instruction {last} is the last"
-                " to push one",
-            )
+    for message, last in verify_balance(flow):
+        raise SimulationError(
+            flow.finish, program[flow.finish], f"{message}, the last pushed by instruction {last}"
+        )
+    pushed = [sum(queue in queues for queues in flow.pushes) for queue in Queue]
     if max(pushed) > target.token_depth:
         order = schedule(flow, None, through=True).order
         for index, queue in overflows(flow, clocks(flow, order), target.token_depth):

@@ -1,0 +1,264 @@
+"""What each instruction of a program touches: elements of buffers and bytes of DRAM.
+
+Which elements a GEMM or an ALU touches depends on its micro-ops, and those on the LOAD UOP before
+it, so the micro-op buffer is followed through the program. That buffer and ACC belong to the
+compute module alone; three spaces remain that modules share on chip, and DRAM.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dialects.target import Memory, Target
+from ..dialects.vta.encoding import (
+    Alu,
+    Compute,
+    EncodingError,
+    Gemm,
+    Instruction,
+    Load,
+    Store,
+    Transfer,
+    decode_micro_ops,
+)
+from .alu_plan import Elements, Indices, depends_on_previous
+from .errors import Fault
+from .gemm_plan import Loop, footprint
+from .legality import out_of_range
+
+
+class Space(enum.Enum):
+    """Memory that more than one module reaches."""
+
+    INP = "INP elements"
+    WGT = "WGT elements"
+    OUT = "OUT elements"
+    DRAM = "DRAM bytes"
+
+
+Touch = tuple[Space, Elements, bool]
+"""Where, which elements (of DRAM: granules of the map), and whether it writes."""
+
+_BLOCK_BITS = 12
+
+
+class DramMap:
+    """The part of DRAM that stores reach, as a dense range of granules.
+
+    Only a store writes DRAM, so only bytes that some store reaches can be raced for. Blocks of
+    granules that no store reaches are left out; a granule is the largest size that all accesses
+    are multiples of.
+    """
+
+    def __init__(self, target: Target, program: Sequence[Instruction]) -> None:
+        self._target = target
+        stores = [x for x in program if isinstance(x, Store) and x.x_size and x.y_size]
+        sizes = [target.element_bytes(m) for m in (Memory.OUT, Memory.INP, Memory.WGT, Memory.ACC)]
+        self._place(stores, min(sizes))
+        micro_ops = [x for x in program if isinstance(x, Load) and x.memory is Memory.UOP]
+        if self.granule > 4 and any(self._reached(load) for load in micro_ops):
+            self._place(stores, 4)
+
+    def _place(self, stores: Sequence[Store], granule: int) -> None:
+        self.granule = granule
+        blocks = [self._blocks(store) for store in stores]
+        end = 1 + max((last for _, last in blocks), default=0)
+        stored = np.zeros(end, bool)
+        for first, last in blocks:
+            stored[first : last + 1] = True
+        self._before = np.concatenate([[0], np.cumsum(stored)])
+        self._stored = stored
+        self._where = np.flatnonzero(stored)
+
+    @property
+    def size(self) -> int:
+        """Granules of the map."""
+        return len(self._where) << _BLOCK_BITS
+
+    def _rows(self, transfer: Transfer) -> tuple[int, int, int, int]:
+        """First granule, rows, granules a row, granules from row to row."""
+        unit = self._target.element_bytes(transfer.memory)
+        rows, width, stride = transfer.y_size, transfer.x_size, transfer.x_stride
+        if stride == width or rows == 1:
+            rows, width, stride = 1, rows * width, 0
+        first = transfer.dram_base * unit
+        return (
+            first // self.granule,
+            rows,
+            width * unit // self.granule,
+            stride * unit // (self.granule),
+        )
+
+    def _blocks(self, transfer: Transfer) -> tuple[int, int]:
+        first, rows, width, stride = self._rows(transfer)
+        return first >> _BLOCK_BITS, (first + (rows - 1) * stride + width - 1) >> _BLOCK_BITS
+
+    def _reached(self, transfer: Transfer) -> bool:
+        first, last = (min(block, len(self._stored)) for block in self._blocks(transfer))
+        return bool(self._before[min(last + 1, len(self._stored))] > self._before[first])
+
+    def elements(self, transfer: Transfer) -> Elements | None:
+        """The granules of a transfer that stores reach too, or None if there are none."""
+        if not transfer.x_size or not transfer.y_size or not self._reached(transfer):
+            return None
+        first, rows, width, stride = self._rows(transfer)
+        low, high = self._blocks(transfer)
+        end = min(high + 1, len(self._stored))
+        inside = self._before[end] - self._before[low] == high + 1 - low
+        if inside and rows == 1:
+            start = (int(self._before[low]) << _BLOCK_BITS) + (first & ((1 << _BLOCK_BITS) - 1))
+            return slice(start, start + width)
+        granules = (first + np.arange(rows)[:, None] * stride + np.arange(width)).reshape(-1)
+        blocks = granules >> _BLOCK_BITS
+        kept = blocks < len(self._stored)
+        kept[kept] = self._stored[blocks[kept]]
+        granules, blocks = granules[kept], blocks[kept]
+        return (self._before[blocks] << _BLOCK_BITS) + (granules & ((1 << _BLOCK_BITS) - 1))
+
+    def address(self, granule: int) -> int:
+        """The first byte of a granule of the map."""
+        block = int(self._where[granule >> _BLOCK_BITS])
+        return ((block << _BLOCK_BITS) + (granule & ((1 << _BLOCK_BITS) - 1))) * self.granule
+
+
+class Footprints:
+    """Follows the micro-op buffer through a program and says what each instruction touches.
+
+    Instructions of compute must be asked about in their order. Without a DRAM image the micro-ops
+    are unknown: a GEMM or ALU then counts as touching whole buffers. `undefined` collects micro-ops
+    that run although no LOAD has written them; they count as zeros.
+    """
+
+    def __init__(self, target: Target, dram: NDArray[np.uint8] | None, places: DramMap) -> None:
+        self._target, self._dram, self._places = target, dram, places
+        self._uop = np.zeros(target.uop_entries, np.uint32)
+        self._loaded = bytearray(target.uop_entries)
+        self.undefined: list[int] = []
+
+    def touches(self, instruction: Instruction) -> Iterator[Touch]:
+        """What an instruction touches. Raises `Fault` on micro-ops that cannot be followed."""
+        match instruction:
+            case Store():
+                yield from self._transfer(instruction, Space.OUT, writes_dram=True)
+            case Load(memory=Memory.UOP):
+                self._load_micro_ops(instruction)
+                yield from self._transfer(instruction, None, writes_dram=False)
+            case Load():
+                space = {Memory.INP: Space.INP, Memory.WGT: Space.WGT}.get(instruction.memory)
+                yield from self._transfer(instruction, space, writes_dram=False)
+            case Compute():
+                yield from self._compute(instruction)
+
+    def _transfer(
+        self, transfer: Transfer, space: Space | None, writes_dram: bool
+    ) -> Iterator[Touch]:
+        if space is not None and transfer.sram_size:
+            span = slice(transfer.sram_base, transfer.sram_base + transfer.sram_size)
+            yield space, span, not writes_dram
+        if (elements := self._places.elements(transfer)) is not None:
+            yield Space.DRAM, elements, writes_dram
+
+    def _load_micro_ops(self, load: Load) -> None:
+        if self._dram is None or load.sram_size == 0 or load.y_size == 0:
+            return
+        rectangle = np.zeros(
+            (load.y_pad_0 + load.y_size + load.y_pad_1, load.sram_width), np.uint32
+        )
+        for row in range(load.y_size):
+            first = (load.dram_base + row * load.x_stride) * 4
+            words = self._dram[first : first + load.x_size * 4].view(np.uint32)
+            rectangle[load.y_pad_0 + row, load.x_pad_0 : load.x_pad_0 + load.x_size] = words
+        span = slice(load.sram_base, load.sram_base + rectangle.size)
+        self._uop[span] = rectangle.reshape(-1)
+        self._loaded[span] = b"\1" * rectangle.size
+
+    def _compute(self, compute: Compute) -> Iterator[Touch]:
+        if compute.micro_ops == 0:
+            return
+        target = self._target
+        if self._dram is None:
+            yield Space.OUT, slice(0, target.acc_depth), True
+            yield Space.INP, slice(0, target.inp_depth), False
+            yield Space.WGT, slice(0, target.wgt_depth), False
+            return
+        first, last = compute.uop_bgn, compute.uop_end
+        if (missing := self._loaded.find(b"\0", first, last)) >= 0:
+            self.undefined.append(missing)
+        kernel = self._uop[first:last].tobytes()
+        dst, src, wgt = _elements(target, kernel, _loops(compute))
+        _within("ACC", dst, target.acc_depth)
+        if isinstance(compute, Alu):
+            self._verify_alu(compute, kernel, src)
+        if not compute.reset:
+            yield Space.OUT, dst, True
+        if isinstance(compute, Gemm) and not compute.reset:
+            _within("INP", src, target.inp_depth)
+            _within("WGT", wgt, target.wgt_depth)
+            yield Space.INP, src, False
+            yield Space.WGT, wgt, False
+
+    def _verify_alu(self, alu: Alu, kernel: bytes, src: Elements) -> None:
+        reads_src = not alu.use_imm or self._target.alu_imm_src
+        if reads_src:
+            _within("ACC", src, self._target.acc_depth)
+        bypass = self._target.alu_bypass
+        if not bypass and _adjacent(self._target, kernel, _loops(alu), alu.use_imm):
+            raise Fault("a micro-op depends on the one before it (no alu_bypass)")
+
+
+Loops = tuple[tuple[int, int, int, int], tuple[int, int, int, int]]
+
+
+def _loops(compute: Compute) -> Loops:
+    wgt_out, wgt_in = 0, 0
+    if isinstance(compute, Gemm):
+        wgt_out, wgt_in = compute.wgt_factor_out, compute.wgt_factor_in
+    return (
+        (compute.iter_out, compute.dst_factor_out, compute.src_factor_out, wgt_out),
+        (compute.iter_in, compute.dst_factor_in, compute.src_factor_in, wgt_in),
+    )
+
+
+def _within(name: str, elements: Elements, depth: int) -> None:
+    first, last = (
+        (elements.start, elements.stop - 1)
+        if isinstance(elements, slice)
+        else (int(elements[0]), int(elements[-1]))
+    )
+    if last >= depth:
+        raise Fault(out_of_range(name, first, last, depth))
+
+
+def _compact(sorted_indices: Indices) -> Elements:
+    first, last = int(sorted_indices[0]), int(sorted_indices[-1])
+    return slice(first, last + 1) if last - first + 1 == len(sorted_indices) else sorted_indices
+
+
+def _decode(target: Target, kernel: bytes) -> Indices:
+    try:
+        return decode_micro_ops(target, np.frombuffer(kernel, np.uint32)).astype(np.intp)
+    except EncodingError as error:
+        raise Fault(f"in its kernel, {error}") from None
+
+
+@lru_cache(maxsize=16384)
+def _elements(target: Target, kernel: bytes, loops: Loops) -> tuple[Elements, Elements, Elements]:
+    """The dst, src and wgt elements of a kernel inside loops."""
+    dst, src, wgt = footprint(_decode(target, kernel), [Loop(*loop) for loop in loops])
+    return _compact(dst), _compact(src), _compact(wgt)
+
+
+@lru_cache(maxsize=4096)
+def _adjacent(target: Target, kernel: bytes, loops: Loops, use_imm: bool) -> bool:
+    micro_ops = _decode(target, kernel)
+    outer, inner = (Loop(*loop) for loop in loops)
+    i = np.arange(outer.count)[:, None, None]
+    j = np.arange(inner.count)[None, :, None]
+    dst = (i * outer.dst + j * inner.dst + micro_ops[:, 0]).reshape(-1)
+    src = None
+    if not use_imm or target.alu_imm_src:
+        src = (i * outer.src + j * inner.src + micro_ops[:, 1]).reshape(-1)
+    return depends_on_previous(dst, src, immediate=use_imm)

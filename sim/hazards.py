@@ -1,0 +1,277 @@
+"""The hazard checker: whether every order that the hardware may choose gives the same result.
+
+From the decoded binary alone. Tokens are followed (the k-th pop of a queue matches its k-th push)
+into vector clocks, and each access to memory that modules share is compared with the last ones
+before it, an element: two accesses of different modules to one element, one of them a write, must
+be ordered in every execution (data races as happens-before violations: Lamport 1978; one epoch an
+element is enough, as in Flanagan and Freund, "FastTrack", 2009, since a module is in order). Also
+found: deadlocks, with and without full command queues, tokens left over or lost, and stores that
+FINISH does not wait for.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dialects.target import Target
+from ..dialects.vta.assembly import disassemble
+from ..dialects.vta.encoding import Instruction
+from .alu_plan import Elements
+from .errors import Fault, SimulationError
+from .footprint import DramMap, Footprints, Space
+from .legality import decode_program, loads_whole_inp, verify_program
+from .tokens import (
+    Clock,
+    Flow,
+    Module,
+    clocks,
+    deadlock_reason,
+    overflows,
+    schedule,
+    verify_balance,
+)
+
+MOST_RACES = 50
+"""Races after which the checker stops looking."""
+
+
+class HazardKind(enum.Enum):
+    """What may go wrong."""
+
+    INVALID = "invalid instruction"
+    RACE = "race"
+    DEADLOCK = "deadlock"
+    OVERFLOW = "token overflow"
+    LEFTOVER = "tokens left over"
+    FINISH = "not ordered before FINISH"
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """One thing that may go wrong, the instructions it concerns, and what is missing."""
+
+    kind: HazardKind
+    message: str
+    instructions: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.message}"
+
+
+@dataclass
+class HazardReport:
+    """All that was found. `exact` is False where micro-ops had to be guessed for want of DRAM."""
+
+    hazards: list[Hazard] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    exact: bool = True
+
+    @property
+    def ok(self) -> bool:
+        """Whether every legal order ends, and ends with the same result."""
+        return not self.hazards
+
+    def __str__(self) -> str:
+        lines = [str(hazard) for hazard in self.hazards]
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        return "\n".join(lines) if lines else "no hazards"
+
+
+def check(
+    target: Target, insns: NDArray[np.uint64], dram: NDArray[np.uint8] | None = None
+) -> HazardReport:
+    """Check a program, uint64 [N, 2], for every order that its tokens allow.
+
+    ``dram``, the image before it runs, holds the micro-ops; without it, a GEMM or ALU counts as
+    touching whole buffers. Never raises on a bad program: what is wrong stands in the report.
+    """
+    report = HazardReport(exact=dram is not None)
+    try:
+        program = decode_program(target, insns)
+        verify_program(target, program, None if dram is None else len(dram), strict=True)
+    except SimulationError as error:
+        places = (error.index,) if error.index >= 0 else ()
+        report.hazards.append(Hazard(HazardKind.INVALID, str(error), places))
+        return report
+    _Checker(target, program, dram, report).run()
+    return report
+
+
+_Add = Callable[..., None]
+
+
+class _Checker:
+    """The analyses of one program, in the order in which they build on each other."""
+
+    def __init__(
+        self,
+        target: Target,
+        program: Sequence[Instruction],
+        dram: NDArray[np.uint8] | None,
+        report: HazardReport,
+    ) -> None:
+        self._target, self._program, self._dram, self._report = target, program, dram, report
+        self._flow = Flow.of(program)
+
+    def run(self) -> None:
+        """Fill the report."""
+        for index, instruction in enumerate(self._program):
+            if loads_whole_inp(self._target, instruction):
+                self._report.warnings.append(
+                    f"{self._name(index)} fills the whole INP buffer: with 256-beat bursts the"
+                    " Chisel design may lose its data"
+                )
+        everything = schedule(self._flow, None, through=True)
+        if len(everything.order) < len(self._program):
+            stuck = [index for index, _ in everything.blocked]
+            names = "; ".join(self._name(index) for index in stuck)
+            self._add(HazardKind.DEADLOCK, f"{deadlock_reason(everything, 0)} - {names}", *stuck)
+            return
+        self._check_queues()
+        start = clocks(self._flow, everything.order)
+        self._check_tokens(start)
+        self._check_finish(start)
+        races = _Races(self._target, self._program, self._dram, self._flow, start, self._add)
+        races.find(everything.order)
+        if undefined := races.undefined_micro_ops:
+            self._report.warnings.append(
+                f"micro-op {undefined[0]} runs before any LOAD has written it: it is undefined at"
+                " launch, and taken for zeros here"
+            )
+
+    def _name(self, index: int) -> str:
+        return f"instruction {index} ({disassemble(self._program[index])})"
+
+    def _add(self, kind: HazardKind, message: str, *instructions: int) -> None:
+        self._report.hazards.append(Hazard(kind, message, instructions))
+
+    def _check_queues(self) -> None:
+        depth = self._target.queue_depth
+        bounded = schedule(self._flow, depth, through=True)
+        if len(bounded.order) < len(self._program):
+            stuck = [index for index, _ in bounded.blocked]
+            names = "; ".join(self._name(index) for index in stuck)
+            self._add(HazardKind.DEADLOCK, f"{deadlock_reason(bounded, depth)} - {names}", *stuck)
+
+    def _check_tokens(self, start: Sequence[Clock]) -> None:
+        for message, last in verify_balance(self._flow):
+            self._add(HazardKind.LEFTOVER, f"{message}: {self._name(last)}", last)
+        for index, queue in overflows(self._flow, start, self._target.token_depth):
+            depth = self._target.token_depth
+            message = f"the {queue} token of {self._name(index)} may be one too many for {depth}"
+            self._add(HazardKind.OVERFLOW, message, index)
+
+    def _check_finish(self, start: Sequence[Clock]) -> None:
+        finish = self._flow.finish
+        stores = self._flow.members[Module.STORE]
+        done = start[finish][Module.STORE]
+        if done < len(stores):
+            names = self._name(stores[done])
+            more = f" and {len(stores) - done - 1} more stores" if len(stores) > done + 1 else ""
+            self._add(
+                HazardKind.FINISH,
+                f"FINISH (instruction {finish}) does not wait for {names}{more}: no tokens lead"
+                " from there to it",
+                stores[done],
+                finish,
+            )
+
+
+class _Races:
+    """Unordered pairs of accesses to one element, one of them a write."""
+
+    def __init__(
+        self,
+        target: Target,
+        program: Sequence[Instruction],
+        dram: NDArray[np.uint8] | None,
+        flow: Flow,
+        start: Sequence[Clock],
+        add: _Add,
+    ) -> None:
+        self._program, self._flow, self._start, self._add = program, flow, start, add
+        self._places = DramMap(target, program)
+        self._footprints = Footprints(target, dram, self._places)
+        sizes = {
+            Space.INP: target.inp_depth,
+            Space.WGT: target.wgt_depth,
+            Space.OUT: target.acc_depth,
+            Space.DRAM: self._places.size,
+        }
+        access = {
+            Space.INP: ((Module.LOAD, True), (Module.COMPUTE, False)),
+            Space.WGT: ((Module.LOAD, True), (Module.COMPUTE, False)),
+            Space.OUT: ((Module.COMPUTE, True), (Module.STORE, False)),
+            Space.DRAM: ((Module.STORE, True), (Module.LOAD, False), (Module.COMPUTE, False)),
+        }
+        self._last = {
+            (space, module, writes): np.zeros(sizes[space], np.int32)
+            for space, ways in access.items()
+            for module, writes in ways
+        }
+        self._rivals = {
+            (space, module, writes): [
+                (other, self._last[space, other, also])
+                for other, also in access[space]
+                if other is not module and (writes or also)
+            ]
+            for space, module, writes in self._last
+        }
+        self._found: set[tuple[Space, int, int]] = set()
+
+    @property
+    def undefined_micro_ops(self) -> list[int]:
+        """Micro-ops that run although no LOAD has written them."""
+        return self._footprints.undefined
+
+    def find(self, order: Sequence[int]) -> None:
+        """Compare accesses in an order that tokens allow: the first of a race comes first in it."""
+        rank = [0, 0, 0]
+        for index in order:
+            module = self._flow.modules[index]
+            rank[module] += 1
+            try:
+                for space, elements, writes in self._footprints.touches(self._program[index]):
+                    for other, last in self._rivals[space, module, writes]:
+                        seen = last[elements]
+                        if seen.size and int(seen.max()) > self._start[index][other]:
+                            self._report(space, elements, seen, index, other)
+                    self._last[space, module, writes][elements] = rank[module]
+            except Fault as fault:
+                text = disassemble(self._program[index])
+                self._add(HazardKind.INVALID, f"instruction {index} ({text}): {fault}", index)
+                return
+            if len(self._found) >= MOST_RACES:
+                return
+
+    def _report(
+        self, space: Space, elements: Elements, seen: NDArray[np.int32], index: int, other: Module
+    ) -> None:
+        """One race for each earlier instruction among the last accesses that is not ordered."""
+        late = seen > self._start[index][other]
+        places = (
+            np.arange(elements.start, elements.stop) if isinstance(elements, slice) else elements
+        )
+        for rank in np.unique(seen[late]).tolist():
+            first = self._flow.members[other][rank - 1]
+            if (space, first, index) in self._found:
+                continue
+            self._found.add((space, first, index))
+            where = places[seen == rank]
+            low, high = int(where.min()), int(where.max())
+            if space is Space.DRAM:
+                low = self._places.address(low)
+                high = self._places.address(high) + self._places.granule - 1
+            names = [f"instruction {i} ({disassemble(self._program[i])})" for i in (first, index)]
+            module = self._flow.modules[index]
+            self._add(
+                HazardKind.RACE,
+                f"{names[0]} and {names[1]} touch {space.value} {low} to {high}, and one of them"
+                f" writes, but no tokens from {other.name.lower()} to {module.name.lower()} make"
+                f" {index} wait for {first}",
+                first,
+                index,
+            )
