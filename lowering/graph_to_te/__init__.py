@@ -1,0 +1,5 @@
+"""From the graph to tensor expressions: packed constants, one kernel a fused group."""
+
+from vtac.lowering.graph_to_te.convert import GraphToTePass
+
+__all__ = ["GraphToTePass"]

@@ -1,0 +1,254 @@
+"""``graph-to-te``: the integer ops of accelerator functions become kernels of tensor expressions.
+
+Takes functions with ``codegen = "vta"`` whose activations are packed (``layout``). Leaves them as
+`te.constant` and `te.call` over physical tensors, and their kernels beside them in the module;
+equal layers share a kernel. Calls of such a function keep their packed types outside: an
+``unrealized_conversion_cast``, which moves nothing, stands between the two.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects.builtin import (
+    FunctionType,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    UnrealizedConversionCastOp,
+)
+from xdsl.dialects.func import CallOp as FuncCallOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from vtac.dialects.context import Array, constant_attr, constant_value, tensor_type
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph import ConstantOp, packing
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.te import CallOp, KernelOp
+from vtac.dialects.te import ConstantOp as TensorConstantOp
+from vtac.lowering.graph_to_te.groups import Group, groups_of
+from vtac.lowering.graph_to_te.kernel import KernelBuilder, Layout, layer_of
+from vtac.lowering.graph_to_te.stages import emit
+
+CODEGEN = StringAttr("vta")
+"""The functions that this pass takes."""
+
+
+@dataclass(frozen=True)
+class GraphToTePass(ModulePass):
+    """Turn accelerator functions into kernels and their calls."""
+
+    name = "graph-to-te"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Convert every function with codegen "vta"; all problems are reported together."""
+        problems: list[Problem] = []
+        kernels = _Kernels(op)
+        for function in list(op.ops):
+            if isinstance(function, FuncOp) and function.attributes.get("codegen") == CODEGEN:
+                try:
+                    _convert(ctx, function, target_of(function), kernels, problems)
+                except CompileError as error:
+                    problems += error.problems
+        if problems:
+            raise CompileError(problems)
+        _cast_around_calls(op)
+
+
+def target_of(op: Operation) -> Target:
+    """The target on an op or on what encloses it."""
+    holder: Operation | None = op
+    while holder is not None:
+        target = holder.attributes.get(TARGET_ATTRIBUTE)
+        if isinstance(target, Target):
+            return target
+        holder = holder.parent_op()
+    raise CompileError(
+        Problem("", "there is no vtac.target on the module", "Name one: vta-opt --target pynq.")
+    )
+
+
+@dataclass
+class _Kernels:
+    """The kernels of a module; each is kept once."""
+
+    module: ModuleOp
+    names: set[str] = field(init=False)
+    made: list[KernelOp] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        symbols = (op.properties.get("sym_name") for op in self.module.ops)
+        self.names = {name.data for name in symbols if isinstance(name, StringAttr)}
+
+    def add(self, kernel: KernelOp) -> str:
+        """The name of an equal kernel, or of this one, now in the module."""
+        for known in self.made:
+            if known.function_type == kernel.function_type and (
+                known.body.is_structurally_equivalent(kernel.body)
+            ):
+                kernel.erase()
+                return known.sym_name.data
+        base, number = kernel.sym_name.data, 0
+        name = f"{base}{number}"
+        while name in self.names:
+            number += 1
+            name = f"{base}{number}"
+        kernel.properties["sym_name"] = StringAttr(name)
+        self.names.add(name)
+        self.made.append(kernel)
+        self.module.body.block.add_op(kernel)
+        return name
+
+
+@dataclass
+class _Caller:
+    """The new body of a function: constants and calls.
+
+    values: the new value of each activation of the old body.
+    """
+
+    ctx: Context
+    block: Block
+    values: dict[SSAValue, SSAValue] = field(default_factory=dict)
+    constants: dict[str, SSAValue] = field(default_factory=dict)
+
+    def constant(self, array: Array, hint: str) -> SSAValue:
+        """A constant of the function, made once."""
+        attr = constant_attr(self.ctx, array, hint)
+        key = f"{attr}{array.shape}"
+        if key not in self.constants:
+            op = TensorConstantOp(attr, tensor_type(array))
+            self.block.add_op(op)
+            self.constants[key] = op.result
+        return self.constants[key]
+
+
+def _convert(
+    ctx: Context, function: FuncOp, target: Target, kernels: _Kernels, problems: list[Problem]
+) -> None:
+    layout = Layout(target, _spatial_rank(function, target))
+    old = function.body.block
+    caller = _Caller(ctx, Block(arg_types=[layout.type(type) for type in old.arg_types]))
+    for before, after in zip(old.args, caller.block.args, strict=True):
+        after.name_hint = before.name_hint
+        caller.values[before] = after
+    for group in groups_of(function):
+        try:
+            _call_kernel(ctx, group, layout, caller, kernels)
+        except CompileError as error:
+            problems += error.problems
+            for outside, _ in group.outputs:
+                caller.values.setdefault(outside, outside)
+    if problems:
+        return
+    last = old.last_op
+    assert isinstance(last, ReturnOp)
+    caller.block.add_op(ReturnOp(*(caller.values[value] for value in last.arguments)))
+    types = [caller.values[value].type for value in last.arguments]
+    function.properties["function_type"] = FunctionType.from_lists(caller.block.arg_types, types)
+    function.body.detach_block(old)
+    old.erase(safe_erase=False)
+    function.body.add_block(caller.block)
+
+
+def _spatial_rank(function: FuncOp, target: Target) -> int:
+    """The largest number of spatial dimensions of an activation; every one must fit the target."""
+    rank = 0
+    for value in _values(function):
+        layout = packing(value.type)
+        if layout is None:
+            continue
+        if (layout.batch.data, layout.block.data) != (target.batch, target.block):
+            raise CompileError(
+                Problem(
+                    function.sym_name.data,
+                    f"it is packed for {layout.batch.data}x{layout.block.data}, the target is"
+                    f" {target.batch}x{target.block}",
+                    "Run layout with the same target.",
+                )
+            )
+        assert isinstance(value.type, TensorType)
+        rank = max(rank, len(value.type.get_shape()) - 2)
+    return rank
+
+
+def _values(function: FuncOp) -> Sequence[SSAValue]:
+    values: list[SSAValue] = list(function.body.block.args)
+    for op in function.walk():
+        values += op.results
+    return values
+
+
+def _call_kernel(
+    ctx: Context, group: Group, layout: Layout, caller: _Caller, kernels: _Kernels
+) -> None:
+    """Append the call of a group's kernel, and remember what its results stand for."""
+
+    def constant_of(value: SSAValue) -> Array | None:
+        owner = group.inner.get(value, value).owner
+        if isinstance(owner, ConstantOp):
+            return constant_value(ctx, owner.value, owner.result.type)
+        return None
+
+    inputs = [value for value in group.inputs if constant_of(value) is None]
+    builder = KernelBuilder(layout, constant_of, inputs)
+    for inside, outside in group.inner.items():
+        if outside in builder.values:
+            builder.values[inside] = builder.values[outside]
+    for op in group.ops:
+        emit(op, builder)
+    made: dict[SSAValue, list[SSAValue]] = {}
+    for outside, inside in group.outputs:
+        value = builder.values[inside]
+        if isinstance(value, BlockArgument):
+            caller.values[outside] = _given(caller, inputs[value.index], group)
+        else:
+            made.setdefault(value, []).append(outside)
+    if not made:
+        return
+    arguments = [_given(caller, value, group) for value in inputs]
+    arguments += [caller.constant(array, hint) for array, hint in builder.constants]
+    name = kernels.add(builder.finish(_identifier(group.name), list(made)))
+    call = CallOp(name, arguments, [value.type for value in made])
+    call.location = group.layer.location
+    caller.block.add_op(call)
+    for result, stands_for in zip(call.outputs, made.values(), strict=True):
+        result.name_hint = stands_for[0].name_hint
+        caller.values.update(dict.fromkeys(stands_for, result))
+
+
+def _given(caller: _Caller, value: SSAValue, group: Group) -> SSAValue:
+    if value not in caller.values:
+        raise CompileError(
+            Problem(layer_of(group.layer), "it reads a value that depends on its own results")
+        )
+    return caller.values[value]
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name) or "kernel"
+
+
+def _cast_around_calls(module: ModuleOp) -> None:
+    """Give calls the physical types of their callees, between casts."""
+    functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+    for call in [op for op in module.walk() if isinstance(op, FuncCallOp)]:
+        callee = functions.get(call.callee.root_reference.data)
+        if callee is None or callee.attributes.get("codegen") != CODEGEN:
+            continue
+        builder = Builder(InsertPoint.before(call))
+        arguments = [
+            builder.insert(UnrealizedConversionCastOp.get([value], [type])).results[0]
+            for value, type in zip(call.arguments, callee.function_type.inputs, strict=True)
+        ]
+        new = builder.insert(FuncCallOp(call.callee, arguments, callee.function_type.outputs.data))
+        new.location, new.attributes = call.location, call.attributes.copy()
+        for before, after in zip(call.results, new.results, strict=True):
+            cast = builder.insert(UnrealizedConversionCastOp.get([after], [before.type]))
+            after.name_hint = before.name_hint
+            before.replace_all_uses_with(cast.results[0])
+        Rewriter.erase_op(call)

@@ -1,0 +1,199 @@
+"""Builds one kernel: parameters, computes over physical tensors, what its call passes.
+
+A kernel takes activations first and constants after them. Inside it, values of the graph are known
+by the tensor of te that holds them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    FunctionType,
+    IntegerAttr,
+    IntegerType,
+    NameLoc,
+    TensorType,
+    i8,
+    i32,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from vtac.dialects.context import Array, tensor_type
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph import packing
+from vtac.dialects.target import Target
+from vtac.dialects.te import ComputeOp, KernelOp, Read, Row, YieldOp, scalar_body
+
+SPATIAL_NAMES = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How activations of one accelerator function lie in memory.
+
+    rank: spatial dimensions of every activation of the function; those with fewer get trailing
+    extents of 1, so that reshaping [N, C, 1, 1] to [N, C] changes nothing.
+    """
+
+    target: Target
+    rank: int
+
+    def shape(self, logical: Sequence[int]) -> tuple[int, ...]:
+        """Physical shape of a logical shape [N, C, spatial...]."""
+        batch, block = self.target.batch, self.target.block
+        spatial = (*logical[2:], *(1 for _ in range(self.rank + 2 - len(logical))))
+        return (-(-logical[0] // batch), -(-logical[1] // block), *spatial, batch, block)
+
+    def type(self, type: Attribute) -> Attribute:
+        """Physical type of a packed tensor type; any other type as it is."""
+        if packing(type) is None:
+            return type
+        assert isinstance(type, TensorType)
+        return TensorType(type.element_type, self.shape(type.get_shape()))
+
+    @property
+    def spatial_names(self) -> tuple[str, ...]:
+        """Names of the spatial axes between channels and lanes."""
+        return SPATIAL_NAMES.get(self.rank, tuple(f"s{i}" for i in range(self.rank)))
+
+    def domain(self, logical: Sequence[int]) -> dict[str, int]:
+        """The iteration domain of a stage with this logical result shape."""
+        names = ("n", "c", *self.spatial_names, "b", "o")
+        return dict(zip(names, self.shape(logical), strict=True))
+
+
+@dataclass
+class KernelBuilder:
+    """A kernel under construction.
+
+    layout: that of the function that calls it.
+    constant_of: the array of a constant of the graph, None for any other value.
+    activations: what the call passes first; their parameters exist from the start.
+    constants: what the call passes after them.
+    values: the te tensor of each graph value known so far.
+    """
+
+    layout: Layout
+    constant_of: Callable[[SSAValue], Array | None]
+    activations: Sequence[SSAValue]
+    constants: list[tuple[Array, str]] = field(default_factory=list)
+    values: dict[SSAValue, SSAValue] = field(default_factory=dict)
+    block: Block = field(default_factory=Block)
+
+    def __post_init__(self) -> None:
+        for value in self.activations:
+            argument = self.block.insert_arg(self.layout.type(value.type), len(self.block.args))
+            argument.name_hint = value.name_hint
+            self.values[value] = argument
+
+    def constant(self, value: SSAValue, what: str) -> Array:
+        """The array behind an operand that must be constant."""
+        array = self.constant_of(value)
+        if array is None:
+            raise CompileError(
+                Problem(
+                    value.name_hint or "",
+                    f"{what} of a layer on the accelerator must be constant",
+                    "Keep this layer on the host.",
+                )
+            )
+        return array
+
+    def parameter(self, array: Array, hint: str) -> SSAValue:
+        """The parameter for a constant; equal constants share one."""
+        first = len(self.activations)
+        for index, (known, _) in enumerate(self.constants):
+            if known.dtype == array.dtype and np.array_equal(known, array):
+                return self.block.args[first + index]
+        self.constants.append((array, hint))
+        argument = self.block.insert_arg(tensor_type(array), len(self.block.args))
+        argument.name_hint = hint.rpartition(".")[2]
+        return argument
+
+    def compute(
+        self,
+        label: str,
+        spatial: Mapping[str, int],
+        reads: Sequence[Read],
+        body: Callable[..., SSAValue],
+        element: IntegerType,
+        *,
+        reduce: Mapping[str, int] | None = None,
+        identity: int | None = None,
+    ) -> SSAValue:
+        """Append a compute; ``body`` gets the accumulator of a reduction, then the scalars."""
+        known = {op.label.data for op in self.block.ops if isinstance(op, ComputeOp)}
+        name, number = label, 0
+        while name in known:
+            number += 1
+            name = f"{label}_{number}"
+        types: list[Attribute] = [element] if reduce else []
+        for read in reads:
+            assert isinstance(read.value.type, TensorType)
+            types.append(read.value.type.element_type)
+        op = ComputeOp(
+            name,
+            spatial,
+            reduce or {},
+            reads,
+            scalar_body(types, body),
+            element,
+            identity=identity if reduce else None,
+        )
+        op.result.name_hint = name
+        self.block.add_op(op)
+        return op.result
+
+    def elementwise(
+        self,
+        label: str,
+        x: SSAValue,
+        body: Callable[..., SSAValue],
+        element: IntegerType = i32,
+        *,
+        others: Sequence[SSAValue] = (),
+        vectors: Sequence[SSAValue] = (),
+    ) -> SSAValue:
+        """Append a compute over ``x``, tensors of its shape, and vectors with a value a channel."""
+        assert isinstance(x.type, TensorType)
+        names = ("n", "c", *self.layout.spatial_names, "b", "o")
+        spatial = dict(zip(names, x.type.get_shape(), strict=True))
+        rank = len(spatial)
+        same = tuple(axis(i) for i in range(rank))
+        channel = (axis(1), axis(rank - 2), axis(rank - 1))
+        reads = [Read(value, same) for value in (x, *others)]
+        reads += [Read(value, channel) for value in vectors]
+        return self.compute(label, spatial, reads, body, element)
+
+    def finish(self, name: str, results: Sequence[SSAValue]) -> KernelOp:
+        """The kernel, which returns these tensors."""
+        self.block.add_op(YieldOp(*results))
+        type = FunctionType.from_lists(self.block.arg_types, [value.type for value in results])
+        return KernelOp(name, type, Region(self.block))
+
+
+def axis(index: int) -> Row:
+    """The subscript that is one iteration variable."""
+    return Row(((index, 1),))
+
+
+def immediate(value: int) -> SSAValue:
+    """An int32 constant in the body under construction."""
+    return arith.ConstantOp(IntegerAttr(value, i32)).result
+
+
+def widen(value: SSAValue) -> SSAValue:
+    """A scalar as int32."""
+    return value if value.type == i32 else arith.ExtSIOp(value, i32).result
+
+
+def narrow(value: SSAValue) -> SSAValue:
+    """The low byte of a scalar."""
+    return arith.TruncIOp(value, i8).result
+
+
+def layer_of(op: Operation) -> str:
+    """A name for messages: that of the ONNX node, else of the op."""
+    return op.location.desc.data if isinstance(op.location, NameLoc) else op.name

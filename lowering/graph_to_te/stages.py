@@ -1,0 +1,371 @@
+"""Each integer op of the graph as computes: one small function a class, found through a table.
+
+All work on physical tensors. A window reads ``x[n, ci, stride * h + dilation * kh - pad, ..., b,
+k]``; where that may fall outside, the operand says what is read: 0 for sums, -128 for maxima.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import TensorType, i8, i32
+from xdsl.ir import Operation, SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph import (
+    AddBiasOp,
+    AddOp,
+    ConvOp,
+    GemmOp,
+    MaxPoolOp,
+    RequantizeOp,
+    ReshapeOp,
+    ShiftLeftOp,
+    SplitBytesOp,
+    SumPoolOp,
+    WindowOp,
+    shape_of,
+)
+from vtac.dialects.te import Read, Row
+from vtac.lowering.graph_to_te import weights as packed
+from vtac.lowering.graph_to_te.kernel import KernelBuilder, axis, immediate, layer_of, narrow, widen
+
+LOWEST = -128
+"""What a maximum over int8 starts from, and what a pad of a pooling window counts as."""
+
+IMMEDIATES = range(-(1 << 15), 1 << 15)
+"""Constants that an ALU instruction can carry."""
+
+LARGEST_POWER = 6
+"""2^6 is the largest power of two that an int8 weight holds."""
+
+LARGEST_INT8_SHIFT = 24
+"""An int8 value shifted further left may leave int32."""
+
+
+def emit(op: Operation, kernel: KernelBuilder) -> None:
+    """Append the computes for one op; its results are then in ``kernel.values``."""
+    emitter = EMITTERS.get(type(op))
+    if emitter is None:
+        raise CompileError(
+            Problem(
+                layer_of(op),
+                f"{op.name} has no form on the accelerator",
+                "Leave it out of the accelerator's patterns.",
+            )
+        )
+    results = emitter(cast(Any, op), kernel)
+    kernel.values.update(zip(op.results, results, strict=True))
+
+
+def _logical(value: SSAValue) -> tuple[int, ...]:
+    shape = shape_of(value)
+    assert shape is not None
+    return shape
+
+
+def _multiply_accumulate(acc: SSAValue, x: SSAValue, w: SSAValue) -> SSAValue:
+    product = arith.MuliOp(widen(x), widen(w))
+    return arith.AddiOp(acc, product.result).result
+
+
+class _Window:
+    """Axes and subscripts of an op whose window moves over the spatial dimensions of ``x``.
+
+    Variables: the spatial axes n, c, spatial..., b, o; then the reduction axes.
+    """
+
+    def __init__(self, op: WindowOp, kernel: KernelBuilder, before: Sequence[str] = ()):
+        layout = kernel.layout
+        self.spatial = layout.domain(_logical(op.result))
+        self.rank = len(self.spatial)
+        self.x = kernel.values[op.x]
+        names = [f"k{name}" for name in layout.spatial_names]
+        extents = op.kernel_shape()
+        self.reduce = dict.fromkeys(before, 1) | dict(zip(names, extents, strict=False))
+        self.taps = [self.rank + len(before) + i for i in range(len(extents))]
+        strides, dilations = op.strides.get_values(), op.dilations.get_values()
+        pads = op.pads.get_values()
+        self.rows = [
+            Row.of([(2 + i, strides[i]), (tap, dilations[i])], -pads[i])
+            for i, tap in enumerate(self.taps)
+        ]
+        self.rows += [axis(i) for i in range(2 + len(extents), self.rank - 2)]
+
+    def read(self, channel: int, lane: int, outside: int) -> Read:
+        """The read of ``x`` at these variables for the block of channels and the lane in it."""
+        rows = (axis(0), axis(channel), *self.rows, axis(self.rank - 2), axis(lane))
+        extents = (*self.spatial.values(), *self.reduce.values())
+        return read_with_border(self.x, rows, extents, outside)
+
+
+def read_with_border(x: SSAValue, rows: Sequence[Row], extents: Sequence[int], value: int) -> Read:
+    """A read that says what lies outside, if any of it does."""
+    assert isinstance(x.type, TensorType)
+    outside = None
+    for row, size in zip(rows, x.type.get_shape(), strict=True):
+        low, high = row.interval(extents)
+        if low < 0 or high >= size:
+            outside = value
+    return Read(x, tuple(rows), outside)
+
+
+def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """A contraction over input blocks (unless it is block-diagonal), taps and lanes."""
+    if op.bias is not None:
+        raise _unsupported(op, "a bias inside the convolution", "requantize adds it")
+    target, hint = kernel.layout.target, f"{layer_of(op)}.weight"
+    weights, group = kernel.constant(op.w, "weights"), op.group.value.data
+    out, channels = weights.shape[0], weights.shape[1] * group
+    weights = packed.expand_groups(weights, group)
+    diagonal = packed.is_block_diagonal(out, channels, group, target.block)
+    window = _Window(op, kernel, () if diagonal else ("ci",))
+    rank = window.rank
+    if not diagonal:
+        window.reduce["ci"] = packed.blocks(channels, target.block)
+    lane = rank + len(window.reduce)
+    window.reduce["k"] = target.block
+    pack = packed.pack_diagonal if diagonal else packed.pack_weights
+    w = kernel.parameter(pack(weights, target.block), hint)
+    block = [axis(1)] if diagonal else [axis(1), axis(rank)]
+    w_rows = (*block, *map(axis, window.taps), axis(rank - 1), axis(lane))
+    reads = [window.read(1 if diagonal else rank, lane, 0), Read(w, w_rows)]
+    return [_contraction("conv", kernel, window.spatial, window.reduce, reads)]
+
+
+def _contraction(
+    label: str,
+    kernel: KernelBuilder,
+    spatial: Mapping[str, int],
+    reduce: Mapping[str, int],
+    reads: Sequence[Read],
+) -> SSAValue:
+    return kernel.compute(
+        label, spatial, reads, _multiply_accumulate, i32, reduce=reduce, identity=0
+    )
+
+
+def _matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """A contraction over input blocks and lanes."""
+    if op.c is not None or op.trans_a.value.data:
+        raise _unsupported(op, "a gemm with a bias or a transposed input", "normalise it first")
+    block = kernel.layout.target.block
+    weights = kernel.constant(op.b, "weights")
+    weights = weights if op.trans_b.value.data else weights.T
+    w = kernel.parameter(packed.pack_weights(weights, block), f"{layer_of(op)}.weight")
+    spatial = kernel.layout.domain(_logical(op.result))
+    rank = len(spatial)
+    ci, k = rank, rank + 1
+    middle = [axis(i) for i in range(2, rank - 2)]
+    x_rows = (axis(0), axis(ci), *middle, axis(rank - 2), axis(k))
+    reads = [
+        Read(kernel.values[op.a], x_rows),
+        Read(w, (axis(1), axis(ci), axis(rank - 1), axis(k))),
+    ]
+    reduce = {"ci": packed.blocks(weights.shape[1], block), "k": block}
+    return [_contraction("gemm", kernel, spatial, reduce, reads)]
+
+
+def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
+    window = _Window(op, kernel)
+    reads = [window.read(1, window.rank - 1, 0)]
+    return [
+        kernel.compute(
+            "sum_pool",
+            window.spatial,
+            reads,
+            lambda acc, x: arith.AddiOp(acc, widen(x)).result,
+            i32,
+            reduce=window.reduce,
+            identity=0,
+        )
+    ]
+
+
+def _max_pool(op: MaxPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
+    window = _Window(op, kernel)
+    reads = [window.read(1, window.rank - 1, LOWEST)]
+    most = kernel.compute(
+        "max_pool",
+        window.spatial,
+        reads,
+        lambda acc, x: arith.MaxSIOp(acc, widen(x)).result,
+        i32,
+        reduce=window.reduce,
+        identity=LOWEST,
+    )
+    return [kernel.elementwise("narrow", most, narrow, i8)]
+
+
+def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """A product with powers of two where they fit int8; what is common to all, an immediate shift.
+
+    Where amounts differ by more, everything is shifted by the largest and then back, which loses
+    nothing as long as the largest does not push bits out.
+    """
+    x = kernel.values[op.x]
+    amounts = kernel.constant(op.amount, "shift amounts").astype(np.int64)
+    least, most = int(amounts.min()), int(amounts.max())
+    if least < 0:
+        raise _unsupported(op, f"a left shift by {least}", "amounts start at 0")
+    assert isinstance(x.type, TensorType)
+    if x.type.element_type != i8:
+        if least != most:
+            raise _unsupported(op, "accumulators shifted by unequal amounts", "shift before adding")
+        return [_shift_by(kernel, x, most)]
+    if most - least <= LARGEST_POWER:
+        common = 0 if most <= LARGEST_POWER else least
+        scaled = _scaled(op, kernel, x, amounts - common)
+        return [_shift_by(kernel, scaled, common)]
+    if most > LARGEST_INT8_SHIFT:
+        raise _unsupported(op, f"left shifts from {least} to {most}", "their range is too wide")
+    layout, hint = kernel.layout.target, f"{layer_of(op)}.shift"
+    back = packed.pack_vector(most - amounts, layout.batch, layout.block)
+    return [
+        kernel.elementwise(
+            "shift_left",
+            x,
+            lambda s, amount: (
+                arith.ShRSIOp(arith.ShLIOp(widen(s), immediate(most)).result, amount).result
+            ),
+            vectors=[kernel.parameter(back, hint)],
+        )
+    ]
+
+
+def _shift_by(kernel: KernelBuilder, x: SSAValue, amount: int) -> SSAValue:
+    if amount == 0:
+        return x
+    return kernel.elementwise("shift_left", x, lambda s: arith.ShLIOp(s, immediate(amount)).result)
+
+
+def _scaled(op: Operation, kernel: KernelBuilder, x: SSAValue, exponents: Array) -> SSAValue:
+    block = kernel.layout.target.block
+    diagonal = packed.diagonal_powers(exponents.tolist(), block)
+    w = kernel.parameter(diagonal, f"{layer_of(op)}.scale")
+    spatial = kernel.layout.domain(_logical(op.results[0]))
+    rank = len(spatial)
+    rows = tuple(axis(i) for i in range(rank - 1))
+    reads = [
+        Read(x, (*rows, axis(rank))),
+        Read(w, (axis(1), axis(rank - 1), axis(rank))),
+    ]
+    return _contraction("scale", kernel, spatial, {"k": block}, reads)
+
+
+def _add(op: AddOp, kernel: KernelBuilder) -> list[SSAValue]:
+    if _logical(op.a) != _logical(op.b):
+        raise _unsupported(op, "an addition that broadcasts", "keep it on the host")
+    a, b = kernel.values[op.a], kernel.values[op.b]
+    assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
+    if a.type.element_type != i32 or b.type.element_type != i32:
+        raise _unsupported(op, "an addition of other than accumulators", "shift_left makes them")
+    return [kernel.elementwise("add", a, lambda p, q: arith.AddiOp(p, q).result, others=[b])]
+
+
+def _channel_constant(
+    kernel: KernelBuilder, value: SSAValue, what: str, layer: str, allowed: range
+) -> int | SSAValue:
+    """One number where all channels agree on one in ``allowed``, else the vector's parameter."""
+    vector, target = kernel.constant(value, what), kernel.layout.target
+    if np.all(vector == vector[0]) and int(vector[0]) in allowed:
+        return int(vector[0])
+    return kernel.parameter(
+        packed.pack_vector(vector, target.batch, target.block), f"{layer}.{what}"
+    )
+
+
+def _requantize(op: RequantizeOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """``clamp((acc + bias) >> shift, lo, hi)`` in one body; equal numbers become immediates."""
+    layer = layer_of(op)
+    shift_vector = kernel.constant(op.shift, "shift")
+    if not 0 <= int(shift_vector.min()) <= int(shift_vector.max()) <= 31:
+        raise _unsupported(op, "a right shift outside 0 to 31", "requantise with another scale")
+    bias = _channel_constant(kernel, op.bias, "bias", layer, IMMEDIATES)
+    shift = _channel_constant(kernel, op.shift, "shift", layer, range(32))
+    lo, hi = op.lo.value.data, op.hi.value.data
+
+    def body(acc: SSAValue, *vectors: SSAValue) -> SSAValue:
+        rest = iter(vectors)
+        value = _with(arith.AddiOp, acc, bias, rest)
+        value = _with(arith.ShRSIOp, value, shift, rest)
+        value = arith.MaxSIOp(value, immediate(lo)).result
+        return narrow(arith.MinSIOp(value, immediate(hi)).result)
+
+    vectors = [value for value in (bias, shift) if isinstance(value, SSAValue)]
+    acc = kernel.values[op.acc]
+    return [kernel.elementwise("requantize", acc, body, i8, vectors=vectors)]
+
+
+def _with(
+    operation: Callable[..., Any], value: SSAValue, constant: int | SSAValue, vectors: Any
+) -> SSAValue:
+    """Apply a binary op with an immediate (nothing at all for 0) or the next vector's scalar."""
+    if isinstance(constant, SSAValue):
+        return operation(value, next(vectors)).result  # type: ignore[no-any-return]
+    if constant == 0:
+        return value
+    return operation(value, immediate(constant)).result  # type: ignore[no-any-return]
+
+
+def _add_bias(op: AddBiasOp, kernel: KernelBuilder) -> list[SSAValue]:
+    acc = kernel.values[op.acc]
+    bias = _channel_constant(kernel, op.bias, "bias", layer_of(op), IMMEDIATES)
+    if bias == 0:
+        return [acc]
+    return [
+        kernel.elementwise(
+            "bias",
+            acc,
+            lambda value, *vectors: _with(arith.AddiOp, value, bias, iter(vectors)),
+            vectors=[bias] if isinstance(bias, SSAValue) else [],
+        )
+    ]
+
+
+def _split_bytes(op: SplitBytesOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """Store the low byte, shift, store, ...: each shift may overwrite what was stored."""
+    value, planes = kernel.values[op.x], []
+    for number in range(len(op.planes)):
+        if number:
+            value = kernel.elementwise(
+                f"shift{number}", value, lambda x: arith.ShRSIOp(x, immediate(8)).result
+            )
+        planes.append(kernel.elementwise(f"byte{number}", value, narrow, i8))
+    return planes
+
+
+def _reshape(op: ReshapeOp, kernel: KernelBuilder) -> list[SSAValue]:
+    check_reshape(op, kernel)
+    return [kernel.values[op.x]]
+
+
+def check_reshape(op: ReshapeOp, kernel: KernelBuilder) -> None:
+    """Refuse a reshape that moves anything in the packed layout."""
+    before, after = (kernel.layout.shape(_logical(v)) for v in (op.x, op.result))
+    if before != after:
+        raise _unsupported(
+            op,
+            f"reshaping {list(_logical(op.x))} to {list(_logical(op.result))}",
+            "only trailing extents of 1 may come or go",
+        )
+
+
+def _unsupported(op: Operation, what: str, hint: str) -> CompileError:
+    return CompileError(Problem(layer_of(op), f"the accelerator does not take {what}", hint))
+
+
+EMITTERS: Mapping[type[Operation], Callable[[Any, KernelBuilder], list[SSAValue]]] = {
+    AddBiasOp: _add_bias,
+    AddOp: _add,
+    ConvOp: _convolution,
+    GemmOp: _matrix_product,
+    MaxPoolOp: _max_pool,
+    RequantizeOp: _requantize,
+    ReshapeOp: _reshape,
+    ShiftLeftOp: _shift_left,
+    SplitBytesOp: _split_bytes,
+    SumPoolOp: _sum_pool,
+}
