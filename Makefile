@@ -6,7 +6,6 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 LIT_TESTS := $(wildcard test/dialects test/passes test/lowering test/tools)
 BENCHMARKS := $(wildcard test/benchmarks/bench_*.py)
-SOURCES := __init__.py setup.py dialects passes lowering runtime sim tools test examples
 
 # The first Python on the path that is new enough; looked up only when the environment is made.
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -25,15 +24,16 @@ endif
 .PHONY: help demo test lit pytest lint format types imports bench clean moved
 
 help:  ## say what can be made
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1:\2/p' Makefile | awk -F: '{printf "%-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1@\2/p' Makefile | \
+		awk -F@ '{printf "%-14s %s\n", $$1, $$2}'
 
 demo: $(STAMP)  ## compile a small network for handwritten digits, run it and show what happened
 	@echo "demo: examples/digits/demo.py"
 	@$(BIN)/python examples/digits/demo.py
 
 test: $(STAMP)  ## all tests: lit tests of IR text, then pytest, even if the first fail
-	@failed=0; for part in lit pytest; do \
-		$(MAKE) --no-print-directory $$part || failed=1; done; exit $$failed
+	@failed=0; for part in lit pytest; do $(MAKE) --no-print-directory $$part || failed=1; done; \
+		exit $$failed
 
 lit: $(STAMP)  ## the lit tests of IR text
 	@echo "lit: $(LIT_TESTS)"
@@ -45,11 +45,11 @@ pytest: $(STAMP)  ## the tests in Python
 
 lint: $(STAMP)  ## ruff: rules and format
 	@echo "lint: ruff"
-	@$(BIN)/ruff check $(SOURCES)
-	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
 
 format: $(STAMP)  ## let ruff format the sources
-	@$(BIN)/ruff format $(SOURCES)
+	@$(BIN)/ruff format
 
 types: $(STAMP) .types/vtac  ## mypy, strict
 	@echo "types: mypy"
@@ -77,8 +77,9 @@ clean:  ## remove the environment and every cache
 $(STAMP): pyproject.toml setup.py $(MOVED)
 	@test -n "$(PYTHON)" && "$(PYTHON)" $(NEW_ENOUGH) || { echo "vtac needs Python 3.11 or newer;" \
 		"'$(PYTHON)' is not. Name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@echo "$(VENV): installing vtac and its tools with $$("$(PYTHON)" --version), a few minutes, once"
-	@test -x $(BIN)/python -a "$$(cat $(STAMP) 2>/dev/null)" = "$(HERE)" || \
+	@test -x $(BIN)/python -a "$(MADE_IN)" = "$(HERE)" || \
 		"$(PYTHON)" -m venv $$(test ! -e $(STAMP) || echo --clear) $(VENV)
+	@echo "$(VENV): installing vtac and its tools ($$($(BIN)/python --version))," \
+		"a minute or more the first time"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@echo "$(HERE)" > $(STAMP)
