@@ -1,0 +1,159 @@
+"""``te-to-vta``: makes one flat program of each accelerator function.
+
+Takes functions with ``codegen = "vta"`` that call kernels in loop form, every statement tensorised
+(`te.InvokeOp`) or a copy. Leaves in each function's place a ``vta.program`` of the same name: its
+arguments are input buffers, its results output buffers, constants and intermediates buffers of
+their own; SRAM buffers are ``vta.alloc``, micro-ops inline, no tokens. Kernels and intrinsics that
+nobody else calls are gone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+from xdsl.traits import SymbolTable
+
+from vtac.dialects import te, vta
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.vta import BufferKind
+from vtac.dialects.vtac import ResourceAttr
+
+from .interpreter import KernelRun, Prepared
+from .storage import Buffers, bytes_of, name_of
+
+CODEGEN = "vta"
+"""Functions with this ``codegen`` run on the accelerator."""
+
+
+@dataclass(frozen=True)
+class TeToVtaPass(ModulePass):
+    """Make a flat vta.program of every accelerator function."""
+
+    name = "te-to-vta"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """See the module's docstring."""
+        problems: list[Problem] = []
+        prepared: Prepared = {}
+        functions = [f for f in op.body.block.ops if isinstance(f, FuncOp) and _is_ours(f)]
+        for function in functions:
+            try:
+                Rewriter.replace_op(function, _convert(function, op, prepared), [])
+            except CompileError as error:
+                problems += error.problems
+        if problems:
+            raise CompileError(problems)
+        for left in list(op.body.block.ops):
+            if isinstance(left, te.KernelOp | te.IntrinsicOp):
+                Rewriter.erase_op(left)
+
+
+def _is_ours(function: FuncOp) -> bool:
+    return function.attributes.get("codegen") == StringAttr(CODEGEN)
+
+
+def _target_of(function: FuncOp, module: ModuleOp) -> Target:
+    target = function.attributes.get(TARGET_ATTRIBUTE) or module.attributes.get(TARGET_ATTRIBUTE)
+    if not isinstance(target, Target):
+        raise CompileError(
+            Problem(
+                f"function @{function.sym_name.data}",
+                f"it has no {TARGET_ATTRIBUTE}, nor has the module",
+                "Give a target: vta-opt --target NAME.",
+            )
+        )
+    return target
+
+
+def _convert(function: FuncOp, module: ModuleOp, prepared: Prepared) -> vta.ProgramOp:
+    target = _target_of(function, module)
+    lowering = _Function(function, module, Buffers(target), prepared)
+    out = lowering.run()
+    finish = vta.FinishOp.create()
+    body = Region(Block([*lowering.buffers.declarations(), *out, finish]))
+    program = vta.ProgramOp(function.sym_name.data, target, body)
+    program.location = function.location
+    return program
+
+
+class _Function:
+    """The lowering of one accelerator function."""
+
+    def __init__(self, function: FuncOp, module: ModuleOp, buffers: Buffers, prepared: Prepared):
+        self._function = function
+        self._module = module
+        self._prepared = prepared
+        self.buffers = buffers
+        self._names: dict[SSAValue, str] = {}
+
+    def run(self) -> list[Operation]:
+        """The instructions, buffers declared aside."""
+        block = self._function.body.block
+        for index, argument in enumerate(block.args):
+            hint = name_of(argument, f"in{index}")
+            size = bytes_of(argument.type)
+            self._names[argument] = self.buffers.add(hint, BufferKind.INPUT, size, index)
+        outputs = self._outputs()
+        for index, value in enumerate(outputs):
+            hint = name_of(value, f"out{index}")
+            size = bytes_of(value.type)
+            self._names[value] = self.buffers.add(hint, BufferKind.OUTPUT, size, index)
+        calls = [op for op in block.ops if isinstance(op, te.CallOp)]
+        last_reader = {value: call for call in calls for value in call.arguments}
+        out: list[Operation] = []
+        site = 0
+        for call in calls:
+            site += self._call(call, out, site)
+            dead = {v for v in call.arguments if last_reader[v] is call}
+            dead |= {v for v in call.outputs if v not in last_reader}
+            for value in dead:
+                if isinstance(value.owner, te.CallOp) and value not in outputs:
+                    self.buffers.release(self._names[value])
+        return out
+
+    def _outputs(self) -> Sequence[SSAValue]:
+        where = f"function @{self._function.sym_name.data}"
+        outputs: Sequence[SSAValue] = ()
+        for op in self._function.body.block.ops:
+            if isinstance(op, ReturnOp):
+                outputs = tuple(op.arguments)
+            elif not isinstance(op, te.CallOp | te.ConstantOp):
+                raise CompileError(Problem(where, f"{op.name} is not a call of a kernel"))
+        for value in outputs:
+            if not isinstance(value.owner, te.CallOp):
+                raise CompileError(Problem(where, "it returns a value that it does not compute"))
+        if len(set(outputs)) != len(outputs):
+            raise CompileError(Problem(where, "it returns the same value twice"))
+        return outputs
+
+    def _call(self, call: te.CallOp, out: list[Operation], site: int) -> int:
+        kernel = SymbolTable.lookup_symbol(self._module, call.callee)
+        if not isinstance(kernel, te.KernelOp) or not kernel.is_lowered:
+            raise CompileError(
+                Problem(
+                    vta.layer_of(call),
+                    f"kernel {call.callee} is not in loop form",
+                    "Run te-to-loops and te-apply-schedule first.",
+                )
+            )
+        for result in call.outputs:
+            if result not in self._names:
+                self._names[result] = self.buffers.scratch(bytes_of(result.type))
+        parameters = [self._name(value) for value in (*call.arguments, *call.outputs)]
+        run = KernelRun(call, kernel, parameters, self.buffers, site, out, self._prepared)
+        return run.run()
+
+    def _name(self, value: SSAValue) -> str:
+        if value not in self._names:
+            constant = value.owner
+            assert isinstance(constant, te.ConstantOp)
+            attr = constant.value
+            hint = attr.key.data if isinstance(attr, ResourceAttr) else name_of(value, "constant")
+            self._names[value] = self.buffers.constant(hint, attr, bytes_of(value.type))
+        return self._names[value]

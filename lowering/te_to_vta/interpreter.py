@@ -1,0 +1,247 @@
+"""Runs the loop nest of a kernel with known numbers and writes down the instructions it meets.
+
+All sizes are known, so outer loops simply run: uneven tiles are ordinary bounds, and nothing of the
+loops is left. Nothing here asks what an axis, a kernel or a layer is called.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn, TypeAlias, cast
+
+from xdsl.dialects.builtin import LocationAttr, SymbolRefAttr, i8
+from xdsl.ir import Block, Operation, SSAValue
+
+from vtac.dialects import te, vta
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Memory, Target
+
+from .compute import OutsideWindowError
+from .invocation import Invocation, evaluate
+from .storage import (
+    LANES,
+    MEMORIES,
+    Buffers,
+    Dram,
+    Sram,
+    bytes_of,
+    check_lanes,
+    clamp,
+    outer_shape,
+    shape_of,
+)
+from .transfers import Rectangle, rectangles
+
+Prepared: TypeAlias = dict[te.InvokeOp, Invocation]
+
+
+class KernelRun:
+    """One call of a kernel. Appends instructions to `out`, located at the call's layer."""
+
+    def __init__(
+        self,
+        call: te.CallOp,
+        kernel: te.KernelOp,
+        parameters: Sequence[str],
+        buffers: Buffers,
+        first_site: int,
+        out: list[Operation],
+        prepared: Prepared,
+    ):
+        self._target: Target = buffers.target
+        self._location: LocationAttr = call.location
+        self._where = vta.layer_of(call) or call.callee.root_reference.data
+        self._buffers = buffers
+        self._out = out
+        self._prepared = prepared
+        self._numbers: dict[SSAValue, int] = {}
+        self._first_site = first_site
+        self._sites: dict[te.AllocOp, list[tuple[vta.AllocOp, int]]] = {}
+        self._scratch: list[str] = []
+        self._storage: dict[SSAValue, Dram | Sram] = {
+            argument: Dram(name, outer_shape(argument.type, self._where))
+            for argument, name in zip(kernel.body.block.args, parameters, strict=True)
+        }
+        self._kernel = kernel
+
+    def run(self) -> int:
+        """Run the kernel; returns how many sites it allocated at."""
+        self._block(self._kernel.body.block)
+        for allocs in self._sites.values():
+            size = vta.integer(max(1, *(elements for _, elements in allocs)))
+            for alloc, _ in allocs:
+                alloc.properties["size"] = size
+        for name in self._scratch:
+            self._buffers.release(name)
+        return len(self._sites)
+
+    def _block(self, block: Block) -> None:
+        for op in block.ops:
+            handler = _HANDLERS.get(type(op))
+            if handler is None:
+                self._fail(f"{op.name} is not part of a tensorised loop nest")
+            handler(self, op)
+
+    def _fail(self, what: str, hint: str = "") -> NoReturn:
+        raise CompileError(Problem(self._where, what, hint))
+
+    def _for(self, op: te.ForOp) -> None:
+        if op.hardware is not None:
+            self._invoke(*_hardware_nest(op, self._where))
+            return
+        start, length = op.body.block.args
+        for tile in op.tiles(*evaluate(op.over, self._numbers)):
+            self._numbers[start], self._numbers[length] = tile
+            self._block(op.body.block)
+
+    def _span(self, op: te.SpanOp) -> None:
+        numbers = self._numbers
+        ranges = [(numbers[start], numbers[length]) for _, start, length in op.terms]
+        numbers[op.start], numbers[op.length] = op.evaluate(ranges)
+
+    def _hull(self, op: te.HullOp) -> None:
+        ranges = [evaluate(item, self._numbers) for item in op.ranges]
+        self._numbers[op.start], self._numbers[op.length] = op.evaluate(ranges)
+
+    def _alloc(self, op: te.AllocOp) -> None:
+        type, scope = op.buffer.type, te.scope_of(op.buffer)
+        shape = outer_shape(type, self._where)
+        if scope is te.Scope.DRAM:
+            name = self._buffers.scratch(bytes_of(type))
+            self._scratch.append(name)
+            self._storage[op.buffer] = Dram(name, shape)
+            return
+        memory = MEMORIES[scope]
+        check_lanes(type, memory, self._target, self._where)
+        window = clamp(self._outer(op.window, op.buffer), shape)
+        site = self._sites.setdefault(op, [])
+        number = self._first_site + list(self._sites).index(op)
+        alloc = vta.AllocOp.of(memory, number, op.slots.value.data, 1)
+        alloc.location = self._location
+        alloc.buffer.name_hint = op.buffer.name_hint
+        buffer = Sram(alloc.buffer, memory, shape, window)
+        site.append((alloc, buffer.elements))
+        self._storage[op.buffer] = buffer
+        self._out.append(alloc)
+
+    def _outer(self, window: Sequence[te.Range], of: SSAValue) -> list[tuple[int, int]]:
+        """A window without its lanes, which it must hold whole."""
+        ranges = [evaluate(item, self._numbers) for item in window]
+        lanes = shape_of(of.type)[-LANES:]
+        if ranges[-LANES:] != [(0, size) for size in lanes]:
+            self._fail(f"a window {ranges} cuts the lanes {list(lanes)} of a hardware element")
+        return ranges[:-LANES]
+
+    def _copy(self, op: te.CopyOp) -> None:
+        pad, other = (op.target, op.source) if op.is_load else (op.source, op.target)
+        sram, dram = self._storage[pad], self._storage[other]
+        if not isinstance(sram, Sram) or not isinstance(dram, Dram):
+            self._fail("a copy must go between DRAM and a scratchpad")
+        memory = self._memory_of(op, sram)
+        window = clamp(self._outer(op.window, pad), sram.shape)
+        if any(
+            length and not (first <= start and start + length <= first + held)
+            for (start, length), (first, held) in zip(window, sram.window, strict=True)
+        ):
+            self._fail(f"a copy of {window} leaves the buffer's window {sram.window}")
+        for rectangle in rectangles(
+            [start for start, _ in window],
+            [length for _, length in window],
+            dram.shape,
+            sram.window,
+            _largest_load(self._target, memory),
+        ):
+            self._transfer(memory, sram.buffer, dram.name, rectangle)
+
+    def _memory_of(self, op: te.CopyOp, sram: Sram) -> Memory:
+        """The memory that the transfer names."""
+        if op.is_load:
+            return sram.memory
+        if sram.memory is not Memory.ACC or te.shaped(op.target).element_type != i8:
+            self._fail(
+                f"{op.source.type} cannot be stored as {op.target.type}",
+                "Only accumulators are stored, and only their low 8 bits.",
+            )
+        return Memory.OUT
+
+    def _transfer(self, memory: Memory, sram: SSAValue, dram: str, part: Rectangle) -> None:
+        properties = {
+            "sram_base": vta.integer(part.sram),
+            "buffer": SymbolRefAttr(dram),
+            "dram_base": vta.integer(part.dram),
+            "size": vta.integers(part.y, part.x),
+            "stride": vta.integer(part.stride),
+        }
+        op: vta.InstructionOp
+        if memory is Memory.OUT:
+            op = vta.StoreOp.create(operands=[sram], properties=properties, location=self._location)
+        else:
+            op = vta.LoadOp.create(
+                operands=[sram],
+                properties=properties | {"memory": vta.memory_attr(memory)},
+                location=self._location,
+            )
+        self._out.append(op)
+
+    def _single(self, op: te.InvokeOp) -> None:
+        self._invoke([], op)
+
+    def _invoke(self, loops: Sequence[te.ForOp], op: te.InvokeOp) -> None:
+        if op not in self._prepared:
+            self._prepared[op] = Invocation(op, loops, self._target)
+        invocation = self._prepared[op]
+        operands = []
+        for value in invocation.buffers:
+            operand = self._storage[value]
+            if not isinstance(operand, Sram):
+                self._fail(f"{op.callee} works on a buffer in DRAM")
+            operands.append(operand)
+        try:
+            instructions = invocation.instructions(self._numbers, operands)
+        except OutsideWindowError as error:
+            raise CompileError(Problem(self._where, f"stage {op.label.data}: {error}")) from None
+        buffers = [operand.buffer for operand in operands]
+        for kind, properties in instructions:
+            self._out.append(
+                kind.create(operands=buffers, properties=properties, location=self._location)
+            )
+
+    def _nothing(self, op: Operation) -> None:
+        """The kernel's end."""
+
+
+_HANDLERS = cast(
+    Mapping[type[Operation], Callable[[KernelRun, Operation], None]],
+    {
+        te.ForOp: KernelRun._for,
+        te.SpanOp: KernelRun._span,
+        te.HullOp: KernelRun._hull,
+        te.AllocOp: KernelRun._alloc,
+        te.CopyOp: KernelRun._copy,
+        te.InvokeOp: KernelRun._single,
+        te.YieldOp: KernelRun._nothing,
+    },
+)
+
+
+def _hardware_nest(outermost: te.ForOp, where: str) -> tuple[list[te.ForOp], te.InvokeOp]:
+    """The loops of an instruction and what they run."""
+    loops = [outermost]
+    while True:
+        ops = list(loops[-1].body.block.ops)
+        if len(ops) == 1 and isinstance(ops[0], te.InvokeOp):
+            return loops, ops[0]
+        if len(ops) != 1 or not isinstance(ops[0], te.ForOp) or ops[0].hardware is None:
+            raise CompileError(
+                Problem(where, "the loops of an instruction must stand directly around te.invoke")
+            )
+        loops.append(ops[0])
+
+
+def _largest_load(target: Target, memory: Memory) -> int:
+    """Elements of one transfer at most: the Chisel design may lose a load of the whole INP buffer.
+
+    See VTA.md, section 3.
+    """
+    whole = target.depth(memory)
+    if memory is Memory.INP and target.preset.startswith("chisel-"):
+        return whole - 1
+    return whole

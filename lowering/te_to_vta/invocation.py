@@ -1,0 +1,245 @@
+"""One ``te.invoke`` with its hardware loops, prepared once and then run for every tile.
+
+The hardware loops around an invocation are one instruction (a few, where taps are left out or
+fields are too narrow). What depends on the kernel alone is worked out once; for a tile only the
+numbers are filled in, and tiles that look alike relative to their windows share the result.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Attribute, SSAValue
+
+from vtac.dialects import te, vta
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
+from vtac.dialects.vta.encoding import AluOpcode
+
+from .compute import Nest, OutsideWindowError, depends_on_neighbour, plan
+from .storage import Sram
+from .taps import Axis, Place
+
+Numbers: TypeAlias = Mapping[SSAValue, int]
+Properties: TypeAlias = dict[str, Attribute]
+Kind: TypeAlias = type[vta.GemmOp] | type[vta.AluOp]
+
+ANYWHERE = 1 << 40
+"""A bound that no index reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Values that a chain of hardware loops gives its innermost start: first, step, count."""
+
+    first: int
+    step: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Subscript:
+    """One dimension of an access: hardware axes and known indices, each with a coefficient."""
+
+    axes: tuple[tuple[int, int], ...]
+    known: tuple[tuple[SSAValue, int], ...]
+    constant: int
+
+
+class Invocation:
+    """A ``te.invoke`` and the hardware loops around it, outermost first."""
+
+    def __init__(self, op: te.InvokeOp, loops: Sequence[te.ForOp], target: Target):
+        self.op = op
+        self._target = target
+        self._chains = _chains(loops)
+        axis_of: dict[SSAValue, int] = {
+            _start(chain[-1]): axis for axis, chain in enumerate(self._chains)
+        }
+        self._reduce = [chain[-1].is_reduce is not None for chain in self._chains]
+        inner: set[SSAValue] = {value for loop in loops for value in loop.body.block.args}
+        accesses = [op.write, *op.reads]
+        self.buffers = [access.buffer for access in accesses]
+        self._subscripts = [
+            [self._split(terms, constant, axis_of, inner) for terms, constant in access.subscripts]
+            for access in accesses
+        ]
+        self._instruction = op.intrinsic.instruction
+        self._cache: dict[object, list[tuple[Kind, Properties]]] = {}
+
+    def _split(
+        self,
+        terms: Sequence[tuple[SSAValue, int]],
+        constant: int,
+        axis_of: Mapping[SSAValue, int],
+        inner: set[SSAValue],
+    ) -> _Subscript:
+        if any(value in inner and value not in axis_of for value, _ in terms):
+            raise CompileError(
+                Problem(
+                    self.op.label.data,
+                    "an access of an instruction uses a loop that is not the innermost of its axis",
+                )
+            )
+        return _Subscript(
+            tuple((axis_of[value], by) for value, by in terms if value in axis_of),
+            tuple((value, by) for value, by in terms if value not in axis_of),
+            constant,
+        )
+
+    def instructions(
+        self, numbers: Numbers, operands: Sequence[Sram]
+    ) -> list[tuple[Kind, Properties]]:
+        """The instructions for one tile, indices relative to the operands' buffers.
+
+        Raises `OutsideWindowError` where an operand's window lacks what the invocation touches.
+        """
+        runs = [_run(chain, numbers, self.op) for chain in self._chains]
+        if any(run.count == 0 for run in runs):
+            return []
+        counts = tuple(run.count for run in runs)
+        places = tuple(
+            self._places(subscripts, operand, runs, numbers)
+            for subscripts, operand in zip(self._subscripts, operands, strict=True)
+        )
+        key = (counts, places, len({operand.buffer for operand in operands}))
+        if key not in self._cache:
+            self._cache[key] = self._plan(counts, places, operands)
+        return self._cache[key]
+
+    @staticmethod
+    def _places(
+        subscripts: Sequence[_Subscript],
+        operand: Sram,
+        runs: Sequence[_Run],
+        numbers: Numbers,
+    ) -> tuple[Place, ...]:
+        whole = [(0, run.count - 1) for run in runs]
+        places = []
+        for subscript, (start, length), size in zip(
+            subscripts, operand.window, operand.shape, strict=True
+        ):
+            base = subscript.constant - start
+            for value, by in subscript.known:
+                base += by * numbers[value]
+            steps = [0] * len(runs)
+            for axis, by in subscript.axes:
+                base += by * runs[axis].first
+                steps[axis] += by * runs[axis].step
+            place = Place(base, tuple(steps), length, -start, size - start)
+            low, high = place.reach(whole)
+            if low >= place.low and high < place.high:
+                place = Place(base, place.steps, length, -ANYWHERE, ANYWHERE)
+            places.append(place)
+        return tuple(places)
+
+    def _plan(
+        self,
+        counts: Sequence[int],
+        places: Sequence[Sequence[Place]],
+        operands: Sequence[Sram],
+    ) -> list[tuple[Kind, Properties]]:
+        axes = [Axis(count, flag) for count, flag in zip(counts, self._reduce, strict=True)]
+        for place in places[0]:
+            low, high = place.reach([(0, axis.count - 1) for axis in axes])
+            if low < 0 or high >= place.length:
+                raise OutsideWindowError(f"it writes {low} to {high} of {place.length} elements")
+        refuses = self._refuses(operands)
+        nests = plan(axes, places, self._target.uop_entries, refuses)
+        return [self._properties(nest) for nest in nests]
+
+    def _refuses(self, operands: Sequence[Sram]) -> Callable[[Nest], bool]:
+        """What an order of micro-ops must not do on the target."""
+        if not self._instruction.is_alu:
+            return lambda nest: False
+        immediate = self.op.immediate is not None
+        same = len(operands) == 1 or operands[0].buffer is operands[1].buffer
+
+        def refuses(nest: Nest) -> bool:
+            if not same:
+                return False
+            if not immediate:
+                self._check_overlap(nest)
+            return not self._target.alu_bypass and depends_on_neighbour(nest, immediate)
+
+        return refuses
+
+    def _check_overlap(self, nest: Nest) -> None:
+        rows = nest.sequence()
+        if (rows[:, 0] != rows[:, 1]).any() and np.isin(rows[:, 1], rows[:, 0]).any():
+            raise CompileError(
+                Problem(self.op.label.data, "an operation reads elements of its own result")
+            )
+
+    def _properties(self, nest: Nest) -> tuple[Kind, Properties]:
+        rows = nest.micro_ops
+        columns = rows.shape[1]
+        triples = np.zeros((len(rows), 3), np.int64)
+        triples[:, :columns] = rows
+        steps = [loop.by for loop in nest.loops]
+        alu = self._instruction.is_alu
+        if alu and columns == 1:
+            triples[:, 1] = triples[:, 0]
+            steps = [(*by, *by) for by in steps]
+        properties: Properties = {
+            "micro_ops": vta.MicroOps.of(triples),
+            "loops": vta.integers(*(loop.count for loop in nest.loops)),
+        }
+        for column, name in enumerate(("dst", "src", "wgt")[: len(steps[0])]):
+            properties[name] = vta.integers(*(by[column] for by in steps))
+        if alu:
+            properties["operation"] = vta.AluOpcodeAttr(AluOpcode[self._instruction.name])
+            if self.op.immediate is not None:
+                properties["imm"] = vta.integer(self.op.immediate.value.data)
+            return vta.AluOp, properties
+        if self._instruction is te.Instruction.RESET:
+            properties["reset"] = UnitAttr()
+        return vta.GemmOp, properties
+
+
+def _chains(loops: Sequence[te.ForOp]) -> list[list[te.ForOp]]:
+    """The loops by axis: a loop over the tile of another one continues its chain."""
+    chains: list[list[te.ForOp]] = []
+    for loop in loops:
+        values = loop.over.values
+        parent = [c for c in chains if values is not None and values[0] is _start(c[-1])]
+        if parent:
+            parent[0].append(loop)
+        else:
+            chains.append([loop])
+    return chains
+
+
+def _start(loop: te.ForOp) -> SSAValue:
+    return loop.body.block.args[0]
+
+
+def _run(chain: Sequence[te.ForOp], numbers: Numbers, op: te.InvokeOp) -> _Run:
+    """The starts of the innermost loop of a chain, which must advance evenly."""
+    tiles = [evaluate(chain[0].over, numbers)]
+    for loop in chain:
+        if len(chain) == 1 and loop.tile_step is not None:
+            (start, length), step = tiles[0], loop.tile_step
+            return _Run(start, step, -(-length // step))
+        tiles = [tile for outer in tiles for tile in loop.tiles(*outer)]
+    starts = [start for start, _ in tiles]
+    if len(starts) < 2:
+        return _Run(starts[0] if starts else 0, 1, len(starts))
+    step = starts[1] - starts[0]
+    if any(b - a != step for a, b in itertools.pairwise(starts)):
+        raise CompileError(
+            Problem(op.label.data, f"the starts {starts} of a hardware loop are not even")
+        )
+    return _Run(starts[0], step, len(starts))
+
+
+def evaluate(item: te.Range, numbers: Numbers) -> tuple[int, int]:
+    """A range with its values filled in."""
+    if (values := item.values) is not None:
+        return numbers[values[0]], numbers[values[1]]
+    bounds = item.bounds
+    assert bounds is not None
+    return bounds

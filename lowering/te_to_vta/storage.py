@@ -1,0 +1,160 @@
+"""Where the tensors of an accelerator function lie: in DRAM buffers, as windows in SRAM."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import IntegerType, MemRefType, TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from vtac.dialects import te, vta
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Memory, Target
+
+LANES = 2
+"""The last dimensions of every tensor, which one element of the hardware holds."""
+
+MEMORIES = {te.Scope.INP: Memory.INP, te.Scope.WGT: Memory.WGT, te.Scope.ACC: Memory.ACC}
+
+
+@dataclass(frozen=True, slots=True)
+class Dram:
+    """A tensor in a buffer of the program; shape without lanes."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sram:
+    """A window of a tensor: (start, length) a dimension; both without lanes."""
+
+    buffer: SSAValue
+    memory: Memory
+    shape: tuple[int, ...]
+    window: tuple[tuple[int, int], ...]
+
+    @property
+    def elements(self) -> int:
+        """Hardware elements in the window."""
+        return math.prod(length for _, length in self.window)
+
+
+def shape_of(type: Attribute) -> tuple[int, ...]:
+    """The shape of a tensor or buffer."""
+    assert isinstance(type, TensorType | MemRefType)
+    return tuple(type.get_shape())
+
+
+def bytes_of(type: Attribute) -> int:
+    """Bytes of a dense tensor."""
+    assert isinstance(type, TensorType | MemRefType)
+    assert isinstance(type.element_type, IntegerType)
+    width: int = type.element_type.width.data
+    return math.prod(type.get_shape()) * (width // 8)
+
+
+@dataclass
+class _Declared:
+    kind: vta.BufferKind
+    size: int
+    index: int | None = None
+    value: Attribute | None = None
+
+
+@dataclass
+class Buffers:
+    """The DRAM buffers of one program, by name. Scratch is reused once nobody reads it again."""
+
+    target: Target
+    _declared: dict[str, _Declared] = field(default_factory=dict)
+    _constants: dict[Attribute, str] = field(default_factory=dict)
+    _free: list[str] = field(default_factory=list)
+
+    @property
+    def align(self) -> int:
+        """Bytes: every element a transfer may count in divides it."""
+        return max(256, *(self.target.element_bytes(memory) for memory in Memory))
+
+    def add(self, hint: str, kind: vta.BufferKind, size: int, index: int | None = None) -> str:
+        """Declare a buffer under a name made from a hint."""
+        return self._add(hint, _Declared(kind, size, index))
+
+    def constant(self, hint: str, value: Attribute, size: int) -> str:
+        """The buffer of a constant; equal ones share it."""
+        if value not in self._constants:
+            declared = _Declared(vta.BufferKind.CONSTANT, size, value=value)
+            self._constants[value] = self._add(hint, declared)
+        return self._constants[value]
+
+    def scratch(self, size: int) -> str:
+        """A buffer for an intermediate: of the free ones the one that needs to grow least."""
+        if not self._free:
+            return self.add("scratch", vta.BufferKind.SCRATCH, size)
+
+        def misfit(name: str) -> tuple[int, int]:
+            has = self._declared[name].size
+            return max(0, size - has), has
+
+        name = min(self._free, key=misfit)
+        self._free.remove(name)
+        declared = self._declared[name]
+        declared.size = max(declared.size, size)
+        return name
+
+    def release(self, name: str) -> None:
+        """Nobody reads what is in this scratch buffer any more."""
+        self._free.append(name)
+
+    def _add(self, hint: str, declared: _Declared) -> str:
+        base = "".join(c if c.isalnum() else "_" for c in hint) or "buffer"
+        name, number = base, 0
+        while name in self._declared:
+            number += 1
+            name = f"{base}_{number}"
+        self._declared[name] = declared
+        return name
+
+    def declarations(self) -> list[vta.BufferOp]:
+        """The operations: inputs, outputs, constants, scratch."""
+        order = list(vta.BufferKind)
+        items = sorted(self._declared.items(), key=lambda item: order.index(item[1].kind))
+        return [
+            vta.BufferOp(name, d.kind, d.size, self.align, d.index, d.value) for name, d in items
+        ]
+
+
+def outer_shape(type: Attribute, where: str) -> tuple[int, ...]:
+    """The shape before the lanes."""
+    shape = shape_of(type)
+    if len(shape) < LANES:
+        raise CompileError(Problem(where, f"{type} has no lanes: expected at least {LANES} dims"))
+    return shape[:-LANES]
+
+
+def check_lanes(type: Attribute, memory: Memory, target: Target, where: str) -> None:
+    """A tensor's last dimensions are one element of the memory it goes to."""
+    lanes = shape_of(type)[-LANES:]
+    rows = target.block if memory is Memory.WGT else target.batch
+    if lanes != (rows, target.block):
+        raise CompileError(
+            Problem(
+                where,
+                f"the lanes of {type} are {list(lanes)}, those of {memory.name.lower()} are"
+                f" [{rows}, {target.block}]",
+            )
+        )
+
+
+def clamp(window: Iterable[tuple[int, int]], shape: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """The part of a window inside the tensor."""
+    parts = []
+    for (start, length), size in zip(window, shape, strict=True):
+        first, end = max(start, 0), min(start + length, size)
+        parts.append((first, max(0, end - first)))
+    return tuple(parts)
+
+
+def name_of(value: SSAValue, otherwise: str) -> str:
+    """A name for a value's buffer."""
+    return value.name_hint or otherwise

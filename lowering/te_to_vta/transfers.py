@@ -1,0 +1,117 @@
+"""Copies of boxes between DRAM and a scratchpad, as few LOADs or STOREs.
+
+A transfer moves rows that lie anywhere in DRAM at a fixed distance, and one after the other in the
+scratchpad. A box of elements therefore becomes one transfer where its dimensions merge into two,
+and a loop of transfers otherwise.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+FIELD = (1 << 16) - 1
+"""Largest size or stride of a transfer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """One transfer, in elements: y rows of x, `stride` apart in DRAM, dense in the scratchpad."""
+
+    sram: int
+    dram: int
+    y: int
+    x: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Dim:
+    """A dimension of a box: its extent, and how far apart its neighbours are on both sides."""
+
+    extent: int
+    sram: int
+    dram: int
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The distance of neighbours along each dimension of a dense array."""
+    return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
+
+
+def rectangles(
+    starts: Sequence[int],
+    extents: Sequence[int],
+    shape: Sequence[int],
+    window: Sequence[tuple[int, int]],
+    largest: int,
+) -> list[Rectangle]:
+    """The transfers of the box `starts`, `extents` of a tensor of `shape`.
+
+    All are counted in elements, lanes left out. window: (start, length) a dimension, the part of
+    the tensor that the scratchpad's buffer holds, and that contains the box. largest: elements that
+    one transfer may move.
+    """
+    if 0 in extents:
+        return []
+    in_dram, in_sram = row_major(shape), row_major([length for _, length in window])
+    dram = sum(start * by for start, by in zip(starts, in_dram, strict=True))
+    sram = sum(
+        (start - first) * by for start, (first, _), by in zip(starts, window, in_sram, strict=True)
+    )
+    dims = _merge([_Dim(*dim) for dim in zip(extents, in_sram, in_dram, strict=True) if dim[0] > 1])
+    return list(_cover(dims, sram, dram, largest))
+
+
+def _merge(dims: Sequence[_Dim]) -> list[_Dim]:
+    """Join neighbouring dimensions that are one run on both sides."""
+    merged: list[_Dim] = []
+    for dim in dims:
+        last = merged[-1] if merged else None
+        if (
+            last is not None
+            and last.sram == dim.extent * dim.sram
+            and last.dram == dim.extent * dim.dram
+        ):
+            merged[-1] = _Dim(last.extent * dim.extent, dim.sram, dim.dram)
+        else:
+            merged.append(dim)
+    return merged
+
+
+def _cover(dims: list[_Dim], sram: int, dram: int, largest: int) -> Iterator[Rectangle]:
+    x = 1
+    if dims and dims[-1].sram == dims[-1].dram == 1:
+        x = dims[-1].extent
+        dims = dims[:-1]
+    y, stride = 1, x
+    if dims and dims[-1].sram == x and dims[-1].dram <= FIELD and x <= min(largest, FIELD):
+        y, stride = dims[-1].extent, dims[-1].dram
+        dims = dims[:-1]
+    for place in itertools.product(*(range(dim.extent) for dim in dims)):
+        yield from _cut(
+            Rectangle(
+                sram + sum(i * dim.sram for i, dim in zip(place, dims, strict=True)),
+                dram + sum(i * dim.dram for i, dim in zip(place, dims, strict=True)),
+                y,
+                x,
+                stride,
+            ),
+            largest,
+        )
+
+
+def _cut(whole: Rectangle, largest: int) -> Iterator[Rectangle]:
+    """Cut a rectangle into pieces that fit the fields and are not larger than allowed."""
+    width = min(whole.x, largest, FIELD)
+    rows = min(whole.y, max(1, largest // width), FIELD)
+    for row in range(0, whole.y, rows):
+        for column in range(0, whole.x, width):
+            y, x = min(rows, whole.y - row), min(width, whole.x - column)
+            yield Rectangle(
+                whole.sram + row * whole.x + column,
+                whole.dram + row * whole.stride + column,
+                y,
+                x,
+                whole.stride if y > 1 else x,
+            )
