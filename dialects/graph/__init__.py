@@ -6,6 +6,7 @@ from vtac.dialects.graph.attributes import (
     RANGES_ATTRIBUTE,
     OpaqueType,
     PackedAttr,
+    ProtobufAttr,
     RangeAttr,
     packing,
 )
@@ -72,7 +73,7 @@ Graph = Dialect(
         UnpackOp,
         YieldOp,
     ],
-    [OpaqueType, PackedAttr, RangeAttr],
+    [OpaqueType, PackedAttr, ProtobufAttr, RangeAttr],
 )
 
 __all__ = [
@@ -97,6 +98,7 @@ __all__ = [
     "PackOp",
     "PackedAttr",
     "PoolOp",
+    "ProtobufAttr",
     "QuantizeOp",
     "RangeAttr",
     "ReluOp",

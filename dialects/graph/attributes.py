@@ -1,5 +1,6 @@
 """Attributes and types of the graph dialect: ranges, packed layouts, opaque ONNX values."""
 
+import base64
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import FloatAttr, IntAttr, StringAttr, TensorType, f64
@@ -9,8 +10,13 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from vtac.dialects.vtac import ResourceAttr
+
 RANGES_ATTRIBUTE = "graph.ranges"
 """Name of the attribute that carries one ``#graph.range`` (or unit) a result of an op."""
+
+PROTOBUF_KINDS = ("TensorProto", "SparseTensorProto", "GraphProto", "TypeProto")
+"""The ONNX messages that attributes of nodes may hold."""
 
 
 @irdl_attr_definition
@@ -111,6 +117,40 @@ class OpaqueType(ParametrizedAttribute, TypeAttribute):
 
     def __init__(self, onnx_type: str | StringAttr):
         super().__init__(StringAttr(onnx_type) if isinstance(onnx_type, str) else onnx_type)
+
+
+@irdl_attr_definition
+class ProtobufAttr(ParametrizedAttribute):
+    """``#graph.protobuf<"GraphProto", "CgR...">``: an ONNX message, in base64 or as a resource.
+
+    It holds what has no readable form in the IR: subgraphs, types, tensors of other element types.
+    """
+
+    name = "graph.protobuf"
+
+    kind: StringAttr
+    payload: Attribute
+
+    def __init__(self, kind: str | StringAttr, payload: str | Attribute):
+        super().__init__(
+            StringAttr(kind) if isinstance(kind, str) else kind,
+            StringAttr(payload) if isinstance(payload, str) else payload,
+        )
+
+    def verify(self) -> None:
+        """A known kind of message; the bytes inline or as a resource."""
+        if self.kind.data not in PROTOBUF_KINDS:
+            raise VerifyException(
+                f"'{self.kind.data}' is none of the ONNX messages {', '.join(PROTOBUF_KINDS)}"
+            )
+        if isinstance(self.payload, ResourceAttr):
+            return
+        try:
+            if not isinstance(self.payload, StringAttr):
+                raise ValueError
+            base64.b64decode(self.payload.data, validate=True)
+        except ValueError as error:
+            raise VerifyException("the bytes of a protobuf are base64 or a resource") from error
 
 
 def packing(type: Attribute) -> PackedAttr | None:

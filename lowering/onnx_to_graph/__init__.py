@@ -1,0 +1,6 @@
+"""From an ONNX model to a module of graph ops: ``import_model`` and ``load_model``."""
+
+from vtac.lowering.onnx_to_graph.importer import import_model
+from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
+
+__all__ = ["ModelSource", "import_model", "load_model"]

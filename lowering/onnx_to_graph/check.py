@@ -1,0 +1,215 @@
+"""Everything wrong with a model's graph at once, where onnx.checker stops at the first."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
+
+from vtac.dialects.errors import Problem
+from vtac.lowering.onnx_to_graph.attributes import subgraphs
+
+OLDEST_OPSET = 7
+"""The first opset of today's broadcasting rules, and the oldest that onnxruntime promises."""
+
+HOST_DOMAINS = frozenset(
+    {"", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft"}
+)
+"""Domains whose operators the host engine runs."""
+
+LARGE = 1024
+"""Initialisers above this many elements take no part in checks and shape inference."""
+
+
+def describe(node: NodeProto) -> str:
+    """Words that find a node: its name or its first output, and its operator."""
+    name = node.name or next((f"-> {o}" for o in node.output if o), "")
+    return f"node '{name}' ({node.op_type})"
+
+
+def plain_domain(domain: str) -> str:
+    """The domain with the alias of the default one resolved."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def opsets_of(model: ModelProto) -> dict[str, int]:
+    """Domain to version."""
+    return {plain_domain(o.domain): o.version for o in model.opset_import}
+
+
+def skeleton(model: ModelProto) -> ModelProto:
+    """The model with its large initialisers as mere inputs: small to copy and to infer."""
+    small = ModelProto(ir_version=model.ir_version)
+    small.opset_import.extend(model.opset_import)
+    small.functions.extend(model.functions)
+    graph = small.graph
+    graph.name = model.graph.name or "graph"
+    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(graph, field).extend(getattr(model.graph, field))
+    inputs = {i.name for i in graph.input}
+    for tensor in model.graph.initializer:
+        count = 1
+        for extent in tensor.dims:
+            count *= extent
+        if count <= LARGE:
+            graph.initializer.append(tensor)
+        elif tensor.name not in inputs:
+            graph.input.append(
+                helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            )
+    return small
+
+
+def check_model(model: ModelProto) -> list[Problem]:
+    """Opsets, operators, undefined and doubly defined values, cycles; then what onnx finds."""
+    problems = _opset_problems(model)
+    checker = _GraphChecker(opsets_of(model), {(f.domain, f.name) for f in model.functions})
+    checker.check(model.graph, {})
+    problems += checker.problems
+    if not problems:
+        try:
+            onnx.checker.check_model(skeleton(model))
+        except onnx.checker.ValidationError as error:
+            problems.append(Problem("model", " ".join(str(error).split())))
+    return problems
+
+
+def _opset_problems(model: ModelProto) -> list[Problem]:
+    opsets = opsets_of(model)
+    if not opsets:
+        return [Problem("model", "it does not say which opset it uses")]
+    version, newest = opsets.get("", OLDEST_OPSET), onnx.defs.onnx_opset_version()
+    if version < OLDEST_OPSET:
+        return [
+            Problem(
+                "model",
+                f"opset {version} is older than {OLDEST_OPSET}, the oldest supported",
+                f"onnx.version_converter.convert_version(model, {OLDEST_OPSET}) may help.",
+            )
+        ]
+    if version > newest:
+        return [Problem("model", f"opset {version} is newer than {newest}, which onnx here knows")]
+    return []
+
+
+class _GraphChecker:
+    """Collects the problems of a graph and its subgraphs."""
+
+    def __init__(self, opsets: Mapping[str, int], functions: set[tuple[str, str]]):
+        self.opsets = opsets
+        self.functions = functions
+        self.problems: list[Problem] = []
+
+    def check(self, graph: GraphProto, outer: Mapping[str, None]) -> None:
+        """One graph, where the names of ``outer`` are visible as well."""
+        known: dict[str, None] = dict(outer)
+        for name in _given_names(graph):
+            known[name] = None
+        defined = dict(known)
+        for node in graph.node:
+            self._check_operator(node)
+            for name in filter(None, node.output):
+                if name in defined:
+                    self._add(describe(node), f"'{name}' is defined a second time")
+                defined[name] = None
+        for node in graph.node:
+            for name in node.input:
+                if name and name not in defined:
+                    self._add(describe(node), f"its input '{name}' is defined nowhere")
+            for inner in subgraphs(node.attribute):
+                self.check(inner, defined)
+        for output in graph.output:
+            if output.name not in defined:
+                self._add(f"output '{output.name}'", "it is defined nowhere")
+        self._check_order(graph, known)
+
+    def _add(self, where: str, what: str, hint: str = "") -> None:
+        self.problems.append(Problem(where, what, hint))
+
+    def _check_operator(self, node: NodeProto) -> None:
+        domain = plain_domain(node.domain)
+        if (node.domain, node.op_type) in self.functions:
+            return
+        if domain not in HOST_DOMAINS:
+            self._add(
+                describe(node),
+                f"unknown operator domain '{domain}'",
+                f"Known ones: {', '.join(sorted(d or 'ai.onnx' for d in HOST_DOMAINS))}; or add"
+                " the operator to the model as a local function.",
+            )
+        elif domain not in self.opsets:
+            self._add(describe(node), f"the model imports no opset for domain '{domain}'")
+        elif domain != "com.microsoft" and not onnx.defs.has(
+            node.op_type, self.opsets[domain], domain
+        ):
+            self._add(
+                describe(node),
+                f"opset {self.opsets[domain]} of domain '{domain or 'ai.onnx'}' has no such"
+                " operator",
+            )
+
+    def _check_order(self, graph: GraphProto, given: Mapping[str, None]) -> None:
+        done = {id(node) for node in sorted_nodes(graph, given)}
+        defined = {name for node in graph.node for name in node.output}
+        stuck = [
+            node
+            for node in graph.node
+            if id(node) not in done and all(i in defined or i in given for i in _reads(node))
+        ]
+        # What only reads from a cycle is not on it.
+        read: set[str] = set()
+        while stuck and read != (now := {name for node in stuck for name in _reads(node)}):
+            read = now
+            stuck = [node for node in stuck if read.intersection(node.output)]
+        if stuck:
+            names = ", ".join(describe(node) for node in stuck[:8])
+            self._add("graph", f"the values of these nodes depend on themselves: {names}")
+
+
+def _given_names(graph: GraphProto) -> Iterable[str]:
+    values: list[ValueInfoProto] = list(graph.input)
+    yield from (i.name for i in values)
+    yield from (t.name for t in graph.initializer)
+    yield from (s.values.name for s in graph.sparse_initializer)
+
+
+def _reads(node: NodeProto) -> set[str]:
+    """Names a node needs, those that its subgraphs capture included."""
+    return {name for name in node.input if name} | set(captured_names(node))
+
+
+def captured_names(node: NodeProto) -> list[str]:
+    """Names that the subgraphs of a node read from outside, in order of first use."""
+    found: dict[str, None] = {}
+    for graph in subgraphs(node.attribute):
+        inner = set(_given_names(graph))
+        inner.update(name for n in graph.node for name in n.output)
+        names = [name for n in graph.node for name in [*n.input, *captured_names(n)]]
+        names += [output.name for output in graph.output]
+        found.update({name: None for name in names if name and name not in inner})
+    return list(found)
+
+
+def sorted_nodes(graph: GraphProto, given: Iterable[str] = ()) -> list[NodeProto]:
+    """The nodes so that each comes after what it reads; those on or after a cycle are left out."""
+    ready = {*_given_names(graph), *given}
+    missing: list[int] = []
+    waiting: dict[str, list[int]] = {}
+    queue: deque[int] = deque()
+    for index, node in enumerate(graph.node):
+        needs = [name for name in _reads(node) if name not in ready]
+        missing.append(len(needs))
+        for name in needs:
+            waiting.setdefault(name, []).append(index)
+        if not needs:
+            queue.append(index)
+            ready.update(node.output)
+    ordered: list[NodeProto] = []
+    while queue:
+        node = graph.node[queue.popleft()]
+        ordered.append(node)
+        for reader in (reader for name in node.output for reader in waiting.pop(name, ())):
+            missing[reader] -= 1
+            if not missing[reader]:
+                queue.append(reader)
+    return ordered

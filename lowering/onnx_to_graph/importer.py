@@ -1,0 +1,274 @@
+"""The import: every node becomes a graph op or is carried whole as ``graph.host``.
+
+The result is ``func.func @main``. Its attributes ``graph.inputs`` and ``graph.outputs`` keep the
+ONNX names; each argument has its name in ``graph.name`` and, where dimensions are symbolic, their
+names in ``graph.symbols``. The module's ``graph.opsets`` says what the host ops mean.
+"""
+
+import re
+from collections.abc import Iterable
+
+import onnx.inliner
+from onnx import (
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    numpy_helper,
+)
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    IntegerAttr,
+    ModuleOp,
+    NameLoc,
+    NoneAttr,
+    StringAttr,
+    i64,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from vtac.dialects.context import Array, VtacContext, constant_attr, tensor_type
+from vtac.dialects.graph import ConstantOp, HostOp, integers
+from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf
+from vtac.lowering.onnx_to_graph.check import (
+    captured_names,
+    opsets_of,
+    plain_domain,
+    skeleton,
+    sorted_nodes,
+)
+from vtac.lowering.onnx_to_graph.fold import fold_constants
+from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
+from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError
+from vtac.lowering.onnx_to_graph.operators import CONVERTERS
+from vtac.lowering.onnx_to_graph.shapes import Shapes, fix_shapes, infer_types, network_inputs
+from vtac.lowering.onnx_to_graph.types import dense_dtype, import_type
+
+FOLDING_ROUNDS = 8
+"""Each round of folding may reveal shapes that let the next one fold more."""
+
+
+def import_model(
+    source: ModelSource, ctx: VtacContext, *, shapes: Shapes | None = None
+) -> ModuleOp:
+    """A module whose ``@main`` computes what the model does, with weights in ``ctx.resources``.
+
+    source: path, bytes or message; checked as ``load_model`` does.
+    shapes: input name to its shape, for inputs with symbolic dimensions.
+    Raises CompileError with everything that is wrong.
+    """
+    model = load_model(source)
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    inputs = network_inputs(model)
+    small = skeleton(model)
+    fix_shapes(small, [i.name for i in inputs], shapes or {})
+    types = infer_types(small)
+    for _ in range(FOLDING_ROUNDS):
+        if not fold_constants(small, types):
+            break
+        types = infer_types(small)
+    constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
+    fixed = {i.name: i for i in small.graph.input}
+    importer = _Importer(ctx, small, types, constants)
+    return importer.run([fixed[i.name] for i in inputs])
+
+
+def value_hint(name: str) -> str | None:
+    """An ONNX name as the name of an SSA value: characters that have no place there become _."""
+    hint = re.sub(r"[^A-Za-z0-9_$.-]", "_", name)
+    if not hint:
+        return None
+    return f"_{hint}" if hint[0].isdigit() or hint[0] in "-$." else hint
+
+
+def location(name: str) -> NameLoc:
+    """The place an op comes from: the name of its ONNX node."""
+    return NameLoc(StringAttr(name), NoneAttr())
+
+
+def _strings(values: Iterable[str]) -> ArrayAttr[StringAttr]:
+    return ArrayAttr([StringAttr(value) for value in values])
+
+
+def _argument_attributes(value: ValueInfoProto) -> DictionaryAttr:
+    """Name of an input and, if it has symbolic dimensions, their names (empty for known ones)."""
+    attributes: dict[str, Attribute] = {"graph.name": StringAttr(value.name)}
+    symbols = [
+        "" if dim.HasField("dim_value") else dim.dim_param or "?"
+        for dim in value.type.tensor_type.shape.dim
+    ]
+    if any(symbols):
+        attributes["graph.symbols"] = _strings(symbols)
+    return DictionaryAttr(attributes)
+
+
+class _Importer:
+    """Builds the body of ``@main`` node by node."""
+
+    def __init__(
+        self,
+        ctx: VtacContext,
+        model: ModelProto,
+        types: dict[str, TypeProto],
+        constants: dict[str, TensorProto],
+    ):
+        self.ctx = ctx
+        self.model = model
+        self.types = types
+        self.constants = constants
+        self.opsets = opsets_of(model)
+        self.block = Block()
+        self.values: dict[str, SSAValue] = {}
+        self.arrays: dict[str, Array] = {}
+        self.counts: dict[str, int] = {}
+        self.read = {name for node in model.graph.node for name in node.input}
+        self.read.update(name for node in model.graph.node for name in captured_names(node))
+        self.read.update(output.name for output in model.graph.output)
+
+    def run(self, inputs: list[ValueInfoProto]) -> ModuleOp:
+        """The module."""
+        graph = self.model.graph
+        for value in inputs:
+            argument = self.block.insert_arg(import_type(value.type), len(self.block.args))
+            self._define(value.name, argument)
+        for sparse in graph.sparse_initializer:
+            self._host_constant(sparse.values.name, "sparse_value", sparse)
+        for node in sorted_nodes(graph):
+            self._node(node)
+        results = [self.value(output.name) for output in graph.output]
+        self.block.add_op(ReturnOp(*results))
+        func = FuncOp(
+            "main",
+            ([a.type for a in self.block.args], [r.type for r in results]),
+            Region(self.block),
+            arg_attrs=ArrayAttr([_argument_attributes(value) for value in inputs]),
+        )
+        func.attributes["graph.inputs"] = _strings(value.name for value in inputs)
+        func.attributes["graph.outputs"] = _strings(output.name for output in graph.output)
+        opsets = {d: IntegerAttr(v, i64) for d, v in self.opsets.items()}
+        return ModuleOp([func], {"graph.opsets": DictionaryAttr(opsets)})
+
+    def value(self, name: str) -> SSAValue:
+        """The SSA value of a name; a constant is made at its first use."""
+        if name not in self.values:
+            tensor = self.constants[name]
+            if dense_dtype(tensor.data_type) is None:
+                self._host_constant(name, "value", tensor)
+            else:
+                array = self.array(name)
+                assert array is not None
+                hint = value_hint(name) or "constant"
+                op = ConstantOp(constant_attr(self.ctx, array, hint), tensor_type(array))
+                self._insert(op, name)
+                self._define(name, op.result)
+        return self.values[name]
+
+    def array(self, name: str) -> Array | None:
+        """The value of a constant; None for anything else."""
+        tensor = self.constants.get(name)
+        if tensor is None or dense_dtype(tensor.data_type) is None:
+            return None
+        if name not in self.arrays:
+            self.arrays[name] = numpy_helper.to_array(tensor)
+        return self.arrays[name]
+
+    def _define(self, name: str, value: SSAValue) -> None:
+        self.values[name] = value
+        value.name_hint = value_hint(name)
+
+    def _insert(self, op: Operation, name: str) -> None:
+        op.location = location(name)
+        self.block.add_op(op)
+
+    def _type(self, name: str) -> Attribute:
+        return import_type(self.types.get(name))
+
+    def _host_constant(
+        self, name: str, attribute: str, message: TensorProto | SparseTensorProto
+    ) -> None:
+        """A constant of a type that the IR has no tensors of."""
+        value = import_protobuf(self.ctx, message, value_hint(name) or "constant")
+        op = HostOp("Constant", [], [self._type(name)], onnx_attributes={attribute: value})
+        self._insert(op, name)
+        self._define(name, op.outputs[0])
+
+    def _node(self, node: NodeProto) -> None:
+        """Convert one node, or keep it whole with the reason."""
+        self.counts[node.op_type] = self.counts.get(node.op_type, -1) + 1
+        name = node.name or f"{node.op_type}_{self.counts[node.op_type]}"
+        standard = plain_domain(node.domain) == ""
+        if standard and node.op_type == "Constant" and self._constant(node):
+            return
+        converter = CONVERTERS.get(node.op_type) if standard else None
+        reason: str | None = None
+        if converter is not None:
+            view = Node(
+                node,
+                self.opsets[""],
+                operand_of=self.value,
+                constant_of=self.array,
+                type_of=self._type,
+                used=self.read.__contains__,
+            )
+            try:
+                self._convert(converter(view), node, name)
+                return
+            except (StaysOnHostError, VerifyException) as refusal:
+                reason = str(refusal)
+        self._host(node, name, reason)
+
+    def _convert(self, result: Operation | SSAValue, node: NodeProto, name: str) -> None:
+        if isinstance(result, Operation):
+            try:
+                result.verify()
+            except VerifyException:
+                result.erase()
+                raise
+            self._insert(result, name)
+            self._define(node.output[0], result.results[0])
+        else:
+            self.values[node.output[0]] = result
+
+    def _constant(self, node: NodeProto) -> bool:
+        """Treat a Constant as a weight, if the IR has tensors of its type."""
+        attr = node.attribute[0] if len(node.attribute) == 1 else None
+        if attr is None or attr.name != "value" or dense_dtype(attr.t.data_type) is None:
+            return False
+        self.constants[node.output[0]] = attr.t
+        return True
+
+    def _host(self, node: NodeProto, name: str, reason: str | None) -> None:
+        """Carry a node whole."""
+        captured = captured_names(node)
+        more: dict[str, Attribute] = {}
+        absent = [i for i, n in enumerate(node.input) if not n]
+        absent_outputs = [i for i, n in enumerate(node.output) if not n]
+        if absent:
+            more["absent"] = integers(absent)
+        if absent_outputs:
+            more["absent_outputs"] = integers(absent_outputs)
+        outputs = [output for output in node.output if output]
+        op = HostOp(
+            node.op_type,
+            [self.value(n) for n in node.input if n],
+            [self._type(output) for output in outputs],
+            domain=plain_domain(node.domain),
+            onnx_attributes={
+                a.name: import_attribute(self.ctx, a, value_hint(f"{name}.{a.name}") or a.name)
+                for a in node.attribute
+            },
+            captured=[self.value(n) for n in captured],
+            captured_names=captured,
+            **more,
+        )
+        if reason is not None:
+            op.attributes["graph.host_reason"] = StringAttr(reason)
+        self._insert(op, name)
+        for output, result in zip(outputs, op.outputs, strict=True):
+            self._define(output, result)

@@ -1,0 +1,163 @@
+"""Reads ONNX models: a path, bytes or a message; external data; everything wrong told at once."""
+
+import os
+from collections.abc import Iterable, Iterator
+from math import prod
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.lowering.onnx_to_graph.attributes import subgraphs
+from vtac.lowering.onnx_to_graph.check import check_model
+
+ModelSource = str | os.PathLike[str] | bytes | ModelProto
+
+_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
+"""Element types that ONNX packs several to a byte."""
+
+
+def load_model(source: ModelSource) -> ModelProto:
+    """The model, checked: what it uses is defined and known, and all its weights are there.
+
+    A path may have external data beside it, which is read. Raises CompileError with every problem.
+    """
+    if isinstance(source, ModelProto):
+        model, folder, where = source, None, "model"
+    elif isinstance(source, bytes):
+        model, folder, where = _parse(source, "model"), None, "model"
+    else:
+        path = Path(source)
+        where, folder = str(path), path.parent
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise CompileError(Problem(where, f"cannot be read: {error.strerror}")) from error
+        model = _parse(data, where)
+    if not model.HasField("graph"):
+        raise CompileError(Problem(where, "this is not an ONNX model: it has no graph"))
+    problems = _read_external(model, folder)
+    for owner, tensor in all_tensors(model):
+        if tensor.data_location != TensorProto.EXTERNAL:
+            problems += _size_problem(owner, tensor)
+    problems += check_model(model)
+    if problems:
+        raise CompileError(problems)
+    return model
+
+
+def _parse(data: bytes, where: str) -> ModelProto:
+    try:
+        return onnx.load_model_from_string(data)
+    except DecodeError as error:
+        raise CompileError(
+            Problem(
+                where,
+                "this is not an ONNX model, or it is truncated",
+                "An ONNX model is a serialised ModelProto, as onnx.save writes it.",
+            )
+        ) from error
+
+
+def all_tensors(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
+    """Every tensor of the model, with words that say where it is."""
+    yield from _graph_tensors(model.graph)
+    for function in model.functions:
+        yield from _node_tensors(function.node)
+
+
+def _graph_tensors(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
+    for tensor in graph.initializer:
+        yield f"initialiser '{tensor.name}'", tensor
+    for sparse in graph.sparse_initializer:
+        yield f"initialiser '{sparse.values.name}'", sparse.values
+    yield from _node_tensors(graph.node)
+
+
+def _node_tensors(
+    nodes: Iterable[NodeProto],
+) -> Iterator[tuple[str, TensorProto]]:
+    for node in nodes:
+        for attr in node.attribute:
+            for tensor in [attr.t] if attr.HasField("t") else attr.tensors:
+                yield f"attribute '{attr.name}' of node '{node.name}' ({node.op_type})", tensor
+        for graph in subgraphs(node.attribute):
+            yield from _graph_tensors(graph)
+
+
+def _tensor_bytes(tensor: TensorProto) -> int | None:
+    """Bytes of the tensor's elements in ``raw_data``; None where the type has no fixed size."""
+    name = TensorProto.DataType.Name(tensor.data_type)
+    if name in ("UNDEFINED", "STRING"):
+        return None
+    bits = _BITS.get(name) or 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return -(-int(prod(tensor.dims)) * bits // 8)
+
+
+def _size_problem(owner: str, tensor: TensorProto) -> list[Problem]:
+    needed = _tensor_bytes(tensor)
+    if needed is None:
+        return []
+    if tensor.HasField("raw_data"):
+        found, unit = len(tensor.raw_data), "bytes"
+    else:
+        name = TensorProto.DataType.Name(tensor.data_type)
+        if name in _BITS or name.startswith("COMPLEX"):
+            return []
+        needed, unit = prod(tensor.dims), "elements"
+        found = len(getattr(tensor, helper.tensor_dtype_to_field(tensor.data_type)))
+    if found == needed:
+        return []
+    return [Problem(owner, f"shape {list(tensor.dims)} needs {needed} {unit}, found {found}")]
+
+
+def _read_external(model: ModelProto, folder: Path | None) -> list[Problem]:
+    problems = []
+    for owner, tensor in all_tensors(model):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            problem = _read_tensor(owner, tensor, folder)
+            if problem is not None:
+                problems.append(problem)
+    return problems
+
+
+def _read_tensor(owner: str, tensor: TensorProto, folder: Path | None) -> Problem | None:
+    """Put the external bytes into the tensor, or say what is wrong with them."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    if folder is None:
+        return Problem(
+            owner,
+            f"its data lies in the external file '{location}', but the model has no folder",
+            "Give the path of the model instead of its bytes.",
+        )
+    normal = os.path.normpath(location)
+    if not location or os.path.isabs(normal) or normal.split(os.sep)[0] == os.pardir:
+        return Problem(owner, f"external data must lie beside the model, not in '{location}'")
+    needed = _tensor_bytes(tensor)
+    try:
+        offset, length = int(entries.get("offset", 0)), int(entries.get("length", needed or 0))
+    except ValueError:
+        return Problem(owner, "offset or length of its external data is no number")
+    if needed is None or length != needed or offset < 0:
+        return Problem(
+            owner, f"its external data has {length} bytes, shape {list(tensor.dims)} needs {needed}"
+        )
+    try:
+        with open(folder / normal, "rb") as file:
+            file.seek(offset)
+            data = file.read(length)
+    except OSError as error:
+        return Problem(owner, f"external data '{location}' cannot be read: {error.strerror}")
+    if len(data) != needed:
+        return Problem(
+            owner,
+            f"external data '{location}' is truncated: {needed} bytes needed at offset {offset},"
+            f" {len(data)} found",
+        )
+    tensor.raw_data = data
+    del tensor.external_data[:]
+    tensor.data_location = TensorProto.DEFAULT
+    return None

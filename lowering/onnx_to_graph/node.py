@@ -1,0 +1,100 @@
+"""One ONNX node as a converter sees it: operands, constants, attributes, result types."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, helper
+from xdsl.dialects.builtin import AnyFloat, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import shape_of
+
+
+class StaysOnHostError(Exception):
+    """The form of this node has no graph op; the reason is the message. The node is kept whole."""
+
+
+@dataclass
+class Node:
+    """A node with its surroundings.
+
+    operand, constant: by position; None where the input is absent (or is no constant).
+    is_used: whether anything reads the output at a position.
+    """
+
+    proto: NodeProto
+    opset: int
+    operand_of: Callable[[str], SSAValue]
+    constant_of: Callable[[str], Array | None]
+    type_of: Callable[[str], Attribute]
+    used: Callable[[str], bool]
+
+    def __post_init__(self) -> None:
+        self.attributes: Mapping[str, Any] = {
+            a.name: helper.get_attribute_value(a) for a in self.proto.attribute
+        }
+
+    def has(self, index: int) -> bool:
+        """Whether the input at a position is there."""
+        return index < len(self.proto.input) and bool(self.proto.input[index])
+
+    def operand(self, index: int) -> SSAValue:
+        """The input at a position, which must be there."""
+        return self.operand_of(self.proto.input[index])
+
+    def optional(self, index: int) -> SSAValue | None:
+        """The input at a position, if it is there."""
+        return self.operand(index) if self.has(index) else None
+
+    def constant(self, index: int) -> Array | None:
+        """The value of an input that is there and constant."""
+        return self.constant_of(self.proto.input[index]) if self.has(index) else None
+
+    def is_used(self, index: int) -> bool:
+        """Whether anything reads an output."""
+        return index < len(self.proto.output) and self.used(self.proto.output[index])
+
+    def result_type(self) -> TensorType[Any]:
+        """The type of the first output; refuses what is no tensor of known rank."""
+        found = self.type_of(self.proto.output[0])
+        if not isinstance(found, TensorType):
+            raise StaysOnHostError("the rank of its result is unknown")
+        return found
+
+    def floats(self, *indices: int) -> None:
+        """Refuse unless these inputs, where present, are float tensors of known rank."""
+        for index in indices:
+            value = self.optional(index)
+            if value is not None and not (
+                isinstance(value.type, TensorType) and isinstance(value.type.element_type, AnyFloat)
+            ):
+                raise StaysOnHostError(f"input {index} is no float tensor of known rank")
+
+    def ints(self, name: str, default: Sequence[int]) -> list[int]:
+        """A list attribute."""
+        return list(self.attributes.get(name, default))
+
+
+Converter = Callable[[Node], Operation | SSAValue]
+"""The op that replaces a node, or the value that already is its result."""
+
+
+def scalar(array: Array | None, what: str) -> float:
+    """The number of a constant scalar."""
+    if array is None or array.size != 1:
+        raise StaysOnHostError(f"{what} is no constant scalar")
+    value = float(np.asarray(array).reshape(-1)[0])
+    if np.isnan(value):
+        raise StaysOnHostError(f"{what} is not a number")
+    return value
+
+
+def known_shape(value: SSAValue) -> tuple[int, ...]:
+    """The shape of a tensor of known rank."""
+    shape = shape_of(value)
+    if shape is None:
+        raise StaysOnHostError("the rank of an input is unknown")
+    return shape

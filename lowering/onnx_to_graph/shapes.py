@@ -1,0 +1,94 @@
+"""Shapes: symbolic dimensions fixed by the user, and onnx's own inference."""
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
+
+from vtac.dialects.errors import CompileError, Problem
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def network_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """The inputs that are no initialisers: what a user feeds."""
+    constants = {t.name for t in model.graph.initializer}
+    constants.update(s.values.name for s in model.graph.sparse_initializer)
+    return [i for i in model.graph.input if i.name not in constants]
+
+
+def fix_shapes(model: ModelProto, inputs: Sequence[str], shapes: Shapes) -> None:
+    """Give inputs the shapes the user names; a symbol fixed by one input is fixed everywhere.
+
+    inputs: the names a shape may be given for. Raises CompileError for unknown names and for
+    shapes that contradict the model or one another. ``model`` is changed in place.
+    """
+    problems: list[Problem] = []
+    symbols: dict[str, tuple[int, str]] = {}
+    by_name = {i.name: i for i in model.graph.input if i.name in inputs}
+    for name, shape in shapes.items():
+        if name not in by_name:
+            known = ", ".join(by_name) or "none"
+            problems.append(
+                Problem(f"shape of '{name}'", "the model has no such input", f"Inputs: {known}.")
+            )
+        elif min(shape, default=1) < 1:
+            problems.append(Problem(f"shape of '{name}'", f"{list(shape)} is not positive"))
+        else:
+            problems += _fix_input(by_name[name], list(shape), symbols)
+    if problems:
+        raise CompileError(problems)
+    for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
+        if value.type.HasField("tensor_type") and value.type.tensor_type.HasField("shape"):
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param in symbols:
+                    dim.dim_value = symbols[dim.dim_param][0]
+
+
+def _fix_input(
+    value: ValueInfoProto, shape: list[int], symbols: dict[str, tuple[int, str]]
+) -> list[Problem]:
+    where = f"shape of '{value.name}'"
+    if not value.type.HasField("tensor_type"):
+        return [Problem(where, "it is no tensor")]
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        tensor.shape.dim.extend(TensorShapeProto.Dimension(dim_value=extent) for extent in shape)
+        return []
+    told = [
+        dim.dim_param or (dim.dim_value if dim.HasField("dim_value") else "?")
+        for dim in tensor.shape.dim
+    ]
+    if len(told) != len(shape):
+        return [Problem(where, f"{shape} does not fit the model's {_text(told)}")]
+    problems = []
+    for dim, extent in zip(tensor.shape.dim, shape, strict=True):
+        if dim.HasField("dim_value") and dim.dim_value != extent:
+            return [Problem(where, f"{shape} does not fit the model's {_text(told)}")]
+        if dim.dim_param:
+            value_before, by = symbols.setdefault(dim.dim_param, (extent, value.name))
+            if value_before != extent:
+                problems.append(
+                    Problem(
+                        where,
+                        f"dimension '{dim.dim_param}' is {extent} here and {value_before} in"
+                        f" '{by}'",
+                    )
+                )
+        else:
+            dim.dim_value = extent
+    return problems
+
+
+def _text(dims: Sequence[int | str]) -> str:
+    return f"[{', '.join(map(str, dims))}]"
+
+
+def infer_types(model: ModelProto) -> dict[str, TypeProto]:
+    """The type of every value of the main graph that onnx's shape inference finds."""
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        raise CompileError(Problem("shape inference", " ".join(str(error).split()))) from error
+    graph = inferred.graph
+    return {v.name: v.type for v in [*graph.value_info, *graph.output, *graph.input]}

@@ -1,0 +1,138 @@
+"""Convolution and pooling: pads made explicit, whatever way the model gives them."""
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr
+from xdsl.ir import Operation
+
+from vtac.dialects.graph import AveragePoolOp, ConvOp, GlobalAveragePoolOp, MaxPoolOp, window_extent
+from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape
+
+
+@dataclass(frozen=True)
+class Window:
+    """Kernel, strides, dilations and pads (all begins, then all ends) of a node."""
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    pads: list[int]
+
+
+def conv(node: Node) -> Operation:
+    """Conv."""
+    node.floats(0, 1, 2)
+    kernel = list(known_shape(node.operand(1))[2:])
+    if DYNAMIC_INDEX in kernel:
+        raise StaysOnHostError("the extents of its kernel are unknown")
+    if node.ints("kernel_shape", kernel) != kernel:
+        raise StaysOnHostError("kernel_shape contradicts the weights")
+    window = _window(node, kernel)
+    return ConvOp(
+        node.operand(0),
+        node.operand(1),
+        node.optional(2),
+        node.result_type(),
+        strides=window.strides,
+        pads=window.pads,
+        dilations=window.dilations,
+        group=node.attributes.get("group", 1),
+    )
+
+
+def max_pool(node: Node) -> Operation:
+    """MaxPool with one output."""
+    node.floats(0)
+    if node.is_used(1):
+        raise StaysOnHostError("the indices of the maxima are used")
+    window = _window(node, node.ints("kernel_shape", ()))
+    return MaxPoolOp(
+        node.operand(0),
+        node.result_type(),
+        kernel=window.kernel,
+        strides=window.strides,
+        pads=window.pads,
+        dilations=window.dilations,
+    )
+
+
+def average_pool(node: Node) -> Operation:
+    """AveragePool."""
+    node.floats(0)
+    counts = bool(node.attributes.get("count_include_pad", 0))
+    window = _window(node, node.ints("kernel_shape", ()), counts)
+    return AveragePoolOp(
+        node.operand(0),
+        node.result_type(),
+        kernel=window.kernel,
+        strides=window.strides,
+        pads=window.pads,
+        dilations=window.dilations,
+        count_include_pad=BoolAttr.from_bool(counts),
+    )
+
+
+def global_average_pool(node: Node) -> Operation:
+    """GlobalAveragePool."""
+    node.floats(0)
+    return GlobalAveragePoolOp(node.operand(0), node.result_type())
+
+
+def _window(node: Node, kernel: list[int], counts_pads: bool = False) -> Window:
+    """The window of a node. counts_pads: whether end pads that ceil_mode adds would count."""
+    rank = len(kernel)
+    strides, dilations = node.ints("strides", [1] * rank), node.ints("dilations", [1] * rank)
+    extents = list(known_shape(node.operand(0))[2:])
+    if not len(extents) == len(strides) == len(dilations) == rank or rank < 1:
+        raise StaysOnHostError("its window does not fit the rank of its input")
+    auto = node.attributes.get("auto_pad", b"NOTSET").decode()
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        pads = _same_pads(extents, kernel, strides, dilations, auto == "SAME_LOWER")
+    elif auto == "VALID":
+        pads = [0] * (2 * rank)
+    else:
+        pads = node.ints("pads", [0] * (2 * rank))
+    if min(pads, default=0) < 0 or len(pads) != 2 * rank:
+        raise StaysOnHostError(f"pads {pads} are not supported")
+    if node.attributes.get("ceil_mode", 0) and not auto.startswith("SAME"):
+        for i in range(rank):
+            extra = _ceil_pad(
+                extents[i], kernel[i], strides[i], pads[i], pads[rank + i], dilations[i]
+            )
+            if extra and counts_pads:
+                raise StaysOnHostError("ceil_mode with pads that count")
+            pads[rank + i] += extra
+    return Window(kernel, strides, dilations, pads)
+
+
+def _same_pads(
+    extents: list[int], kernel: list[int], strides: list[int], dilations: list[int], lower: bool
+) -> list[int]:
+    """Pads so that the result has ceil(extent / stride) windows; the odd one first if ``lower``."""
+    begins, ends = [], []
+    for extent, taps, stride, dilation in zip(extents, kernel, strides, dilations, strict=True):
+        reach = dilation * (taps - 1) + 1
+        if extent == DYNAMIC_INDEX and stride != 1:
+            raise StaysOnHostError("auto_pad SAME over an unknown extent")
+        total = (
+            reach - 1
+            if stride == 1
+            else max((-(-extent // stride) - 1) * stride + reach - extent, 0)
+        )
+        begins.append((total + 1) // 2 if lower else total // 2)
+        ends.append(total - begins[-1])
+    return begins + ends
+
+
+def _ceil_pad(extent: int, taps: int, stride: int, begin: int, end: int, dilation: int) -> int:
+    """What to add to the end pad so that rounding down gives what rounding up would.
+
+    A last window that would start in the end pad does not count (as in PyTorch and onnxruntime).
+    """
+    if extent == DYNAMIC_INDEX:
+        raise StaysOnHostError("ceil_mode over an unknown extent")
+    rest = (extent + begin + end - dilation * (taps - 1) - 1) % stride
+    if rest == 0:
+        return 0
+    windows = window_extent(extent, taps, stride, begin + end, dilation)
+    return stride - rest if windows * stride < extent + begin else 0
