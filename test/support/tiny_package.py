@@ -6,8 +6,9 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from vtac.dialects.target import Memory, Target
+from vtac.dialects.vta.attributes import BufferKind
 from vtac.dialects.vta.encoding import Finish, Gemm, Load, Store, encode, encode_micro_ops
-from vtac.runtime.engines.vta import Buffer, Program, to_function
+from vtac.dialects.vta.program import BinaryProgram, Buffer, Names
 from vtac.runtime.host import detach_blobs
 from vtac.runtime.package import (
     HOST,
@@ -19,15 +20,15 @@ from vtac.runtime.package import (
     Quantisation,
     Step,
     Value,
-    blob_digest,
     lifetimes,
 )
+from vtac.runtime.vta_program import to_function
 
 LANES = 16
 
 
-def negation(target: Target) -> tuple[Program, dict[str, bytes]]:
-    """The program: y = low byte of -x, through a diagonal weight block; and its constants."""
+def negation(target: Target) -> BinaryProgram:
+    """The program: y = low byte of -x, through a diagonal weight block."""
     block = np.zeros((LANES, LANES), np.int8)
     np.fill_diagonal(block, -1)
     weights = block.tobytes()
@@ -46,14 +47,18 @@ def negation(target: Target) -> tuple[Program, dict[str, bytes]]:
             Finish(pop_next=True),
         ],
     )
-    blobs = {blob_digest(data): data for data in (weights, micro_ops)}
+    shape = (1, 1, LANES, LANES)
     buffers = (
-        Buffer("uops", "constant", len(micro_ops), 256, blob_digest(micro_ops), (0,)),
-        Buffer("x", "input", LANES, 256, None, (1,)),
-        Buffer("w", "constant", len(weights), 256, blob_digest(weights), (2,)),
-        Buffer("y", "output", LANES, 256, None, (5,)),
+        Buffer("uops", BufferKind.MICRO_OPS, len(micro_ops), 256, data=micro_ops),
+        Buffer("x", BufferKind.INPUT, LANES, 256, 0),
+        Buffer("w", BufferKind.CONSTANT, len(weights), 256, data=weights, shape=shape),
+        Buffer("y", BufferKind.OUTPUT, LANES, 256, 0),
     )
-    return Program(instructions, buffers, {"buffers": ["x", "y"]}), blobs
+    relocations = ((0, "uops"), (1, "x"), (2, "w"), (5, "y"))
+    layers = ("negation",) * len(instructions)
+    return BinaryProgram(
+        "vta_0", target, instructions, relocations, buffers, Names(("u0",), layers)
+    )
 
 
 def host_models() -> tuple[bytes, bytes, dict[str, bytes]]:
@@ -95,7 +100,7 @@ def host_models() -> tuple[bytes, bytes, dict[str, bytes]]:
 def tiny_package() -> Package:
     """``result = 0.5 - image``, the negation on the accelerator."""
     target = Target.named("pynq")
-    program, blobs = negation(target)
+    function, blobs = to_function(negation(target), {})
     pack, unpack, more = host_models()
     steps = (
         Step(HOST, "host_0", ("image",), ("x",)),
@@ -119,7 +124,7 @@ def tiny_package() -> Package:
         ),
         steps,
         {"host_0": pack, "host_1": unpack},
-        {"vta_0": to_function("vta_0", program)},
+        {"vta_0": function},
         blobs | more,
         (Quantisation("image", "quantize", (1.0,), 0),),
         (Placement("neg", "graph.conv", "vta_0"), Placement("add", "graph.add", "host", "float")),

@@ -1,0 +1,217 @@
+"""Encoded programs as functions of a package, and what must hold of them.
+
+The words are a file, ``program.bin``; buffers and relocations are metadata; constants are blobs;
+what only people read (kernels, layers) is a second file. Nothing is lost: the program that comes
+out is the one that went in.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
+from vtac.dialects.vta.attributes import BufferKind
+from vtac.dialects.vta.encoding import EncodingError, Instruction, Store, Transfer, decode
+from vtac.dialects.vta.program import BinaryProgram, Buffer, Names
+from vtac.runtime.package.contents import Function, blob_digest
+from vtac.runtime.package.records import from_json, to_json
+
+_CODE = "program.bin"
+_NAMES = "names.json"
+_INSTRUCTION_BYTES = 16
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class ResourceRecord:
+    """The name and digest that a constant had in the IR."""
+
+    key: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class BufferRecord:
+    """A `Buffer` in the manifest. instructions: the transfers that count from its start."""
+
+    name: str
+    kind: str
+    size: int
+    alignment: int
+    index: int | None
+    blob: str | None
+    resource: ResourceRecord | None
+    shape: tuple[int, ...]
+    element: str
+    instructions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ProgramRecord:
+    """A program in the manifest: its length and buffers."""
+
+    instructions: int
+    buffers: tuple[BufferRecord, ...]
+
+
+@dataclass(frozen=True)
+class NamesRecord:
+    """`Names` as a file."""
+
+    kernels: tuple[str, ...]
+    layers: tuple[str, ...]
+
+
+def to_function(
+    program: BinaryProgram, resources: Mapping[str, Array]
+) -> tuple[Function, dict[str, bytes]]:
+    """A program as a function, and the blobs it refers to; large constants are in ``resources``."""
+    users: dict[str, list[int]] = {buffer.name: [] for buffer in program.buffers}
+    for index, name in program.relocations:
+        users[name].append(index)
+    blobs: dict[str, bytes] = {}
+    records = []
+    for buffer in program.buffers:
+        data = buffer.data
+        if buffer.resource is not None:
+            data = resources[buffer.resource[0]].tobytes()
+        digest = None if data is None else blob_digest(data)
+        if digest is not None and data is not None:
+            blobs[digest] = data
+        records.append(
+            BufferRecord(
+                buffer.name,
+                buffer.kind.value,
+                buffer.size,
+                buffer.alignment,
+                buffer.index,
+                digest,
+                ResourceRecord(*buffer.resource) if buffer.resource else None,
+                buffer.shape,
+                buffer.element,
+                tuple(users[buffer.name]),
+            )
+        )
+    files = {_CODE: np.ascontiguousarray(program.insns, "<u8").tobytes()}
+    if program.names is not None:
+        record = NamesRecord(program.names.kernels, program.names.layers)
+        files[_NAMES] = json.dumps(to_json(record), separators=(",", ":")).encode()
+    metadata = to_json(ProgramRecord(len(program.insns), tuple(records)))
+    return Function(program.name, "vta", metadata, files, tuple(sorted(blobs))), blobs
+
+
+def record_of(function: Function, where: str) -> ProgramRecord:
+    """The metadata of a function. Raises `CompileError` where it is not a program's."""
+    return from_json(ProgramRecord, function.metadata, f"{where}: function {function.name}")
+
+
+def from_function(
+    function: Function, target: Target, blobs: Mapping[str, bytes], where: str
+) -> BinaryProgram:
+    """The program of a function, not yet verified. Raises `CompileError` on what is none."""
+    place = f"{where}: function {function.name}"
+    record = record_of(function, where)
+    code = function.files.get(_CODE, b"")
+    length = _INSTRUCTION_BYTES * record.instructions
+    if set(function.files) - {_CODE, _NAMES} or len(code) != length or not length:
+        raise CompileError(Problem(place, "its files are not those of a program"))
+    relocations = sorted(
+        (index, buffer.name) for buffer in record.buffers for index in buffer.instructions
+    )
+    return BinaryProgram(
+        function.name,
+        target,
+        np.frombuffer(code, "<u8").astype(np.uint64).reshape(-1, 2),
+        tuple(relocations),
+        tuple(_buffer(buffer, blobs, place) for buffer in record.buffers),
+        _names(function, record.instructions, place),
+    )
+
+
+def _buffer(record: BufferRecord, blobs: Mapping[str, bytes], place: str) -> Buffer:
+    try:
+        kind = BufferKind(record.kind)
+    except ValueError:
+        raise CompileError(
+            Problem(place, f"buffer {record.name!r} is of unknown kind {record.kind!r}")
+        ) from None
+    resource, data = record.resource, None
+    if record.blob is not None:
+        data = blobs.get(record.blob)
+        if data is None or len(data) != record.size:
+            raise CompileError(
+                Problem(place, f"buffer {record.name!r} has not the size of its constant")
+            )
+    return Buffer(
+        record.name,
+        kind,
+        record.size,
+        record.alignment,
+        record.index,
+        (resource.key, resource.digest) if resource else None,
+        None if resource else data,
+        record.shape,
+        record.element,
+    )
+
+
+def _names(function: Function, instructions: int, place: str) -> Names | None:
+    if _NAMES not in function.files:
+        return None
+    try:
+        data = json.loads(function.files[_NAMES])
+    except (ValueError, RecursionError):
+        raise CompileError(Problem(place, f"{_NAMES} is not JSON")) from None
+    record = from_json(NamesRecord, data, f"{place}: {_NAMES}")
+    if record.layers and len(record.layers) != instructions:
+        raise CompileError(Problem(place, f"{_NAMES} does not name one layer an instruction"))
+    return Names(record.kernels, record.layers)
+
+
+def program_faults(program: BinaryProgram) -> Iterator[str]:
+    """What is wrong with the buffers and the transfers of a program."""
+    if len(program.buffer) != len(program.buffers):
+        yield "two buffers have one name"
+        return
+    try:
+        instructions = decode(program.target, program.insns)
+    except EncodingError as error:
+        yield str(error)
+        return
+    transfers = [i for i, op in enumerate(instructions) if isinstance(op, Transfer) and op.x_size]
+    if [index for index, _ in program.relocations] != transfers:
+        yield "its relocations are not its transfers, each once"
+        return
+    for buffer in program.buffers:
+        power = buffer.alignment > 0 and buffer.alignment & (buffer.alignment - 1) == 0
+        if buffer.size < 0 or not power:
+            yield f"buffer {buffer.name!r} has an impossible size or alignment"
+        constant = buffer.kind in (BufferKind.CONSTANT, BufferKind.MICRO_OPS)
+        if constant != (buffer.data is not None or buffer.resource is not None):
+            yield f"buffer {buffer.name!r} of kind {buffer.kind.value} has data, or lacks it"
+    for kind in (BufferKind.INPUT, BufferKind.OUTPUT):
+        found = [buffer.index for buffer in program.of_kind(kind)]
+        if found != list(range(len(found))):
+            yield f"the buffers of kind {kind.value} are not numbered 0, 1, ..."
+    for index, name in program.relocations:
+        yield from _transfer_faults(program, index, instructions[index], program.buffer[name])
+
+
+def _transfer_faults(
+    program: BinaryProgram, index: int, transfer: Instruction, buffer: Buffer
+) -> Iterator[str]:
+    assert isinstance(transfer, Transfer)
+    size = program.target.element_bytes(transfer.memory)
+    last = transfer.dram_base + max(0, transfer.y_size - 1) * transfer.x_stride + transfer.x_size
+    if last * size > buffer.size:
+        yield f"instruction {index} leaves buffer {buffer.name!r}"
+    if buffer.alignment % size:
+        yield f"buffer {buffer.name!r} is not aligned to the elements of instruction {index}"
+    writable = buffer.kind in (BufferKind.OUTPUT, BufferKind.SCRATCH)
+    if isinstance(transfer, Store) and not writable:
+        yield f"instruction {index} writes the {buffer.kind.value} {buffer.name!r}"

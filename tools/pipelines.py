@@ -1,0 +1,95 @@
+"""Pipelines as users write them, ``fold-constants,quantize{shift=auto}``, and lists of passes.
+
+The syntax is xDSL's; errors name the pass, and what it or the list of passes would have accepted.
+"""
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from types import UnionType
+
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.tools.diagnostics import close_matches
+
+Factories = Mapping[str, Callable[[], type[ModulePass]]]
+
+
+def parse_passes(available: Factories, text: str) -> tuple[ModulePass, ...]:
+    """The passes of a pipeline. Raises `CompileError` with all that is wrong."""
+    passes: list[ModulePass] = []
+    problems: list[Problem] = []
+    for spec in parse_pipeline(text):
+        if spec.name not in available:
+            matches = close_matches(spec.name, list(available))
+            problems.append(
+                Problem("", f"there is no pass '{spec.name}'{matches}", "See vta-opt --help.")
+            )
+            continue
+        found = available[spec.name]()
+        try:
+            passes.append(found.from_pass_spec(spec))
+        except (ValueError, TypeError, CompileError) as error:
+            problems.append(_bad_options(found, spec, error))
+    if problems:
+        raise CompileError(problems)
+    return tuple(passes)
+
+
+def _bad_options(found: type[ModulePass], spec: ArgSpec, error: Exception) -> Problem:
+    options = dict(pass_options(found))
+    known = f"Its options: {', '.join(options.values())}." if options else "It has no options."
+    unknown = sorted(key for key in spec.parameters if key.replace("_", "-") not in options)
+    what = f"unknown options {', '.join(unknown)}" if unknown else str(error)
+    return Problem(f"pass '{spec.name}'", what, known)
+
+
+def pass_options(found: type[ModulePass]) -> Iterator[tuple[str, str]]:
+    """Name and description, ``shift=block|channel|auto (auto)``, of each option of a pass."""
+    hints = typing.get_type_hints(found)
+    for field in dataclasses.fields(found):
+        if field.name == "name" or not field.init:
+            continue
+        name = field.name.replace("_", "-")
+        yield name, f"{name}={_type_text(hints[field.name])}{_default_text(field)}"
+
+
+def _default_text(field: "dataclasses.Field[object]") -> str:
+    if field.default is dataclasses.MISSING or field.default is None:
+        return ""
+    default = field.default
+    return f" ({str(default).lower() if isinstance(default, bool) else default})"
+
+
+def _type_text(hint: object) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return "|".join(map(str, arguments))
+    if origin in (typing.Union, UnionType):
+        return "|".join(_type_text(a) for a in arguments if a is not type(None))
+    if origin is tuple:
+        return f"{_type_text(arguments[0])},..."
+    return getattr(hint, "__name__", str(hint))
+
+
+def pass_summary(found: type[ModulePass]) -> str:
+    """The first sentence of a pass's docstring, or of its module's."""
+    text = found.__doc__ or ""
+    if text.startswith(f"{found.__name__}("):  # what dataclass writes where there is none
+        text = inspect.getmodule(found).__doc__ or ""
+    return " ".join(inspect.cleandoc(text).split("\n\n")[0].split())
+
+
+def describe_passes(passes: Mapping[str, type[ModulePass]]) -> str:
+    """One line a pass, and one more for its options."""
+    width = max((len(name) for name in passes), default=0)
+    lines = []
+    for name, found in passes.items():
+        lines.append(f"  {name:{width}}  {pass_summary(found)}")
+        options = ", ".join(text for _, text in pass_options(found))
+        if options:
+            lines.append(f"  {'':{width}}    {{{options}}}")
+    return "\n".join(lines)
