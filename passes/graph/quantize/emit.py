@@ -1,0 +1,202 @@
+"""Turns a plan into ops: integers where the groups were, and the border to what stays float."""
+
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr, TensorType, i8, i32
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from vtac.dialects.context import Array, constant_attr, tensor_type
+from vtac.dialects.graph import (
+    AddBiasOp,
+    AddOp,
+    AveragePoolOp,
+    ConstantOp,
+    ConvOp,
+    DequantizeOp,
+    GemmOp,
+    GlobalAveragePoolOp,
+    MaxPoolOp,
+    QuantizeOp,
+    RequantizeOp,
+    ReshapeOp,
+    ShiftLeftOp,
+    SumPoolOp,
+    shape_of,
+)
+from vtac.passes.graph.quantize.eligibility import COMPUTING
+from vtac.passes.graph.quantize.groups import PassThrough, Sum
+from vtac.passes.graph.quantize.network import CoreOp, data_operand
+from vtac.passes.graph.quantize.numbers import Layer
+from vtac.passes.graph.quantize.plan import Plan
+
+REASON_ATTRIBUTE = "graph.host_reason"
+"""Name of the attribute that says why an op stays on the host."""
+
+
+def emit(plan: Plan) -> None:
+    """Rewrite the plan's function: integer groups, quantize and dequantize, reasons."""
+    for op, reason in plan.reasons.items():
+        if isinstance(op, COMPUTING):
+            op.attributes[REASON_ATTRIBUTE] = StringAttr(reason)
+    emitter = _Emitter(plan)
+    for group in plan.groups:
+        if isinstance(group, PassThrough):
+            emitter.pass_through(group)
+        else:
+            emitter.sum(plan.layers[group])
+    emitter.leave()
+    for group in reversed(plan.groups):
+        for op in group.covered:
+            Rewriter.erase_op(op, safe_erase=False)
+    for op in list(plan.network.block.ops):
+        if isinstance(op, ConstantOp) and not op.result.uses:
+            Rewriter.erase_op(op)
+
+
+class _Emitter:
+    """Inserts the integer form of each group before its root; nothing is removed here."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.int8: dict[SSAValue, SSAValue] = {}
+
+    def pass_through(self, group: PassThrough) -> None:
+        """Max pooling and reshape of int8."""
+        op, type = group.root, _integer_type(group.root.result, i8)
+        x = self.as_int8(op.x, op)
+        if isinstance(op, ReshapeOp):
+            self._define(op.result, self._insert(ReshapeOp(x, type), op, op).results[0])
+            return
+        pool = _pooling(MaxPoolOp, op, x, type)
+        self._define(op.result, self._insert(pool, op, op).results[0])
+
+    def sum(self, layer: Layer) -> None:
+        """Accumulators, and what ends them."""
+        group, root = layer.group, layer.group.root
+        source = group.core or root
+        acc = self._accumulators(layer)
+        bias = self._constant(layer.bias.astype(np.int32), "bias", root)
+        result = root.results[0]
+        if layer.scale is None:
+            total = self._insert(AddBiasOp(acc, bias, acc.type), root, source)
+            real = DequantizeOp(total.results[0], layer.steps.tolist(), 0, result.type)
+            result.replace_all_uses_with(self._insert(real, root, source).results[0])
+            return
+        shift = self._constant(layer.shift.astype(np.int32), "shift", root)
+        requantize = RequantizeOp(
+            acc,
+            bias,
+            shift,
+            _integer_type(result, i8),
+            lo=layer.lo,
+            hi=layer.hi,
+            scale=layer.scale.value,
+        )
+        self._define(result, self._insert(requantize, root, source).results[0])
+
+    def as_int8(self, value: SSAValue, before: Operation) -> SSAValue:
+        """A float value as int8: what a group left, or quantised where it is first read."""
+        if value not in self.int8:
+            scale = self.plan.scales[value].value
+            op = QuantizeOp(value, scale, 0, _integer_type(value, i8))
+            before.parent_block().insert_op_before(op, before)  # type: ignore[union-attr]
+            op.result.name_hint = value.name_hint
+            self.int8[value] = op.result
+        return self.int8[value]
+
+    def leave(self) -> None:
+        """Give float readers of what is int8 now its real value."""
+        covered = {op for group in self.plan.groups for op in group.covered}
+        for group in self.plan.groups:
+            value = group.root.results[0]
+            if all(use.operation in covered for use in value.uses) or value not in self.int8:
+                continue
+            stored = self.int8[value]
+            real = DequantizeOp(stored, [self.plan.scales[value].value], 0, value.type)
+            real.location = group.root.location
+            self.plan.network.block.insert_op_before(real, group.root)
+            real.result.name_hint = value.name_hint
+            value.replace_all_uses_with(real.result)
+
+    def _accumulators(self, layer: Layer) -> SSAValue:
+        """The sum of the core and the shifted addends, as int32."""
+        group, root = layer.group, layer.group.root
+        type = _integer_type(root.results[0], i32)
+        terms: list[SSAValue] = []
+        if group.core is not None:
+            x = self.as_int8(data_operand(group.core), root)
+            core = self._core(group, x, layer.weights, type)
+            terms.append(self._insert(core, root, group.core).results[0])
+        for value, amount in zip(group.skips, layer.amounts, strict=True):
+            x = self.as_int8(value, root)
+            vector = self._constant(amount.astype(np.int32), "amount", root)
+            terms.append(self._insert(ShiftLeftOp(x, vector, type), root, root).results[0])
+        total = terms[0]
+        for term in terms[1:]:
+            total = self._insert(AddOp(total, term, type), root, root).results[0]
+        return total
+
+    def _core(self, group: Sum, x: SSAValue, weights: Array | None, type: Attribute) -> Operation:
+        core, root = group.core, group.root
+        if isinstance(core, AveragePoolOp):
+            return _pooling(SumPoolOp, core, x, type)
+        if isinstance(core, GlobalAveragePoolOp):
+            spatial = (shape_of(core.x) or ())[2:]
+            ones, zeros = [1] * len(spatial), [0] * 2 * len(spatial)
+            return SumPoolOp(x, type, kernel=spatial, strides=ones, pads=zeros, dilations=ones)
+        assert core is not None and weights is not None
+        w = self._constant(weights, _weights_name(core), root)
+        if isinstance(core, GemmOp):
+            return GemmOp(x, w, None, type, trans_b=True)
+        return ConvOp(
+            x,
+            w,
+            None,
+            type,
+            strides=core.strides.get_values(),
+            pads=core.pads.get_values(),
+            dilations=core.dilations.get_values(),
+        )
+
+    def _constant(self, array: Array, hint: str, before: Operation) -> SSAValue:
+        attr = constant_attr(self.plan.network.ctx, array, hint)
+        op = ConstantOp(attr, tensor_type(array))
+        self.plan.network.block.insert_op_before(op, before)
+        return op.result
+
+    def _insert(self, op: Operation, before: Operation, source: Operation) -> Operation:
+        op.location = source.location
+        self.plan.network.block.insert_op_before(op, before)
+        return op
+
+    def _define(self, value: SSAValue, stored: SSAValue) -> None:
+        stored.name_hint = value.name_hint
+        self.int8[value] = stored
+
+
+def _integer_type(value: SSAValue, element: Attribute) -> TensorType[Any]:
+    return TensorType(element, shape_of(value) or ())
+
+
+def _pooling(
+    kind: type[MaxPoolOp] | type[SumPoolOp],
+    like: MaxPoolOp | AveragePoolOp,
+    x: SSAValue,
+    type: Attribute,
+) -> Operation:
+    """A pooling with the window of another."""
+    return kind(
+        x,
+        type,
+        kernel=like.kernel.get_values(),
+        strides=like.strides.get_values(),
+        pads=like.pads.get_values(),
+        dilations=like.dilations.get_values(),
+    )
+
+
+def _weights_name(core: CoreOp) -> str:
+    weights = core.w if isinstance(core, ConvOp) else core.operands[1]
+    return weights.name_hint or "weights"

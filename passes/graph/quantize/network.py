@@ -1,0 +1,138 @@
+"""What the quantiser reads from a function: its constants, its ranges, who computes what."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+
+from vtac.dialects.context import Array, constant_value
+from vtac.dialects.graph import (
+    AveragePoolOp,
+    ConstantOp,
+    ConvOp,
+    GemmOp,
+    GlobalAveragePoolOp,
+    ReshapeOp,
+    WindowOp,
+    shape_of,
+    window_extent,
+)
+from vtac.dialects.graph.ranges import range_of
+
+PoolingOp = AveragePoolOp | GlobalAveragePoolOp
+CoreOp = ConvOp | GemmOp | AveragePoolOp | GlobalAveragePoolOp
+"""Ops that sum many products, or many elements, into each accumulator."""
+
+
+class Network:
+    """A float function as the quantiser sees it. Nothing here changes the IR."""
+
+    def __init__(self, ctx: Context, function: FuncOp):
+        self.ctx = ctx
+        self.function = function
+
+    @property
+    def block(self) -> Block:
+        """The only block of the function."""
+        return self.function.body.block
+
+    def constant(self, value: SSAValue) -> Array | None:
+        """The array of a constant, None for any other value."""
+        if isinstance(value, OpResult) and isinstance(value.op, ConstantOp):
+            return constant_value(self.ctx, value.op.value, value.type)
+        return None
+
+    def range_of(self, value: SSAValue) -> tuple[float, float] | None:
+        """The calibrated range; that of a constant or of a reshaped value is known anyway."""
+        array = self.constant(value)
+        if array is not None and array.size:
+            return float(array.min()), float(array.max())
+        op = producer(value)
+        if range_of(value) is None and isinstance(op, ReshapeOp):
+            return self.range_of(op.x)
+        return range_of(value)
+
+    def weights(self, core: ConvOp | GemmOp) -> Array:
+        """Real weights [O, ...] in float64, alpha and transposition of a gemm applied."""
+        w = self.constant(core.w if isinstance(core, ConvOp) else core.b)
+        assert w is not None, "the quantiser takes ops with constant weights only"
+        if isinstance(core, ConvOp):
+            return w.astype(np.float64)
+        w = w if core.trans_b.value.data else w.T
+        return cast(Array, w.astype(np.float64) * core.alpha.value.data)
+
+    def bias(self, core: CoreOp) -> Array:
+        """Real bias [O] in float64; zeros where there is none."""
+        channels = channels_of(core.result)
+        if isinstance(core, ConvOp) and core.bias is not None:
+            return self.channel_vector(core.bias, channels)
+        if isinstance(core, GemmOp) and core.c is not None:
+            return self.channel_vector(core.c, channels) * core.beta.value.data
+        return np.zeros(channels)
+
+    def channel_vector(self, value: SSAValue, channels: int) -> Array:
+        """A constant that holds one number a channel (or one in all), as float64 [C]."""
+        array = self.constant(value)
+        assert array is not None, "a bias is a constant"
+        return np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))
+
+
+def channels_of(value: SSAValue) -> int:
+    """Extent of the channel dimension."""
+    return (shape_of(value) or ())[1]
+
+
+def data_operand(core: CoreOp) -> SSAValue:
+    """The activations that a core reads."""
+    return core.a if isinstance(core, GemmOp) else core.x
+
+
+def producer(value: SSAValue) -> Operation | None:
+    """The op that makes a value, None for an argument."""
+    return None if isinstance(value, BlockArgument) else value.owner  # type: ignore[return-value]
+
+
+def is_float32(value: SSAValue) -> bool:
+    """Whether the value is a tensor of f32."""
+    return isinstance(value.type, TensorType) and value.type.get_element_type() == f32
+
+
+def is_channel_vector(shape: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether a shape broadcasts against ``other`` [N, C, ...] along channels only."""
+    if prod(shape) == 1 and len(shape) <= len(other):
+        return True
+    padded = [1] * (len(other) - len(shape)) + list(shape)
+    return len(padded) == len(other) and all(
+        extent == (other[1] if axis == 1 else 1) for axis, extent in enumerate(padded)
+    )
+
+
+def window_counts(op: WindowOp, shape: Sequence[int], kernel: Sequence[int]) -> Array:
+    """How many taps of each window lie inside the operand: an array over the output positions."""
+    strides, dilations = op.strides.get_values(), op.dilations.get_values()
+    rank, pads = len(kernel), op.pads.get_values()
+    counts: Any = np.ones((), np.int64)
+    for i in range(rank):
+        pad = pads[i] + pads[rank + i]
+        extent = window_extent(shape[2 + i], kernel[i], strides[i], pad, dilations[i])
+        starts = np.arange(extent) * strides[i] - pads[i]
+        taps = starts[:, None] + np.arange(kernel[i]) * dilations[i]
+        inside = ((taps >= 0) & (taps < shape[2 + i])).sum(axis=1)
+        counts = np.multiply.outer(counts, inside)
+    return cast(Array, counts)
+
+
+def pooled_area(op: PoolingOp) -> int:
+    """By how much a pooling divides its sums (the same everywhere, see ``eligibility``)."""
+    shape = shape_of(op.x) or ()
+    if isinstance(op, GlobalAveragePoolOp):
+        return prod(shape[2:])
+    kernel = op.kernel.get_values()
+    if op.count_include_pad.value.data:
+        return prod(kernel)
+    return int(window_counts(op, shape, kernel).flat[0])

@@ -1,0 +1,303 @@
+"""The integers of a sum: weights, shifts, biases, bounds, and the proof that nothing overflows.
+
+With ``q = clamp((acc + c) >> s, lo, hi)`` and no multiplier, one step of accumulator channel c
+stands for ``scale_out * 2^-s[c]``. A core with weights takes its weight scales from that:
+``scale_w[c] = scale_out / scale_in * 2^-s[c]``, the odd factor absorbed in the weights. s[c] is
+the largest shift that clips no weight, or one more where clipping lowers the squared error.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import AveragePoolOp, ConvOp, GemmOp, GlobalAveragePoolOp
+from vtac.passes.graph.quantize.groups import Sum
+from vtac.passes.graph.quantize.network import (
+    Network,
+    channels_of,
+    data_operand,
+    pooled_area,
+)
+from vtac.passes.graph.quantize.scales import Obstacle, Scale
+
+Sharing = Literal["channel", "block", "auto"]
+
+LARGEST_SHIFT = 31
+LARGEST_INT32 = 2**31 - 1
+LARGEST_INT8 = 128
+"""Magnitude of int8's most negative value."""
+
+SHARED_SHIFT_LIMIT = 0.25
+"""``auto`` shares a shift where the error power this adds to the result stays below this share of
+the power of its own rounding (a step squared, over twelve): at most an eighth more noise."""
+
+OVERFLOW = "a partial sum could leave int32"
+
+
+@dataclass(frozen=True)
+class ShiftPolicy:
+    """One shift a channel, one a block of ``block`` channels, or whichever costs little."""
+
+    sharing: Sharing = "channel"
+    block: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A sum with its numbers. Vectors have one entry a channel.
+
+    weights: int8 in the shape of the core's, or None. steps: the real value of an accumulator step.
+    amounts: left shifts of the skips, in their order. bias: whole numbers, rounding term included.
+    shift, lo, hi, scale: of the requantisation; scale is None where int32 leaves.
+    """
+
+    group: Sum
+    weights: Array | None
+    steps: Array
+    amounts: Sequence[Array]
+    bias: Array
+    shift: Array
+    lo: int
+    hi: int
+    scale: Scale | None
+
+
+def number_sum(
+    network: Network, group: Sum, scales: dict[SSAValue, Scale], policy: ShiftPolicy
+) -> Layer:
+    """Choose the integers of a sum. Raises Obstacle where there are none."""
+    if group.leaves_int32:
+        return _dense_result(network, group, scales)
+    scale = scales[group.root.results[0]]
+    channels = channels_of(group.root.results[0])
+    if isinstance(group.core, ConvOp | GemmOp):
+        layer = _with_weights(network, group, scales, policy)
+    else:
+        step = _common_step(group, scales)
+        shift = np.full(channels, scale.doublings_from(step), np.int64)
+        layer = _finish(network, group, scales, None, shift)
+        if not proof_holds(layer).all():
+            raise Obstacle(group, OVERFLOW)
+    return layer
+
+
+def _common_step(group: Sum, scales: dict[SSAValue, Scale]) -> Scale:
+    """The step of accumulators without weights: the pooling's, or the finest of all values."""
+    values = [scales[value] for value in (*group.skips, group.root.results[0])]
+    if isinstance(group.core, AveragePoolOp | GlobalAveragePoolOp):
+        step = scales[data_operand(group.core)].divided(pooled_area(group.core))
+    else:
+        step = min(values, key=lambda scale: scale.exponent)
+    if any(value.exponent < step.exponent for value in values):
+        raise Obstacle(group, "an addend has finer steps than the pooling beside it")
+    if values[-1].exponent - step.exponent > LARGEST_SHIFT:
+        raise Obstacle(group, f"its addends need a shift above {LARGEST_SHIFT}")
+    return step
+
+
+def _with_weights(
+    network: Network, group: Sum, scales: dict[SSAValue, Scale], policy: ShiftPolicy
+) -> Layer:
+    """Shifts as large as the weights, and then the proof, allow."""
+    assert isinstance(group.core, ConvOp | GemmOp)
+    scale, real = scales[group.root.results[0]], network.weights(group.core)
+    unit = scale.value / scales[data_operand(group.core)].value
+    least = max([0, *(scale.doublings_from(scales[skip]) for skip in group.skips)])
+    rows = real.reshape(real.shape[0], -1) / unit
+    if least > LARGEST_SHIFT or not _fits(rows, np.full(len(rows), least)).all():
+        raise Obstacle(group, "its weights do not reach the finer steps of an addend")
+    block = _chosen_block(rows, least, network, group, scales, policy)
+    shift = choose_shifts(rows, least, block)
+    while True:
+        weights = round_weights(rows, shift).astype(np.int8).reshape(real.shape)
+        layer = _finish(network, group, scales, weights, shift)
+        failing = _spread(~proof_holds(layer), block)
+        if not failing.any():
+            return layer
+        if (shift[failing] <= least).any():
+            raise Obstacle(group, OVERFLOW)
+        shift = shift - failing
+
+
+def _chosen_block(
+    rows: Array,
+    least: int,
+    network: Network,
+    group: Sum,
+    scales: dict[SSAValue, Scale],
+    policy: ShiftPolicy,
+) -> int:
+    """How many channels share a shift in this layer."""
+    if policy.sharing != "auto":
+        return 1 if policy.sharing == "channel" else policy.block
+    assert group.core is not None
+    alone = weight_error(rows, choose_shifts(rows, least, 1))
+    shared = weight_error(rows, choose_shifts(rows, least, policy.block))
+    # Weights are in units of result steps an input step; inputs spread evenly over their range.
+    operand = data_operand(group.core)
+    step = scales[operand].value
+    lo, hi = network.range_of(operand) or (-127 * step, 127 * step)
+    power = (lo * lo + lo * hi + hi * hi) / 3 / step**2
+    added = float((shared - alone).mean()) * power
+    return policy.block if added <= SHARED_SHIFT_LIMIT / 12 else 1
+
+
+def choose_shifts(rows: Array, least: int, block: int) -> Array:
+    """The shift of each output channel, equal in each block of channels.
+
+    rows: real weights [O, K] in units of scale_out / scale_in, so that the stored weight is
+    ``rows * 2^shift``. least: lower bound, at which the weights must fit. A channel of zeros only
+    takes ``least``, unless it shares.
+    """
+    largest = np.abs(rows).max(axis=1)
+    with np.errstate(divide="ignore"):
+        exact = np.floor(np.log2(LARGEST_INT8 / largest))
+    shift = np.where(largest > 0, np.clip(exact, least, LARGEST_SHIFT), LARGEST_SHIFT)
+    shift = _smallest(shift.astype(np.int64), block)
+    zero = _smallest((largest == 0).astype(np.int64), block).astype(bool)
+    shift = np.where(zero, least, shift)
+    unfit = _spread(~_fits(rows, shift), block)  # 128 is not an int8, and -128.5 rounds
+    shift = np.where(unfit & (shift > least), shift - 1, shift)
+    more = np.minimum(shift + 1, LARGEST_SHIFT)
+    gain = weight_error(rows, shift) - weight_error(rows, more)
+    return np.where((_total(gain, block) > 0) & ~zero, more, shift)
+
+
+def round_weights(rows: Array, shift: Array) -> Array:
+    """Stored weights, as float64: halves to even, saturating."""
+    return cast(Array, np.clip(np.rint(np.ldexp(rows, shift[:, None])), -128, 127))
+
+
+def weight_error(rows: Array, shift: Array) -> Array:
+    """Sum of squared errors of each channel's weights, in the unit of ``rows`` squared."""
+    error = rows - np.ldexp(round_weights(rows, shift), -shift[:, None])
+    return cast(Array, (error * error).sum(axis=1))
+
+
+def _fits(rows: Array, shift: Array) -> Array:
+    steps = np.rint(np.ldexp(rows, np.asarray(shift)[:, None]))
+    return cast(Array, (steps.min(axis=1) >= -128) & (steps.max(axis=1) <= 127))
+
+
+def _blocks(count: int, block: int) -> Array:
+    return np.arange(0, count, block)
+
+
+def _per_channel(values: Array, count: int, block: int) -> Array:
+    return cast(Array, np.repeat(values, block)[:count])
+
+
+def _smallest(values: Array, block: int) -> Array:
+    """The minimum of each block, at each of its channels."""
+    least = np.minimum.reduceat(values, _blocks(len(values), block))
+    return _per_channel(least, len(values), block)
+
+
+def _spread(flags: Array, block: int) -> Array:
+    """Whether any channel of the block has the flag, at each of its channels."""
+    return _smallest(-flags.astype(np.int64), block) < 0
+
+
+def _total(values: Array, block: int) -> Array:
+    """The sum of each block, at each of its channels."""
+    total = np.add.reduceat(values, _blocks(len(values), block))
+    return _per_channel(total, len(values), block)
+
+
+def _finish(
+    network: Network,
+    group: Sum,
+    scales: dict[SSAValue, Scale],
+    weights: Array | None,
+    shift: Array,
+) -> Layer:
+    """Everything that follows from weights and shifts."""
+    scale = scales[group.root.results[0]]
+    steps = np.ldexp(scale.value, -shift)
+    amounts = [shift - scale.doublings_from(scales[skip]) for skip in group.skips]
+    bias = np.rint(real_bias(network, group) / steps)
+    rounding = np.where(shift > 0, np.ldexp(1.0, shift - 1), 0.0)
+    lo, hi = integer_bound(group.lo, scale, -128), integer_bound(group.hi, scale, 127)
+    return Layer(group, weights, steps, amounts, bias + rounding, shift, lo, hi, scale)
+
+
+def integer_bound(bound: float, scale: Scale, otherwise: int) -> int:
+    """A real bound as a stored value; int8's own where it lies outside."""
+    if np.isinf(bound):
+        return otherwise
+    return int(np.clip(np.rint(bound / scale.value), -128, 127))
+
+
+def real_bias(network: Network, group: Sum) -> Array:
+    """The sum of all constant addends, one number a channel, in float64."""
+    channels = channels_of(group.root.results[0])
+    total: Any = np.zeros(channels)
+    if group.core is not None:
+        total = total + network.bias(group.core)
+    for value in group.biases:
+        total = total + network.channel_vector(value, channels)
+    return cast(Array, total)
+
+
+def proof_holds(layer: Layer) -> Array:
+    """For each channel, whether no order of additions can leave int32.
+
+    Any partial sum is at most the sum of the magnitudes of all terms: products with inputs of
+    magnitude 128, shifted addends of magnitude 128, and the bias with its rounding term.
+    """
+    terms = np.abs(layer.bias)
+    core = layer.group.core
+    if layer.weights is not None:
+        rows = np.abs(layer.weights.astype(np.int64)).reshape(len(layer.weights), -1)
+        terms = terms + LARGEST_INT8 * rows.sum(axis=1)
+    elif isinstance(core, AveragePoolOp | GlobalAveragePoolOp):
+        terms = terms + LARGEST_INT8 * float(pooled_area(core))
+    for amount in layer.amounts:
+        terms = terms + np.ldexp(float(LARGEST_INT8), amount)
+    return cast(Array, terms <= LARGEST_INT32)
+
+
+def _dense_result(network: Network, group: Sum, scales: dict[SSAValue, Scale]) -> Layer:
+    """A last dense layer: its accumulators are the result, so weight scales are free.
+
+    Where the proof fails (a bias much larger than all products), coarser steps make it hold.
+    """
+    assert isinstance(group.core, ConvOp | GemmOp)
+    real, bias = network.weights(group.core), real_bias(network, group)
+    rows = real.reshape(real.shape[0], -1)
+    scale_in = scales[data_operand(group.core)].value
+    units = natural_scales(rows)
+    zero = ~rows.any(axis=1)
+    # A channel of zeros is its bias: 2^20 steps of it are as exact as float32 needs.
+    exponents = np.frexp(np.where(bias == 0, 1.0, bias) / scale_in)[1]
+    units = np.where(zero, np.ldexp(1.0, exponents - 20), units)
+    shift = np.zeros(len(rows), np.int64)
+    while True:
+        stored = np.clip(np.rint(rows / units[:, None]), -128, 127).astype(np.int8)
+        steps = scale_in * units
+        integers = np.rint(bias / steps)
+        layer = Layer(
+            group, stored.reshape(real.shape), steps, [], integers, shift, -128, 127, None
+        )
+        failing = ~proof_holds(layer)
+        if not failing.any():
+            return layer
+        units = np.where(failing, 2 * units, units)
+
+
+def natural_scales(rows: Array) -> Array:
+    """The scale of each row's largest weight: max |w| / 127, or a power of two that loses nothing.
+
+    Where all weights of a row are multiples of the smallest power of two that covers them, that
+    power is the scale: integer weights stay exact.
+    """
+    need = np.maximum(rows.max(axis=1) / 127, -rows.min(axis=1) / 128)
+    fractions, exponents = np.frexp(np.where(need > 0, need, 1.0))
+    powers = np.ldexp(1.0, np.where(fractions == 0.5, exponents - 1, exponents))
+    steps = rows / powers[:, None]
+    exact = (steps == np.rint(steps)).all(axis=1)
+    return np.where(exact, powers, np.where(need > 0, np.abs(rows).max(axis=1) / 127, 1.0))

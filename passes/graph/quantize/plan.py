@@ -1,0 +1,90 @@
+"""The quantiser's decisions for a function: groups, scales, numbers, and reasons for the rest.
+
+Groups are made as large as their ops allow. Where neighbours or numbers stand in the way, the
+smallest thing is given up (a core no longer shares its accumulators; then an op stays float) and
+all is planned anew, until nothing stands in the way. Every round gives up something, so it ends.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from vtac.dialects.graph import AveragePoolOp, GlobalAveragePoolOp
+from vtac.passes.graph.quantize.groups import (
+    Group,
+    Grouping,
+    PassThrough,
+    Sum,
+    find_groups,
+)
+from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy, number_sum
+from vtac.passes.graph.quantize.scales import Obstacle, Scale, choose_scales
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of a function. Nothing in the IR has changed yet.
+
+    groups: in order of execution. layers: the numbers of each sum. scales: of each value that is
+    int8 somewhere. reasons: of the computing ops that stay float.
+    """
+
+    network: Network
+    groups: list[Group]
+    layers: dict[Group, Layer]
+    scales: dict[SSAValue, Scale]
+    reasons: dict[Operation, str]
+
+
+def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
+    """Decide how a float function with ranges computes in integers."""
+    declined: dict[Operation, str] = {}
+    apart: set[Operation] = set()
+    while True:
+        grouping = find_groups(network, declined, apart)
+        obstacles = dict(_obstacles(network, grouping))
+        if obstacles:
+            declined.update(obstacles)
+            continue
+        try:
+            scales = choose_scales(network, grouping.groups)
+            layers: dict[Group, Layer] = {
+                group: number_sum(network, group, scales, policy)
+                for group in grouping.groups
+                if isinstance(group, Sum)
+            }
+        except Obstacle as obstacle:
+            group = obstacle.group
+            if isinstance(group, Sum) and group.core is not None and group.skips:
+                apart.add(group.core)
+            else:
+                declined[group.root] = obstacle.reason
+            continue
+        return Plan(network, grouping.groups, layers, scales, grouping.reasons)
+
+
+def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation, str]]:
+    """What hinders groups because of the values around them: (root, reason)."""
+    int8 = grouping.int8_values()
+    for group in grouping.groups:
+        result = group.root.results[0]
+        needs_range = isinstance(group, Sum) and not group.leaves_int32
+        if needs_range and network.range_of(result) is None:
+            yield group.root, "its result has no calibrated range"
+        elif any(v not in int8 and network.range_of(v) is None for v in group.inputs):
+            yield group.root, "an operand has no calibrated range"
+        elif _multiplies(group):
+            continue
+        elif not any(v in int8 or isinstance(v, BlockArgument) for v in group.inputs):
+            yield group.root, "its operands stay on the host, where int8 would only lose precision"
+
+
+def _multiplies(group: Group) -> bool:
+    """Whether a group does work worth rounding its operands for."""
+    if isinstance(group, PassThrough):
+        return False
+    return group.core is not None and not isinstance(
+        group.core, AveragePoolOp | GlobalAveragePoolOp
+    )

@@ -1,0 +1,88 @@
+"""``quantize``: float regions with calibrated ranges become integer ops.
+
+Takes a function of float graph ops whose values carry ranges (``graph.ranges`` on ops,
+``graph.range`` on arguments; see ``vtac.runtime.calibration``), batch norms folded and dense layers
+normalised. Leaves ``graph.quantize`` where reals enter, integer sums that end in
+``graph.requantize`` with relu and clip in its bounds, ``graph.dequantize`` where reals leave, and
+``graph.host_reason`` on each computing op that stays float. The function gets
+``graph.error_bounds``: how far each result may lie from the float network's (unit if unknown).
+
+The scheme is symmetric int8 with shifts only, after Jacob et al., "Quantization and Training of
+Neural Networks for Efficient Integer-Arithmetic-Only Inference", with the multiplier absorbed in
+the weight scales. docs/quantisation.md defines the arithmetic and the choices.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, ModuleOp, UnitAttr, f64
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+from xdsl.passes import ModulePass
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.passes.graph.quantize.bounds import Bound, output_bounds
+from vtac.passes.graph.quantize.emit import emit
+from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.quantize.numbers import Sharing, ShiftPolicy
+from vtac.passes.graph.quantize.plan import make_plan
+
+ERROR_BOUNDS_ATTRIBUTE = "graph.error_bounds"
+"""Name of a function's attribute: a bound for each result, in real units, or unit."""
+
+_CODEGEN = "codegen"
+
+
+@dataclass(frozen=True)
+class QuantizePass(ModulePass):
+    """Make float ops with calibrated ranges integer.
+
+    shift: one amount a channel, one a block of channels (of the module's target), or ``auto``:
+    a block's where the error this adds is small (see SHARED_SHIFT_LIMIT).
+    """
+
+    name = "quantize"
+
+    shift: Sharing = "channel"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Quantise every function that has a body and no codegen yet."""
+        policy = self._policy(op)
+        for function in list(op.body.block.ops):
+            if not isinstance(function, FuncOp) or _CODEGEN in function.attributes:
+                continue
+            if len(function.body.blocks) == 1:
+                plan = make_plan(Network(ctx, function), policy)
+                if plan.groups:
+                    bounds = _bounds_attribute(output_bounds(plan))
+                    function.attributes[ERROR_BOUNDS_ATTRIBUTE] = bounds
+                emit(plan)
+
+    def _policy(self, op: ModuleOp) -> ShiftPolicy:
+        if self.shift == "channel":
+            return ShiftPolicy()
+        target = op.attributes.get(TARGET_ATTRIBUTE)
+        if not isinstance(target, Target):
+            what = f"shift={self.shift} shares shifts in blocks of a target, and there is none"
+            raise CompileError(Problem("quantize", what, "Name a target, or use shift=channel."))
+        return ShiftPolicy(self.shift, target.block)
+
+
+def error_bounds(function: FuncOp) -> list[float | None]:
+    """What the quantiser promised for each result of a function; None where it promised nothing.
+
+    |quantised - float| stays below, in real units, for inputs that keep every float value inside
+    the ranges the quantiser was given.
+    """
+    bounds = function.attributes.get(ERROR_BOUNDS_ATTRIBUTE)
+    if not isinstance(bounds, ArrayAttr):
+        return [None] * len(function.function_type.outputs)
+    return [b.value.data if isinstance(b, FloatAttr) else None for b in bounds]
+
+
+def _bounds_attribute(bounds: Sequence[Bound]) -> Attribute:
+    return ArrayAttr(
+        UnitAttr() if bound is None else FloatAttr(float(bound.max()), f64) for bound in bounds
+    )

@@ -1,0 +1,222 @@
+"""Scales of int8 values, tied so that every rescaling is a shift.
+
+A tensor's smallest scale is ``max(|lo| / 128, |hi| / 127)`` of its range. Values that meet in one
+accumulator must differ by powers of two only: they form a class that shares one factor, and each
+member takes the smallest power of two of it that covers its range. The factor is chosen among the
+members' own, for the smallest loss of resolution over the class. A pooling divides its sums by an
+area, whose odd part stays in the scale, exactly, as a fraction.
+
+A value alone in its class has exactly the scale of its range, so that a range of [-128, 127] gives
+scale 1 and integer networks stay exact.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import frexp, log2
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from vtac.dialects.graph import AveragePoolOp, ConvOp, GemmOp, GlobalAveragePoolOp
+from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
+from vtac.passes.graph.quantize.network import Network, data_operand, pooled_area
+
+SMALLEST_SCALE = 2.0**-100
+"""No scale is smaller: float32 must hold it, and its products with weight scales."""
+
+_TOLERANCE = 2.0**-20
+"""A scale this much (relative) below what its range asks for still rounds to the same steps."""
+
+
+_FINEST_ADDEND = 2.0**-10
+"""An addend that only one sum reads needs no finer steps than this share of the sum's."""
+
+
+class Obstacle(Exception):  # noqa: N818 (it is found and dealt with, not reported)
+    """A group has no integer form; the planner leaves it, or part of it, float."""
+
+    def __init__(self, group: Group, reason: str):
+        super().__init__(reason)
+        self.group = group
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``factor * odd * 2^exponent``: the real value of one step.
+
+    factor: of the class, in [1, 2), a float32. odd: a fraction of odd numbers.
+    """
+
+    factor: float
+    odd: Fraction
+    exponent: int
+
+    @property
+    def value(self) -> float:
+        """As a float64; exact unless ``odd`` is no power of two."""
+        return float(np.ldexp(self.factor * float(self.odd), self.exponent))
+
+    def divided(self, area: int) -> "Scale":
+        """The scale of sums over ``area`` elements, taken as means."""
+        odd, exponent = odd_part(area)
+        return Scale(self.factor, self.odd / odd, self.exponent - exponent)
+
+    def doublings_from(self, other: "Scale") -> int:
+        """k where self = other * 2^k; both must belong to one class."""
+        assert (self.factor, self.odd) == (other.factor, other.odd), "scales of two classes"
+        return self.exponent - other.exponent
+
+
+def odd_part(number: int) -> tuple[int, int]:
+    """``(odd, k)`` where number = odd * 2^k."""
+    exponent = (number & -number).bit_length() - 1
+    return number >> exponent, exponent
+
+
+def choose_scales(network: Network, groups: Sequence[Group]) -> dict[SSAValue, Scale]:
+    """A scale for each value that is read or made as int8.
+
+    Raises Obstacle where the ties of a group contradict each other.
+    """
+    return _Choice(network, groups).scales()
+
+
+class _Choice:
+    """Classes of tied values (union-find; each member knows its odd factor to its parent)."""
+
+    def __init__(self, network: Network, groups: Sequence[Group]):
+        self.network = network
+        self.groups = groups
+        self.same: dict[SSAValue, SSAValue] = {}
+        self.parent: dict[SSAValue, tuple[SSAValue, Fraction]] = {}
+        self.needs: dict[SSAValue, float] = {}
+
+    def scales(self) -> dict[SSAValue, Scale]:
+        for group in self.groups:
+            self._read(group)
+        for group in self.groups:
+            if isinstance(group, Sum) and not group.leaves_int32:
+                self._tie(group)
+        factors = self._factors()
+        chosen: dict[SSAValue, Scale] = {}
+        for group in self.groups:
+            for value in group.inputs:
+                self._assign(value, chosen, factors, self.needs[self._variable(value)])
+            if isinstance(group, Sum) and not group.leaves_int32 and not group.only_clamps:
+                result = group.root.results[0]
+                least = max(self.needs[result], _least_scale(self.network, group, chosen))
+                self._assign(result, chosen, factors, least)
+            elif isinstance(group, PassThrough) or group.only_clamps:
+                chosen[group.root.results[0]] = chosen[group.inputs[0]]
+        return chosen
+
+    def _variable(self, value: SSAValue) -> SSAValue:
+        return self.same.get(value, value)
+
+    def _read(self, group: Group) -> None:
+        """Enter the values of a group, and what scale their ranges need."""
+        for value in group.inputs:
+            self._need(self._variable(value), value)
+        result = group.root.results[0]
+        if isinstance(group, PassThrough) or group.only_clamps:
+            self.same[result] = self._variable(group.inputs[0])
+            self._need(self.same[result], result)
+        elif not group.leaves_int32:
+            self._need(result, result)
+
+    def _need(self, variable: SSAValue, value: SSAValue) -> None:
+        lo, hi = self.network.range_of(value) or (0.0, 0.0)
+        need = max(abs(lo) / 128 if lo < 0 else 0.0, hi / 127)
+        self.needs[variable] = max(self.needs.get(variable, 0.0), need)
+
+    def _tie(self, group: Sum) -> None:
+        result = self._variable(group.root.results[0])
+        for skip in group.skips:
+            if all(use.operation in group.covered for use in skip.uses):
+                # Nobody else reads it: steps much finer than the sum's would be lost.
+                floor = self.needs[result] * _FINEST_ADDEND
+                variable = self._variable(skip)
+                self.needs[variable] = max(self.needs[variable], floor)
+            self._union(group, result, self._variable(skip), Fraction(1))
+        if isinstance(group.core, AveragePoolOp | GlobalAveragePoolOp):
+            odd, _ = odd_part(pooled_area(group.core))
+            operand = self._variable(data_operand(group.core))
+            self._union(group, result, operand, Fraction(1, odd))
+
+    def _root(self, variable: SSAValue) -> tuple[SSAValue, Fraction]:
+        """The class of a variable, and its odd factor relative to the class."""
+        odd = Fraction(1)
+        while variable in self.parent:
+            variable, step = self.parent[variable]
+            odd *= step
+        return variable, odd
+
+    def _union(self, group: Sum, a: SSAValue, b: SSAValue, odd: Fraction) -> None:
+        """Tie a to ``odd`` times b, up to a power of two."""
+        (root_a, odd_a), (root_b, odd_b) = self._root(a), self._root(b)
+        if root_a is not root_b:
+            self.parent[root_a] = (root_b, odd * odd_b / odd_a)
+        elif odd_a != odd * odd_b:
+            reason = "the scales of its addends cannot differ by powers of two only"
+            raise Obstacle(group, reason)
+
+    def _factors(self) -> dict[SSAValue, float]:
+        """The factor of each class, in [1, 2): the member's that costs least resolution."""
+        classes: dict[SSAValue, list[float]] = {}
+        for variable, need in self.needs.items():
+            root, odd = self._root(variable)
+            classes.setdefault(root, []).append(need / float(odd))
+        for variable in self.needs:
+            root, odd = self._root(variable)
+            if self.needs[variable] < SMALLEST_SCALE:
+                # Always zero, or as good as: it follows the others, or has scale 1.
+                others = [need for need in classes[root] if need >= SMALLEST_SCALE]
+                self.needs[variable] = min(others, default=1.0) * float(odd)
+        return {root: _best_factor(needs) for root, needs in classes.items()}
+
+    def _assign(
+        self,
+        value: SSAValue,
+        chosen: dict[SSAValue, Scale],
+        factors: dict[SSAValue, float],
+        need: float,
+    ) -> None:
+        if value in chosen:
+            return
+        root, odd = self._root(self._variable(value))
+        factor = factors[root]
+        chosen[value] = Scale(factor, odd, ceil_log2(need / (factor * float(odd))))
+
+
+def _best_factor(needs: Sequence[float]) -> float:
+    needs = [need for need in needs if need >= SMALLEST_SCALE] or [1.0]
+    candidates = [float(np.float32(2 * frexp(need)[0])) for need in needs]
+
+    def loss(factor: float) -> float:
+        ratios = [need / factor for need in needs]
+        return sum(ceil_log2(ratio) - log2(ratio) for ratio in ratios)
+
+    return min(candidates, key=_rounded(loss))
+
+
+def _rounded(loss: Callable[[float], float]) -> Callable[[float], float]:
+    """Losses that differ by rounding only count as equal, so that the first candidate wins."""
+    return lambda factor: round(loss(factor), 9)
+
+
+def ceil_log2(ratio: float) -> int:
+    """The smallest k with ratio <= 2^k, forgiving the tolerance above."""
+    fraction, exponent = frexp(ratio * (1 - _TOLERANCE))
+    return exponent - 1 if fraction == 0.5 else exponent
+
+
+def _least_scale(network: Network, group: Sum, chosen: dict[SSAValue, Scale]) -> float:
+    """The scale below which a core would have to shift to the left."""
+    if group.core is None:
+        return 0.0
+    scale = chosen[data_operand(group.core)].value
+    if isinstance(group.core, ConvOp | GemmOp):
+        return scale * float(np.abs(network.weights(group.core)).max()) / 127
+    return scale / pooled_area(group.core)

@@ -1,0 +1,352 @@
+"""Graph IR, evaluated in plain NumPy: docs/quantisation.md as code, and the oracle of the tests.
+
+Integers are exact, and every sum is checked to fit int32, as the quantiser promised. Float ops are
+here too, so that any module made of graph ops runs. Each op is one short function; nothing is
+shared with import, tensor expressions or the simulator, so a mistake there cannot hide here.
+
+The model is the definition in code that ONNX's reference evaluator is for ONNX.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from vtac.dialects import graph
+from vtac.dialects.context import (
+    Array,
+    Resources,
+    VtacContext,
+    constant_value,
+    element_dtype,
+)
+from vtac.dialects.errors import CompileError, Problem
+
+Observer = Callable[[SSAValue, Array], None]
+"""Called with every value as it is computed."""
+
+_ENTRY = "main"
+
+
+def run_reference(
+    code: ModuleOp | FuncOp,
+    inputs: Mapping[str, Array],
+    resources: Resources,
+    observe: Observer | None = None,
+) -> dict[str, Array]:
+    """Evaluate a network of graph ops; arrays by input name in, arrays by output name out.
+
+    code: a module, whose function ``main`` is run, or a function; functions it calls are looked up
+    in the module around it. Names are those of the attributes ``graph.inputs`` and
+    ``graph.outputs``, or ``input_0``, ``output_0``, ... where these are absent.
+    Raises CompileError for wrong inputs and for ops that have no meaning here (``graph.host``), and
+    OverflowError where an integer leaves int32, which the quantiser had to exclude.
+    """
+    function = _entry(code) if isinstance(code, ModuleOp) else code
+    names = _names(function, "graph.inputs", "input", len(function.args))
+    arguments = _checked_inputs(function, names, inputs)
+    results = _Evaluator(function, resources, observe).call(function, arguments)
+    return dict(
+        zip(_names(function, "graph.outputs", "output", len(results)), results, strict=True)
+    )
+
+
+def _entry(module: ModuleOp) -> FuncOp:
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    for function in functions:
+        if function.sym_name.data == _ENTRY or len(functions) == 1:
+            return function
+    raise CompileError(Problem("", f"the module has no function '{_ENTRY}' to run"))
+
+
+def _names(function: FuncOp, attribute: str, prefix: str, count: int) -> list[str]:
+    given = function.attributes.get(attribute)
+    if isinstance(given, ArrayAttr):
+        return [name.data for name in given.data if isinstance(name, StringAttr)]
+    return [f"{prefix}_{i}" for i in range(count)]
+
+
+def _checked_inputs(
+    function: FuncOp, names: Sequence[str], inputs: Mapping[str, Array]
+) -> list[Array]:
+    """The arguments in order; all problems of missing, unknown and ill-shaped inputs at once."""
+    problems = [
+        Problem(f"input '{name}'", "the network has no such input", f"Its inputs: {names}")
+        for name in inputs
+        if name not in names
+    ]
+    for name, argument in zip(names, function.args, strict=True):
+        if name not in inputs:
+            problems.append(Problem(f"input '{name}'", "it is missing"))
+            continue
+        array, type = inputs[name], cast(TensorType[Any], argument.type)
+        dtype, shape = element_dtype(type.element_type), type.get_shape()
+        if array.dtype != dtype or not _fits_shape(array.shape, shape):
+            what = f"it is {array.dtype}{list(array.shape)}, expected {dtype}{list(shape)}"
+            problems.append(Problem(f"input '{name}'", what))
+    if problems:
+        raise CompileError(problems)
+    return [inputs[name] for name in names]
+
+
+def _fits_shape(shape: Sequence[int], expected: Sequence[int]) -> bool:
+    return len(shape) == len(expected) and all(
+        e in (DYNAMIC_INDEX, s) for s, e in zip(shape, expected, strict=True)
+    )
+
+
+class _Evaluator:
+    """Runs functions and blocks; each op's meaning is in ``_MEANING``."""
+
+    def __init__(self, function: FuncOp, resources: Resources, observe: Observer | None):
+        self.context = VtacContext(resources=resources)
+        self.observe = observe
+        outermost: Operation = function
+        while (parent := outermost.parent_op()) is not None:
+            outermost = parent
+        self.functions = {op.sym_name.data: op for op in outermost.walk() if isinstance(op, FuncOp)}
+
+    def call(self, function: FuncOp, arguments: Sequence[Array]) -> list[Array]:
+        """The results of a function."""
+        if function.is_declaration:
+            raise _refusal(function, f"function '{function.sym_name.data}' has no body")
+        return self.run_block(function.body.block, arguments)
+
+    def run_block(self, block: Block, arguments: Sequence[Array]) -> list[Array]:
+        """The operands of the terminator, once all ops before it are evaluated."""
+        values: dict[SSAValue, Array] = dict(zip(block.args, arguments, strict=True))
+        for op in block.ops:
+            operands = [values[operand] for operand in op.operands]
+            if isinstance(op, ReturnOp | graph.YieldOp):
+                return operands
+            for result, array in zip(op.results, self.run_op(op, operands), strict=True):
+                values[result] = array
+                if self.observe is not None:
+                    self.observe(result, array)
+        raise _refusal(block.parent_op(), "a block ends without saying what it returns")
+
+    def run_op(self, op: Operation, operands: list[Array]) -> list[Array]:
+        """The results of one op, in the element types the IR says."""
+        if isinstance(op, graph.ConstantOp):
+            return [constant_value(self.context, op.value, op.result.type)]
+        if isinstance(op, graph.CompositeOp):
+            return self.run_block(op.body.block, operands)
+        if isinstance(op, CallOp):
+            name = op.callee.root_reference.data
+            callee = self.functions.get(name)
+            if callee is None:
+                raise _refusal(op, f"there is no function '{name}'")
+            return self.call(callee, operands)
+        if isinstance(op, graph.SplitBytesOp):
+            return split_bytes(operands[0])
+        if isinstance(op, graph.HostOp):
+            what = f"ONNX operator {op.op_type.data} is not a graph op: only onnxruntime runs it"
+            raise _refusal(op, what)
+        meaning = _MEANING.get(type(op))
+        if meaning is None:
+            raise _refusal(op, f"'{op.name}' has no meaning in the graph reference")
+        type_ = cast(TensorType[Any], op.results[0].type)
+        return [_as_dtype(meaning(op, *operands), element_dtype(type_.element_type), op)]
+
+
+def _refusal(op: Operation | None, what: str) -> CompileError:
+    place = "" if op is None else str(op.get_attr_or_prop("sym_name") or op.name)
+    return CompileError(Problem(place, what))
+
+
+def _as_dtype(array: Array, dtype: np.dtype[Any], op: Operation) -> Array:
+    """The array in its element type; integers must fit, floats are rounded."""
+    if dtype.kind in "iu":
+        _check_fits(array, dtype, op.name)
+    return np.ascontiguousarray(array).astype(dtype).reshape(array.shape)
+
+
+def _check_fits(array: Array, dtype: np.dtype[Any], what: str) -> None:
+    if array.size and not (
+        np.iinfo(dtype).min <= array.min() and array.max() <= np.iinfo(dtype).max
+    ):
+        raise OverflowError(f"{what}: [{array.min()}, {array.max()}] does not fit {dtype}")
+
+
+def _channels(vector: Array, rank: int) -> Array:
+    """A vector with one entry a channel, shaped to broadcast against [N, C, spatial...]."""
+    return np.reshape(vector, (-1, *[1] * (rank - 2))) if vector.size > 1 else vector
+
+
+# Integers: the semantics of docs/quantisation.md.
+
+
+def quantize(x: Array, scale: float, zero_point: int) -> Array:
+    """ONNX QuantizeLinear to int8, in float32: halves to even, saturating."""
+    steps = np.rint(x.astype(np.float32) / np.float32(scale))
+    return cast(Array, np.clip(steps + np.float32(zero_point), -128, 127).astype(np.int8))
+
+
+def dequantize(x: Array, scales: Sequence[float], zero_point: int) -> Array:
+    """``scale * (x - zero_point)`` in float32; one scale, or one a channel."""
+    steps = (x.astype(np.int64) - zero_point).astype(np.float32)
+    return steps * _channels(np.asarray(scales, np.float32), x.ndim)
+
+
+def shift_left(x: Array, amount: Array) -> Array:
+    """``x << amount`` in int64, one amount a channel."""
+    return x.astype(np.int64) << _channels(amount.astype(np.int64), x.ndim)
+
+
+def add_bias(acc: Array, bias: Array) -> Array:
+    """``acc + bias`` in int64, one bias a channel; the sum fits int32."""
+    total = acc.astype(np.int64) + _channels(bias.astype(np.int64), acc.ndim)
+    _check_fits(total, np.dtype(np.int32), "acc + bias")
+    return total
+
+
+def requantize(acc: Array, bias: Array, shift: Array, lo: int, hi: int) -> Array:
+    """``clamp((acc + bias) >> shift, lo, hi)``, an arithmetic shift of 0 to 31 a channel."""
+    if shift.size and not (shift.min() >= 0 and shift.max() <= 31):
+        raise OverflowError(f"shifts must lie in 0..31, not {shift.min()}..{shift.max()}")
+    shifted = add_bias(acc, bias) >> _channels(shift.astype(np.int64), acc.ndim)
+    return np.clip(shifted, lo, hi)
+
+
+def split_bytes(x: Array) -> list[Array]:
+    """The four bytes of int32, least significant first, each as int8."""
+    return [(x >> (8 * i)).astype(np.uint8).view(np.int8) for i in range(4)]
+
+
+def join_bytes(planes: Sequence[Array]) -> Array:
+    """The int32 whose bytes are the planes, least significant first."""
+    word = np.zeros(planes[0].shape, np.uint32)
+    for i, plane in enumerate(planes):
+        word |= plane.view(np.uint8).astype(np.uint32) << np.uint32(8 * i)
+    return word.view(np.int32)
+
+
+def convolution(x: Array, w: Array, bias: Array | None, op: graph.WindowOp, group: int) -> Array:
+    """Sum over kernel taps of products; x [N, C, spatial...], w [O, C / group, kernel...].
+
+    In float64 throughout, which holds sums of int8 products exactly (below 2^53).
+    """
+    n, c, o = x.shape[0], x.shape[1], w.shape[0]
+    kernel = w.shape[2:]
+    grouped = w.astype(np.float64).reshape(group, o // group, c // group, *kernel)
+    matrices: Array = np.moveaxis(grouped, (0, 1, 2), (-3, -2, -1))
+    total: Any = 0.0
+    for tap, window in _taps(x.astype(np.float64), op, kernel, outside=0.0):
+        total = total + matrices[tap] @ window.reshape(n, group, c // group, -1)
+        spatial = window.shape[2:]
+    total = total.reshape(n, o, *spatial)
+    return cast(Array, total if bias is None else total + _channels(bias, x.ndim))
+
+
+def _taps(
+    x: Array, op: graph.WindowOp, kernel: Sequence[int], outside: float
+) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """For each kernel position, the elements under it: its index and a [N, C, outputs...] view."""
+    strides, dilations = op.strides.get_values(), op.dilations.get_values()
+    rank, pads = len(kernel), op.pads.get_values()
+    margins = [(0, 0), (0, 0)] + [(pads[i], pads[rank + i]) for i in range(rank)]
+    padded = np.pad(x, margins, constant_values=outside)
+    for tap in product(*map(range, kernel)):
+        index: list[slice] = [slice(None), slice(None)]
+        for i in range(rank):
+            extent = graph.window_extent(
+                padded.shape[2 + i], kernel[i], strides[i], 0, dilations[i]
+            )
+            first = tap[i] * dilations[i]
+            index.append(slice(first, first + (extent - 1) * strides[i] + 1, strides[i]))
+        yield tap, padded[tuple(index)]
+
+
+def window_sum(x: Array, op: graph.PoolOp) -> Array:
+    """Sum over each window; pads are 0. In float64, exact for int8."""
+    taps = _taps(x.astype(np.float64), op, op.kernel.get_values(), outside=0.0)
+    return cast(Array, sum((window for _, window in taps), start=np.float64(0.0)))
+
+
+def max_pool(x: Array, op: graph.MaxPoolOp) -> Array:
+    """Largest element of each window; a pad never wins."""
+    lowest = np.iinfo(x.dtype).min if x.dtype.kind == "i" else -np.inf
+    taps = _taps(x, op, op.kernel.get_values(), outside=lowest)
+    return cast(Array, np.maximum.reduce([window for _, window in taps]))
+
+
+# Floats: ONNX's meaning, evaluated in float64.
+
+
+def average_pool(x: Array, op: graph.AveragePoolOp) -> Array:
+    """Mean of each window; pads count only with ``count_include_pad``."""
+    if op.count_include_pad.value.data:
+        return window_sum(x, op) / np.prod(op.kernel.get_values())
+    return cast(Array, window_sum(x, op) / window_sum(np.ones_like(x), op))
+
+
+def gemm(op: graph.GemmOp, a: Array, b: Array, c: Array | None = None) -> Array:
+    """``alpha * A B + beta * C``, in float64, which is exact for int8 operands."""
+    left = a.astype(np.float64).T if op.trans_a.value.data else a.astype(np.float64)
+    right = b.astype(np.float64).T if op.trans_b.value.data else b.astype(np.float64)
+    total = op.alpha.value.data * (left @ right)
+    return total if c is None else total + op.beta.value.data * c
+
+
+def add(a: Array, b: Array) -> Array:
+    """Sum with broadcasting; integers in int64, the result is checked against its type."""
+    if a.dtype.kind == "i":
+        return a.astype(np.int64) + b.astype(np.int64)
+    return a + b
+
+
+def clip(op: graph.ClipOp, x: Array) -> Array:
+    """Bounds that are there apply, the lower one first."""
+    if op.min is not None:
+        x = np.maximum(x, x.dtype.type(op.min.value.data))
+    return x if op.max is None else np.minimum(x, x.dtype.type(op.max.value.data))
+
+
+def batch_norm(op: graph.BatchNormOp, x: Array, *vectors: Array) -> Array:
+    """``scale * (x - mean) / sqrt(variance + epsilon) + bias``."""
+    scale, bias, mean, variance = (_channels(v.astype(np.float64), x.ndim) for v in vectors)
+    return cast(Array, scale * (x - mean) / np.sqrt(variance + op.epsilon.value.data) + bias)
+
+
+def _conv(op: graph.ConvOp, x: Array, w: Array, bias: Array | None = None) -> Array:
+    return convolution(x, w, bias, op, op.group.value.data)
+
+
+def _reshape(op: graph.ReshapeOp, x: Array) -> Array:
+    return x.reshape(op.result.type.get_shape())
+
+
+def _requantize(op: graph.RequantizeOp, acc: Array, bias: Array, shift: Array) -> Array:
+    return requantize(acc, bias, shift, op.lo.value.data, op.hi.value.data)
+
+
+_MEANING: Mapping[type[Operation], Callable[..., Array]] = {
+    graph.AddBiasOp: lambda op, acc, bias: add_bias(acc, bias),
+    graph.AddOp: lambda op, a, b: add(a, b),
+    graph.AveragePoolOp: lambda op, x: average_pool(x, op),
+    graph.BatchNormOp: batch_norm,
+    graph.ClipOp: clip,
+    graph.ConvOp: _conv,
+    graph.DequantizeOp: lambda op, x: dequantize(
+        x, op.scales.get_values(), op.zero_point.value.data
+    ),
+    graph.GemmOp: gemm,
+    graph.GlobalAveragePoolOp: lambda op, x: x.astype(np.float64).mean(
+        axis=tuple(range(2, x.ndim)), keepdims=True
+    ),
+    graph.JoinBytesOp: lambda op, *planes: join_bytes(planes),
+    graph.MatMulOp: lambda op, a, b: a.astype(np.float64) @ b.astype(np.float64),
+    graph.MaxPoolOp: lambda op, x: max_pool(x, op),
+    graph.PackOp: lambda op, x: x,
+    graph.QuantizeOp: lambda op, x: quantize(x, op.scale.value.data, op.zero_point.value.data),
+    graph.ReluOp: lambda op, x: np.maximum(x, 0),
+    graph.RequantizeOp: _requantize,
+    graph.ReshapeOp: _reshape,
+    graph.ShiftLeftOp: lambda op, x, amount: shift_left(x, amount),
+    graph.SumPoolOp: lambda op, x: window_sum(x, op),
+    graph.UnpackOp: lambda op, x: x,
+}
