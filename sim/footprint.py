@@ -116,7 +116,8 @@ class DramMap:
         kept = blocks < len(self._stored)
         kept[kept] = self._stored[blocks[kept]]
         granules, blocks = granules[kept], blocks[kept]
-        return (self._before[blocks] << _BLOCK_BITS) + (granules & ((1 << _BLOCK_BITS) - 1))
+        places: Indices = self._before[blocks] << _BLOCK_BITS
+        return places + (granules & ((1 << _BLOCK_BITS) - 1))
 
     def address(self, granule: int) -> int:
         """The first byte of a granule of the map."""

@@ -129,7 +129,8 @@ def _verify_schedule(
 ) -> None:
     if not plan.finished:
         index = plan.blocked[0][0] if plan.blocked else plan.fetch or 0
-        raise SimulationError(index, program[index], deadlock_reason(plan, target.queue_depth))
+        reason = f"deadlock: {deadlock_reason(plan, target.queue_depth)}"
+        raise SimulationError(index, program[index], reason)
     if not strict:
         return
     if len(plan.order) < len(program):

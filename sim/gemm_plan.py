@@ -75,14 +75,16 @@ class Product:
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """What a GEMM instruction does, relative to its bases. `*_end` are exclusive."""
+    """What a GEMM instruction does, relative to its bases.
+
+    `*_end` are exclusive; `contiguous` says that `written` has no gaps.
+    """
 
     products: list[Product]
     dst_end: int
     src_end: int
     wgt_end: int
     written: Indices
-    read: tuple[Indices, Indices]
     contiguous: bool
 
 
@@ -99,14 +101,16 @@ def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int)
         elif loop.src == 0:
             channels.append(loop)
         else:
-            steps = np.arange(loop.count)[:, None, None] * [loop.dst, loop.src, loop.wgt]
+            factors = np.array([loop.dst, loop.src, loop.wgt], np.intp)
+            steps = np.arange(loop.count)[:, None, None] * factors
             micro_ops = (steps + micro_ops).reshape(-1, 3)
     products = [
         _product(table, (pixels, reduction, channels), batch, block) for table in _factor(micro_ops)
     ]
-    dst, src, wgt = spans = footprint(micro_ops, (*reduction, *pixels, *channels))
+    spans = footprint(micro_ops, (*reduction, *pixels, *channels))
     ends = [int(span[-1]) + 1 for span in spans]
-    return GemmPlan(products, ends[0], ends[1], ends[2], dst, (src, wgt), len(dst) == ends[0])
+    written = spans[0]
+    return GemmPlan(products, ends[0], ends[1], ends[2], written, len(written) == ends[0])
 
 
 def footprint(micro_ops: Indices, loops: Sequence[Loop]) -> tuple[Indices, Indices, Indices]:

@@ -128,7 +128,7 @@ class _Checker:
         if len(everything.order) < len(self._program):
             stuck = [index for index, _ in everything.blocked]
             names = "; ".join(self._name(index) for index in stuck)
-            self._add(HazardKind.DEADLOCK, f"{deadlock_reason(everything, 0)} - {names}", *stuck)
+            self._add(HazardKind.DEADLOCK, f"{deadlock_reason(everything, 0)}: {names}", *stuck)
             return
         self._check_queues()
         start = clocks(self._flow, everything.order)
@@ -154,7 +154,7 @@ class _Checker:
         if len(bounded.order) < len(self._program):
             stuck = [index for index, _ in bounded.blocked]
             names = "; ".join(self._name(index) for index in stuck)
-            self._add(HazardKind.DEADLOCK, f"{deadlock_reason(bounded, depth)} - {names}", *stuck)
+            self._add(HazardKind.DEADLOCK, f"{deadlock_reason(bounded, depth)}: {names}", *stuck)
 
     def _check_tokens(self, start: Sequence[Clock]) -> None:
         for message, last in verify_balance(self._flow):

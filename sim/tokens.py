@@ -202,7 +202,7 @@ def deadlock_reason(stuck: Schedule, queue_depth: int) -> str:
         waits.append(
             f"fetch waits at instruction {stuck.fetch}, whose module already holds {queue_depth}"
         )
-    return "deadlock: " + "; ".join(waits)
+    return "; ".join(waits)
 
 
 def verify_balance(flow: Flow) -> list[tuple[str, int]]:

@@ -271,7 +271,9 @@ def decode(target: Target, words: NDArray[np.uint64]) -> list[Instruction]:
         rows = words[where]
         faults += ((int(where[i]), text) for i, text in _faults(opcode, layout, rows))
         if not faults:
-            for index, instruction in zip(where, _construct(opcode, layout, rows), strict=True):
+            for index, instruction in zip(
+                where.tolist(), _construct(opcode, layout, rows), strict=True
+            ):
                 result[index] = instruction
     if faults:
         index, text = min(faults)
@@ -317,8 +319,8 @@ def _construct(
         else:
             columns.append(values.tolist())
     names = [field.name for field in layout]
-    for values in zip(*columns, strict=True):
-        yield cls(**dict(zip(names, values, strict=True)))
+    for row in zip(*columns, strict=True):
+        yield cls(**dict(zip(names, row, strict=True)))
 
 
 def encode_micro_ops(
