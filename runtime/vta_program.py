@@ -29,10 +29,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class ResourceRecord:
-    """The name and digest that a constant had in the IR."""
+    """The name and digest that a constant had in the IR, and the type of its array."""
 
     key: str
     digest: str
+    dtype: str
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,11 @@ def to_function(
     blobs: dict[str, bytes] = {}
     records = []
     for buffer in program.buffers:
-        data = buffer.data
+        data, resource = buffer.data, None
         if buffer.resource is not None:
-            data = resources[buffer.resource[0]].tobytes()
+            array = resources[buffer.resource[0]]
+            data = array.tobytes()
+            resource = ResourceRecord(*buffer.resource, array.dtype.str, array.shape)
         digest = None if data is None else blob_digest(data)
         if digest is not None and data is not None:
             blobs[digest] = data
@@ -91,7 +95,7 @@ def to_function(
                 buffer.alignment,
                 buffer.index,
                 digest,
-                ResourceRecord(*buffer.resource) if buffer.resource else None,
+                resource,
                 buffer.shape,
                 buffer.element,
                 tuple(users[buffer.name]),
@@ -103,6 +107,17 @@ def to_function(
         files[_NAMES] = json.dumps(to_json(record), separators=(",", ":")).encode()
     metadata = to_json(ProgramRecord(len(program.insns), tuple(records)))
     return Function(program.name, "vta", metadata, files, tuple(sorted(blobs))), blobs
+
+
+def resources_of(function: Function, blobs: Mapping[str, bytes], where: str) -> dict[str, Array]:
+    """The arrays that the program's constants were in the IR, by name."""
+    arrays = {}
+    for buffer in record_of(function, where).buffers:
+        if buffer.resource is not None and buffer.blob is not None:
+            dtype = np.dtype(buffer.resource.dtype)
+            array = np.frombuffer(blobs[buffer.blob], dtype).reshape(buffer.resource.shape)
+            arrays[buffer.resource.key] = array
+    return arrays
 
 
 def record_of(function: Function, where: str) -> ProgramRecord:

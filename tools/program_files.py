@@ -1,0 +1,122 @@
+"""Files of one encoded program.
+
+``.bin``: the bare words, 16 bytes an instruction; whoever reads them must know the target.
+``.npz``: the words with what belongs to them: ``insns`` uint64 [N, 2], ``config`` (the nine
+parameters as JSON) and, written by us, ``target``, ``metadata``, ``names`` (JSON) and the
+constants under their digests. Files with ``insns`` and ``config`` alone, such as the dumps of
+vta-run, have absolute addresses and no buffers; their machine has the features of preset ``sim``,
+unless one is given.
+"""
+
+import dataclasses
+import io
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import FEATURES, PRESETS, Configuration, Target
+from vtac.dialects.vta.program import BinaryProgram
+from vtac.runtime.atomic import read_whole, write_whole
+from vtac.runtime.package import Function, read_package
+from vtac.runtime.package.records import from_json
+from vtac.runtime.vta_program import from_function, resources_of, to_function
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_FILES = "file_"
+_BLOBS = "blob_"
+
+
+def write_program(
+    path: str | os.PathLike[str], program: BinaryProgram, resources: Mapping[str, Array]
+) -> None:
+    """Write a program, in the form that the file's extension says."""
+    if Path(path).suffix == ".bin":
+        write_whole(path, np.ascontiguousarray(program.insns, "<u8").tobytes())
+        return
+    if Path(path).suffix != ".npz":
+        raise CompileError(Problem(str(path), "a program is a .bin or an .npz"))
+    function, blobs = to_function(program, resources)
+    target = dataclasses.asdict(program.target.data)
+    arrays: dict[str, Array] = {
+        "insns": program.insns,
+        "config": np.array(json.dumps(program.target.to_vta_config(), sort_keys=True)),
+        "target": np.array(json.dumps(target, sort_keys=True)),
+        "metadata": np.array(json.dumps({"name": function.name, **function.metadata})),
+    }
+    arrays |= {
+        _FILES + name: np.frombuffer(data, np.uint8) for name, data in function.files.items()
+    }
+    arrays |= {_BLOBS + key: np.frombuffer(data, np.uint8) for key, data in blobs.items()}
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+    write_whole(path, stream.getvalue())
+
+
+def read_program(
+    path: str | os.PathLike[str], target: Target | None = None, function: str | None = None
+) -> tuple[BinaryProgram, dict[str, Array]]:
+    """A program and its large constants, from a ``.bin``, an ``.npz`` or a package.
+
+    target: needed for a ``.bin``, possible for an ``.npz`` that has only ``config``.
+    function: which of a package's, if it has several.
+    """
+    where = os.fspath(path)
+    match Path(path).suffix:
+        case ".vtapkg":
+            package = read_package(path)
+            found = _choose(package.functions, function, where)
+            program = from_function(found, package.target, package.blobs, where)
+            return program, resources_of(found, package.blobs, where)
+        case ".npz":
+            return _read_npz(read_whole(path), target, where)
+        case ".bin":
+            data = read_whole(path)
+            if target is None:
+                raise CompileError(Problem(where, "bare words need their machine", "Add --target."))
+            if len(data) % 16:
+                raise CompileError(Problem(where, "is not a whole number of instructions"))
+            return _bare(np.frombuffer(data, "<u8").reshape(-1, 2), target), {}
+        case _:
+            raise CompileError(Problem(where, "a program is a .bin, an .npz or in a .vtapkg"))
+
+
+def _choose(functions: Mapping[str, Function], name: str | None, where: str) -> Function:
+    programs = {key: found for key, found in functions.items() if found.codegen == "vta"}
+    if name is None and len(programs) == 1:
+        return next(iter(programs.values()))
+    if name not in programs:
+        known = ", ".join(sorted(programs)) or "none"
+        raise CompileError(Problem(where, f"its programs are: {known}", "Choose with --function."))
+    return programs[name]
+
+
+def _bare(words: Array, target: Target) -> BinaryProgram:
+    return BinaryProgram("program", target, words.astype(np.uint64), (), ())
+
+
+def _read_npz(
+    data: bytes, given: Target | None, where: str
+) -> tuple[BinaryProgram, dict[str, Array]]:
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+        words = arrays["insns"].reshape(-1, 2)
+        if "metadata" not in arrays:
+            config = json.loads(str(arrays["config"]))
+            features = {f: getattr(PRESETS["sim"], f) for f in FEATURES}
+            return _bare(words, given or Target.from_vta_config(config, **features)), {}
+        metadata = json.loads(str(arrays["metadata"]))
+        target = from_json(Configuration, json.loads(str(arrays["target"])), where)
+        name = metadata.pop("name")
+    except (KeyError, ValueError, OSError, EOFError, AttributeError) as error:
+        raise CompileError(Problem(where, f"is not the .npz of a program: {error}")) from None
+    files = {k.removeprefix(_FILES): v.tobytes() for k, v in arrays.items() if _FILES in k}
+    blobs = {k.removeprefix(_BLOBS): v.tobytes() for k, v in arrays.items() if _BLOBS in k}
+    function = Function(name, "vta", metadata, files, tuple(sorted(blobs)))
+    program = from_function(function, Target(target), blobs, where)
+    return program, resources_of(function, blobs, where)

@@ -1,0 +1,151 @@
+"""``vta-translate``: from one representation to another, without passes.
+
+ONNX to graph IR, vta IR to words, words to vta IR, words to a listing. Modelled on mlir-translate.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from vtac.dialects.context import VtacContext
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
+from vtac.dialects.vta import ProgramOp
+from vtac.dialects.vta.assembly import disassemble
+from vtac.dialects.vta.encoding import EncodingError, decode
+from vtac.lowering.onnx_to_graph import import_model
+from vtac.lowering.vta_to_binary import decode_program, encode_program
+from vtac.runtime.atomic import read_whole, write_whole
+from vtac.tools.arguments import add_shape_argument, parse_shapes
+from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.discovery import load_dialects
+from vtac.tools.ir_files import load_resources_beside, module_text, write_ir
+from vtac.tools.positions import Positions, parse_module, verify_module
+from vtac.tools.program_files import read_program, write_program
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    run_command(lambda: _translate(_parser().parse_args(args)), "vta-translate")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = ArgumentParser(
+        prog="vta-translate",
+        description="Translate between ONNX, IR and encoded programs.",
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--import-onnx", dest="action", action="store_const", const=_import, help="ONNX to graph IR"
+    )
+    what.add_argument(
+        "--encode",
+        dest="action",
+        action="store_const",
+        const=_encode,
+        help="a vta.program of IR to a program file (.npz with buffers, .bin bare words)",
+    )
+    what.add_argument(
+        "--decode",
+        dest="action",
+        action="store_const",
+        const=_decode,
+        help="a program file, or one program of a package, to IR",
+    )
+    what.add_argument(
+        "--disassemble",
+        dest="action",
+        action="store_const",
+        const=_disassemble,
+        help="a program file, or one program of a package, to a listing",
+    )
+    parser.add_argument("input", help="the file to translate")
+    parser.add_argument("-o", "--output", help="where to write; standard output if absent")
+    parser.add_argument("--target", help="the machine of a .bin: a preset or a vta_config.json")
+    parser.add_argument("--function", help="which program, where there are several")
+    add_shape_argument(parser)
+    return parser
+
+
+def _translate(args: argparse.Namespace) -> None:
+    args.action(args)
+
+
+def _context() -> VtacContext:
+    ctx = VtacContext()
+    load_dialects(ctx)
+    return ctx
+
+
+def _import(args: argparse.Namespace) -> None:
+    ctx = _context()
+    module = import_model(args.input, ctx, shapes=parse_shapes(args.shape))
+    _write_ir(args.output, module, ctx)
+
+
+def _encode(args: argparse.Namespace) -> None:
+    if args.output is None:
+        raise CompileError(Problem("", "words are not text: say where to write them, with -o"))
+    ctx = _context()
+    positions = Positions(args.input)
+    load_resources_beside(ctx, args.input)
+    try:
+        text = read_whole(args.input).decode()
+    except UnicodeDecodeError:
+        raise CompileError(Problem(args.input, "is not text in UTF-8")) from None
+    module = parse_module(ctx, text, positions)
+    verify_module(module, positions)
+    programs = {op.sym_name.data: op for op in module.walk() if isinstance(op, ProgramOp)}
+    name = args.function or next(iter(programs), "")
+    if name not in programs or (args.function is None and len(programs) > 1):
+        known = ", ".join(programs) or "none"
+        raise CompileError(
+            Problem(args.input, f"its programs are: {known}", "Choose with --function.")
+        )
+    write_program(args.output, encode_program(programs[name]), ctx.resources)
+
+
+def _decode(args: argparse.Namespace) -> None:
+    ctx = _context()
+    program, resources = read_program(args.input, _target(args), args.function)
+    for name, array in resources.items():
+        ctx.resources.add(array, name)
+    try:
+        op = decode_program(program)
+    except EncodingError as error:
+        raise CompileError(Problem(args.input, str(error))) from None
+    _write_ir(args.output, ModuleOp([op]), ctx)
+
+
+def _disassemble(args: argparse.Namespace) -> None:
+    program, _ = read_program(args.input, _target(args), args.function)
+    try:
+        instructions = decode(program.target, program.insns)
+    except EncodingError as error:
+        raise CompileError(Problem(args.input, str(error))) from None
+    buffers = dict(program.relocations)
+    width = len(str(len(instructions)))
+    lines = [
+        f"{index:{width}}  {disassemble(instruction)}"
+        + (f"  ; @{buffers[index]}" if index in buffers else "")
+        for index, instruction in enumerate(instructions)
+    ]
+    text = "".join(f"{line}\n" for line in lines)
+    if args.output:
+        write_whole(args.output, text.encode())
+    else:
+        sys.stdout.write(text)
+
+
+def _target(args: argparse.Namespace) -> Target | None:
+    return Target.of(args.target) if args.target else None
+
+
+def _write_ir(output: str | None, module: ModuleOp, ctx: VtacContext) -> None:
+    if output:
+        write_ir(Path(output), module_text(module), module, ctx)
+    else:
+        sys.stdout.write(module_text(module))
