@@ -72,7 +72,12 @@ class SimulatorDevice:
         address = -(-self._end // alignment) * alignment
         self._end = address + size
         if self._end > len(self._memory):
-            grown = np.zeros(max(self._end, 2 * len(self._memory)), np.uint8)
+            try:
+                grown = np.zeros(max(self._end, 2 * len(self._memory)), np.uint8)
+            except (MemoryError, ValueError):
+                raise CompileError(
+                    Problem("simulator", f"this machine has no {self._end} bytes of memory")
+                ) from None
             grown[: len(self._memory)] = self._memory
             self._memory = grown
         return address

@@ -1,0 +1,163 @@
+"""The executor: a plan of host parts and launches, on the simulator and on other devices."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from tiny_package import LANES, tiny_package
+
+from vtac.dialects.errors import CompileError
+from vtac.dialects.target import Target
+from vtac.runtime.device import SimulatorDevice
+from vtac.runtime.executor import Module, load
+from vtac.runtime.host import attach_blobs, detach_blobs, open_model
+from vtac.sim import execute
+
+IMAGE = np.arange(LANES, dtype=np.float32)[None]
+
+
+def test_a_module_runs_and_counts() -> None:
+    module = Module(tiny_package())
+    result = module.run({"image": IMAGE})["result"]
+    assert (result == 0.5 - IMAGE.repeat(100, 0)).all()
+    assert module.counters.gemm_micro_ops == 1
+    assert module.counters.bytes_moved["wgt"] == LANES * LANES
+    assert [launch.function for launch in module.last_run.launches] == ["vta_0"]
+
+
+def test_runs_do_not_depend_on_each_other_or_on_the_order() -> None:
+    module = Module(tiny_package())
+    for seed in range(4):
+        result = module.run({"image": IMAGE + seed}, order_seed=seed)["result"]
+        assert (result[0] == 0.5 - (IMAGE + seed)).all()
+
+
+def test_a_saved_module_runs_as_before(tmp_path: Path) -> None:
+    module = Module(tiny_package())
+    module.save(tmp_path / "m.vtapkg")
+    again = load(tmp_path / "m.vtapkg")
+    assert again.run({"image": IMAGE}).keys() == {"result"}
+    assert again.explain == module.explain
+    assert again.target == Target.named("pynq")
+    assert again.output_names == ("result",)
+
+
+@pytest.mark.parametrize(
+    ("feeds", "message"),
+    [
+        ({}, "input 'image': is missing: tensor(float)[1, 16]"),
+        ({"image": IMAGE, "extra": IMAGE}, "the model has no such input"),
+        ({"image": IMAGE.astype(np.float64)}, "is of float64, the model takes tensor(float)"),
+        ({"image": IMAGE[0]}, "has shape [16], the model takes tensor(float)[1, 16]"),
+        ({"image": np.concatenate([IMAGE, IMAGE])}, "has shape [2, 16]"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(feeds: dict[str, np.ndarray], message: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        Module(tiny_package()).run(feeds)
+    assert message in str(caught.value)
+
+
+def test_launches_are_dumped_as_programs_that_run_alone(tmp_path: Path) -> None:
+    Module(tiny_package()).run({"image": IMAGE}, dump=tmp_path / "d")
+    (file,) = (tmp_path / "d").iterdir()
+    assert file.name == "000_vta_0.npz"
+    with np.load(file) as dump:
+        assert set(dump) == {"config", "insns", "dram_in", "dram_out"}
+        after = execute(Target.named("pynq"), dump["insns"], dump["dram_in"])
+        assert (after == dump["dram_out"]).all()
+        assert not dump["dram_out"][:4096].any()
+
+
+def test_a_module_uses_the_device_it_is_given() -> None:
+    class Counting(SimulatorDevice):
+        written = 0
+
+        def write(self, address: int, data: np.ndarray) -> None:
+            self.written += data.size
+            super().write(address, data)
+
+    device = Counting(Target.named("pynq"))
+    module = Module(tiny_package(), device)
+    constants = device.written
+    assert constants == LANES * LANES + 4
+    for _ in range(3):
+        module.run({"image": IMAGE})
+    assert device.written == constants + 3 * LANES
+
+
+def test_device_memory_starts_above_the_first_page_and_is_aligned() -> None:
+    device = SimulatorDevice(Target.named("pynq"))
+    addresses = [device.allocate(100, 1 << power) for power in range(12)]
+    assert addresses[0] == 4096
+    assert all(address % (1 << power) == 0 for power, address in enumerate(addresses))
+    assert all(a + 100 <= b for a, b in itertools.pairwise(addresses))
+    with pytest.raises(CompileError, match="never allocated"):
+        device.read(0, 16)
+
+
+def test_a_program_that_breaks_a_rule_is_an_error() -> None:
+    module = Module(tiny_package())
+    function = module.package.functions["vta_0"]
+    words = np.frombuffer(function.files["program.bin"], np.uint64).reshape(-1, 2).copy()
+    words[4, 0] |= 1 << 4  # one more token popped: a deadlock
+    files = {**function.files, "program.bin": words.tobytes()}
+    broken = dataclasses.replace(
+        module.package, functions={"vta_0": dataclasses.replace(function, files=files)}
+    )
+    with pytest.raises(CompileError, match="simulator"):
+        Module(broken).run({"image": IMAGE})
+
+
+def model_of(node: onnx.NodeProto, domain: str = "") -> onnx.ModelProto:
+    tensor = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node], "g", [tensor("x", TensorProto.FLOAT, [2])], [tensor("y", TensorProto.FLOAT, [2])]
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    if domain:
+        opsets.append(helper.make_opsetid(domain, 1))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def test_what_onnxruntime_lacks_runs_in_the_reference_evaluator() -> None:
+    node = helper.make_node("AffineGrid", ["theta", "size"], ["y"])
+    tensor = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [tensor("theta", TensorProto.FLOAT, [1, 2, 3]), tensor("size", TensorProto.INT64, [4])],
+        [tensor("y", TensorProto.FLOAT, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    part = open_model(model, "part")
+    theta = np.array([[[1, 0, 0], [0, 1, 0]]], np.float32)
+    (grid,) = part.run([theta, np.array([1, 1, 2, 2])])
+    assert grid.shape == (1, 2, 2, 2)
+
+
+def test_what_nobody_runs_is_one_error() -> None:
+    with pytest.raises(CompileError) as caught:
+        open_model(model_of(helper.make_node("Foo", ["x"], ["y"], domain="my"), "my"), "part")
+    assert len(caught.value.problems) == 1
+    assert "onnxruntime cannot run it" in str(caught.value)
+    with pytest.raises(CompileError, match="part"):
+        open_model(model_of(helper.make_node("Relu", ["x"], ["y"])), "part").run([np.zeros(3)])
+
+
+def test_large_constants_leave_the_model_and_come_back() -> None:
+    model = model_of(helper.make_node("Add", ["x", "w"], ["y"]))
+    weights = np.arange(1000, dtype=np.float32)
+    model.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT, [1000], weights))
+    blobs = detach_blobs(model)
+    assert list(blobs.values()) == [weights.tobytes()]
+    assert len(model.SerializeToString()) < 400
+    attach_blobs(model, blobs, "part")
+    assert (onnx.numpy_helper.to_array(model.graph.initializer[0]) == weights).all()
+    detach_blobs(model)
+    with pytest.raises(CompileError, match="data that is not there"):
+        attach_blobs(model, {}, "part")
