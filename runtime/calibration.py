@@ -1,0 +1,184 @@
+"""Calibration: the network runs on samples, and each float value gets the range it took.
+
+The float model runs in onnxruntime with its values as further outputs, batch by batch; of each
+batch only a summary is kept (minimum, maximum, a histogram where the method asks for one). The
+ranges become ``graph.ranges`` and ``graph.range`` attributes, from which the pass ``quantize``
+takes its scales.
+
+Values that lie on a grid: where every value seen is a multiple of a power of two coarse enough for
+int8 to hold all of them (integer networks, masks, one-hot inputs), the range becomes that of int8
+on such a grid, [-128 g, 127 g] with the smallest such g. Then the scale is g, and nothing seen is
+rounded; at most one bit of resolution is lost against the exact range.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import frexp, inf
+from typing import Any, Literal
+
+import numpy as np
+import onnxruntime
+from onnx import ModelProto
+from xdsl.ir import SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph.ranges import set_range
+from vtac.runtime.histogram import Histogram
+
+Method = Literal["minmax", "percentile", "entropy"]
+Progress = Callable[[int], None]
+"""Called after each batch with the number of batches done."""
+
+METHODS: tuple[Method, ...] = ("minmax", "percentile", "entropy")
+PERCENT = 99.99
+"""Default share of magnitudes that the percentile method keeps."""
+
+_MANTISSA_BITS = 53
+_OUTPUTS_AT_ONCE = 64
+"""Values read in one run of the model; more of them take more runs, not more memory."""
+
+
+@dataclass
+class _Summary:
+    """What is kept of a value: extremes, its grid, and perhaps a histogram."""
+
+    histogram: Histogram | None
+    lo: float = inf
+    hi: float = -inf
+    grid: int | None = field(default=2000)
+
+    def add(self, array: Array) -> None:
+        """Take in one batch."""
+        if array.size == 0:
+            return
+        self.lo, self.hi = min(self.lo, float(array.min())), max(self.hi, float(array.max()))
+        if self.grid is not None:
+            self._refine_grid(array.ravel().astype(np.float64))
+        if self.histogram is not None:
+            self.histogram.add(array)
+
+    def _refine_grid(self, values: Array) -> None:
+        """Keep the largest k with all values multiples of 2^k; none if int8 cannot hold them."""
+        assert self.grid is not None
+        for part in (values[:256], values):  # most tensors lie on no grid, as a few values show
+            part = part[part != 0]
+            if part.size:
+                self.grid = min(self.grid, _largest_divisor(part))
+            if self.grid < self._fitting_step():
+                self.grid = None
+                return
+
+    def _fitting_step(self) -> int:
+        """The smallest k for which int8 times 2^k covers the extremes."""
+        need = max(-self.lo / 128, self.hi / 127)
+        fraction, exponent = frexp(need) if need > 0 else (0.5, -1999)
+        return exponent - 1 if fraction == 0.5 else exponent
+
+    def range(self, method: Method, percent: float) -> tuple[float, float]:
+        """The range this method gives the values seen."""
+        if self.lo > self.hi:
+            return 0.0, 0.0
+        if self.grid is not None and (self.lo, self.hi) != (0.0, 0.0):
+            step = 2.0 ** self._fitting_step()
+            return -128 * step, 127 * step
+        if self.histogram is None:
+            return self.lo, self.hi
+        if method == "percentile":
+            threshold = self.histogram.percentile(percent)
+        else:
+            threshold = self.histogram.entropy_threshold()
+        return max(self.lo, min(-threshold, self.hi)), min(self.hi, max(threshold, self.lo))
+
+
+def _largest_divisor(values: Array) -> int:
+    """The largest k such that all of some non-zero float64 are multiples of 2^k."""
+    fractions, exponents = np.frexp(values)
+    integers = np.abs(np.ldexp(fractions, _MANTISSA_BITS)).astype(np.int64)
+    lowest = np.frexp((integers & -integers).astype(np.float64))[1] - 1
+    return int((exponents - _MANTISSA_BITS + lowest).min())
+
+
+def calibrate(
+    model: ModelProto,
+    outputs: Mapping[SSAValue, str],
+    batches: Iterable[Mapping[str, Array]],
+    *,
+    method: Method = "minmax",
+    percent: float = PERCENT,
+    progress: Progress | None = None,
+) -> dict[SSAValue, tuple[float, float]]:
+    """Run a float model on batches and record the range of each value on the value itself.
+
+    model: has an output (or an input) for each value of ``outputs``, by that name. Returns the
+    ranges it set. Raises CompileError where the model does not run or a value is not finite.
+    """
+    ranges = collect_ranges(
+        model, set(outputs.values()), batches, method=method, percent=percent, progress=progress
+    )
+    found = {value: ranges[name] for value, name in outputs.items()}
+    for value, (lo, hi) in found.items():
+        set_range(value, lo, hi)
+    return found
+
+
+def collect_ranges(
+    model: ModelProto,
+    names: Iterable[str],
+    batches: Iterable[Mapping[str, Array]],
+    *,
+    method: Method = "minmax",
+    percent: float = PERCENT,
+    progress: Progress | None = None,
+) -> dict[str, tuple[float, float]]:
+    """The range of each named output (or input) of a model over all batches."""
+    if method not in METHODS:
+        hint = "Choose one of " + ", ".join(METHODS) + "."
+        raise CompileError(Problem("calibration", f"there is no method '{method}'", hint))
+    if not 0 < percent <= 100:
+        raise CompileError(Problem("calibration", f"{percent} is no percentage above 0"))
+    summaries = {
+        name: _Summary(None if method == "minmax" else Histogram()) for name in sorted(set(names))
+    }
+    session, count = _session(model), 0
+    for batch in batches:
+        for name, array in _values(session, list(summaries), batch):
+            if not np.isfinite(array).all():
+                what = f"value '{name}' is not finite for batch {count} of the samples"
+                raise CompileError(Problem("calibration", what))
+            summaries[name].add(array)
+        count += 1
+        if progress is not None:
+            progress(count)
+    if count == 0:
+        raise CompileError(Problem("calibration", "there are no samples"))
+    return {name: summary.range(method, percent) for name, summary in summaries.items()}
+
+
+def _session(model: ModelProto) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # onnxruntime raises a class of its own for each status
+        raise CompileError(
+            Problem("calibration", f"onnxruntime cannot load the model: {error}")
+        ) from error
+
+
+def _values(
+    session: Any, names: Sequence[str], batch: Mapping[str, Array]
+) -> Iterator[tuple[str, Array]]:
+    """The values of one batch; inputs are known, outputs are computed some at a time."""
+    wanted = [name for name in names if name not in batch]
+    yield from ((name, batch[name]) for name in names if name in batch)
+    for start in range(0, len(wanted), _OUTPUTS_AT_ONCE):
+        some = wanted[start : start + _OUTPUTS_AT_ONCE]
+        try:
+            arrays = session.run(some, dict(batch))
+        except Exception as error:  # as above
+            what = f"onnxruntime failed on a batch of samples: {error}"
+            raise CompileError(Problem("calibration", what)) from error
+        yield from zip(some, arrays, strict=True)

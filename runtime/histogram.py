@@ -1,0 +1,89 @@
+"""Histograms of magnitudes that grow with their data, and where to clip by them.
+
+Percentile, and the entropy method of TensorRT (Migacz, "8-bit Inference with TensorRT", 2017): the
+clipping threshold whose quantised histogram diverges least from the real one.
+
+onnxruntime has such collectors (``onnxruntime.quantization.calibrate``), but those print to
+standard output and widen the histogram by more bins of the first batch's width: one batch of small
+values, then one of large ones, and it has millions of bins. Here the number of bins stays and
+their width doubles, by merging pairs, so nothing but counts is kept of any batch.
+"""
+
+from dataclasses import dataclass, field
+from math import frexp
+
+import numpy as np
+
+from vtac.dialects.context import Array
+
+BINS = 4096
+"""Bins of a histogram; at least half of them are in use."""
+
+_LEVELS = 128
+"""Magnitudes of int8."""
+
+_STRIDE = 16
+"""Every how many bins the entropy method tries a threshold."""
+
+
+@dataclass
+class Histogram:
+    """Counts of magnitudes in bins from 0 to ``limit``, a power of two."""
+
+    limit: float = 0.0
+    counts: Array = field(default_factory=lambda: np.zeros(BINS, np.int64))
+
+    def add(self, values: Array) -> None:
+        """Count the magnitudes of finite values."""
+        magnitudes = np.abs(values.astype(np.float64)).ravel()
+        if magnitudes.size == 0:
+            return
+        self._cover(float(magnitudes.max()))
+        if self.limit == 0:
+            self.counts[0] += magnitudes.size
+            return
+        bins = np.minimum((magnitudes * (BINS / self.limit)).astype(np.int64), BINS - 1)
+        self.counts += np.bincount(bins, minlength=BINS)
+
+    def _cover(self, largest: float) -> None:
+        if largest <= self.limit:
+            return
+        limit = 2.0 ** frexp(largest)[1]
+        if self.limit == 0:
+            self.limit = limit
+        while self.limit < limit:
+            self.counts[: BINS // 2] = self.counts[0::2] + self.counts[1::2]
+            self.counts[BINS // 2 :] = 0
+            self.limit *= 2
+
+    def percentile(self, percent: float) -> float:
+        """The magnitude below which ``percent`` of the values lie, to the width of a bin."""
+        total = np.cumsum(self.counts)
+        index = int(np.searchsorted(total, total[-1] * percent / 100))
+        return self.limit * (min(index, BINS - 1) + 1) / BINS
+
+    def entropy_threshold(self) -> float:
+        """The magnitude to clip at so that int8 tells most about the distribution."""
+        used = int(np.flatnonzero(self.counts)[-1]) + 1 if self.counts.any() else 0
+        candidates = [*range(_LEVELS, used, _STRIDE), used]
+        if used <= _LEVELS:
+            return self.limit * used / BINS
+        best = min(candidates, key=lambda bins: _divergence(self.counts[:used], bins))
+        return float(self.limit * best / BINS)
+
+
+def _divergence(counts: Array, bins: int) -> float:
+    """Kullback-Leibler divergence of what int8 keeps if magnitudes are clipped to some bins."""
+    kept = counts[:bins].astype(np.float64)
+    real = kept.copy()
+    real[-1] += counts[bins:].sum()
+    level = np.arange(bins) * _LEVELS // bins
+    occupied = kept > 0
+    mass = np.bincount(level, kept, _LEVELS)
+    share = np.bincount(level, occupied, _LEVELS)
+    quantised = np.where(occupied, mass[level] / np.maximum(share[level], 1), 0.0)
+    # A bin that only clipped values fill would diverge infinitely; a little mass makes it finite.
+    quantised = np.where((real > 0) & (quantised == 0), 1e-4 * quantised.max(), quantised)
+    where = real > 0
+    p, q = real / real.sum(), quantised / quantised.sum()
+    return float((p[where] * np.log(p[where] / q[where])).sum())

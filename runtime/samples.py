@@ -1,0 +1,247 @@
+"""Calibration samples: from what users have (files, arrays, lists) to batches of a model's inputs.
+
+Accepted: the path of an ``.npz`` (keys are input names) or ``.npy`` file, a dictionary of arrays or
+of lists of arrays by input name, or one unnamed array or list where the model has one input.
+
+For an input of shape [N, rest...] an array may be
+  [S, rest...]      S samples, one after another (the usual case);
+  [B, N, rest...]   B full batches, for which all N must be known;
+  [rest...]         one sample;
+and a list holds any of these, one after another. Samples are regrouped into batches of N. The last
+batch is filled up with samples from the start: a repeated sample moves no minimum or maximum.
+"""
+
+import os
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp
+
+from vtac.dialects.context import Array, element_dtype
+from vtac.dialects.errors import CompileError, Problem
+
+Entry = Array | Sequence[Array]
+Source = str | os.PathLike[str] | Mapping[str, Entry] | Entry
+"""What a user may hand over as samples."""
+
+_WHERE = "calibration samples"
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """A model's input: name, shape (-1 where unknown) and the NumPy type of its elements."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Batches of all inputs. notes: what a user should know about how they were made."""
+
+    arrays: Mapping[str, Array]
+    batch_sizes: Mapping[str, int]
+    count: int
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """The number of batches."""
+        return self.count
+
+    def __iter__(self) -> Iterator[dict[str, Array]]:
+        """One dictionary of inputs after another, in the shapes of the model."""
+        for i in range(self.count):
+            yield {name: self._batch(name, i) for name in self.arrays}
+
+    def _batch(self, name: str, index: int) -> Array:
+        array, size = self.arrays[name], self.batch_sizes[name]
+        if size == 0:  # an input without dimensions has no batch: each entry is a whole input
+            return cast(Array, np.asarray(array[index]))
+        rows = np.arange(index * size, (index + 1) * size) % len(array)
+        return cast(Array, array[rows])
+
+
+def input_specs(function: FuncOp) -> list[InputSpec]:
+    """The inputs of an imported network."""
+    names = function.attributes.get("graph.inputs")
+    specs = []
+    for i, argument in enumerate(function.args):
+        name = f"input_{i}"
+        if isinstance(names, ArrayAttr) and isinstance(names.data[i], StringAttr):
+            name = cast(StringAttr, names.data[i]).data
+        if isinstance(argument.type, TensorType):
+            dtype = element_dtype(argument.type.element_type)
+            specs.append(InputSpec(name, argument.type.get_shape(), dtype))
+    return specs
+
+
+def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
+    """Check samples against a model's inputs and regroup them into its batches.
+
+    Unknown dimensions of an input take those of the samples, an unknown batch is 1. Raises
+    CompileError with every problem: a missing file, unknown or missing names, shapes and types
+    that do not fit, values that are not finite.
+    """
+    entries = _by_name(_read(source), inputs)
+    problems: list[Problem] = []
+    arrays: dict[str, Array] = {}
+    for spec in inputs:
+        try:
+            arrays[spec.name] = _joined(entries[spec.name], spec)
+        except CompileError as error:
+            problems += error.problems
+    if problems:
+        raise CompileError(problems)
+    sizes = {spec.name: _batch_size(spec) for spec in inputs}
+    return _regrouped(arrays, sizes)
+
+
+def shapes_from_samples(source: Source, inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
+    """Full shapes of the inputs whose shape is partly unknown: batch 1, the rest from the samples.
+
+    Inputs whose shape is known are left out. Raises CompileError as ``load_samples`` does.
+    """
+    samples = load_samples(source, inputs)
+    return {
+        spec.name: (_batch_size(spec), *samples.arrays[spec.name].shape[1:])
+        for spec in inputs
+        if DYNAMIC_INDEX in spec.shape
+    }
+
+
+def _read(source: Source) -> Mapping[str, Entry] | Entry:
+    """The entries of a file; anything else as it is."""
+    if not isinstance(source, str | os.PathLike):
+        return source
+    path = Path(source)
+    if not path.is_file():
+        raise CompileError(Problem(str(path), "there is no such file of calibration samples"))
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded as archive:
+            return {key: archive[key] for key in archive.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        hint = "Write one with numpy.save or numpy.savez (arrays of numbers, no objects)."
+        raise CompileError(Problem(str(path), f"cannot be read: {error}", hint)) from error
+
+
+def _by_name(entries: Mapping[str, Entry] | Entry, inputs: Sequence[InputSpec]) -> dict[str, Entry]:
+    """The entry of each input; a nameless one serves a model with one input."""
+    names = [spec.name for spec in inputs]
+    known = "The model's inputs: " + ", ".join(names)
+    if isinstance(entries, Mapping):
+        if len(entries) == 1 and len(inputs) == 1 and set(entries) <= {"arr_0"} - set(names):
+            return {names[0]: next(iter(entries.values()))}  # numpy.savez(path, array)
+        problems = [
+            Problem(_WHERE, f"the model has no input '{key}'", known)
+            for key in entries
+            if key not in names
+        ]
+        problems += [
+            Problem(_WHERE, f"none for input '{name}'") for name in names if name not in entries
+        ]
+        if problems:
+            raise CompileError(problems)
+        return dict(entries)
+    if len(inputs) != 1:
+        what = f"one unnamed array for a model with {len(inputs)} inputs"
+        raise CompileError(Problem(_WHERE, what, f"Give arrays by name. {known}"))
+    return {names[0]: entries}
+
+
+def _joined(entry: Entry, spec: InputSpec) -> Array:
+    """All samples of an input as one array [S, rest...], in the element type of the input."""
+    parts = [entry] if isinstance(entry, np.ndarray) else list(entry)
+    if not parts:
+        raise CompileError(Problem(_WHERE, f"the list for input '{spec.name}' is empty"))
+    rows = [_as_rows(np.asarray(part), spec) for part in parts]
+    if len({row.shape[1:] for row in rows}) > 1:
+        shapes = sorted({str(list(row.shape[1:])) for row in rows})
+        what = f"samples for input '{spec.name}' differ in shape: {', '.join(shapes)}"
+        raise CompileError(Problem(_WHERE, what))
+    joined = _cast(rows[0] if len(rows) == 1 else np.concatenate(rows), spec)
+    if len(joined) == 0:
+        raise CompileError(Problem(_WHERE, f"there are none for input '{spec.name}'"))
+    return joined
+
+
+def _as_rows(array: Array, spec: InputSpec) -> Array:
+    """One array of a user as [S, rest...]."""
+    shape, rest = spec.shape, spec.shape[1:]
+    if not shape:
+        return array.reshape(-1)
+    if _matches(array.shape[1:], rest) and array.ndim == len(shape):
+        return array
+    if array.ndim == len(shape) + 1 and _matches(array.shape[1:], shape):
+        return array.reshape(-1, *array.shape[2:])
+    if _matches(array.shape, rest):
+        return array[np.newaxis]
+    wanted = ", ".join("?" if extent == DYNAMIC_INDEX else str(extent) for extent in rest)
+    raise CompileError(
+        Problem(
+            _WHERE,
+            f"an array {list(array.shape)} does not fit input '{spec.name}' "
+            f"[{', '.join('?' if e == DYNAMIC_INDEX else str(e) for e in shape)}]",
+            f"The first axis is the sample: give [samples, {wanted}].",
+        )
+    )
+
+
+def _matches(shape: Sequence[int], expected: Sequence[int]) -> bool:
+    return len(shape) == len(expected) and all(
+        wanted in (DYNAMIC_INDEX, extent) for extent, wanted in zip(shape, expected, strict=True)
+    )
+
+
+def _cast(array: Array, spec: InputSpec) -> Array:
+    """The array in the input's element type, where no value changes its meaning."""
+    source, target = array.dtype, spec.dtype
+    what = f"input '{spec.name}' takes {target}"
+    if source.kind == "f" and not np.isfinite(array).all():
+        count = int((~np.isfinite(array)).sum())
+        text = f"samples for input '{spec.name}' hold {count} values that are not finite numbers"
+        raise CompileError(Problem(_WHERE, text))
+    if source == target:
+        return array
+    if (
+        source.kind not in "biuf"
+        or (target.kind == "b")
+        or (target.kind in "iu" and source.kind == "f")
+    ):
+        raise CompileError(Problem(_WHERE, f"{what}, not {source}"))
+    if target.kind in "iu" and array.size:
+        limits = np.iinfo(target)
+        if array.min() < limits.min or array.max() > limits.max:
+            text = f"{what}, but there are values from {array.min()} to {array.max()}"
+            raise CompileError(Problem(_WHERE, text))
+    return array.astype(target)
+
+
+def _batch_size(spec: InputSpec) -> int:
+    """Samples a batch: the first extent, 1 where it is unknown, 0 for an input without any."""
+    if not spec.shape:
+        return 0
+    return 1 if spec.shape[0] == DYNAMIC_INDEX else spec.shape[0]
+
+
+def _regrouped(arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Samples:
+    counts = {name: -(-len(array) // max(sizes[name], 1)) for name, array in arrays.items()}
+    samples = {(sizes[name], len(array)) for name, array in arrays.items() if sizes[name]}
+    if len(set(counts.values())) > 1 or len(samples) > len({size for size, _ in samples}):
+        listed = ", ".join(f"'{name}' {len(array)}" for name, array in arrays.items())
+        raise CompileError(Problem(_WHERE, f"inputs have different numbers of samples: {listed}"))
+    notes = [
+        f"{len(array)} calibration samples of '{name}' do not fill batches of {sizes[name]}: "
+        "the last batch repeats samples from the start"
+        for name, array in arrays.items()
+        if sizes[name] and len(array) % sizes[name]
+    ]
+    return Samples(arrays, sizes, next(iter(counts.values()), 0), tuple(notes))
