@@ -97,6 +97,11 @@ class ForOp(IRDLOperation):
         return decode_ranges(self.static_range, self.bounds)[0]
 
     @property
+    def index(self) -> SSAValue:
+        """Start of the tile at hand: what statements subscript with."""
+        return self.body.block.args[0]
+
+    @property
     def tile(self) -> Range:
         """Start and length of the tile at hand: the body's arguments."""
         start, length = self.body.block.args

@@ -1,0 +1,34 @@
+"""``te-declare-intrinsics``: puts the declarations of the target's intrinsics into the module.
+
+Reads the module's target; leaves alone what is declared already. No options.
+"""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import SymbolTable
+
+from vtac.dialects import te
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+
+
+@dataclass(frozen=True)
+class TeDeclareIntrinsics(ModulePass):
+    """Declare the intrinsics of the module's target."""
+
+    name = "te-declare-intrinsics"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Add what is missing, at the end. Raises `CompileError` without a target."""
+        target = op.attributes.get(TARGET_ATTRIBUTE)
+        if not isinstance(target, Target):
+            raise CompileError(
+                Problem("module", f"it has no {TARGET_ATTRIBUTE}", "choose one with --target")
+            )
+        for intrinsic in te.standard_intrinsics(target):
+            if SymbolTable.lookup_symbol(op, intrinsic.sym_name.data) is None:
+                Rewriter.insert_op(intrinsic, InsertPoint.at_end(op.body.block))

@@ -1,0 +1,258 @@
+"""Whether a scalar statement equals an intrinsic: the proof behind tensorize.
+
+A statement in a nest of loops equals a sequence of intrinsics if
+- the bodies have the same normal form, once sources and immediates of the intrinsics are bound to
+  operands and constants of the statement (`expressions`), and all operands are bound;
+- the last dimensions of each access are subscripted by loops of their own over [0, extent), the
+  same loop wherever the declaration has the same lane axis; axes of extent 1 may be missing;
+- scopes and element types agree;
+- a read outside an operand's shape would leave the accumulator as it is, so it may be left out.
+
+The order of loops does not matter. This module only looks; the rewrite is in ``primitives``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, SSAValue
+
+from vtac.dialects import te
+
+from .expressions import (
+    DESTINATION,
+    Binding,
+    Expression,
+    constant,
+    expression_of,
+    unify,
+)
+
+
+class Mismatch(Exception):  # noqa: N818 - it is an answer, not an accident
+    """Where a statement differs from the intrinsics, and what may help."""
+
+    def __init__(self, what: str, hint: str = ""):
+        self.what, self.hint = what, hint
+        super().__init__(what)
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """One intrinsic with its operands, subscripted without their lanes."""
+
+    intrinsic: te.IntrinsicOp
+    write: te.Access
+    reads: tuple[te.Access, ...]
+    immediate: int | None
+
+
+@dataclass(eq=False)
+class Match:
+    """The intrinsics in order, and the loops that they cover."""
+
+    invocations: list[Invocation] = field(default_factory=list)
+    lanes: list[te.ForOp] = field(default_factory=list)
+
+
+def match(
+    update: te.UpdateOp,
+    intrinsics: Sequence[te.IntrinsicOp],
+    never_outside: Sequence[bool],
+    identity: int | None,
+) -> Match:
+    """Prove that a statement equals some intrinsics in a row. Raises `Mismatch`.
+
+    never_outside: for each operand, whether all of its reads are known to be inside its shape.
+    identity: what a reduction starts from, if it is a constant.
+    """
+    statement = _statement(update)
+    pattern, has_old = DESTINATION, False
+    for number, intrinsic in enumerate(intrinsics):
+        pattern = _applied(intrinsic, number, pattern)
+        has_old = pattern.contains(DESTINATION)
+    names = ", ".join(f"@{intrinsic.sym_name.data}" for intrinsic in intrinsics)
+    failures: list[Mismatch] = []
+    for binding in unify(pattern, statement, {}):
+        try:
+            return _checked(update, intrinsics, binding, never_outside, identity, statement)
+        except Mismatch as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+    hint = ""
+    if has_old and not statement.contains(DESTINATION):
+        hint = "the intrinsic updates its destination: share the operand's buffer first (in_place)"
+    raise Mismatch(f"the statement is {statement}, but {names} is {pattern}", hint)
+
+
+def _statement(update: te.UpdateOp) -> Expression:
+    """The statement's value; an operand that is the element itself is ``destination``."""
+    write = update.write
+    arguments = [DESTINATION] if update.accumulate is not None else []
+    for number, read in enumerate(update.reads):
+        in_place = read.buffer is write.buffer and read.subscripts == write.subscripts
+        arguments.append(DESTINATION if in_place else Expression("operand", (), number))
+    return expression_of(update.body, arguments)
+
+
+def _applied(intrinsic: te.IntrinsicOp, number: int, old: Expression) -> Expression:
+    """What the destination is after the intrinsic, if it was ``old`` before."""
+    arguments = [old] if intrinsic.updates is not None else []
+    sources = len(intrinsic.lanes) - 1
+    arguments += [
+        Expression("source", (), _source(number, position)) for position in range(sources)
+    ]
+    if intrinsic.immediate is not None:
+        arguments.append(Expression("immediate", (), number))
+    return expression_of(intrinsic.body, arguments)
+
+
+def _source(intrinsic: int, position: int) -> int:
+    return 8 * intrinsic + position
+
+
+def _checked(
+    update: te.UpdateOp,
+    intrinsics: Sequence[te.IntrinsicOp],
+    binding: Binding,
+    never_outside: Sequence[bool],
+    identity: int | None,
+    statement: Expression,
+) -> Match:
+    """The match for one choice of operands, if lanes, scopes and left-out reads agree too."""
+    result = Match()
+    reads = update.reads
+    for number, intrinsic in enumerate(intrinsics):
+        chosen = [
+            reads[binding[Expression("source", (), _source(number, position))].value]
+            for position in range(len(intrinsic.lanes) - 1)
+        ]
+        immediate = _immediate(intrinsic, number, binding)
+        accesses = _without_lanes(intrinsic, [update.write, *chosen], result.lanes)
+        result.invocations.append(
+            Invocation(intrinsic, accesses[0], tuple(accesses[1:]), immediate)
+        )
+    for number, read in enumerate(reads):
+        if read.outside is not None and not never_outside[number]:
+            _check_left_out(update, number, read.outside, identity, statement)
+    return result
+
+
+def _immediate(intrinsic: te.IntrinsicOp, number: int, binding: Binding) -> int | None:
+    bounds = intrinsic.immediate_bounds
+    if bounds is None:
+        return None
+    value = binding[Expression("immediate", (), number)].value
+    if not bounds[0] <= value <= bounds[1]:
+        raise Mismatch(
+            f"the constant {value} is not within {bounds[0]} to {bounds[1]}, the immediates of"
+            f" @{intrinsic.sym_name.data}"
+        )
+    return value
+
+
+def _without_lanes(
+    intrinsic: te.IntrinsicOp, accesses: Sequence[te.Access], covered: list[te.ForOp]
+) -> list[te.Access]:
+    """The accesses without their lane subscripts; adds the loops of the lanes to ``covered``."""
+    axes: dict[int, te.ForOp] = {}
+    extents = intrinsic.extents
+    for number, (access, lanes) in enumerate(zip(accesses, intrinsic.lanes, strict=True)):
+        what = f"operand {number} of @{intrinsic.sym_name.data}"
+        _check_place(access, lanes, what)
+        shape = te.shaped(access.buffer).get_shape()[-len(lanes.rows) :]
+        if shape != intrinsic.lane_shape(number):
+            raise Mismatch(
+                f"{what} has lanes of {intrinsic.lane_shape(number)}, the buffer ends in {shape}"
+            )
+        subscripts = access.subscripts[-len(lanes.rows) :]
+        for row, subscript in zip(lanes.rows, subscripts, strict=True):
+            axis = row.variable
+            assert axis is not None
+            loop = _lane_loop(subscript, extents[axis], what)
+            if loop is None:
+                continue
+            if extents[axis] > 1 and axes.setdefault(axis, loop) is not loop:
+                raise Mismatch(
+                    f'{what} is subscripted by "{loop.label.data}" where another operand has'
+                    f' "{axes[axis].label.data}"'
+                )
+            if loop not in covered:
+                covered.append(loop)
+    leading = [
+        te.Access(access.buffer, access.subscripts[: -len(lanes.rows)])
+        for access, lanes in zip(accesses, intrinsic.lanes, strict=True)
+    ]
+    indices = {loop.index for loop in covered}
+    for access in leading:
+        for terms, _ in access.subscripts:
+            if any(index in indices for index, _ in terms):
+                raise Mismatch(f"a lane loop also chooses the element of @{_symbol(intrinsic)}")
+    return leading
+
+
+def _symbol(intrinsic: te.IntrinsicOp) -> str:
+    return intrinsic.sym_name.data
+
+
+def _check_place(access: te.Access, lanes: te.Lanes, what: str) -> None:
+    scope, element = te.scope_of(access.buffer), te.shaped(access.buffer).element_type
+    if element != lanes.element:
+        raise Mismatch(f"{what} is {lanes.element}, the buffer holds {element}")
+    if scope is not lanes.scope:
+        name = f" %{access.buffer.name_hint}" if access.buffer.name_hint else ""
+        raise Mismatch(
+            f"{what} is in {lanes.scope.value}, the buffer{name} is in {scope.value}",
+            "choose scopes by set_scope and cache_read before",
+        )
+
+
+def _lane_loop(
+    subscript: tuple[tuple[tuple[SSAValue, int], ...], int], extent: int, what: str
+) -> te.ForOp | None:
+    """The loop that runs over a lane dimension; none where the only lane is 0."""
+    terms, offset = subscript
+    if extent == 1 and not terms and offset == 0:
+        return None
+    if len(terms) == 1 and terms[0][1] == 1 and offset == 0:
+        owner = terms[0][0].owner
+        loop = owner.parent_op() if isinstance(owner, Block) else None
+        if isinstance(loop, te.ForOp) and loop.tile_step == 1 and loop.over.bounds == (0, extent):
+            return loop
+    raise Mismatch(
+        f"a lane dimension of {what} is not subscripted by one loop over [0, {extent})",
+        "do not split or move the loops of the last two dimensions",
+    )
+
+
+def _check_left_out(
+    update: te.UpdateOp, number: int, outside: int, identity: int | None, statement: Expression
+) -> None:
+    """Prove that the accumulator stays as it is where the operand would yield ``outside``."""
+    value = statement.replaced({Expression("operand", (), number): constant(outside)})
+    value = _times_zero(value)
+    if update.accumulate is not None and value == DESTINATION:
+        return
+    if identity is not None:
+        fold = {"max": max, "min": min}.get(value.head)
+        parts = set(value.operands)
+        if fold is not None and parts == {DESTINATION, constant(outside)}:
+            if fold(identity, outside) == identity:
+                return
+            raise Mismatch(
+                f"operand {number} yields {outside} outside its shape, but the reduction starts"
+                f" from {identity}, so the read cannot be left out"
+            )
+    raise Mismatch(
+        f"operand {number} yields {outside} outside its shape, which would change the destination"
+        f" to {value}, so the read cannot be left out"
+    )
+
+
+def _times_zero(value: Expression) -> Expression:
+    """Sums without products by zero."""
+    if value.head != "add":
+        return value
+    zero = constant(0)
+    kept = [part for part in value.operands if not (part.head == "mul" and zero in part.operands)]
+    return kept[0] if len(kept) == 1 else Expression("add", tuple(kept))

@@ -1,0 +1,182 @@
+"""Primitives about where values live: set_scope, cache_read, cache_write, in_place, dma."""
+
+from dataclasses import replace
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i8, i32
+from xdsl.ir import Operation
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from vtac.dialects import te
+from vtac.passes.te.share_buffers import NotShared, share
+
+from .intervals import interval_of, materialise
+from .nest import Nest, Refused, Stage, perfect_chain
+
+
+def set_scope(nest: Nest, step: te.SetScopeOp) -> None:
+    """Give the buffer of a stage another scope and number of slots."""
+    stage = nest.stage(step.stage)
+    alloc = stage.alloc
+    type = te.shaped(alloc.buffer)
+    new = te.AllocOp(
+        te.buffer_type(type.get_shape(), type.element_type, step.scope.data),
+        () if alloc.is_whole else alloc.window,
+        step.slots.value.data,
+    )
+    Rewriter.insert_op(new, InsertPoint.before(alloc))
+    stage.replace_buffer(new)
+
+
+def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
+    """Copy a whole operand of a stage to a scope before the stage, and read it there."""
+    stage = nest.stage(step.stage)
+    update, number = stage.update, step.operand_number.value.data
+    if not 0 <= number < len(update.sources):
+        raise Refused(f'stage "{stage.label}" has {len(update.sources)} operands, no {number}')
+    source = update.sources[number]
+    if te.scope_of(source) is not te.Scope.DRAM or step.scope.data is te.Scope.DRAM:
+        raise Refused("cache_read copies from DRAM to a scratchpad")
+    type = te.shaped(source)
+    alloc = te.AllocOp(
+        te.buffer_type(type.get_shape(), type.element_type, step.scope.data),
+        (),
+        step.slots.value.data,
+    )
+    name = source.name_hint or "x"
+    alloc.buffer.name_hint = f"{name}_{step.scope.data.value}"
+    copy = te.CopyOp(source, alloc.buffer)
+    copy.location = alloc.location = update.location
+    Rewriter.insert_op([alloc, copy], InsertPoint.before(stage.parts[0].root))
+    update.operands[1 + number] = alloc.buffer
+    order = stage.order - 0.5
+    cache = Stage(f"{stage.label}.{name}", order, alloc.buffer, [], [copy])
+    nest.stages.append(cache)
+    nest.handles[step.cache] = cache
+
+
+def cache_write(nest: Nest, step: te.CacheWriteOp) -> None:
+    """Compute a stage in a scope first; the stage itself only copies (narrows) from there."""
+    stage = nest.stage(step.stage)
+    update = stage.update
+    perfect_chain(stage.loops)
+    if stage.init is not None or update.accumulate is not None:
+        raise Refused(f'stage "{stage.label}" is a reduction', "its value has a buffer: set_scope")
+    result = te.yielded(update.body)
+    narrows = isinstance(result.owner, arith.TruncIOp)
+    wide = result.owner.operands[0] if isinstance(result.owner, arith.TruncIOp) else result
+    shape = te.shaped(stage.buffer).get_shape()
+    alloc = te.AllocOp(te.buffer_type(shape, wide.type, step.scope.data), (), step.slots.value.data)
+    alloc.buffer.name_hint = f"{stage.buffer.name_hint or stage.label}_{step.scope.data.value}"
+    copied = stage.root.clone()
+    Rewriter.insert_op([alloc, copied], InsertPoint.before(stage.root))
+    loops, statement = _own_nest(copied)
+    computed = Stage(f"{stage.label}.value", stage.order - 0.25, alloc.buffer, loops, [])
+    body = statement.detach_region(statement.body)
+    inner = te.yielded(body)
+    if narrows and isinstance(inner.owner, arith.TruncIOp):
+        inner.replace_all_uses_with(inner.owner.input)
+        Rewriter.erase_op(inner.owner)
+    write = replace(statement.write, buffer=alloc.buffer)
+    new = te.UpdateOp(computed.label, write, statement.reads, body)
+    new.location = update.location
+    Rewriter.replace_op(statement, new)
+    computed.statements = [new]
+    narrow = te.scalar_body(
+        [wide.type], lambda value: arith.TruncIOp(value, i8).result if narrows else value
+    )
+    read = te.Access(alloc.buffer, update.write.subscripts)
+    narrowed = te.UpdateOp(stage.label, update.write, [read], narrow)
+    narrowed.location = update.location
+    Rewriter.replace_op(update, narrowed)
+    stage.statements = [narrowed]
+    nest.stages.append(computed)
+    nest.handles[step.cache] = computed
+
+
+def _own_nest(root: Operation) -> tuple[list[te.ForOp], te.UpdateOp]:
+    loops: list[te.ForOp] = []
+    current: Operation | None = root
+    while isinstance(current, te.ForOp):
+        loops.append(current)
+        current = current.body.block.first_op
+    assert isinstance(current, te.UpdateOp)
+    return loops, current
+
+
+def in_place(nest: Nest, step: te.InPlaceOp) -> None:
+    """Let a stage write over the operand it reads."""
+    stage = nest.stage(step.stage)
+    try:
+        left = share(stage.update, step.operand_number.value.data)
+    except NotShared as error:
+        raise Refused(f'stage "{stage.label}" cannot work in place: {error}') from None
+    if left is None:
+        stage.statements, stage.loops = [], []
+        owner = next(s for s in nest.stages if s.init is stage or s is stage)
+        if owner.init is stage:
+            owner.init = None
+    _update_buffers(nest)
+
+
+def _update_buffers(nest: Nest) -> None:
+    """Let every stage look up again what it writes, after buffers were shared."""
+    for stage in nest.stages:
+        for part in stage.parts:
+            for statement in part.statements:
+                if isinstance(statement, te.UpdateOp | te.InvokeOp):
+                    part.buffer = statement.destination
+                elif isinstance(statement, te.CopyOp):
+                    part.buffer = statement.target
+
+
+def dma(nest: Nest, step: te.DmaOp) -> None:
+    """Replace the loops from an axis inward by a copy of what they cover."""
+    stage = nest.stage(step.stage)
+    owner, loop = nest.loop(step.axis)
+    if owner is not stage:
+        raise Refused(f'the axis is a loop of "{owner.label}", not of "{stage.label}"')
+    update = stage.update
+    read = _copied(stage, update)
+    place = stage.loops.index(loop)
+    perfect_chain(stage.loops[place:])
+    block = loop.parent
+    assert block is not None
+    shape, kernel = te.shaped(update.destination).get_shape(), nest.kernel.body.block
+    window = [
+        materialise([interval_of(subscript, block)], size, block, kernel)
+        for subscript, size in zip(read.subscripts, shape, strict=True)
+    ]
+    copy = te.CopyOp(read.buffer, update.destination)
+    if window != copy.window:
+        copy.operands = []
+        copy = te.CopyOp(read.buffer, update.destination, window)
+    copy.location = update.location
+    Rewriter.replace_op(loop, copy)
+    stage.loops, stage.statements = stage.loops[:place], [copy]
+
+
+def _copied(stage: Stage, update: te.UpdateOp) -> te.Access:
+    """The operand, if the statement only copies it, or narrows an accumulator to i8."""
+    reads = update.reads
+    if len(reads) != 1 or update.accumulate is not None or reads[0].outside is not None:
+        raise Refused(f'stage "{stage.label}" is no copy of one operand')
+    read, result = reads[0], te.yielded(update.body)
+    if isinstance(result.owner, arith.TruncIOp):
+        result = result.owner.input
+    if result is not update.body.block.args[0]:
+        raise Refused(
+            f'stage "{stage.label}" computes, a copy does not',
+            "split the computation off (cache_write) or give the stage a body of trunci alone",
+        )
+    if read.subscripts != update.write.subscripts:
+        raise Refused(f'stage "{stage.label}" permutes or moves elements, a copy does not')
+    ends = te.scope_of(read.buffer), te.scope_of(update.destination)
+    if ends != (te.Scope.ACC, te.Scope.DRAM):
+        raise Refused(
+            f"the copy goes from {ends[0].value} to {ends[1].value}; a store goes from acc to dram",
+            "set_scope the operand; load operands by cache_read",
+        )
+    if te.shaped(read.buffer).element_type != i32:
+        raise Refused("a store takes the low bits of i32 accumulators")
+    return read

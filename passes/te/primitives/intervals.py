@@ -1,0 +1,182 @@
+"""Which elements a statement touches while the loops around it stand still: interval analysis.
+
+An index runs over the range of its loop; loops inside the place of interest run over all of it, the
+tiles of loops around it are symbols. What a subscript then covers is an interval
+
+    sum of coefficient * (start : length)  +  (offset : extra)
+
+with the meaning of `te.SpanOp`. Steps and correlations between loops are ignored, so an interval
+may be too large, never too small. (Halide's bounds inference, on affine subscripts only.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from vtac.dialects import te
+
+from .nest import Refused, is_around
+
+Subscript = tuple[tuple[tuple[SSAValue, int], ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """``sum c * (start : length) + (offset : extra)``; without terms it is known."""
+
+    terms: tuple[tuple[int, SSAValue, SSAValue], ...]
+    offset: int
+    extra: int
+
+    def scaled(self, factor: int) -> "Interval":
+        """The interval of ``factor * x``."""
+        last = self.offset + self.extra - 1
+        return Interval(
+            tuple((factor * c, start, length) for c, start, length in self.terms),
+            min(factor * self.offset, factor * last),
+            abs(factor) * (self.extra - 1) + 1,
+        )
+
+    def __add__(self, other: "Interval") -> "Interval":
+        return Interval(
+            self.terms + other.terms, self.offset + other.offset, self.extra + other.extra - 1
+        )
+
+    def within(self, size: int) -> "Interval":
+        """The part in [0, size) of a known interval."""
+        low, high = max(self.offset, 0), min(self.offset + self.extra, size)
+        return Interval((), low, max(high - low, 0))
+
+
+def interval_of(subscript: Subscript, block: Block) -> Interval:
+    """What a subscript covers while control is in ``block`` (or in what that contains)."""
+    terms, constant = subscript
+    total = Interval((), constant, 1)
+    for index, coefficient in terms:
+        total = total + _index(index, block).scaled(coefficient)
+    return total
+
+
+def range_interval(item: te.Range, block: Block) -> Interval:
+    """What a range covers while control is in ``block``."""
+    if (bounds := item.bounds) is not None:
+        return Interval((), *bounds)
+    values = item.values
+    assert values is not None
+    owner = values[0].owner
+    if isinstance(owner, te.SpanOp) and not owner.terms:
+        return _span(owner, block)
+    if _is_visible(values[0], block):
+        return Interval(((1, *values),), 0, 1)
+    if isinstance(owner, Block) and isinstance(loop := owner.parent_op(), te.ForOp):
+        return range_interval(loop.over, block)
+    if isinstance(owner, te.SpanOp):
+        return _span(owner, block)
+    if isinstance(owner, te.HullOp):
+        return union([range_interval(part, block) for part in owner.ranges])
+    raise Refused("a range comes from neither a loop nor a span")
+
+
+def _index(index: SSAValue, block: Block) -> Interval:
+    owner = index.owner
+    if isinstance(owner, Block) and isinstance(loop := owner.parent_op(), te.ForOp):
+        return range_interval(loop.tile, block)
+    if isinstance(owner, te.SpanOp | te.HullOp):
+        return range_interval(owner.range, block)
+    raise Refused("an index comes from neither a loop nor a span")
+
+
+def _span(span: te.SpanOp, block: Block) -> Interval:
+    total = Interval((), span.offset.value.data, span.extra.value.data)
+    for coefficient, start, length in span.terms:
+        total = total + range_interval(te.Range(start, length), block).scaled(coefficient)
+    if span.within is not None and not total.terms:
+        return total.within(span.within.value.data)
+    return total
+
+
+def _is_visible(value: SSAValue, block: Block) -> bool:
+    """Whether a value of a range may be used where spans of ``block`` stand, at its beginning."""
+    owner = value.owner
+    if not isinstance(owner, Block) and owner.parent is block:
+        return owner in header(block)
+    home = owner if isinstance(owner, Block) else owner.parent
+    return home is not None and is_around(home, block)
+
+
+def union(intervals: Sequence[Interval]) -> Interval:
+    """The smallest interval that contains all. Raises `Refused` where their terms differ."""
+    first = intervals[0]
+    if any(interval.terms != first.terms for interval in intervals):
+        raise Refused("the regions that are read depend on different loops")
+    low = min(interval.offset for interval in intervals)
+    high = max(interval.offset + interval.extra for interval in intervals)
+    return Interval(first.terms, low, high - low)
+
+
+def known_bounds(interval: Interval, kernel: Block) -> tuple[int, int]:
+    """Smallest and largest value that an interval can contain at any time."""
+    total = Interval((), interval.offset, interval.extra)
+    for coefficient, start, length in interval.terms:
+        total = total + range_interval(te.Range(start, length), kernel).scaled(coefficient)
+    return total.offset, total.offset + total.extra - 1
+
+
+def header(block: Block) -> list[te.SpanOp | te.HullOp]:
+    """The arithmetic on ranges with which a block begins."""
+    ops: list[te.SpanOp | te.HullOp] = []
+    for op in block.ops:
+        if not isinstance(op, te.SpanOp | te.HullOp):
+            break
+        ops.append(op)
+    return ops
+
+
+def append_to_header(op: "te.SpanOp | te.HullOp", block: Block) -> te.Range:
+    """Put an operation at the end of the header, unless an equal one is there; return its range."""
+    existing = header(block)
+    for other in existing:
+        same = type(other) is type(op) and other.properties == op.properties
+        if same and tuple(other.operands) == tuple(op.operands):
+            op.operands = []
+            return other.range
+    place = InsertPoint.after(existing[-1]) if existing else InsertPoint.at_start(block)
+    Rewriter.insert_op(op, place)
+    name = (op.operands[0].name_hint if op.operands else None) or "d"
+    op.start.name_hint, op.length.name_hint = name, f"{name}_n"
+    return op.range
+
+
+def materialise(intervals: Sequence[Interval], size: int, block: Block, kernel: Block) -> te.Range:
+    """The union of some intervals, cut to [0, size), as a range for use in ``block``.
+
+    Adds `te.SpanOp` and `te.HullOp` to the block's header as needed.
+    """
+    groups: dict[tuple[tuple[int, SSAValue, SSAValue], ...], list[Interval]] = {}
+    for interval in intervals:
+        groups.setdefault(interval.terms, []).append(interval)
+    ranges = [_materialise_one(union(group), size, block, kernel) for group in groups.values()]
+    if len(ranges) == 1:
+        return ranges[0]
+    whole = te.Range(0, size)
+    if whole in ranges:
+        return whole
+    return append_to_header(te.HullOp(ranges), block)
+
+
+def _materialise_one(interval: Interval, size: int, block: Block, kernel: Block) -> te.Range:
+    if not interval.terms:
+        known = interval.within(size)
+        return te.Range(known.offset, known.extra)
+    low, high = known_bounds(interval, kernel)
+    inside = low >= 0 and high < size
+    if inside and interval.offset == 0 and interval.extra == 1 and len(interval.terms) == 1:
+        coefficient, start, length = interval.terms[0]
+        if coefficient == 1:
+            return te.Range(start, length)
+    span = te.SpanOp(
+        interval.terms, interval.offset, interval.extra, within=None if inside else size
+    )
+    return append_to_header(span, block)

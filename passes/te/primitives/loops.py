@@ -1,0 +1,156 @@
+"""Primitives that change loops alone: axes, init, split, tile, fuse, reorder.
+
+Loops of one axis form a chain: the outer one cuts the range, an inner one runs over the tile at
+hand. Statements use the start of the innermost.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from xdsl.ir import SSAValue
+
+from vtac.dialects import te
+
+from .nest import Nest, Refused, Stage, perfect_chain, set_range, take_out, take_out_all, wrap
+
+
+def axes(nest: Nest, step: te.AxesOp) -> None:
+    """Bind handles to the stage's own loops, outermost first."""
+    stage = nest.stage(step.stage)
+    names = [name.data for name in step.names]
+    found = [loop.label.data for loop in stage.loops]
+    if names != found:
+        raise Refused(f'the loops of stage "{stage.label}" are ({", ".join(found)})')
+    for handle, loop in zip(step.axes, stage.loops, strict=True):
+        nest.loops[handle] = stage, loop
+
+
+def init(nest: Nest, step: te.InitOp) -> None:
+    """Bind a handle to what the stage's reduction starts from."""
+    stage = nest.stage(step.stage)
+    if stage.init is None:
+        raise Refused(f'stage "{stage.label}" is no reduction, it has no init')
+    nest.handles[step.init] = stage.init
+
+
+def split(nest: Nest, step: te.SplitOp) -> None:
+    """Put a loop over tiles around a loop."""
+    factor = step.factor.value.data if step.factor is not None else None
+    sizes = [int(size) for size in step.sizes.get_values()] if step.sizes is not None else None
+    stage, loop = nest.loop(step.axis)
+    outer = _split(stage, loop, factor, sizes)
+    nest.loops[step.outer] = stage, outer
+    nest.loops[step.inner] = stage, loop
+
+
+def _split(
+    stage: Stage, loop: te.ForOp, factor: int | None, sizes: Sequence[int] | None
+) -> te.ForOp:
+    label, over, own = loop.label.data, loop.over, loop.tile_step
+    for size in [factor] if sizes is None else sizes:
+        if own is None or (size is not None and size % own):
+            raise Refused(
+                f'loop "{label}" has tiles of {own or "different sizes"}; {size} is no multiple',
+                "split a loop before its tiles, from the outermost to the innermost",
+            )
+    if sizes is not None and (over.bounds is None or over.bounds[1] != sum(sizes)):
+        extent = "not known here" if over.bounds is None else over.bounds[1]
+        raise Refused(f'the sizes add up to {sum(sizes)}, the extent of "{label}" is {extent}')
+    outer = te.ForOp(
+        label, over, step=factor or 1, sizes=sizes, is_reduce=loop.is_reduce is not None
+    )
+    wrap(outer, loop)
+    set_range(loop, outer.tile)
+    stage.loops.insert(stage.loops.index(loop), outer)
+    return outer
+
+
+def tile(nest: Nest, step: te.TileOp) -> None:
+    """Split two neighbouring loops and put both outer loops outside."""
+    first_factor, second_factor = (int(factor) for factor in step.factors.get_values())
+    stage, first = nest.loop(step.first)
+    other, second = nest.loop(step.second)
+    if other is not stage:
+        raise Refused("tile takes two loops of one stage")
+    outer = _split(stage, first, first_factor, None), _split(stage, second, second_factor, None)
+    _reorder(stage, [*outer, first, second])
+    handles = step.first_outer, step.second_outer, step.first_inner, step.second_inner
+    for handle, loop in zip(handles, (*outer, first, second), strict=True):
+        nest.loops[handle] = stage, loop
+
+
+def fuse(nest: Nest, step: te.FuseOp) -> None:
+    """Remove the one of two neighbours that runs once; the other is both."""
+    stage, outer = nest.loop(step.outer)
+    other, inner = nest.loop(step.inner)
+    place = stage.loops.index(outer)
+    if other is not stage or stage.loops[place + 1 : place + 2] != [inner]:
+        raise Refused("fuse takes a loop and the next one inside it, of one stage")
+    perfect_chain([outer, inner])
+    for gone, kept in ((inner, outer), (outer, inner)):
+        bounds, tile_step = gone.over.bounds, gone.tile_step
+        if bounds is not None and tile_step is not None and bounds[1] <= tile_step:
+            dissolve(stage, gone, bounds)
+            nest.loops[step.fused] = stage, kept
+            return
+    raise Refused(
+        f'"{outer.label.data}" and "{inner.label.data}" both run several times;'
+        " a loop runs over one axis",
+        "leave them as neighbours: the flat program unrolls outer loops anyway",
+    )
+
+
+def dissolve(stage: Stage, loop: te.ForOp, bounds: tuple[int, int]) -> None:
+    """Replace a loop that runs once by its body, in which the tile is a constant."""
+    block = loop.parent
+    assert block is not None
+    span = te.SpanOp([], *bounds)
+    span.start.name_hint, span.length.name_hint = loop.label.data, f"{loop.label.data}_n"
+    for argument, value in zip(loop.body.block.args, span.results, strict=True):
+        argument.replace_all_uses_with(value)
+    inner = take_out_all(loop.body.block)
+    block.insert_ops_before(inner, loop)
+    if span.start.uses or span.length.uses:
+        block.insert_op_before(span, inner[0])
+    stage.loops.remove(loop)
+    take_out(loop).erase()
+
+
+def reorder(nest: Nest, step: te.ReorderOp) -> None:
+    """Fill the places of some loops of one stage in the order given."""
+    found = [nest.loop(axis) for axis in step.axes]
+    if len({id(stage) for stage, _ in found}) > 1:
+        raise Refused("reorder takes the loops of one stage")
+    if found:
+        _reorder(found[0][0], [loop for _, loop in found])
+
+
+def _reorder(stage: Stage, wanted: Sequence[te.ForOp]) -> None:
+    places = sorted(stage.loops.index(loop) for loop in wanted)
+    chain = stage.loops[places[0] : places[-1] + 1]
+    perfect_chain(chain)
+    ordered = iter(wanted)
+    new = [next(ordered) if loop in wanted else loop for loop in chain]
+    _keep_dependences(new)
+    block, contents = chain[0].parent, take_out_all(chain[-1].body.block)
+    assert block is not None
+    for loop in reversed(chain[1:]):
+        take_out(loop)
+    if new[0] is not chain[0]:
+        block.insert_op_before(new[0], chain[0])
+        take_out(chain[0])
+    for outer, inner in pairwise(new):
+        outer.body.block.add_op(inner)
+    new[-1].body.block.add_ops(contents)
+    stage.loops[places[0] : places[-1] + 1] = new
+
+
+def _keep_dependences(loops: Sequence[te.ForOp]) -> None:
+    """Refuse an order in which a loop over a tile stands outside of what makes the tile."""
+    inside: set[SSAValue] = set()
+    for loop in reversed(loops):
+        if inside.intersection(loop.operands):
+            raise Refused(
+                f'a loop over tiles of "{loop.label.data}" must stay outside of the loop in them'
+            )
+        inside.update(loop.body.block.args)

@@ -1,0 +1,198 @@
+"""The state in which a schedule is applied: its stages and where their loops are.
+
+The loop nest itself is the IR; this keeps what the IR does not say, which loops and statements
+belong to which handle.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from vtac.dialects import te
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer, not an accident
+    """A primitive that cannot be applied: what is wrong, and the way out."""
+
+    def __init__(self, what: str, hint: str = ""):
+        self.what, self.hint = what, hint
+        super().__init__(what)
+
+
+@dataclass(eq=False)
+class Stage:
+    """What writes one buffer: a compute, what its reduction starts from, or a copy.
+
+    order: its place among the stages; a stage only reads stages of lower order.
+    loops: its own loops, outermost first. statements: what is inside the innermost.
+    init, identity: what its reduction starts from: a stage, and the constant if it is one.
+    """
+
+    label: str
+    order: float
+    buffer: SSAValue
+    loops: list[te.ForOp]
+    statements: list[Operation]
+    init: "Stage | None" = None
+    identity: int | None = None
+
+    @property
+    def root(self) -> Operation:
+        """The outermost operation of its nest."""
+        return self.loops[0] if self.loops else self.statements[0]
+
+    @property
+    def update(self) -> te.UpdateOp:
+        """Its scalar statement. Raises `Refused` once that is a copy or an intrinsic."""
+        if len(self.statements) == 1 and isinstance(self.statements[0], te.UpdateOp):
+            return self.statements[0]
+        raise Refused(f'stage "{self.label}" has no scalar statement (any more)')
+
+    @property
+    def sources(self) -> list[SSAValue]:
+        """The buffers that its statements read."""
+        found: list[SSAValue] = []
+        for op in self.statements:
+            if isinstance(op, te.UpdateOp | te.InvokeOp):
+                found += op.sources
+            elif isinstance(op, te.CopyOp):
+                found.append(op.source)
+        return found
+
+    @property
+    def alloc(self) -> te.AllocOp:
+        """The allocation of its buffer. Raises `Refused` for a result of the kernel."""
+        if isinstance(self.buffer.owner, te.AllocOp):
+            return self.buffer.owner
+        raise Refused(f'the value of stage "{self.label}" is a result of the kernel')
+
+    @property
+    def parts(self) -> "list[Stage]":
+        """What moves with it: its start, then itself."""
+        return [self] if self.init is None else [self.init, self]
+
+    def replace_buffer(self, new: te.AllocOp) -> None:
+        """Put another allocation in the place of its own, for everyone who uses it."""
+        old = self.alloc
+        new.buffer.name_hint = old.buffer.name_hint
+        new.location = old.location
+        old.buffer.replace_all_uses_with(new.buffer)
+        Rewriter.erase_op(old)
+        for part in self.parts:
+            part.buffer = new.buffer
+
+
+@dataclass(eq=False)
+class Nest:
+    """A kernel in loop form, and what the handles of its schedule stand for."""
+
+    kernel: te.KernelOp
+    stages: list[Stage]
+    handles: dict[SSAValue, Stage] = field(default_factory=dict)
+    loops: dict[SSAValue, tuple[Stage, te.ForOp]] = field(default_factory=dict)
+
+    def stage(self, handle: SSAValue) -> Stage:
+        """The stage behind a handle."""
+        stage = self.handles[handle]
+        if not stage.statements:
+            raise Refused(f'nothing is left of stage "{stage.label}"')
+        return stage
+
+    def loop(self, handle: SSAValue) -> tuple[Stage, te.ForOp]:
+        """The loop behind a handle, and the stage it belongs to."""
+        stage, loop = self.loops[handle]
+        if loop not in stage.loops or loop.parent is None:
+            raise Refused(
+                f'loop "{loop.label.data}" of stage "{stage.label}" is no longer there',
+                "tensorize, dma, vthread and unroll take loops away; use their handles before",
+            )
+        return stage, loop
+
+    def writers(self, buffer: SSAValue) -> list[Stage]:
+        """The stages that write a buffer."""
+        parts = [part for stage in self.stages for part in stage.parts]
+        return [part for part in parts if part.buffer is buffer and part.statements]
+
+
+def accesses_to(buffer: SSAValue) -> Iterator[tuple[Operation, te.Access]]:
+    """Every read of a buffer by a statement: the operation, and the access."""
+    for op in dict.fromkeys(use.operation for use in buffer.uses):
+        if isinstance(op, te.UpdateOp | te.InvokeOp):
+            for read in op.reads:
+                if read.buffer is buffer:
+                    yield op, read
+
+
+def copies_from(buffer: SSAValue) -> list[te.CopyOp]:
+    """Every copy that reads a buffer."""
+    users = dict.fromkeys(use.operation for use in buffer.uses)
+    return [op for op in users if isinstance(op, te.CopyOp) and op.source is buffer]
+
+
+def label_of(op: Operation) -> str:
+    """What to call a statement in a message."""
+    if isinstance(op, te.UpdateOp | te.InvokeOp):
+        return f'stage "{op.label.data}"'
+    return op.name
+
+
+def ancestor_in(op: Operation, block: Block) -> Operation | None:
+    """The operation of the block that is ``op`` or contains it."""
+    current: Operation | None = op
+    while current is not None and current.parent is not block:
+        current = current.parent_op()
+    return current
+
+
+def is_around(outer: Block, inner: Block) -> bool:
+    """Whether a block is another one or contains it."""
+    current: Block | None = inner
+    while current is not None:
+        if current is outer:
+            return True
+        parent = current.parent_op()
+        current = parent.parent if parent is not None else None
+    return False
+
+
+def perfect_chain(loops: Sequence[te.ForOp]) -> None:
+    """Raise `Refused` unless each loop's body is just the next loop."""
+    for outer, inner in pairwise(loops):
+        body = outer.body.block
+        if body.first_op is not inner or body.last_op is not inner:
+            raise Refused(
+                f'the loops "{outer.label.data}" and "{inner.label.data}" have other operations'
+                " between them",
+                "reorder, split and fuse before anything is computed or copied there",
+            )
+
+
+def set_range(loop: te.ForOp, over: te.Range) -> None:
+    """Let a loop run over another range."""
+    other = te.ForOp(loop.label.data, over)
+    loop.operands = list(other.operands)
+    loop.static_range = other.static_range
+    other.operands = []
+
+
+def take_out(op: Operation) -> Operation:
+    """Detach an operation from its block, and return it."""
+    if op.parent is not None:
+        op.parent.detach_op(op)
+    return op
+
+
+def take_out_all(block: Block) -> list[Operation]:
+    """Detach all operations of a block, and return them."""
+    return [take_out(op) for op in list(block.ops)]
+
+
+def wrap(loop: te.ForOp, inner: te.ForOp) -> None:
+    """Put ``loop`` in the place of ``inner``, and ``inner`` into its body."""
+    block = inner.parent
+    assert block is not None
+    block.insert_op_before(loop, inner)
+    loop.body.block.add_op(take_out(inner))

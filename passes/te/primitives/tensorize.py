@@ -1,0 +1,101 @@
+"""The primitive tensorize: a proved match (`matching`) becomes invocations of intrinsics."""
+
+from dataclasses import replace
+
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import SymbolTable
+
+from vtac.dialects import te
+from vtac.passes.te.matching import Invocation, Match, Mismatch, match
+
+from .intervals import interval_of, known_bounds
+from .loops import dissolve
+from .nest import Nest, Refused, Stage, perfect_chain
+
+
+def tensorize(nest: Nest, step: te.TensorizeOp) -> None:
+    """Replace the statement by intrinsics, remove the lane loops, mark the others as hardware."""
+    stage = nest.stage(step.stage)
+    owner, axis = nest.loop(step.axis)
+    if owner is not stage:
+        raise Refused(f'the axis is a loop of "{owner.label}", not of "{stage.label}"')
+    update = stage.update
+    intrinsics = [_declaration(nest, name.root_reference.data) for name in step.intrinsics]
+    try:
+        found = match(update, intrinsics, _never_outside(nest, update), stage.identity)
+    except Mismatch as mismatch:
+        raise Refused(
+            f'stage "{stage.label}" is not {", ".join(i.sym_name.data for i in intrinsics)}:'
+            f" {mismatch.what}",
+            mismatch.hint,
+        ) from None
+    if axis in found.lanes:
+        raise Refused(f'"{axis.label.data}" is a lane of the intrinsic; name a loop outside it')
+    _rewrite(stage, update, axis, found)
+
+
+def _rewrite(stage: Stage, update: te.UpdateOp, axis: te.ForOp, found: Match) -> None:
+    first, *others = found.invocations
+    invoke = _invoke(first, stage, {})
+    invoke.location = update.location
+    Rewriter.replace_op(update, invoke)
+    stage.statements = [invoke]
+    for loop in found.lanes:
+        bounds = loop.over.bounds
+        assert bounds is not None
+        dissolve(stage, loop, bounds)
+    hardware = stage.loops[stage.loops.index(axis) :]
+    perfect_chain(hardware)
+    innermost = hardware[-1].body.block
+    if innermost.first_op is not innermost.last_op:
+        raise Refused("the instruction's loops also hold other operations")
+    for loop in hardware:
+        loop.hardware = UnitAttr()
+    for invocation in reversed(others):
+        mapping: dict[SSAValue, SSAValue] = {}
+        copy = axis.clone(mapping)
+        Rewriter.insert_op(copy, InsertPoint.after(axis))
+        [old] = [op for op in copy.walk() if isinstance(op, te.InvokeOp)]
+        new = _invoke(invocation, stage, mapping)
+        new.location = update.location
+        Rewriter.replace_op(old, new)
+        stage.statements.insert(1, new)
+
+
+def _invoke(invocation: Invocation, stage: Stage, mapping: dict[SSAValue, SSAValue]) -> te.InvokeOp:
+    def mapped(access: te.Access) -> te.Access:
+        subscripts = tuple(
+            (tuple((mapping.get(index, index), c) for index, c in terms), constant)
+            for terms, constant in access.subscripts
+        )
+        return replace(access, subscripts=subscripts)
+
+    return te.InvokeOp(
+        invocation.intrinsic.sym_name.data,
+        stage.label,
+        mapped(invocation.write),
+        [mapped(read) for read in invocation.reads],
+        invocation.immediate,
+    )
+
+
+def _declaration(nest: Nest, name: str) -> te.IntrinsicOp:
+    found = SymbolTable.lookup_symbol(nest.kernel, name)
+    if not isinstance(found, te.IntrinsicOp):
+        raise Refused(f"there is no te.intrinsic @{name}", "run te-declare-intrinsics before")
+    return found
+
+
+def _never_outside(nest: Nest, update: te.UpdateOp) -> list[bool]:
+    kernel = nest.kernel.body.block
+    answers: list[bool] = []
+    for read in update.reads:
+        inside = True
+        shape = te.shaped(read.buffer).get_shape()
+        for subscript, size in zip(read.subscripts, shape, strict=True):
+            low, high = known_bounds(interval_of(subscript, kernel), kernel)
+            inside = inside and low >= 0 and high < size
+        answers.append(inside)
+    return answers

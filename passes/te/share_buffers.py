@@ -1,0 +1,130 @@
+"""``te-share-buffers``: an elementwise statement writes over the operand it reads.
+
+The ALU works in place (``acc[d] = op(acc[d], ...)``), so a chain of elementwise stages wants one
+buffer. A statement may take over the buffer of an operand if it reads that only at the element it
+writes, and nobody reads it later. Earlier readers do not mind, a copy to DRAM among them.
+
+The schedule primitive ``te.in_place`` does this for one stage, where a schedule wants it and before
+tensorize needs it; this pass does it wherever it is possible, for statements that are still scalar.
+"""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from vtac.dialects import te
+
+
+class NotShared(Exception):  # noqa: N818 - it is an answer, not an accident
+    """Why a statement cannot write over its operand."""
+
+
+@dataclass(frozen=True)
+class TeShareBuffers(ModulePass):
+    """Let elementwise statements write over their operands where nobody reads those later."""
+
+    name = "te-share-buffers"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Share what can be shared in each kernel, in program order."""
+        for kernel in op.body.block.ops:
+            if isinstance(kernel, te.KernelOp) and kernel.is_lowered:
+                for update in [s for s in kernel.walk() if isinstance(s, te.UpdateOp)]:
+                    _share_any(update)
+
+
+def _share_any(update: te.UpdateOp) -> None:
+    for number in range(len(update.sources)):
+        try:
+            share(update, number)
+        except NotShared:
+            continue
+        return
+
+
+def share(update: te.UpdateOp, operand: int) -> te.UpdateOp | None:
+    """Give the destination of a statement the buffer of one of its operands.
+
+    Returns the statement, or None where it was a mere copy, which is then gone with its loops.
+    Raises `NotShared` where that would change what anyone reads.
+    """
+    if not 0 <= operand < len(update.sources):
+        raise NotShared(f"it has {len(update.sources)} operands, no {operand}")
+    source, destination = update.sources[operand], update.destination
+    if source is not destination:
+        _check_statement(update, operand)
+        old, new = destination.owner, source.owner
+        assert isinstance(old, te.AllocOp) and isinstance(new, te.AllocOp)
+        _check_lifetimes(update, old, new)
+        slots = max(old.slots, new.slots, key=lambda slots: slots.value.data)
+        new.slots = slots
+        destination.replace_all_uses_with(source)
+        Rewriter.erase_op(old)
+    if _is_copy(update):
+        _erase_with_loops(update)
+        return None
+    return update
+
+
+def _check_statement(update: te.UpdateOp, operand: int) -> None:
+    source, write = update.sources[operand], update.write
+    if update.accumulate is not None:
+        raise NotShared("it accumulates, so the old value of its own buffer counts")
+    for read in update.reads:
+        if read.buffer is source and read.subscripts != write.subscripts:
+            raise NotShared("it reads other elements than it writes")
+    if source.type != update.destination.type:
+        raise NotShared(f"its value is {update.destination.type}, the operand {source.type}")
+    for value, what in ((source, "the operand"), (update.destination, "its value")):
+        if not isinstance(value.owner, te.AllocOp):
+            raise NotShared(f"{what} is a parameter of the kernel")
+
+
+def _check_lifetimes(update: te.UpdateOp, old: te.AllocOp, new: te.AllocOp) -> None:
+    block = new.parent
+    if block is None or old.parent is not block:
+        raise NotShared("its buffer and its operand's are not allocated in the same loop")
+    root = _in_block(update, new)
+    assert root is not None
+    for use in new.buffer.uses:
+        user = _in_block(use.operation, new)
+        if use.operation is update or user is None:
+            continue
+        if user is root or root.is_before_in_block(user):
+            raise NotShared(f"the operand is still used by {_name(use.operation)}")
+
+
+def _in_block(op: Operation, alloc: te.AllocOp) -> Operation | None:
+    current: Operation | None = op
+    while current is not None and current.parent is not alloc.parent:
+        current = current.parent_op()
+    return current
+
+
+def _name(op: Operation) -> str:
+    if isinstance(op, te.UpdateOp | te.InvokeOp):
+        return f'stage "{op.label.data}"'
+    return op.name
+
+
+def _is_copy(update: te.UpdateOp) -> bool:
+    reads = update.reads
+    return (
+        len(reads) == 1
+        and reads[0].buffer is update.destination
+        and reads[0].subscripts == update.write.subscripts
+        and te.yielded(update.body) is update.body.block.args[0]
+    )
+
+
+def _erase_with_loops(update: te.UpdateOp) -> None:
+    doomed: Operation = update
+    while isinstance(loop := doomed.parent_op(), te.ForOp) and (
+        loop.body.block.first_op is doomed and loop.body.block.last_op is doomed
+    ):
+        doomed = loop
+    Rewriter.erase_op(doomed)
