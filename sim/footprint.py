@@ -84,13 +84,9 @@ class DramMap:
         rows, width, stride = transfer.y_size, transfer.x_size, transfer.x_stride
         if stride == width or rows == 1:
             rows, width, stride = 1, rows * width, 0
-        first = transfer.dram_base * unit
-        return (
-            first // self.granule,
-            rows,
-            width * unit // self.granule,
-            stride * unit // (self.granule),
-        )
+        start, granule = transfer.dram_base * unit, self.granule
+        covered = -(-(start % granule + width * unit) // granule)
+        return start // granule, rows, covered, stride * unit // granule
 
     def _blocks(self, transfer: Transfer) -> tuple[int, int]:
         first, rows, width, stride = self._rows(transfer)

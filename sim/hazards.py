@@ -124,18 +124,14 @@ class _Checker:
                     f"{self._name(index)} fills the whole INP buffer: with 256-beat bursts the"
                     " Chisel design may lose its data"
                 )
-        everything = schedule(self._flow, None, through=True)
-        if len(everything.order) < len(self._program):
-            stuck = [index for index, _ in everything.blocked]
-            names = "; ".join(self._name(index) for index in stuck)
-            self._add(HazardKind.DEADLOCK, f"{deadlock_reason(everything, 0)}: {names}", *stuck)
+        order = self._check_deadlocks()
+        if order is None:
             return
-        self._check_queues()
-        start = clocks(self._flow, everything.order)
+        start = clocks(self._flow, order)
         self._check_tokens(start)
         self._check_finish(start)
         races = _Races(self._target, self._program, self._dram, self._flow, start, self._add)
-        races.find(everything.order)
+        races.find(order)
         if undefined := races.undefined_micro_ops:
             self._report.warnings.append(
                 f"micro-op {undefined[0]} runs before any LOAD has written it: it is undefined at"
@@ -148,13 +144,19 @@ class _Checker:
     def _add(self, kind: HazardKind, message: str, *instructions: int) -> None:
         self._report.hazards.append(Hazard(kind, message, instructions))
 
-    def _check_queues(self) -> None:
-        depth = self._target.queue_depth
-        bounded = schedule(self._flow, depth, through=True)
-        if len(bounded.order) < len(self._program):
-            stuck = [index for index, _ in bounded.blocked]
-            names = "; ".join(self._name(index) for index in stuck)
-            self._add(HazardKind.DEADLOCK, f"{deadlock_reason(bounded, depth)}: {names}", *stuck)
+    def _check_deadlocks(self) -> list[int] | None:
+        """An order in which every instruction runs, if tokens allow one."""
+        depth, total = self._target.queue_depth, len(self._program)
+        result = schedule(self._flow, depth, through=True)
+        if len(result.order) == total:
+            return result.order
+        unlimited = schedule(self._flow, None, through=True)
+        never = len(unlimited.order) < total
+        reason = deadlock_reason(unlimited if never else result, depth)
+        stuck = [index for index, _ in (unlimited if never else result).blocked]
+        names = "; ".join(self._name(index) for index in stuck)
+        self._add(HazardKind.DEADLOCK, f"{reason}: {names}", *stuck)
+        return None if never else unlimited.order
 
     def _check_tokens(self, start: Sequence[Clock]) -> None:
         for message, last in verify_balance(self._flow):
