@@ -45,7 +45,7 @@ def integers(values: Sequence[int]) -> I64Array:
 
 
 def shape_of(value: SSAValue) -> tuple[int, ...] | None:
-    """The shape of a tensor value, -1 for an unknown dimension; None for anything else."""
+    """The shape of a tensor value, DYNAMIC_INDEX where unknown; None for anything else."""
     return value.type.get_shape() if isinstance(value.type, TensorType) else None
 
 
@@ -75,7 +75,7 @@ class WindowOp(IRDLOperation, ABC):
         raise AssertionError("every window op says what its kernel is")
 
     def result_channels(self) -> int:
-        """Channels of the result; -1 if unknown."""
+        """Channels of the result; DYNAMIC_INDEX if unknown."""
         return self.x.type.get_shape()[1]  # type: ignore[attr-defined,no-any-return]
 
     def verify_(self) -> None:
@@ -339,7 +339,7 @@ class AddOp(BinaryOp):
 
 
 def broadcast(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """The shape of two broadcast shapes, -1 where it is not known."""
+    """The shape of two broadcast shapes, DYNAMIC_INDEX where it is not known."""
     rank = max(len(a), len(b))
     result = []
     for p, q in zip([1] * (rank - len(a)) + list(a), [1] * (rank - len(b)) + list(b), strict=True):

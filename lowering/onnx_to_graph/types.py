@@ -50,7 +50,7 @@ def _tensor_name(code: int) -> str:
 
 
 def import_type(proto: TypeProto | None) -> Attribute:
-    """The IR's type for an ONNX type; symbolic and unknown dimensions become -1."""
+    """The IR's type for an ONNX type; symbolic and unknown dimensions become dynamic."""
     kind = proto.WhichOneof("value") if proto is not None else None
     if proto is None or kind is None:
         return UNKNOWN_TYPE

@@ -1,0 +1,234 @@
+"""Collects nodes and weights of an ONNX graph under construction.
+
+A value with a packed type has two forms, the logical tensor and its bytes in the accelerator's
+layout. Each is made when something asks for it, so any op may be given either.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import DYNAMIC_INDEX, NameLoc
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from vtac.dialects.context import Array, VtacContext, constant_value
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph import ConstantOp, packing, shape_of
+
+
+def place_of(op: Operation) -> str:
+    """Words that say which op: its layer, if it is located, and its kind."""
+    name = f"'{op.location.desc.data}' " if isinstance(op.location, NameLoc) else ""
+    return f"op {name}({op.name})"
+
+
+class OnnxBuilder:
+    """A graph under construction.
+
+    opset: the version of the default domain. names: what callers call some of the values.
+    """
+
+    def __init__(
+        self,
+        ctx: VtacContext,
+        opset: int,
+        names: Mapping[SSAValue, str],
+        taken: Iterable[str] = (),
+    ):
+        self.ctx = ctx
+        self.opset = opset
+        self.nodes: list[NodeProto] = []
+        self.initializers: list[TensorProto] = []
+        self._names = names
+        self._taken = {*taken, *names.values()}
+        self._plain: dict[SSAValue, str] = {}
+        self._packed: dict[SSAValue, str] = {}
+        self._aliases: dict[SSAValue, SSAValue] = {}
+        self._weights: dict[tuple[Attribute, Attribute], str] = {}
+        self._node_name = ""
+
+    # Names.
+
+    def fresh(self, hint: str) -> str:
+        """A name that nothing has yet."""
+        name, number = hint, 0
+        while name in self._taken:
+            number += 1
+            name = f"{hint}_{number}"
+        self._taken.add(name)
+        return name
+
+    def name_for(self, value: SSAValue) -> str:
+        """The name a new logical tensor gets: the caller's, or one made from its hint."""
+        own = self._names.get(value) if packing(value.type) is None else None
+        return own or self.fresh(value.name_hint or "value")
+
+    def alias(self, inner: SSAValue, outer: SSAValue) -> None:
+        """Let a block argument stand for the value passed for it."""
+        self._aliases[inner] = self._resolve(outer)
+
+    def bind(self, result: SSAValue, inner: SSAValue) -> None:
+        """Let a result be what an inlined body yields, also when the body is inlined again."""
+        inner = self._resolve(inner)
+        if isinstance(inner.owner, ConstantOp):
+            self._aliases[result] = inner
+        else:
+            for forms in (self._plain, self._packed):
+                if inner in forms:
+                    forms[result] = forms[inner]
+
+    def _resolve(self, value: SSAValue) -> SSAValue:
+        while value in self._aliases:
+            value = self._aliases[value]
+        return value
+
+    # Values.
+
+    def define(self, value: SSAValue, name: str, packed: bool = False) -> None:
+        """Record under which name a value is computed, as a logical tensor or in its layout."""
+        self._aliases.pop(value, None)
+        for forms in (self._plain, self._packed):
+            forms.pop(value, None)
+        (self._packed if packed else self._plain)[value] = name
+
+    def name(self, value: SSAValue) -> str:
+        """The name of a value as a logical tensor."""
+        value = self._resolve(value)
+        if value not in self._plain:
+            if value in self._packed:
+                self._plain[value] = self.unpack(self._packed[value], value)
+            else:
+                self._plain[value] = self._weight(value)
+        return self._plain[value]
+
+    def stored_name(self, value: SSAValue) -> str:
+        """The name of a value as it crosses the border: packed, if its type says so."""
+        value = self._resolve(value)
+        if packing(value.type) is None:
+            return self.name(value)
+        if value not in self._packed:
+            self._packed[value] = self.pack(self.name(value), value)
+        return self._packed[value]
+
+    def constant(self, value: SSAValue) -> Array | None:
+        """The array of a constant; None for any other value."""
+        owner = self._resolve(value).owner
+        if isinstance(owner, ConstantOp):
+            return constant_value(self.ctx, owner.value, owner.result.type)
+        return None
+
+    def is_weight(self, name: str) -> bool:
+        """Whether a name is that of a constant."""
+        return name in self._weights.values()
+
+    def _weight(self, value: SSAValue) -> str:
+        array = self.constant(value)
+        if array is None:
+            raise CompileError(
+                Problem(
+                    f"value '%{value.name_hint or '?'}'",
+                    "is neither an input of the ONNX graph to build nor computed in it",
+                )
+            )
+        assert isinstance(value.owner, ConstantOp)
+        key = value.owner.value, value.type
+        if key not in self._weights:
+            self._weights[key] = self.name_for(value)
+            self.initializers.append(numpy_helper.from_array(array, self._weights[key]))
+        return self._weights[key]
+
+    # Nodes.
+
+    def convert(self, op: Operation, converter: Callable[["OnnxBuilder", Any], None]) -> None:
+        """Run a converter with its nodes named after the op's layer."""
+        self._node_name = op.location.desc.data if isinstance(op.location, NameLoc) else ""
+        converter(self, op)
+
+    def add(self, op_type: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        """Append a node with one output and return its name."""
+        output = output or self.fresh(op_type.lower())
+        self.append(helper.make_node(op_type, list(inputs), [output], **attributes))
+        return output
+
+    def append(self, node: NodeProto) -> None:
+        """Append a node, named after the layer at hand."""
+        if not node.name:
+            node.name = self._node_name
+        self.nodes.append(node)
+
+    def weight(self, array: Array, hint: str) -> str:
+        """Append an initialiser and return its name."""
+        name = self.fresh(hint)
+        self.initializers.append(numpy_helper.from_array(array, name))
+        return name
+
+    def cast(self, name: str, dtype: type[np.generic] | np.dtype[Any], output: str = "") -> str:
+        """The tensor with another element type."""
+        code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        return self.add("Cast", [name], output, to=code)
+
+    def reshape(self, name: str, shape: Sequence[int], output: str = "") -> str:
+        """The tensor in another shape, one of whose dimensions may be unknown."""
+        extents = [-1 if extent == DYNAMIC_INDEX else extent for extent in shape]
+        wanted = self.weight(np.array(extents, np.int64), "shape")
+        return self.add("Reshape", [name, wanted], output)
+
+    def require(self, op: Operation, opset: int) -> None:
+        """Raise unless the graph's opset has what an op needs."""
+        if self.opset < opset:
+            raise CompileError(
+                Problem(
+                    place_of(op),
+                    f"needs opset {opset}, but ops beside it are only known in opset {self.opset}",
+                    "Convert the model with onnx.version_converter.",
+                )
+            )
+
+    # Layouts.
+
+    def pack(self, name: str, value: SSAValue) -> str:
+        """[N, C, spatial...] as [N/BATCH, C/BLOCK, spatial..., BATCH, BLOCK]; spare lanes are 0."""
+        layout, shape = packing(value.type), shape_of(value)
+        assert layout is not None and shape is not None
+        batch, block = layout.batch.data, layout.block.data
+        outer = layout.physical_shape(shape)[:2]
+        for axis, extent in enumerate((outer[0] * batch, outer[1] * block)):
+            if extent != shape[axis]:
+                name = self._pad_end(name, shape, axis, extent - shape[axis])
+                shape = (*shape[:axis], extent, *shape[axis + 1 :])
+        name = self.reshape(name, (outer[0], batch, outer[1], block, *shape[2:]))
+        order = [0, 2, *range(4, 2 + len(shape)), 1, 3]
+        stored = self._names.get(value) or self.fresh(f"{value.name_hint or 'value'}.packed")
+        return self.add("Transpose", [name], stored, perm=order)
+
+    def _pad_end(self, name: str, shape: Sequence[int], axis: int, count: int) -> str:
+        if self.opset >= 13:
+            pads = np.zeros(2 * len(shape), np.int64)
+            pads[len(shape) + axis] = count
+            return self.add("Pad", [name, self.weight(pads, "pads")])
+        zeros = np.zeros((*shape[:axis], count, *shape[axis + 1 :]), np.int8)
+        return self.add("Concat", [name, self.weight(zeros, "zeros")], axis=axis)
+
+    def unpack(self, name: str, value: SSAValue) -> str:
+        """The inverse of ``pack``; spare lanes are dropped."""
+        layout, shape = packing(value.type), shape_of(value)
+        assert layout is not None and shape is not None
+        whole = layout.physical_shape(shape)
+        rank = len(whole)
+        order = [0, rank - 2, 1, rank - 1, *range(2, rank - 2)]
+        name = self.add("Transpose", [name], perm=order)
+        extents = whole[0] * whole[-2], whole[1] * whole[-1]
+        name = self.reshape(name, (*extents, *shape[2:]))
+        if extents == shape[:2]:
+            return name
+        if self.opset < 10:
+            return self.add("Slice", [name], axes=[0, 1], starts=[0, 0], ends=shape[:2])
+        bounds = [np.zeros(2, np.int64), np.array(shape[:2], np.int64), np.arange(2)]
+        return self.add("Slice", [name, *(self.weight(b, "bounds") for b in bounds)])
+
+
+def value_info(name: str, type: onnx.TypeProto | None) -> onnx.ValueInfoProto:
+    """A named value, typed where the type is known."""
+    return onnx.ValueInfoProto(name=name, type=type)

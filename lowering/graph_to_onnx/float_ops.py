@@ -1,0 +1,182 @@
+"""Graph ops with ONNX's meaning back as ONNX nodes; on integers as the Integer operators."""
+
+import numpy as np
+from xdsl.dialects.builtin import AnyFloat, TensorType
+from xdsl.ir import SSAValue
+
+from vtac.dialects.context import element_dtype
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph import (
+    AddOp,
+    AveragePoolOp,
+    BatchNormOp,
+    ClipOp,
+    ConvOp,
+    GemmOp,
+    GlobalAveragePoolOp,
+    MatMulOp,
+    MaxPoolOp,
+    PoolOp,
+    ReluOp,
+    ReshapeOp,
+    SumPoolOp,
+    WindowOp,
+    shape_of,
+)
+from vtac.lowering.graph_to_onnx.builder import OnnxBuilder, place_of
+
+
+def is_float(value: SSAValue) -> bool:
+    """Whether a value is a float tensor."""
+    return isinstance(value.type, TensorType) and isinstance(value.type.element_type, AnyFloat)
+
+
+def _window(op: WindowOp) -> dict[str, list[int]]:
+    return {
+        "kernel_shape": list(op.kernel_shape()),
+        "strides": list(op.strides.get_values()),
+        "pads": list(op.pads.get_values()),
+        **_dilations(op),
+    }
+
+
+def _dilations(op: WindowOp) -> dict[str, list[int]]:
+    """Written out only where they say something: poolings have them in later opsets only."""
+    dilations = list(op.dilations.get_values())
+    return {"dilations": dilations} if set(dilations) - {1} else {}
+
+
+def conv(b: OnnxBuilder, op: ConvOp) -> None:
+    """Conv, or ConvInteger of int8 tensors."""
+    operands = [b.name(op.x), b.name(op.w)]
+    attributes = {**_window(op), "group": op.group.value.data}
+    output = b.name_for(op.result)
+    if is_float(op.x):
+        operands += [b.name(op.bias)] if op.bias is not None else []
+        b.add("Conv", operands, output, **attributes)
+    else:
+        b.require(op, 10)
+        biased = op.bias is not None
+        sums = b.add("ConvInteger", operands, "" if biased else output, **attributes)
+        if op.bias is not None:
+            shape = [1, -1] + [1] * len(op.kernel_shape())
+            b.add("Add", [sums, b.reshape(b.name(op.bias), shape)], output)
+    b.define(op.result, output)
+
+
+def gemm(b: OnnxBuilder, op: GemmOp) -> None:
+    """Gemm, or MatMulInteger of int8 tensors."""
+    operands = [b.name(op.a), b.name(op.b)]
+    output = b.name_for(op.result)
+    transposed = bool(op.trans_a.value.data), bool(op.trans_b.value.data)
+    alpha, beta = op.alpha.value.data, op.beta.value.data
+    if is_float(op.a):
+        if op.c is not None:
+            operands.append(b.name(op.c))
+        elif b.opset < 11:
+            assert isinstance(op.a.type, TensorType)
+            operands.append(b.weight(np.zeros(1, element_dtype(op.a.type.element_type)), "zero"))
+        b.add(
+            "Gemm",
+            operands,
+            output,
+            alpha=alpha,
+            beta=beta,
+            transA=int(transposed[0]),
+            transB=int(transposed[1]),
+        )
+    else:
+        b.require(op, 10)
+        if alpha != 1 or (op.c is not None and beta != 1):
+            raise CompileError(Problem(place_of(op), "alpha and beta of integers must be 1"))
+        for i in range(2):
+            if transposed[i]:
+                operands[i] = b.add("Transpose", [operands[i]], perm=[1, 0])
+        sums = b.add("MatMulInteger", operands, "" if op.c is not None else output)
+        if op.c is not None:
+            b.add("Add", [sums, b.name(op.c)], output)
+    b.define(op.result, output)
+
+
+def matmul(b: OnnxBuilder, op: MatMulOp) -> None:
+    """MatMul, or MatMulInteger of int8 tensors."""
+    kind = "MatMul" if is_float(op.a) else "MatMulInteger"
+    b.define(op.result, b.add(kind, [b.name(op.a), b.name(op.b)], b.name_for(op.result)))
+
+
+def add(b: OnnxBuilder, op: AddOp) -> None:
+    """Add."""
+    b.define(op.result, b.add("Add", [b.name(op.a), b.name(op.b)], b.name_for(op.result)))
+
+
+def relu(b: OnnxBuilder, op: ReluOp) -> None:
+    """Relu."""
+    b.define(op.result, b.add("Relu", [b.name(op.x)], b.name_for(op.result)))
+
+
+def clip(b: OnnxBuilder, op: ClipOp) -> None:
+    """Clip with attributes before opset 11, with inputs since."""
+    output = b.name_for(op.result)
+    bounds = {
+        name: bound.value.data
+        for name, bound in (("min", op.min), ("max", op.max))
+        if bound is not None
+    }
+    if b.opset < 11:
+        b.add("Clip", [b.name(op.x)], output, **bounds)
+    else:
+        assert isinstance(op.x.type, TensorType)
+        dtype = element_dtype(op.x.type.element_type)
+        inputs = [
+            b.weight(np.array(bounds[name], dtype), name) if name in bounds else ""
+            for name in ("min", "max")
+        ]
+        b.add("Clip", [b.name(op.x), *inputs], output)
+    b.define(op.result, output)
+
+
+def _pool(b: OnnxBuilder, kind: str, op: PoolOp, **attributes: int) -> None:
+    output = b.name_for(op.result)
+    b.add(kind, [b.name(op.x)], output, **_window(op), **attributes)
+    b.define(op.result, output)
+
+
+def max_pool(b: OnnxBuilder, op: MaxPoolOp) -> None:
+    """MaxPool."""
+    b.require(op, 7 if is_float(op.x) and not _dilations(op) else 12)
+    _pool(b, "MaxPool", op)
+
+
+def average_pool(b: OnnxBuilder, op: AveragePoolOp) -> None:
+    """AveragePool."""
+    if _dilations(op):
+        b.require(op, 19)
+    _pool(b, "AveragePool", op, count_include_pad=int(op.count_include_pad.value.data))
+
+
+def sum_pool(b: OnnxBuilder, op: SumPoolOp) -> None:
+    """A depthwise ConvInteger by ones."""
+    b.require(op, 10)
+    channels = (shape_of(op.x) or (1, 1))[1]
+    ones = b.weight(np.ones((channels, 1, *op.kernel_shape()), np.int8), "ones")
+    output = b.name_for(op.result)
+    b.add("ConvInteger", [b.name(op.x), ones], output, **_window(op), group=channels)
+    b.define(op.result, output)
+
+
+def global_average_pool(b: OnnxBuilder, op: GlobalAveragePoolOp) -> None:
+    """GlobalAveragePool."""
+    b.define(op.result, b.add("GlobalAveragePool", [b.name(op.x)], b.name_for(op.result)))
+
+
+def reshape(b: OnnxBuilder, op: ReshapeOp) -> None:
+    """Reshape; one dimension may be unknown."""
+    b.define(op.result, b.reshape(b.name(op.x), shape_of(op.result) or (), b.name_for(op.result)))
+
+
+def batch_norm(b: OnnxBuilder, op: BatchNormOp) -> None:
+    """BatchNormalization in inference."""
+    output = b.name_for(op.result)
+    operands = [b.name(operand) for operand in op.operands]
+    b.add("BatchNormalization", operands, output, epsilon=op.epsilon.value.data)
+    b.define(op.result, output)

@@ -1,0 +1,141 @@
+"""Quantisation ops as ONNX nodes, in the standard operators of any opset from 7 on.
+
+Integer arithmetic that ONNX lacks (arithmetic shifts, bytes of int32) is done in float64, which
+holds every int32 exactly: a shift right is a product by a power of two and a floor.
+"""
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from vtac.dialects.context import Array, element_dtype
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph import (
+    AddBiasOp,
+    DequantizeOp,
+    JoinBytesOp,
+    PackOp,
+    QuantizeOp,
+    RequantizeOp,
+    ShiftLeftOp,
+    SplitBytesOp,
+    UnpackOp,
+    shape_of,
+)
+from vtac.lowering.graph_to_onnx.builder import OnnxBuilder, place_of
+
+ROUNDER = 1.5 * 2**23
+"""float32 numbers near this one are the integers: adding it rounds, halves to even."""
+
+
+def quantize(b: OnnxBuilder, op: QuantizeOp) -> None:
+    """QuantizeLinear; before opset 10 the arithmetic it stands for."""
+    x, output = b.name(op.x), b.name_for(op.result)
+    assert isinstance(op.x.type, TensorType)
+    if element_dtype(op.x.type.element_type) != np.float32:
+        x = b.cast(x, np.float32)
+    scale = b.weight(np.array(op.scale.value.data, np.float32), "scale")
+    zero = op.zero_point.value.data
+    if b.opset >= 10:
+        b.add("QuantizeLinear", [x, scale, b.weight(np.array(zero, np.int8), "zero_point")], output)
+    else:
+        x = b.add("Clip", [b.add("Div", [x, scale])], min=-512.0, max=512.0)
+        rounder = b.weight(np.array(ROUNDER, np.float32), "rounder")
+        x = b.add("Sub", [b.add("Add", [x, rounder]), rounder])
+        x = b.add("Add", [x, b.weight(np.array(zero, np.float32), "zero_point")])
+        b.cast(b.add("Clip", [x], min=-128.0, max=127.0), np.int8, output)
+    b.define(op.result, output)
+
+
+def dequantize(b: OnnxBuilder, op: DequantizeOp) -> None:
+    """Cast, subtract and multiply: DequantizeLinear, for int32 with one scale a channel too."""
+    assert isinstance(op.result.type, TensorType)
+    dtype = element_dtype(op.result.type.element_type)
+    x, output, zero = b.name(op.x), b.name_for(op.result), op.zero_point.value.data
+    if zero:
+        x = b.add("Sub", [b.cast(x, np.int32), b.weight(np.array(zero, np.int32), "zero_point")])
+    scales = np.array(op.scales.get_values(), dtype)
+    array = scales.reshape(()) if scales.size == 1 else _by_channel(scales, op.x)
+    b.add("Mul", [b.cast(x, dtype), b.weight(array, "scale")], output)
+    b.define(op.result, output)
+
+
+def _by_channel(vector: Array, x: SSAValue) -> Array:
+    """A vector in the shape that broadcasts along dimension 1 of ``x``."""
+    return vector.reshape(1, -1, *(1 for _ in (shape_of(x) or ())[2:]))
+
+
+def _vector(b: OnnxBuilder, op: Operation, value: SSAValue, x: SSAValue) -> Array:
+    """A constant with one number a channel of ``x``."""
+    array = b.constant(value)
+    if array is None:
+        raise CompileError(Problem(place_of(op), "its vectors must be constants"))
+    return _by_channel(array, x)
+
+
+def shift_left(b: OnnxBuilder, op: ShiftLeftOp) -> None:
+    """A product by powers of two."""
+    amounts = _vector(b, op, op.amount, op.x)
+    factors = b.weight(np.left_shift(np.int32(1), amounts), "factor")
+    b.define(
+        op.result, b.add("Mul", [b.cast(b.name(op.x), np.int32), factors], b.name_for(op.result))
+    )
+
+
+def add_bias(b: OnnxBuilder, op: AddBiasOp) -> None:
+    """Add."""
+    bias = b.weight(_vector(b, op, op.bias, op.acc), "bias")
+    b.define(op.result, b.add("Add", [b.name(op.acc), bias], b.name_for(op.result)))
+
+
+def requantize(b: OnnxBuilder, op: RequantizeOp) -> None:
+    """``clamp(floor((acc + bias) * 2^-shift))`` in float64."""
+    b.require(op, 8)
+    bias = _vector(b, op, op.bias, op.acc).astype(np.float64)
+    factor = np.exp2(-_vector(b, op, op.shift, op.acc).astype(np.float64))
+    x = b.add("Add", [b.cast(b.name(op.acc), np.float64), b.weight(bias, "bias")])
+    x = b.add("Floor", [b.add("Mul", [x, b.weight(factor, "factor")])])
+    x = b.add("Max", [x, b.weight(np.array(op.lo.value.data, np.float64), "lo")])
+    x = b.add("Min", [x, b.weight(np.array(op.hi.value.data, np.float64), "hi")])
+    b.define(op.result, b.cast(x, np.int8, b.name_for(op.result)))
+
+
+def _floor_shift(b: OnnxBuilder, x: str, bits: int) -> str:
+    """``x >> bits`` of a float64 tensor of integers."""
+    factor = b.weight(np.array(2.0**-bits), "factor")
+    return b.add("Floor", [b.add("Mul", [x, factor])])
+
+
+def split_bytes(b: OnnxBuilder, op: SplitBytesOp) -> None:
+    """Byte k is the signed residue of ``x >> 8k`` modulo 256."""
+    x = b.cast(b.name(op.x), np.float64)
+    half, whole = b.weight(np.array(128.0), "half"), b.weight(np.array(256.0), "whole")
+    for k, plane in enumerate(op.planes):
+        shifted = _floor_shift(b, x, 8 * k) if k else x
+        multiple = b.add("Mul", [_floor_shift(b, b.add("Add", [shifted, half]), 8), whole])
+        residue = b.add("Sub", [shifted, multiple])
+        b.define(plane, b.cast(residue, np.int8, b.name_for(plane)))
+
+
+def join_bytes(b: OnnxBuilder, op: JoinBytesOp) -> None:
+    """The sum of the bytes by their weights, the lower three unsigned."""
+    total = ""
+    whole = b.weight(np.array(256.0), "whole")
+    for k, plane in enumerate(op.operands):
+        term = b.cast(b.name(plane), np.float64)
+        if k < 3:
+            term = b.add("Sub", [term, b.add("Mul", [_floor_shift(b, term, 8), whole])])
+        if k:
+            term = b.add("Mul", [term, b.weight(np.array(256.0**k), "place")])
+        total = b.add("Add", [total, term]) if total else term
+    b.define(op.result, b.cast(total, np.int32, b.name_for(op.result)))
+
+
+def pack(b: OnnxBuilder, op: PackOp) -> None:
+    """The result as a logical tensor; its layout is made where something needs it."""
+    b.define(op.result, b.name(op.x))
+
+
+def unpack(b: OnnxBuilder, op: UnpackOp) -> None:
+    """The operand as a logical tensor."""
+    b.define(op.result, b.name(op.x))
