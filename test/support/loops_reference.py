@@ -55,6 +55,7 @@ class _Kernel:
     def __init__(self, arrays: dict[SSAValue, Array]):
         self.arrays = arrays
         self.numbers: dict[SSAValue, int] = {}
+        self.parsed: dict[te.InvokeOp, tuple[te.Instruction, te.Access, list[te.Access]]] = {}
 
     def range(self, item: te.Range) -> tuple[int, int]:
         if item.bounds is not None:
@@ -94,18 +95,21 @@ class _Kernel:
         return place if inside else None
 
     def invoke(self, op: te.InvokeOp) -> None:
-        places = [self.place(read) for read in op.reads]
-        write = self.place(op.write)
+        if op not in self.parsed:
+            self.parsed[op] = op.intrinsic.instruction, op.write, op.reads
+        instruction, into, reads = self.parsed[op]
+        places = [self.place(read) for read in reads]
+        write = self.place(into)
         assert write is not None
         if None in places:
             return
-        acc = self.arrays[op.write.buffer]
+        acc = self.arrays[into.buffer]
         sources = [
             self.arrays[read.buffer][place].astype(np.int32)
-            for read, place in zip(op.reads, places, strict=True)
+            for read, place in zip(reads, places, strict=True)
         ]
         immediate = None if op.immediate is None else op.immediate.value.data
-        acc[write] = result(op.intrinsic.instruction, acc[write], sources, immediate)
+        acc[write] = result(instruction, acc[write], sources, immediate)
 
 
 def result(

@@ -1,0 +1,279 @@
+"""The passes of vta on random programs: placed, ordered and encoded, they mean what they meant."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vta_reference import evaluate
+from vta_runner import SEEDS, finish_program
+from xdsl.dialects.builtin import NameLoc, NoneAttr, StringAttr, SymbolRefAttr, UnitAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from vtac.dialects.errors import CompileError
+from vtac.dialects.target import Memory, Target
+from vtac.dialects.vta import (
+    AllocOp,
+    AluOp,
+    AluOpcodeAttr,
+    BufferKind,
+    BufferOp,
+    FinishOp,
+    GemmOp,
+    LoadOp,
+    MicroOps,
+    ProgramOp,
+    StoreOp,
+    TransferOp,
+    integer,
+    integers,
+    memory_attr,
+)
+from vtac.dialects.vta.encoding import AluOpcode
+from vtac.passes.vta.allocate import allocate
+from vtac.sim import check, execute
+
+DRAM_ELEMENTS = 40
+"""Accumulator elements that each DRAM buffer of a random program could hold."""
+
+SMALL = Target.named("sim").replace(
+    log_inp_buff_size=10, log_wgt_buff_size=13, log_acc_buff_size=12, uop_entries=24
+)
+TARGETS = {
+    "small": SMALL,
+    "few tokens": SMALL.replace(token_depth=2, queue_depth=8),
+    "one token": SMALL.replace(token_depth=1, queue_depth=4),
+    "chisel": Target.named("chisel-pynq"),
+    "4x8": Target.named("sim").replace(log_batch=2, log_block=3),
+    "2x16": Target.named("sim").replace(log_batch=1),
+}
+
+
+class Programs:
+    """Random programs: stages that load, multiply, and store tiles from buffer to buffer."""
+
+    def __init__(self, rng: random.Random, target: Target):
+        self.rng = rng
+        self.target = target
+        self.sites = 0
+        kinds = [BufferKind.INPUT, BufferKind.SCRATCH, BufferKind.SCRATCH, BufferKind.OUTPUT]
+        self.bytes = DRAM_ELEMENTS * target.element_bytes(Memory.ACC)
+        align = max(256, *(target.element_bytes(memory) for memory in Memory))
+        self.size = -(-self.bytes // align) * align
+        self.buffers = [
+            BufferOp(f"d{i}", kind, self.size, align, None if kind is BufferKind.SCRATCH else 0)
+            for i, kind in enumerate(kinds)
+        ]
+
+    def program(self) -> ProgramOp:
+        ops: list[Operation] = []
+        for stage in range(self.rng.randint(1, 4)):
+            ops += self.stage(stage)
+        body = Region(Block([*self.buffers, *ops, FinishOp.create()]))
+        return ProgramOp("p", self.target, body)
+
+    def stage(self, number: int) -> list[Operation]:
+        rng = self.rng
+        slots = rng.randint(1, 2)
+        sizes = {
+            Memory.INP: rng.randint(1, 9),
+            Memory.WGT: rng.randint(1, 4),
+            Memory.ACC: rng.randint(1, 9),
+        }
+        sites = {memory: self.sites + i for i, memory in enumerate(sizes)}
+        self.sites += len(sites)
+        location = NameLoc(StringAttr(f"stage{number}"), NoneAttr())
+
+        def alloc(memory: Memory) -> AllocOp:
+            return AllocOp.of(memory, sites[memory], slots, sizes[memory])
+
+        tiles = [self.tile(alloc) for _ in range(rng.randint(1, 5))]
+        ops: list[Operation] = []
+        while tiles:
+            pair = [tiles.pop(0) for _ in range(min(slots, len(tiles)))]
+            while any(pair):
+                ops.append(rng.choice([tile for tile in pair if tile]).pop(0))
+        for op in ops:
+            op.location = location
+        return ops
+
+    def tile(self, alloc) -> list[Operation]:  # type: ignore[no-untyped-def]
+        rng = self.rng
+        acc, inp, wgt = (alloc(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
+        ops: list[Operation] = [acc, self.compute(GemmOp, [acc], {"reset": UnitAttr()}, every=True)]
+        if rng.random() < 0.3:
+            ops.append(self.load(Memory.ACC, acc))
+        ops += [inp, self.load(Memory.INP, inp), wgt, self.load(Memory.WGT, wgt)]
+        for _ in range(rng.randint(1, 2)):
+            ops.append(self.compute(GemmOp, [acc, inp, wgt], {}))
+        properties = {"operation": AluOpcodeAttr(AluOpcode.SHR), "imm": integer(rng.randint(0, 8))}
+        ops.append(self.compute(AluOp, [acc], properties, every=True))
+        ops += [self.store(acc) for _ in range(rng.randint(1, 2))]
+        return ops
+
+    def compute(  # type: ignore[no-untyped-def]
+        self, kind, allocs: list[AllocOp], properties, every: bool = False
+    ) -> Operation:
+        """Micro-ops and loops that stay inside the buffers; all accumulators if `every`."""
+        rng = self.rng
+        sizes = [op.size.value.data for op in allocs]
+        loops = (rng.randint(1, 3), rng.randint(1, 3))
+        steps = [tuple(rng.randint(0, 1) for _ in loops) for _ in sizes]
+        reach = [sum((n - 1) * by for n, by in zip(loops, step, strict=True)) for step in steps]
+        if every or any(r >= size for r, size in zip(reach, sizes, strict=True)):
+            loops, steps, reach = (1, 1), [(0, 0)] * len(sizes), [0] * len(sizes)
+        count = sizes[0] if every else rng.randint(1, 5)
+        rows = np.zeros((count, 3), int)
+        for column, (size, over) in enumerate(zip(sizes, reach, strict=True)):
+            rows[:, column] = [rng.randrange(size - over) for _ in range(count)]
+        if every:
+            rows[:, 0] = np.arange(count)
+        if kind is AluOp:
+            rows[:, 1] = rows[:, 0]
+        factors = {
+            name: integers(*step) for name, step in zip(("dst", "src", "wgt"), steps, strict=False)
+        }
+        return kind.create(
+            operands=[op.buffer for op in allocs],
+            properties={
+                **properties,
+                **factors,
+                "micro_ops": MicroOps.of(rows),
+                "loops": integers(*loops),
+            },
+        )
+
+    def load(self, memory: Memory, alloc: AllocOp) -> Operation:
+        properties = self.transfer(memory, alloc, self.rng.choice(self.buffers), whole=True)
+        return LoadOp.create(
+            operands=[alloc.buffer], properties={**properties, "memory": memory_attr(memory)}
+        )
+
+    def store(self, alloc: AllocOp) -> Operation:
+        properties = self.transfer(Memory.OUT, alloc, self.rng.choice(self.buffers[1:]), False)
+        return StoreOp.create(operands=[alloc.buffer], properties=properties)
+
+    def transfer(self, memory, alloc, buffer, whole: bool):  # type: ignore[no-untyped-def]
+        rng = self.rng
+        size = alloc.size.value.data
+        held = self.size // self.target.element_bytes(memory)
+        y = rng.choice([n for n in range(1, size + 1) if size % n == 0])
+        x = size // y
+        if not whole:
+            x = rng.randint(1, x)
+            y = rng.randint(1, y)
+        stride = x + rng.randint(0, 2)
+        if (y - 1) * stride + x > held:
+            y, x, stride = 1, min(x * y, held), min(x * y, held)
+        assert not whole or x * y == size
+        return {
+            "sram_base": integer(0 if whole else rng.randint(0, size - x * y)),
+            "buffer": SymbolRefAttr(buffer.sym_name),
+            "dram_base": integer(rng.randint(0, held - ((y - 1) * stride + x))),
+            "size": integers(y, x),
+            "stride": integer(stride),
+        }
+
+
+def run(program: ProgramOp, seed: int) -> None:
+    """All buffers after the program are those of its plain meaning, in every order."""
+    rng = np.random.default_rng(seed)
+    dram = {
+        name: rng.integers(0, 256, op.bytes.value.data, np.uint8)
+        for name, op in program.buffers().items()
+    }
+    program.verify()
+    wanted = evaluate(program, dram)
+    binary = finish_program(program)
+    addresses = binary.place()
+    image = np.zeros(max(addresses[b.name] + b.size for b in binary.buffers), np.uint8)
+    for buffer in binary.buffers:
+        data = dram[buffer.name] if buffer.name in dram else np.frombuffer(buffer.data, np.uint8)
+        image[addresses[buffer.name] :][: buffer.size] = data
+    words = binary.relocate(addresses)
+    report = check(binary.target, words, image)
+    assert report.ok, str(report)
+    for order in SEEDS:
+        after = execute(binary.target, words, image, strict=True, order_seed=order)
+        for name, data in wanted.items():
+            assert np.array_equal(after[addresses[name] :][: len(data)], data), (name, order)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_random_programs(name: str) -> None:
+    @settings(max_examples=20)
+    @given(st.integers(0, 1 << 30))
+    def check_one(seed: int) -> None:
+        run(Programs(random.Random(seed), TARGETS[name]).program(), seed)
+
+    check_one()
+
+
+def test_many_tokens_do_not_overflow() -> None:
+    """Ten loads before ten products: their tokens would pile up."""
+    target = SMALL.replace(token_depth=3)
+    buffer = BufferOp("d0", BufferKind.INPUT, 1 << 12, 256, 0)
+    out = BufferOp("d1", BufferKind.OUTPUT, 1 << 12, 256, 0)
+    weights = AllocOp.of(Memory.WGT, 100, 1, 1)
+    acc = AllocOp.of(Memory.ACC, 101, 1, 1)
+    inputs = [AllocOp.of(Memory.INP, site, 1, 1) for site in range(10)]
+
+    def load(memory: Memory, into: SSAValue) -> Operation:
+        return LoadOp.create(
+            operands=[into],
+            properties={
+                "memory": memory_attr(memory),
+                "sram_base": integer(0),
+                "buffer": SymbolRefAttr("d0"),
+                "dram_base": integer(0),
+                "size": integers(1, 1),
+                "stride": integer(1),
+            },
+        )
+
+    one = {"micro_ops": MicroOps.of([[0, 0, 0]]), "loops": integers(1, 1)}
+    ops: list[Operation] = [buffer, out, weights, acc, *inputs, load(Memory.WGT, weights.buffer)]
+    ops += [load(Memory.INP, op.buffer) for op in inputs]
+    ops.append(GemmOp.create(operands=[acc.buffer], properties={**one, "reset": UnitAttr()}))
+    ops += [
+        GemmOp.create(operands=[acc.buffer, op.buffer, weights.buffer], properties=dict(one))
+        for op in inputs
+    ]
+    ops.append(
+        StoreOp.create(
+            operands=[acc.buffer],
+            properties={
+                "sram_base": integer(0),
+                "buffer": SymbolRefAttr("d1"),
+                "dram_base": integer(0),
+                "size": integers(1, 1),
+                "stride": integer(1),
+            },
+        )
+    )
+    run(ProgramOp("p", target, Region(Block([*ops, FinishOp.create()]))), 0)
+
+
+def test_what_does_not_fit_is_named() -> None:
+    alloc = AllocOp.of(Memory.INP, 0, 2, SMALL.inp_depth)
+    alloc.location = NameLoc(StringAttr("conv7"), NoneAttr())
+    other = AllocOp.of(Memory.INP, 0, 2, SMALL.inp_depth)
+    program = ProgramOp("p", SMALL, Region(Block([alloc, other, FinishOp.create()])))
+    with pytest.raises(CompileError, match=r"conv7: needs 128 elements of inp"):
+        allocate(program)
+
+
+def test_neighbouring_layers_are_placed_apart() -> None:
+    rng = random.Random(5)
+    program = Programs(rng, Target.named("pynq")).program()
+    allocate(program)
+    bases: dict[str, set[int]] = {}
+    for op in program.instructions():
+        if isinstance(op, TransferOp) and op.memory_id is Memory.INP:
+            assert isinstance(op.location, NameLoc)
+            bases.setdefault(op.location.desc.data, set()).add(op.sram_base.value.data)
+    stages = list(bases.values())
+    assert len(stages) > 1
+    assert all(not one & other for one, other in itertools.pairwise(stages))
