@@ -56,9 +56,7 @@ class Network:
         shape += windows(x.type.get_shape()[2:], w.shape[2:], strides, pads, dilations)
         c = None if bias is None else self.constant(bias)
         numbers = {"strides": strides, "pads": pads, "dilations": dilations, "group": group}
-        return self.add_op(
-            graph.ConvOp(x, self.constant(w), c, TensorType(f32, shape), **numbers)
-        )
+        return self.add_op(graph.ConvOp(x, self.constant(w), c, TensorType(f32, shape), **numbers))
 
     def gemm(self, x: SSAValue, w: Array, bias: Array | None = None) -> SSAValue:
         type = TensorType(f32, [x.type.get_shape()[0], w.shape[0]])

@@ -210,10 +210,8 @@ class _Grower:
 def _bounds(op: ReluOp | ClipOp) -> tuple[float, float]:
     if isinstance(op, ReluOp):
         return 0.0, inf
-    return (
-        -inf if op.min is None else op.min.value.data,
-        inf if op.max is None else op.max.value.data,
-    )
+    hi = inf if op.max is None else op.max.value.data
+    return (-inf if op.min is None else min(op.min.value.data, hi), hi)
 
 
 def _clamped(x: float, lo: float, hi: float) -> float:

@@ -31,9 +31,12 @@ LARGEST_INT32 = 2**31 - 1
 LARGEST_INT8 = 128
 """Magnitude of int8's most negative value."""
 
-SHARED_SHIFT_LIMIT = 0.25
-"""``auto`` shares a shift where the error power this adds to the result stays below this share of
-the power of its own rounding (a step squared, over twelve): at most an eighth more noise."""
+SHARED_NOISE_LIMIT = 2.5
+"""``auto`` shares shifts in a layer where the estimated noise power of its channels, from rounded
+weights and their requantisation, grows to at most this multiple on average: 4 is one bit."""
+
+ROUNDING_NOISE = 1 / 12
+"""Power of the noise of rounding to whole steps, in steps squared."""
 
 OVERFLOW = "a partial sum could leave int32"
 
@@ -142,8 +145,8 @@ def _chosen_block(
     step = scales[operand].value
     lo, hi = network.range_of(operand) or (-127 * step, 127 * step)
     power = (lo * lo + lo * hi + hi * hi) / 3 / step**2
-    added = float((shared - alone).mean()) * power
-    return policy.block if added <= SHARED_SHIFT_LIMIT / 12 else 1
+    growth = (shared * power + ROUNDING_NOISE) / (alone * power + ROUNDING_NOISE)
+    return policy.block if growth.mean() <= SHARED_NOISE_LIMIT else 1
 
 
 def choose_shifts(rows: Array, least: int, block: int) -> Array:

@@ -40,7 +40,7 @@ class QuantizePass(ModulePass):
     """Make float ops with calibrated ranges integer.
 
     shift: one amount a channel, one a block of channels (of the module's target), or ``auto``:
-    a block's where the error this adds is small (see SHARED_SHIFT_LIMIT).
+    a block's where this costs a layer little (see SHARED_NOISE_LIMIT).
     """
 
     name = "quantize"
