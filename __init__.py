@@ -1,1 +1,35 @@
-"""vtac: an MLIR-style compiler from ONNX models to VTA, and a simulator of the machine."""
+"""vtac: an MLIR-style compiler from ONNX models to VTA, and a simulator of the machine.
+
+``vtac.compile(model, target="pynq", calibration=samples)`` gives a `Module`: its ``run`` takes and
+returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again. What a user
+did wrong is a `CompileError`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vtac.dialects.errors import CompileError
+    from vtac.dialects.target import Target
+    from vtac.runtime.executor import Module, load
+    from vtac.tools.compiler import compile_model as compile
+
+__all__ = ["CompileError", "Module", "Target", "compile", "load"]
+
+_WHERE = {
+    "CompileError": ("vtac.dialects.errors", "CompileError"),
+    "Module": ("vtac.runtime.executor", "Module"),
+    "Target": ("vtac.dialects.target", "Target"),
+    "compile": ("vtac.tools.compiler", "compile_model"),
+    "load": ("vtac.runtime.executor", "load"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for, and no more: each room also serves alone (PEP 562)."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'vtac' has no attribute {name!r}")
+    module, attribute = _WHERE[name]
+    found: object = getattr(importlib.import_module(module), attribute)
+    globals()[name] = found
+    return found

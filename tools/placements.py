@@ -1,0 +1,147 @@
+"""Where each node of the network ended up, and the quantisation of those on the accelerator.
+
+Nodes are those of the imported network, by the names their ops carry as locations. What became part
+of another op on the way (a relu in the bounds of a requantisation, a batch norm in weights) is
+found with its neighbours.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation
+
+from vtac.dialects.context import VtacContext, constant_value
+from vtac.dialects.graph import (
+    CompositeOp,
+    ConstantOp,
+    DequantizeOp,
+    HostOp,
+    QuantizeOp,
+    RequantizeOp,
+)
+from vtac.passes.graph.annotate import BORDER
+from vtac.passes.graph.match_patterns import CODEGEN, HOST_REASON
+from vtac.runtime.package import Placement, Quantisation
+from vtac.tools.planner import main_function
+
+HOST = "host"
+FUSED = "part of {}"
+VANISHED = "computed at compile time"
+UNKNOWN = "no reason was recorded"
+
+
+def layer_of(op: Operation) -> str:
+    """The name of the node an op came from."""
+    return op.location.desc.data if isinstance(op.location, NameLoc) else ""
+
+
+@dataclass
+class Nodes:
+    """The nodes of an imported network in order: what each is, and who its neighbours are."""
+
+    kinds: dict[str, str] = field(default_factory=dict)
+    neighbours: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, module: ModuleOp) -> "Nodes":
+        """Those of ``@main``; of each first who makes its operands, then who uses its results."""
+        nodes = cls()
+        for op in main_function(module).body.block.ops:
+            layer = layer_of(op)
+            if isinstance(op, ConstantOp | ReturnOp) or not layer:
+                continue
+            nodes.kinds.setdefault(layer, _kind(op))
+            near = [v.owner for v in op.operands]
+            near += [use.operation for result in op.results for use in result.uses]
+            nodes.neighbours.setdefault(layer, []).extend(
+                layer_of(n) for n in near if isinstance(n, Operation) and layer_of(n)
+            )
+        return nodes
+
+
+def _kind(op: Operation) -> str:
+    return op.op_type.data if isinstance(op, HostOp) else op.name
+
+
+def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
+    """Where the nodes are in a partitioned module."""
+    accelerated, hosted = _found(module)
+    places = {**dict.fromkeys(hosted, HOST), **accelerated}
+    nearest = _nearest(nodes, set(places))
+    placements = []
+    for layer, kind in nodes.kinds.items():
+        if layer in accelerated:
+            placements.append(Placement(layer, kind, accelerated[layer]))
+        elif layer in hosted:
+            placements.append(Placement(layer, kind, HOST, hosted[layer]))
+        else:
+            near = nearest.get(layer, "")
+            reason = FUSED.format(near) if near else VANISHED
+            placements.append(Placement(layer, kind, places.get(near, HOST), reason))
+    return tuple(placements)
+
+
+def _found(module: ModuleOp) -> tuple[dict[str, str], dict[str, str]]:
+    """Layer to function, and layer to reason on the host."""
+    accelerated: dict[str, str] = {}
+    hosted: dict[str, str] = {}
+    for function in module.ops:
+        if not isinstance(function, FuncOp):
+            continue
+        for op in _network_ops(function):
+            if CODEGEN in function.attributes:
+                accelerated.setdefault(layer_of(op), function.sym_name.data)
+            elif not isinstance(op, BORDER):
+                reason = op.attributes.get(HOST_REASON)
+                known = reason.data if isinstance(reason, StringAttr) else UNKNOWN
+                hosted[layer_of(op)] = known
+    return accelerated, hosted
+
+
+def _network_ops(function: FuncOp) -> Iterator[Operation]:
+    for op in function.body.walk():
+        if not isinstance(op, ConstantOp | CompositeOp | ReturnOp) and layer_of(op):
+            yield op
+
+
+def _nearest(nodes: Nodes, found: set[str]) -> dict[str, str]:
+    """For nodes that are in no op any more, where the nearest neighbour is that still is."""
+    where = {layer: layer for layer in found}
+    left = [layer for layer in nodes.kinds if layer not in where]
+    while left:
+        settled = {}
+        for layer in left:
+            near = (where[n] for n in nodes.neighbours[layer] if n in where)
+            if (neighbour := next(near, None)) is not None:
+                settled[layer] = neighbour
+        if not settled:
+            break
+        where |= settled
+        left = [layer for layer in left if layer not in where]
+    return where
+
+
+def quantisation_of(module: ModuleOp, ctx: VtacContext) -> tuple[Quantisation, ...]:
+    """The parameters of each op between reals and integers, in order."""
+    found = []
+    for op in module.walk():
+        match op:
+            case QuantizeOp():
+                scales: tuple[float, ...] = (float(op.scale.value.data),)
+                shifts: tuple[int, ...] = ()
+            case DequantizeOp():
+                scales, shifts = tuple(map(float, op.scales.get_values())), ()
+            case RequantizeOp():
+                scales = (float(op.scale.value.data),)
+                owner = op.shift.owner
+                shifts = ()
+                if isinstance(owner, ConstantOp):
+                    values = constant_value(ctx, owner.value, owner.result.type)
+                    shifts = tuple(int(value) for value in values)
+            case _:
+                continue
+        kind = op.name.removeprefix("graph.")
+        found.append(Quantisation(layer_of(op), kind, scales, op.zero_point.value.data, shifts))
+    return tuple(found)

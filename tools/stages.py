@@ -1,0 +1,38 @@
+"""The pipeline, as data: which passes lead from which level to which.
+
+``vtac.compile`` runs these; `vta-opt -p` takes the same text, so that any stage can be repeated by
+hand on the IR that ``--save-ir`` left.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Passes that run together. level: what the module is called afterwards."""
+
+    level: str
+    passes: str
+
+
+CANONICAL = Stage("canonical", "fold-constants,canonicalize-graph,flatten-to-conv")
+"""Before calibration: float ops in their normal form."""
+
+STAGES = (
+    Stage("quantised", "quantize{{shift={shift}}}"),
+    Stage(
+        "graph",
+        "byte-planes,match-patterns,annotate,merge-regions,prune-regions,outline-regions,layout",
+    ),
+    Stage("te", "graph-to-te,te-legalize-casts,te-fuse-accumulators,te-split-bodies,te-schedule"),
+    Stage("loops", "te-declare-intrinsics,te-to-loops,te-apply-schedule,te-share-buffers"),
+    Stage("vta", "te-to-vta,vta-allocate,vta-plan-microops,vta-insert-dependences"),
+)
+"""After calibration, in order; ``{shift}`` is filled in."""
+
+IMPORTED = "imported"
+LEVELS = (IMPORTED, CANONICAL.level, *(stage.level for stage in STAGES))
+"""The names of all levels, in order."""
+
+PARTITIONED = "graph"
+"""The level at which ``@main`` is cut into host parts and launches."""
