@@ -1,0 +1,1 @@
+"""The default schedule: what a kernel consists of, which tiles fit, what they cost."""

@@ -1,0 +1,231 @@
+"""Writes a plan down as a `te.schedule`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.builder import ImplicitBuilder
+from xdsl.ir import Block, Region, SSAValue
+
+from vtac.dialects.te import (
+    AxesOp,
+    CacheReadOp,
+    ComputeAtOp,
+    ComputeWithOp,
+    DmaOp,
+    InitOp,
+    InPlaceOp,
+    KernelOp,
+    ReorderOp,
+    ScheduleOp,
+    Scope,
+    SetScopeOp,
+    SplitOp,
+    StageType,
+    TensorizeOp,
+)
+from vtac.passes.te.schedule.footprint import axes_of_row, root_axes_of
+from vtac.passes.te.schedule.plan import Plan
+from vtac.passes.te.schedule.structure import INIT, LANES, Kind, Stage, Structure
+
+
+def schedule_of(kernel: KernelOp, structure: Structure, plan: Plan) -> ScheduleOp:
+    """The schedule that a plan describes."""
+    block = Block(arg_types=[StageType()] * len(structure.stages))
+    for argument, stage in zip(block.args, structure.stages, strict=True):
+        argument.name_hint = stage.compute.label.data
+    with ImplicitBuilder(block):
+        _Writer(structure, plan, block.args).write()
+    return ScheduleOp(kernel.sym_name.data, Region(block))
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """A cached operand: its handle, and whether it is loaded part by part in the reduction."""
+
+    handle: SSAValue
+    stage: Stage
+    operand: int
+    whole: bool
+
+
+@dataclass
+class _Writer:
+    structure: Structure
+    plan: Plan
+    handles: Sequence[SSAValue]
+    outer: dict[int, SSAValue] = field(default_factory=dict)
+    inner: list[SSAValue] = field(default_factory=list)
+    caches: list[_Cache] = field(default_factory=list)
+    reductions: dict[int, dict[int, SSAValue]] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """The primitives, in an order in which each finds what it needs."""
+        self._tile_root()
+        for stage in self.structure.stages:
+            self._cache_operands(stage)
+        self._place_stages()
+        for stage in self.structure.stages:
+            if stage.in_place == INIT:
+                InPlaceOp(InitOp(self._handle(stage)).init, 0)
+            elif stage.in_place is not None:
+                InPlaceOp(self._handle(stage), stage.in_place)
+        compute_axes = {
+            stage.number: self._compute_axis(stage)
+            for stage in self.structure.stages
+            if stage.kind is not Kind.STORE
+        }
+        for cache in self.caches:
+            self._place_cache(cache)
+        for stage in self.structure.stages:
+            if stage.kind is Kind.STORE:
+                DmaOp(self._handle(stage), self._store_axis(stage))
+            else:
+                self._tensorize(stage, compute_axes[stage.number])
+
+    def _handle(self, stage: Stage) -> SSAValue:
+        return self.handles[stage.number]
+
+    def _slots(self, place: SSAValue | None, slots: int) -> int:
+        return slots if place is not None else 1
+
+    @property
+    def _tile_loop(self) -> SSAValue | None:
+        """The innermost tile loop, if there is one."""
+        loops = [self.outer[axis] for axis in self.plan.order if axis in self.outer]
+        return loops[-1] if loops else None
+
+    def _tile_root(self) -> None:
+        """Tile loops of the root outside, the loops of one tile inside."""
+        root = self.structure.root
+        axes = AxesOp(self._handle(root), root.compute.spatial.names).axes
+        for number, (extent, size) in enumerate(zip(root.extents, self.plan.tile, strict=True)):
+            if size == extent:
+                self.inner.append(axes[number])
+                continue
+            split = _split(axes[number], size)
+            self.outer[number] = split.outer
+            self.inner.append(split.inner)
+        loops = [self.outer[axis] for axis in self.plan.order if axis in self.outer]
+        if loops:
+            ReorderOp(*loops, *self.inner)
+
+    def _cache_operands(self, stage: Stage) -> None:
+        """Read what comes from main memory through a scratchpad; where, is decided later."""
+        inp, wgt, acc = self.plan.slots
+        operands = [(number, Scope.ACC, acc, True) for number in self.structure.vectors(stage)]
+        if stage.kind is Kind.PRODUCT:
+            activations, weights = self.plan.products[stage.number].whole
+            operands = [
+                (stage.activations, Scope.INP, inp, activations),
+                (stage.weights, Scope.WGT, wgt, weights),
+            ]
+        for operand, scope, slots, whole in operands:
+            place = self._tile_loop_of(stage, operand)
+            moves = place is not None or (not whole and self._is_cut(stage, operand))
+            cache = CacheReadOp(self._handle(stage), operand, scope, slots if moves else 1).cache
+            name = stage.compute.inputs[operand].name_hint or "x"
+            cache.name_hint = f"{name}_{scope.value}"
+            self.caches.append(_Cache(cache, stage, operand, whole))
+
+    def _place_stages(self) -> None:
+        """Every stage in the innermost tile loop, readers before what they read."""
+        place, slots = self._tile_loop, self.plan.slots[2]
+        root = self.structure.root
+        for stage in self.structure.stages:
+            if stage.kind is not Kind.STORE:
+                SetScopeOp(self._handle(stage), Scope.ACC, slots if place is not None else 1)
+        if place is None:
+            return
+        for stage in reversed(self.structure.stages):
+            if stage.kind is not Kind.STORE:
+                ComputeAtOp(self._handle(stage), place)
+            elif stage is not root:
+                ComputeWithOp(self._handle(stage), place)
+
+    def _compute_axis(self, stage: Stage) -> SSAValue:
+        """The outermost loop of the stage's instruction; loops over reduction tiles outside it."""
+        compute = stage.compute
+        names = [*compute.spatial.names, *compute.reduce.names]
+        axes = AxesOp(self._handle(stage), names).axes
+        spatial, taps = axes[: len(stage.extents)], axes[len(compute.spatial) :]
+        taps = taps[: len(stage.taps)]
+        if stage.kind is not Kind.PRODUCT:
+            if taps:
+                ReorderOp(*taps, *spatial)
+            return [*taps, *spatial][0]
+        tiles = self.plan.products[stage.number].taps
+        outer: dict[int, SSAValue] = {}
+        inner: list[SSAValue] = []
+        for number, (axis, extent, size) in enumerate(zip(taps, stage.taps, tiles, strict=True)):
+            if size == extent:
+                inner.append(axis)
+                continue
+            split = _split(axis, size)
+            outer[number] = split.outer
+            inner.append(split.inner)
+        self.reductions[stage.number] = outer
+        if outer or inner:
+            ReorderOp(*outer.values(), *inner, *spatial)
+        return [*inner, *spatial][0]
+
+    def _place_cache(self, cache: _Cache) -> None:
+        """In the innermost loop that moves its window; outside of all loops if none does."""
+        place: SSAValue | None = None
+        if not cache.whole:
+            used = _taps_of(cache.stage, cache.operand)
+            loops = self.reductions[cache.stage.number]
+            place = next((loop for tap, loop in reversed(loops.items()) if tap in used), None)
+        if place is None:
+            place = self._tile_loop_of(cache.stage, cache.operand)
+        if place is not None:
+            ComputeAtOp(cache.handle, place)
+
+    def _tile_loop_of(self, stage: Stage, operand: int) -> SSAValue | None:
+        """The innermost tile loop of the root that moves an operand's window."""
+        own = root_axes_of(self.structure)[stage.number]
+        axes: set[int] = set()
+        for row in stage.compute.reads[operand].rows[:-LANES]:
+            axes |= axes_of_row(row, own)
+        moving = [axis for axis in self.plan.order if axis in axes and axis in self.outer]
+        return self.outer[moving[-1]] if moving else None
+
+    def _is_cut(self, stage: Stage, operand: int) -> bool:
+        tiles = self.plan.products[stage.number].taps
+        return any(tiles[tap] < stage.taps[tap] for tap in _taps_of(stage, operand))
+
+    def _store_axis(self, stage: Stage) -> SSAValue:
+        """The outermost loop that one store covers."""
+        if stage is self.structure.root:
+            return self.inner[0]
+        return AxesOp(self._handle(stage), stage.compute.spatial.names).axes[0]
+
+    def _tensorize(self, stage: Stage, axis: SSAValue) -> None:
+        """Instructions for a stage, and for what its reduction starts from."""
+        handle, names = self._handle(stage), stage.compute.spatial.names
+        if stage.kind is Kind.ELEMENTWISE:
+            copy = [] if stage.in_place is not None else ["reset", "add"]
+            TensorizeOp(handle, axis, [*copy, stage.intrinsic])
+            return
+        if stage.in_place != INIT:
+            init = InitOp(handle).init
+            start = ["reset"] if _starts_from_zero(stage) else ["reset", "add_imm"]
+            TensorizeOp(init, AxesOp(init, names).axes[0], start)
+        TensorizeOp(handle, axis, ["gemm" if stage.kind is Kind.PRODUCT else stage.intrinsic])
+
+
+def _split(axis: SSAValue, size: int) -> SplitOp:
+    split = SplitOp(axis, factor=size)
+    split.outer.name_hint, split.inner.name_hint = f"{axis.name_hint}o", f"{axis.name_hint}i"
+    return split
+
+
+def _taps_of(stage: Stage, operand: int) -> set[int]:
+    """The reduction axes, by number, on which an operand depends."""
+    spatial = len(stage.compute.spatial)
+    rows = stage.compute.reads[operand].rows
+    return {v - spatial for row in rows for v, _ in row.terms if 0 <= v - spatial < len(stage.taps)}
+
+
+def _starts_from_zero(stage: Stage) -> bool:
+    identity = stage.compute.identity
+    return identity is not None and identity.value.data == 0

@@ -1,0 +1,279 @@
+"""Whether tilings fit the machine, and what they cost: one variant, many tilings at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from vtac.dialects.target import Memory, Target
+from vtac.dialects.te import shaped
+from vtac.passes.te.schedule.cost import Rates, Work, cycles
+from vtac.passes.te.schedule.footprint import (
+    Extents,
+    Flags,
+    axes_of_row,
+    regions_of,
+    root_axes_of,
+    transfers,
+    volume,
+    window,
+)
+from vtac.passes.te.schedule.plan import Plan, ProductPlan
+from vtac.passes.te.schedule.structure import LANES, Kind, Stage, Structure
+
+MICRO_OP_SHARE = 4
+"""One instruction may use this part of the micro-op buffer: two slots a buffer need variants."""
+
+VARIANTS = 8
+"""Address variants of an instruction at most: two slots for each of three operands."""
+
+MEMORIES = (Memory.INP, Memory.WGT, Memory.ACC)
+"""The scratchpads of a kernel, in the order of ``Plan.slots``."""
+
+HARDWARE_LOOPS = 2
+"""Loops of an instruction; the other extents of its tile are micro-ops."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is the same for a whole array of tilings.
+
+    order: axes of the root, outermost tile loop first.
+    taps: for each product, by number, the tiles of its reduction axes.
+    whole: whether activations and weights are loaded for the whole reduction at once.
+    """
+
+    order: Sequence[int]
+    taps: Mapping[int, Sequence[int]]
+    whole: tuple[bool, bool]
+
+
+@dataclass(frozen=True)
+class Load:
+    """An operand that is loaded.
+
+    window: elements of one load. times: how often. instructions, rows: of one load.
+    """
+
+    memory: Memory
+    window: Extents
+    times: Extents
+    instructions: Extents
+    rows: Extents
+
+
+class Evaluation:
+    """Everything about one variant. Extents and counts are arrays with an entry a tiling."""
+
+    def __init__(
+        self, structure: Structure, target: Target, variant: Variant, tile: Sequence[Extents]
+    ):
+        self.structure, self.target, self.variant, self.tile = structure, target, variant, tile
+        self.one = np.ones_like(tile[0])
+        extents = structure.root.extents
+        self.trips = [-(-extent // size) for extent, size in zip(extents, tile, strict=True)]
+        self.tiles = volume(self.trips, self.one)
+        self.regions = regions_of(structure, tile)
+        self.axes = root_axes_of(structure)
+
+    @cached_property
+    def loads(self) -> list[Load]:
+        """Every operand that comes from main memory."""
+        found: list[Load] = []
+        for stage in self.structure.stages:
+            if stage.kind is Kind.PRODUCT:
+                found.append(self._load(stage, stage.activations, Memory.INP))
+                found.append(self._load(stage, stage.weights, Memory.WGT))
+            else:
+                found += [
+                    self._load(stage, number, Memory.ACC)
+                    for number in self.structure.vectors(stage)
+                ]
+        return found
+
+    def _load(self, stage: Stage, operand: int, memory: Memory) -> Load:
+        whole = memory is Memory.ACC or self.variant.whole[memory is Memory.WGT]
+        tiles = stage.taps if whole else self.variant.taps[stage.number]
+        taps = [self.one * extent for extent in tiles]
+        extents = window(stage, operand, self.regions[stage.number], taps)
+        shape = shaped(stage.compute.inputs[operand]).get_shape()[:-LANES]
+        reduction = 1
+        if not whole:
+            used = {v for row in stage.compute.reads[operand].rows for v, _ in row.terms}
+            reduction = _times(stage, tiles, used)
+        times = self._repetitions(stage, operand, reduction)
+        instructions, rows = transfers(extents, shape, self.one)
+        return Load(memory, volume(extents, self.one), times, instructions, rows)
+
+    def _repetitions(self, stage: Stage, operand: int, reduction: int) -> Extents:
+        """How often an operand is loaded: once a turn of the innermost loop that moves it."""
+        axes: set[int] = set()
+        for row in stage.compute.reads[operand].rows[:-LANES]:
+            axes |= axes_of_row(row, self.axes[stage.number])
+        times: Extents = self.one * reduction
+        inside: Flags = times > 1
+        for axis in reversed(self.variant.order):
+            inside = inside | (self.trips[axis] > 1) if axis in axes else inside
+            times = times * np.where(inside, self.trips[axis], self.one)
+        return times
+
+    def _total(self, stage: Stage) -> Extents:
+        """Elements of a stage computed over all tiles, those computed twice counted twice."""
+        total, seen = self.one, set[int]()
+        for own, region, extent in zip(
+            self.axes[stage.number], self.regions[stage.number], stage.extents, strict=True
+        ):
+            turns = volume([self.trips[axis] for axis in own], self.one)
+            grows = len(own) != 1 or np.any(region != self.tile[next(iter(own))])
+            total = total * (region * turns if grows else extent)
+            seen |= own
+        rest = [turns for axis, turns in enumerate(self.trips) if axis not in seen]
+        return total * volume(rest, self.one)
+
+    @cached_property
+    def accumulators(self) -> Extents:
+        """Elements of ACC for the values of one tile, buffers shared where stages work in place."""
+        buffers: dict[int, Extents] = {}
+        for stage in self.structure.stages:
+            if stage.kind is not Kind.STORE:
+                size = volume(self.regions[stage.number], self.one)
+                buffers[stage.buffer] = np.maximum(buffers.get(stage.buffer, size), size)
+        return sum(buffers.values(), 0 * self.one)
+
+    def _need(self, memory: Memory, slots: int) -> Extents:
+        """Elements of a memory with up to that many slots a buffer."""
+        loads = [load for load in self.loads if load.memory is memory]
+        total = sum((np.minimum(load.times, slots) * load.window for load in loads), 0 * self.one)
+        if memory is Memory.ACC:
+            total = total + np.minimum(self.tiles, slots) * self.accumulators
+        return total
+
+    def needs(self) -> dict[Memory, int]:
+        """What the first tiling needs of each memory, one slot a buffer."""
+        return {memory: int(self._need(memory, 1)[0]) for memory in MEMORIES}
+
+    def _slots(self, memory: Memory) -> Extents:
+        """Slots of a memory's buffers: two, or one, or 0 where not even that fits."""
+        depth = self.target.depth(memory)
+        fits = [self._need(memory, slots) <= depth for slots in (2, 1)]
+        return np.where(fits[0], 2, np.where(fits[1], 1, 0))
+
+    def _gemm_micro_ops(self) -> list[Extents]:
+        """Micro-ops of one instruction of each product."""
+        found = []
+        for stage in self.structure.products:
+            taps = [self.one * size for size in self.variant.taps[stage.number]]
+            found.append(_micro_ops([*self.regions[stage.number], *taps]))
+        return found
+
+    def _alu_micro_ops(self) -> list[Extents]:
+        found = []
+        for stage in self.structure.stages:
+            if stage.kind is not Kind.STORE:
+                taps = stage.taps if stage.kind is Kind.REDUCTION else ()
+                extents = [self.one * size for size in taps]
+                found.append(_micro_ops([*self.regions[stage.number], *extents]))
+        return found
+
+    def _work(self, slots: Mapping[Memory, Extents]) -> Work:
+        gemm, alu = self._gemm_micro_ops(), self._alu_micro_ops()
+        compute, instructions, gemms = 0 * self.one, 0 * self.one, 0 * self.one
+        rates = Rates.of(self.target)
+        for stage in self.structure.stages:
+            busy, count = self._stage_work(stage, rates)
+            compute = compute + busy + count * self.tiles * rates.instruction
+            instructions = instructions + count * self.tiles
+            gemms = gemms + (count * self.tiles if stage.kind is Kind.PRODUCT else 0)
+        loaded, load_rows, first = 0 * self.one, 0 * self.one, 0 * self.one
+        for load in self.loads:
+            size = load.window * self.target.element_bytes(load.memory)
+            loaded, first = loaded + size * load.times, first + size
+            load_rows = load_rows + load.rows * load.times
+            instructions = instructions + load.instructions * load.times
+        root = self.structure.root
+        stores = len(self.structure.roots)
+        per_gemm = sum(gemm, 0 * self.one)
+        store_instructions, store_rows = transfers(self.tile, root.extents, self.one)
+        return Work(
+            compute=compute,
+            loaded=loaded,
+            load_rows=load_rows,
+            first_load=first,
+            stored=self._total(root) * stores,
+            store_rows=store_rows * self.tiles * stores,
+            last_store=volume(self.tile, self.one) * stores,
+            instructions=instructions + store_instructions * self.tiles * stores,
+            micro_ops=per_gemm * np.minimum(VARIANTS, gemms) + 2 * sum(alu, 0 * self.one),
+            micro_ops_again=per_gemm * gemms + sum(alu, 0 * self.one) * self.tiles,
+            load_overlaps=(slots[Memory.INP] > 1) & (slots[Memory.WGT] > 1),
+            store_overlaps=slots[Memory.ACC] > 1,
+        )
+
+    def _stage_work(self, stage: Stage, rates: Rates) -> tuple[Extents, int]:
+        """Cycles over all tiles, and instructions in one tile."""
+        immediate, register = rates.alu
+        taps = 1
+        for extent in stage.taps:
+            taps *= extent
+        if stage.kind is Kind.STORE:
+            return 0 * self.one, 0
+        if stage.kind is Kind.PRODUCT:
+            starts = stage.in_place is None
+            count = _times(stage, self.variant.taps[stage.number])
+            return self._total(stage) * (taps + starts), count + starts
+        if stage.kind is Kind.REDUCTION:
+            return self._total(stage) * (1 + immediate + register * taps), 3
+        rate = immediate if stage.intrinsic.endswith("_imm") else register
+        if stage.in_place is None:
+            return self._total(stage) * (1 + register + rate), 3
+        return self._total(stage) * rate, 1
+
+    def best(self) -> Plan | None:
+        """The cheapest tiling that fits, if any."""
+        slots = {memory: self._slots(memory) for memory in MEMORIES}
+        fits: Flags = np.logical_and.reduce([found > 0 for found in slots.values()])
+        limit = max(self.target.uop_entries // MICRO_OP_SHARE, 1)
+        for count in (*self._gemm_micro_ops(), *self._alu_micro_ops()):
+            fits &= count <= limit
+        for load in self.loads:
+            # One load of the whole buffer can lose its data (Chisel).
+            fits &= load.window < self.target.depth(load.memory)
+        if not fits.any():
+            return None
+        cost = np.where(
+            fits, cycles(self._work(slots), Rates.of(self.target), self.target), np.iinfo(int).max
+        )
+        index = int(np.argmin(cost))
+        inp, wgt, acc = slots.values()
+        return Plan(
+            tile=[int(size[index]) for size in self.tile],
+            order=list(self.variant.order),
+            products={
+                number: ProductPlan(tuple(taps), self.variant.whole)
+                for number, taps in self.variant.taps.items()
+            },
+            slots=(int(inp[index]), int(wgt[index]), int(acc[index])),
+            cycles=int(cost[index]),
+        )
+
+
+def _times(stage: Stage, tiles: Sequence[int], used: set[int] | None = None) -> int:
+    """Turns of the loops over reduction tiles, from the outermost to the last that is used."""
+    turns = [-(-extent // size) for extent, size in zip(stage.taps, tiles, strict=True)]
+    spatial = len(stage.compute.spatial)
+    last = max(
+        (n for n, count in enumerate(turns) if count > 1 and (used is None or spatial + n in used)),
+        default=-1,
+    )
+    total = 1
+    for count in turns[: last + 1]:
+        total *= count
+    return total
+
+
+def _micro_ops(extents: Sequence[Extents]) -> Extents:
+    """Micro-ops of an instruction whose loops take the two largest extents."""
+    ordered = np.sort(np.stack(list(extents)), axis=0)
+    rest = ordered[:-HARDWARE_LOOPS]
+    return np.prod(rest, axis=0) if len(rest) else np.ones_like(ordered[0])

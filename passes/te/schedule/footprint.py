@@ -1,0 +1,127 @@
+"""How much of each tensor one tile needs: extents, for many tilings at once.
+
+A tiling gives each axis of the root, before its lanes, the extent of a tile. All extents are NumPy
+arrays with one entry a tiling, so that a search asks about thousands in a few array operations.
+What a stage must provide follows from the subscripts of its readers, as in Halide's bounds
+inference; positions do not matter, only extents, cut to the tensor.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vtac.dialects.te import Row, shaped
+from vtac.passes.te.schedule.structure import LANES, Kind, Stage, Structure
+
+Extents = np.ndarray[Any, np.dtype[np.int64]]
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+Regions = Mapping[int, Sequence[Extents]]
+"""For each stage, by number, the extents of its spatial axes before the lanes."""
+
+
+def volume(extents: Sequence[Extents], one: Extents) -> Extents:
+    """Product of extents; ``one`` gives the number of tilings."""
+    total = one
+    for extent in extents:
+        total = total * extent
+    return total
+
+
+def transfers(
+    window: Sequence[Extents], shape: Sequence[int], one: Extents
+) -> tuple[Extents, Extents]:
+    """Instructions and rows with which DMA moves a window of a tensor, lanes left out.
+
+    A row is contiguous in memory; an instruction moves rows at one distance. Dimensions from the
+    last on belong to a row until one is cut, then to the rows of an instruction until one is.
+    """
+    rows, instructions = one, one
+    in_row, in_instruction = one > 0, one > 0
+    for extent, size in zip(reversed(window), reversed(shape), strict=True):
+        rows = np.where(in_row, rows, rows * extent)
+        instructions = np.where(in_instruction, instructions, instructions * extent)
+        is_cut = extent < size
+        in_instruction = in_instruction & (in_row | ~is_cut | (rows == 1))
+        in_row = in_row & ~is_cut
+    return instructions, rows
+
+
+def window(
+    stage: Stage, operand: int, region: Sequence[Extents], taps: Sequence[Extents]
+) -> list[Extents]:
+    """Extents that a stage reads of an operand, dimensions before the lanes.
+
+    region: extents of the stage's spatial axes. taps: those of its reduction axes. Both without
+    lanes, which are whole elements on both sides.
+    """
+    read = stage.compute.reads[operand]
+    spatial = len(region)
+    shape = shaped(read.value).get_shape()[:-LANES]
+    windows = []
+    for row, size in zip(read.rows[:-LANES], shape, strict=True):
+        total = np.ones_like(region[0])
+        for variable, coefficient in row.terms:
+            if variable < spatial:
+                total = total + abs(coefficient) * (region[variable] - 1)
+            elif (tap := variable - spatial - LANES) >= 0:
+                total = total + abs(coefficient) * (taps[tap] - 1)
+        windows.append(np.minimum(total, size))
+    return windows
+
+
+def regions_of(structure: Structure, tile: Sequence[Extents]) -> Regions:
+    """What each stage computes in one tile of the root."""
+    regions: dict[int, list[Extents]] = {root.number: list(tile) for root in structure.roots}
+
+    def need(value: Any, extents: Sequence[Extents]) -> None:
+        maker = structure.stage_of(value)
+        if maker is not None:
+            known = regions.get(maker.number, extents)
+            regions[maker.number] = [np.maximum(a, b) for a, b in zip(known, extents, strict=True)]
+
+    for stage in reversed(structure.stages):
+        region = regions[stage.number]
+        if stage.kind is Kind.PRODUCT:
+            need(stage.compute.init, region)
+            continue
+        taps = [np.full_like(region[0], extent) for extent in stage.taps]
+        for number, read in enumerate(stage.compute.reads):
+            need(read.value, window(stage, number, region, taps))
+    return regions
+
+
+def root_axes_of(structure: Structure) -> Mapping[int, list[set[int]]]:
+    """For each stage, by number and axis: the axes of the root that its position depends on."""
+    found: dict[int, list[set[int]]] = {
+        root.number: [{axis} for axis in range(len(root.extents))] for root in structure.roots
+    }
+    for stage in reversed(structure.stages):
+        own = found[stage.number]
+        reads = [(read.value, read.rows) for read in stage.compute.reads]
+        if stage.compute.init is not None:
+            reads.append((stage.compute.init, rows_of_init(stage)))
+        for value, rows in reads:
+            maker = structure.stage_of(value)
+            if maker is None:
+                continue
+            known = found.setdefault(maker.number, [set() for _ in maker.extents])
+            for axes, row in zip(known, rows[:-LANES], strict=True):
+                axes |= axes_of_row(row, own)
+    return found
+
+
+def rows_of_init(stage: Stage) -> tuple[Row, ...]:
+    """The subscripts of the tensor that a reduction starts from: its own axes."""
+    return tuple(Row(((axis, 1),)) for axis in range(len(stage.compute.spatial)))
+
+
+def axes_of_row(row: Row, own: Sequence[set[int]]) -> set[int]:
+    """The axes of the root that a subscript depends on, by those of the stage's axes."""
+    axes: set[int] = set()
+    for variable, _ in row.terms:
+        if variable < len(own):
+            axes |= own[variable]
+    return axes

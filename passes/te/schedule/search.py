@@ -1,0 +1,148 @@
+"""Finds tiles: enumerates a pruned space, drops what does not fit, ranks the rest by cost.
+
+The space: tiles of the root's axes, the reduction's tiles, weights' axes inside or outside of the
+others, and for each operand of the products whether it is loaded whole or a part a reduction tile.
+Everything is evaluated for all candidates at once.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
+from vtac.passes.te.schedule.evaluate import Evaluation, Variant
+from vtac.passes.te.schedule.footprint import Extents, axes_of_row, root_axes_of
+from vtac.passes.te.schedule.plan import Plan
+from vtac.passes.te.schedule.structure import LANES, Stage, Structure
+
+CANDIDATES = 12
+"""Tile sizes tried along one axis."""
+
+MOST_TILINGS = 6_000
+"""Tilings of the root looked at; with more axes, fewer sizes are tried along each."""
+
+FEW_REDUCTIONS = 6
+"""Tile sizes tried for the reduction of the largest product."""
+
+
+BOTH = [(True, True)]
+"""Both operands whole: the only way where the reduction is not cut."""
+
+
+def tile_sizes(extent: int, most: int) -> list[int]:
+    """Sizes of equal tiles (the last perhaps shorter), largest first, at most ``most`` of them."""
+    sizes = sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)
+    if len(sizes) <= most:
+        return sizes
+    picked = np.linspace(0, len(sizes) - 1, most).round().astype(int)
+    return [sizes[index] for index in dict.fromkeys(picked.tolist())]
+
+
+def search(structure: Structure, target: Target, layer: str) -> Plan:
+    """The plan with the lowest expected cost. Raises `CompileError` where nothing fits."""
+    tilings = _tilings(structure)
+    found: Plan | None = None
+    for windows_split in (False, True):
+        for variant in _variants(structure, windows_split):
+            evaluation = Evaluation(structure, target, variant, tilings)
+            plan = evaluation.best()
+            if plan is not None and (found is None or plan.cycles < found.cycles):
+                found = plan
+        if found is not None:
+            return found
+    raise CompileError(_why_not(structure, target, layer))
+
+
+def _tilings(structure: Structure) -> list[Extents]:
+    """Every combination of tile sizes of the root's axes: an array an axis."""
+    extents, most = structure.root.extents, CANDIDATES
+    sizes = [tile_sizes(extent, most) for extent in extents]
+    while most > 2 and prod(map(len, sizes)) > MOST_TILINGS:
+        most -= 1
+        sizes = [tile_sizes(extent, most) for extent in extents]
+    grid = np.meshgrid(*(np.array(axis, np.int64) for axis in sizes), indexing="ij")
+    return [axis.ravel() for axis in grid]
+
+
+def _variants(structure: Structure, windows_split: bool) -> Iterator[Variant]:
+    axes = range(len(structure.root.extents))
+    weighted = _axes_of_weights(structure)
+    inner = [*(a for a in axes if a not in weighted), *(a for a in axes if a in weighted)]
+    outer = [*(a for a in axes if a in weighted), *(a for a in axes if a not in weighted)]
+    orders = [inner] if inner == outer else [inner, outer]
+    main, *others = structure.products
+    choices = [_reductions(main, windows_split, FEW_REDUCTIONS)]
+    choices += [_reductions(stage, windows_split, 2) for stage in others]
+    for taps in product(*choices):
+        by_stage = {
+            stage.number: tiles for stage, tiles in zip(structure.products, taps, strict=True)
+        }
+        is_split = any(stage.taps != by_stage[stage.number] for stage in structure.products)
+        wholes = [(a, w) for a in (False, True) for w in (False, True)] if is_split else BOTH
+        for order, whole in product(orders, wholes):
+            yield Variant(order, by_stage, whole)
+
+
+def _axes_of_weights(structure: Structure) -> set[int]:
+    """The axes of the root on which the weights of the largest product depend."""
+    main = structure.products[0]
+    own = root_axes_of(structure)[main.number]
+    axes: set[int] = set()
+    for row in main.compute.reads[main.weights].rows[:-LANES]:
+        axes |= axes_of_row(row, own)
+    return axes
+
+
+def _reductions(stage: Stage, windows_split: bool, most: int) -> list[tuple[int, ...]]:
+    """Tiles of a product's reduction axes.
+
+    An axis that is a subscript by itself (blocks of input channels) is cut freely; one that moves a
+    window only if asked for, the outer ones first.
+    """
+    windows = [axis for axis in range(len(stage.taps)) if _moves_a_window(stage, axis)]
+    if not windows_split:
+        sizes = [
+            [extent] if axis in windows else tile_sizes(extent, most)
+            for axis, extent in enumerate(stage.taps)
+        ]
+        return list(product(*sizes))
+    found: list[tuple[int, ...]] = []
+    for place, cut in enumerate(windows):
+        for size in tile_sizes(stage.taps[cut], FEW_REDUCTIONS)[1:]:
+            tiles = [
+                extent if axis in windows[place + 1 :] else 1
+                for axis, extent in enumerate(stage.taps)
+            ]
+            tiles[cut] = size
+            found.append(tuple(tiles))
+    return found or [tuple(1 for _ in stage.taps)]
+
+
+def _moves_a_window(stage: Stage, tap: int) -> bool:
+    variable = len(stage.compute.spatial) + tap
+    return any(
+        row.variable is None and any(v == variable for v, _ in row.terms)
+        for read in stage.compute.reads
+        for row in read.rows
+    )
+
+
+def _why_not(structure: Structure, target: Target, layer: str) -> Problem:
+    """What even the smallest tile needs."""
+    smallest = [np.ones(1, np.int64) for _ in structure.root.extents]
+    taps = {stage.number: tuple(1 for _ in stage.taps) for stage in structure.products}
+    order = range(len(smallest))
+    evaluation = Evaluation(structure, target, Variant(order, taps, (False, False)), smallest)
+    needs = [
+        f"{need} elements of {memory.name} ({memory.name} has {target.depth(memory)})"
+        for memory, need in evaluation.needs().items()
+        if need > target.depth(memory)
+    ]
+    return Problem(
+        layer,
+        f"even its smallest tile needs {', '.join(needs) or 'too many micro-ops'}",
+        "Choose a target with larger buffers, or keep this layer on the host.",
+    )

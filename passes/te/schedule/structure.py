@@ -1,0 +1,247 @@
+"""What a kernel is made of, as far as scheduling cares: decided from structure, never from names.
+
+A *product* is a sum over two int8 operands with a common lane: the GEMM core computes it. A
+*reduction* over accumulators and an *elementwise* operation are the ALU's. A *store* narrows
+accumulators to a result of the kernel. Anything else the default rule does not know.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i8, i32
+from xdsl.ir import Operation, SSAValue
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.te import (
+    ComputeOp,
+    KernelOp,
+    Read,
+    YieldOp,
+    combiner,
+    identity_map,
+    rows_of,
+    shaped,
+    yielded,
+)
+from vtac.passes.te.legalize_casts import is_product
+
+LANES = 2
+"""The last axes of every stage, and the last dimensions of every operand, are one element."""
+
+
+class Kind(Enum):
+    """What computes a stage."""
+
+    PRODUCT = auto()
+    REDUCTION = auto()
+    ELEMENTWISE = auto()
+    STORE = auto()
+
+
+ALU_NAMES: Mapping[type[Operation], str] = {
+    arith.AddiOp: "add",
+    arith.MaxSIOp: "max",
+    arith.MinSIOp: "min",
+    arith.MuliOp: "mul",
+    arith.ShLIOp: "shr",
+    arith.ShRSIOp: "shr",
+}
+"""The standard intrinsic behind an operation; shifting left is shifting right by less than 0."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One compute and its place in the kernel.
+
+    number: its position among the computes.
+    in_place: the number of the operand whose buffer it takes over, if any; for a product that of
+        the tensor it starts from is ``INIT``.
+    buffer: stages with the same number share an accumulator buffer.
+    intrinsic: for the ALU, the name of the intrinsic.
+    """
+
+    number: int
+    compute: ComputeOp
+    kind: Kind
+    in_place: int | None = None
+    buffer: int = -1
+    intrinsic: str = ""
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Extents of the spatial axes before the lanes."""
+        return self.compute.spatial.extents[:-LANES]
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Extents of the reduction axes that are loops, the lane of a product not among them."""
+        extents = self.compute.reduce.extents
+        return extents[:-1] if self.kind is Kind.PRODUCT else extents
+
+    def operand(self, lane: int) -> int:
+        """Number of the operand of a product whose element ends in lanes (lane, k)."""
+        last = len(self.compute.extents) - 1
+        for number, read in enumerate(self.compute.reads):
+            if [row.variable for row in read.rows[-LANES:]] == [lane, last]:
+                return number
+        raise AssertionError("a product has both operands")
+
+    @property
+    def activations(self) -> int:
+        """Number of the product's operand with lanes (b, k)."""
+        return self.operand(len(self.compute.spatial) - 2)
+
+    @property
+    def weights(self) -> int:
+        """Number of the product's operand with lanes (o, k)."""
+        return self.operand(len(self.compute.spatial) - 1)
+
+
+INIT = -1
+"""In ``Stage.in_place``: the tensor that a sum starts from."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A kernel's stages, in order, and which of them are its results."""
+
+    stages: Sequence[Stage]
+    roots: Sequence[Stage]
+
+    @property
+    def root(self) -> Stage:
+        """The result whose tiles all others follow."""
+        return self.roots[-1]
+
+    @property
+    def products(self) -> list[Stage]:
+        """The stages of the GEMM core, the one with the most work first."""
+        found = [stage for stage in self.stages if stage.kind is Kind.PRODUCT]
+        return sorted(found, key=_work, reverse=True)
+
+    def stage_of(self, value: SSAValue) -> Stage | None:
+        """The stage that makes a tensor; None for parameters."""
+        for stage in self.stages:
+            if stage.compute.result is value:
+                return stage
+        return None
+
+    def vectors(self, stage: Stage) -> list[int]:
+        """Operands of an ALU stage that come from main memory."""
+        if stage.kind not in (Kind.ELEMENTWISE, Kind.REDUCTION):
+            return []
+        reads = enumerate(stage.compute.reads)
+        return [number for number, read in reads if self.stage_of(read.value) is None]
+
+
+def _work(stage: Stage) -> int:
+    total = 1
+    for extent in (*stage.extents, *stage.taps):
+        total *= extent
+    return total
+
+
+def structure_of(kernel: KernelOp, layer: str) -> Structure:
+    """Classify a kernel's stages and plan which share a buffer.
+
+    Raises `CompileError` for a stage that the default rule cannot place.
+    """
+    stages: list[Stage] = []
+    last = kernel.body.block.last_op
+    assert isinstance(last, YieldOp)
+    for number, compute in enumerate(kernel.computes):
+        kind = _kind(compute, layer)
+        if (kind is Kind.STORE) != (compute.result in last.values):
+            raise _unknown(compute, layer, "an int8 value is made and used inside one kernel")
+        stages.append(_placed(number, compute, kind, stages))
+    roots = [stage for stage in stages if stage.kind is Kind.STORE]
+    if not roots or len({stage.compute.spatial.extents for stage in roots}) > 1:
+        raise CompileError(Problem(layer, "the results of one kernel must have one shape"))
+    return Structure(stages, roots)
+
+
+def _kind(compute: ComputeOp, layer: str) -> Kind:
+    operations = [op for op in compute.body.block.ops if type(op) in ALU_NAMES]
+    if is_product(compute):
+        if _has_lanes_of_product(compute):
+            return Kind.PRODUCT
+        raise _unknown(compute, layer, "a product without the lanes of the GEMM core")
+    if isinstance(yielded(compute.body).owner, arith.TruncIOp) and not operations:
+        return Kind.STORE
+    if compute.element_type != i32 or any(
+        shaped(read.value).element_type == i8 for read in compute.reads
+    ):
+        raise _unknown(compute, layer, "int8 values in the ALU")
+    if len(operations) != 1:
+        raise _unknown(compute, layer, f"a body of {len(operations)} operations")
+    return Kind.REDUCTION if len(compute.reduce) else Kind.ELEMENTWISE
+
+
+def _has_lanes_of_product(compute: ComputeOp) -> bool:
+    rank, last = len(compute.spatial), len(compute.extents) - 1
+    lanes = [[row.variable for row in read.rows[-LANES:]] for read in compute.reads]
+    return sorted(map(str, lanes)) == sorted(map(str, [[rank - 2, last], [rank - 1, last]]))
+
+
+def _unknown(compute: ComputeOp, layer: str, what: str) -> CompileError:
+    return CompileError(
+        Problem(
+            layer,
+            f'stage "{compute.label.data}" has {what}, which the default schedule cannot place',
+            "Write a te.schedule for this kernel, or keep the layer on the host.",
+        )
+    )
+
+
+def _placed(number: int, compute: ComputeOp, kind: Kind, before: Sequence[Stage]) -> Stage:
+    """The stage with the buffer it works in: its operand's where that is read for the last time."""
+    if kind is Kind.STORE:
+        return Stage(number, compute, kind)
+    intrinsic, in_place = "", None
+    if kind is Kind.PRODUCT:
+        candidates = [] if compute.init is None else [(INIT, _same(compute, compute.init))]
+    else:
+        intrinsic = _intrinsic(compute)
+        candidates = list(enumerate(compute.reads)) if kind is Kind.ELEMENTWISE else []
+    buffer = 1 + max((stage.buffer for stage in before), default=-1)
+    for operand, read in candidates:
+        maker = next((stage for stage in before if stage.compute.result is read.value), None)
+        if maker is not None and _may_overwrite(compute, operand, read):
+            in_place, buffer = operand, maker.buffer
+            break
+    return Stage(number, compute, kind, in_place, buffer, intrinsic)
+
+
+def _same(compute: ComputeOp, value: SSAValue) -> Read:
+    return Read(value, rows_of(identity_map(len(compute.spatial))))
+
+
+def _intrinsic(compute: ComputeOp) -> str:
+    if len(compute.reduce):
+        return ALU_NAMES[combiner(compute.body)]
+    (operation,) = [op for op in compute.body.block.ops if type(op) in ALU_NAMES]
+    name = ALU_NAMES[type(operation)]
+    constant = any(isinstance(value.owner, arith.ConstantOp) for value in operation.operands)
+    return f"{name}_imm" if constant else name
+
+
+def _may_overwrite(compute: ComputeOp, operand: int, read: Read) -> bool:
+    """Whether nothing reads the operand after this stage, and this stage only where it writes."""
+    if read.rows != rows_of(identity_map(len(compute.spatial))):
+        return False
+    if read.value.type != compute.result.type:
+        return False
+    uses = [use.operation for use in read.value.uses]
+    if uses.count(compute) != 1 or (operand > 0 and not _commutes(compute)):
+        return False
+    block = compute.parent
+    assert block is not None
+    here = block.get_operation_index(compute)
+    return all(block.get_operation_index(use) <= here for use in uses)
+
+
+def _commutes(compute: ComputeOp) -> bool:
+    last = yielded(compute.body).owner
+    return isinstance(last, arith.AddiOp | arith.MaxSIOp | arith.MinSIOp | arith.MuliOp)

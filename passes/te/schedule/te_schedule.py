@@ -1,0 +1,71 @@
+"""``te-schedule``: the default rule writes a schedule beside each kernel that has none.
+
+Products run on the GEMM core, everything else on the ALU, in place where that is possible; all of
+it tile by tile, in two accumulator contexts where they fit, so that a tile is stored while the next
+is computed; operands are loaded into two slots for the same reason. Which tiles: `search`.
+
+Takes kernels of tensors whose stages are single operations (te-split-bodies). Leaves them as they
+are, each with a `te.schedule`, which names the standard intrinsics (te-declare-intrinsics).
+"""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, NameLoc
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.te import CallOp, KernelOp, ScheduleOp
+from vtac.passes.te.schedule.emit import schedule_of
+from vtac.passes.te.schedule.search import search
+from vtac.passes.te.schedule.structure import structure_of
+
+
+@dataclass(frozen=True)
+class TeSchedulePass(ModulePass):
+    """Write the default schedule of each kernel."""
+
+    name = "te-schedule"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Schedule every kernel of tensors that has no schedule; report all problems together."""
+        target = op.attributes.get(TARGET_ATTRIBUTE)
+        if not isinstance(target, Target):
+            raise CompileError(
+                Problem("", "there is no vtac.target on the module", "vta-opt --target sets one.")
+            )
+        scheduled = {s.kernel.root_reference.data for s in op.ops if isinstance(s, ScheduleOp)}
+        problems: list[Problem] = []
+        for kernel in list(op.ops):
+            if not isinstance(kernel, KernelOp) or kernel.is_lowered:
+                continue
+            if kernel.sym_name.data in scheduled:
+                continue
+            layer = _layer(op, kernel)
+            try:
+                structure = structure_of(kernel, layer)
+                schedule = schedule_of(kernel, structure, search(structure, target, layer))
+                op.body.block.insert_op_after(schedule, kernel)
+            except CompileError as error:
+                problems += error.problems
+        if problems:
+            raise CompileError(problems)
+
+
+def _layer(module: ModuleOp, kernel: KernelOp) -> str:
+    """The layers that call a kernel, for messages; else the kernel's name."""
+    name = kernel.sym_name.data
+    calls = [
+        call
+        for call in module.walk()
+        if isinstance(call, CallOp) and call.callee.root_reference.data == name
+    ]
+    layers = [_location(call) for call in calls]
+    named = [layer for layer in layers if layer]
+    return ", ".join(named) if named else f"te.kernel @{name}"
+
+
+def _location(op: Operation) -> str:
+    return op.location.desc.data if isinstance(op.location, NameLoc) else ""

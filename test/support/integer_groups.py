@@ -1,0 +1,267 @@
+"""Accelerator functions of integer graph ops, each value with its answer by plain NumPy.
+
+A method of `IntegerFunction` adds an op and computes what it means, with nothing shared with the
+compiler: windows are gathered tap by tap, accumulators are int64 and wrapped at the end. `lower`
+takes such a function down to loops; `answers` packs inputs (spare lanes hold noise) and unpacks.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr, TensorType, i8, i32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from vtac.dialects import graph
+from vtac.dialects.context import VtacContext, constant_attr, tensor_type
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.lowering.graph_to_te import GraphToTePass
+from vtac.passes.te.apply_schedule import TeApplySchedule
+from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
+from vtac.passes.te.fuse_accumulators import FuseAccumulatorsPass
+from vtac.passes.te.legalize_casts import LegalizeCastsPass
+from vtac.passes.te.schedule.te_schedule import TeSchedulePass
+from vtac.passes.te.split_bodies import SplitBodiesPass
+from vtac.passes.te.te_to_loops import TeToLoops
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+REWRITES: Sequence[type[ModulePass]] = (LegalizeCastsPass, FuseAccumulatorsPass, SplitBodiesPass)
+LOOPS: Sequence[type[ModulePass]] = (
+    TeSchedulePass,
+    TeToLoops,
+    TeDeclareIntrinsics,
+    TeApplySchedule,
+)
+
+
+class IntegerFunction:
+    """A function with ``codegen = "vta"`` under construction."""
+
+    def __init__(self, target: Target, seed: int = 0):
+        self.ctx, self.target = VtacContext(), target
+        self.random = np.random.default_rng(seed)
+        self.block = Block()
+        self.values: dict[SSAValue, Array] = {}
+        self.inputs: list[SSAValue] = []
+        self.count = 0
+
+    def packed(self, shape: Sequence[int], element: Any) -> TensorType:
+        return TensorType(element, shape, graph.PackedAttr(self.target.batch, self.target.block))
+
+    def input(self, *shape: int) -> SSAValue:
+        value = self.block.insert_arg(self.packed(shape, i8), len(self.block.args))
+        self.values[value] = self.random.integers(-128, 128, shape, np.int8)
+        self.inputs.append(value)
+        value.name_hint = f"x{len(self.inputs)}"
+        return value
+
+    def constant(self, array: Array) -> SSAValue:
+        op = graph.ConstantOp(constant_attr(self.ctx, array), tensor_type(array))
+        self.block.add_op(op)
+        self.values[op.result] = array
+        return op.result
+
+    def _add(self, op: Operation, *answers: Array) -> SSAValue:
+        self.count += 1
+        op.location = NameLoc(StringAttr(f"layer{self.count}"), NoneAttr())
+        self.block.add_op(op)
+        for result, answer in zip(op.results, answers, strict=True):
+            assert result.type.get_shape() == answer.shape
+            self.values[result] = answer
+        return op.results[0]
+
+    def conv(self, x: SSAValue, out: int, kernel: Sequence[int], **window: Any) -> SSAValue:
+        group = window.pop("group", 1)
+        numbers = numbers_of(len(kernel), **window)
+        channels = self.values[x].shape[1]
+        w = self.random.integers(-128, 128, (out, channels // group, *kernel), np.int8)
+        answer = convolve(self.values[x], w, group, **numbers)
+        type = self.packed(answer.shape, i32)
+        return self._add(
+            graph.ConvOp(x, self.constant(w), None, type, group=group, **numbers), answer
+        )
+
+    def gemm(self, x: SSAValue, out: int) -> SSAValue:
+        w = self.random.integers(-128, 128, (out, self.values[x].shape[1]), np.int8)
+        answer = (self.values[x].astype(np.int64) @ w.T.astype(np.int64)).astype(np.int32)
+        op = graph.GemmOp(x, self.constant(w), None, self.packed(answer.shape, i32), trans_b=True)
+        return self._add(op, answer)
+
+    def sum_pool(self, x: SSAValue, kernel: Sequence[int], **window: Any) -> SSAValue:
+        numbers = numbers_of(len(kernel), **window)
+        answer = np.zeros((), np.int64)
+        for part in taps(self.values[x].astype(np.int64), kernel, 0, **numbers).values():
+            answer = answer + part
+        op = graph.SumPoolOp(x, self.packed(answer.shape, i32), kernel=kernel, **numbers)
+        return self._add(op, answer.astype(np.int32))
+
+    def max_pool(self, x: SSAValue, kernel: Sequence[int], **window: Any) -> SSAValue:
+        numbers = numbers_of(len(kernel), **window)
+        parts = taps(self.values[x], kernel, -128, **numbers)
+        answer = np.maximum.reduce(list(parts.values()))
+        op = graph.MaxPoolOp(x, self.packed(answer.shape, i8), kernel=kernel, **numbers)
+        return self._add(op, answer)
+
+    def shift_left(self, x: SSAValue, amounts: Sequence[int]) -> SSAValue:
+        amount = np.array(amounts, np.int32)
+        answer = self.values[x].astype(np.int32) << per_channel(amount, self.values[x])
+        type = self.packed(answer.shape, i32)
+        return self._add(graph.ShiftLeftOp(x, self.constant(amount), type), answer)
+
+    def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        answer = self.values[a] + self.values[b]
+        return self._add(graph.AddOp(a, b, self.packed(answer.shape, i32)), answer)
+
+    def requantize(
+        self, acc: SSAValue, *, shift: str = "channel", lo: int = -128, hi: int = 127
+    ) -> SSAValue:
+        """Biases and shifts that leave results spread over int8."""
+        values = self.values[acc]
+        channels = values.shape[1]
+        bits = int(np.ceil(np.log2(np.abs(values.astype(np.int64)).max() + 2)))
+        most = max(bits - 6, 0)
+        shifts = self.random.integers(max(most - 2, 0), most + 1, channels).astype(np.int32)
+        if shift == "one":
+            shifts[:] = most
+        bound = 1 << min(max(bits - 1, 1), 30)
+        bias = self.random.integers(-bound, bound, channels).astype(np.int32)
+        if shift == "one" and self.random.random() < 0.5:
+            bias[:] = self.random.integers(-5, 5)
+        total = values.astype(np.int64) + per_channel(bias, values)
+        answer = np.clip(total >> per_channel(shifts, values), lo, hi).astype(np.int8)
+        op = graph.RequantizeOp(
+            acc,
+            self.constant(bias),
+            self.constant(shifts),
+            self.packed(answer.shape, i8),
+            lo=lo,
+            hi=hi,
+            scale=1.0,
+        )
+        return self._add(op, answer)
+
+    def byte_planes(self, acc: SSAValue, *, with_bias: bool = True) -> list[SSAValue]:
+        values = self.values[acc]
+        bias = self.random.integers(-(1 << 20), 1 << 20, values.shape[1]).astype(np.int32)
+        bias = bias if with_bias else 0 * bias
+        total = values + per_channel(bias, values)
+        acc = self._add(
+            graph.AddBiasOp(acc, self.constant(bias), self.packed(values.shape, i32)), total
+        )
+        planes = [(total >> 8 * number).astype(np.int8) for number in range(4)]
+        op = graph.SplitBytesOp(acc, self.packed(values.shape, i8))
+        self._add(op, *planes)
+        return list(op.planes)
+
+    def reshape(self, x: SSAValue, *shape: int) -> SSAValue:
+        answer = self.values[x].reshape(shape)
+        element = x.type.element_type
+        return self._add(graph.ReshapeOp(x, self.packed(shape, element)), answer)
+
+    def finish(self, *results: SSAValue) -> ModuleOp:
+        self.results = results
+        self.block.add_op(ReturnOp(*results))
+        types = [value.type for value in self.inputs], [value.type for value in results]
+        function = FuncOp("vta_0", types, Region(self.block), "private")
+        function.attributes["codegen"] = StringAttr("vta")
+        module = ModuleOp([function], {TARGET_ATTRIBUTE: self.target})
+        module.verify()
+        return module
+
+    def apply(self, module: ModuleOp, passes: Sequence[type[ModulePass]]) -> None:
+        for each in passes:
+            each().apply(self.ctx, module)
+            module.verify()
+
+    def lower(self, module: ModuleOp) -> None:
+        """Down to loops of intrinsics and copies."""
+        self.apply(module, [GraphToTePass, *REWRITES, *LOOPS])
+
+    def packed_inputs(self, rank: int) -> list[Array]:
+        return [self.pack(self.values[value], rank) for value in self.inputs]
+
+    def pack(self, array: Array, rank: int) -> Array:
+        """In the accelerator's layout, with noise in spare lanes."""
+        batch, block = self.target.batch, self.target.block
+        n, c, *spatial = array.shape
+        spatial += [1] * (rank - len(spatial))
+        outs, ins = -(-n // batch), -(-c // block)
+        padded = self.random.integers(-128, 128, (outs * batch, ins * block, *spatial), np.int8)
+        padded[:n, :c] = array.reshape(n, c, *spatial)
+        split = padded.reshape(outs, batch, ins, block, *spatial)
+        return np.ascontiguousarray(np.moveaxis(split, (1, 3), (-2, -1)))
+
+    def unpack(self, array: Array, shape: Sequence[int]) -> Array:
+        n, c, *spatial = shape
+        outs, ins, *middle, batch, block = array.shape
+        plain = np.moveaxis(array, (-2, -1), (1, 3)).reshape(outs * batch, ins * block, *middle)
+        return plain[:n, :c].reshape(shape)
+
+    def check(
+        self, module: ModuleOp, run: Callable[[ModuleOp, list[Array]], Sequence[Array]], rank: int
+    ) -> None:
+        """Run the lowered module on the packed inputs; every result must be exact."""
+        outputs = run(module, self.packed_inputs(rank))
+        for value, output in zip(self.results, outputs, strict=True):
+            expected = self.values[value]
+            np.testing.assert_array_equal(self.unpack(output, expected.shape), expected)
+
+
+def numbers_of(
+    rank: int,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+) -> dict[str, Sequence[int]]:
+    return {
+        "strides": strides or [1] * rank,
+        "pads": pads or [0] * (2 * rank),
+        "dilations": dilations or [1] * rank,
+    }
+
+
+def taps(
+    x: Array,
+    kernel: Sequence[int],
+    pad: int,
+    *,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+) -> dict[tuple[int, ...], Array]:
+    """For each tap of a window, the elements that all windows have under it."""
+    rank = len(kernel)
+    around = [(0, 0), (0, 0), *((pads[i], pads[rank + i]) for i in range(rank))]
+    padded = np.pad(x, around, constant_values=pad)
+    reach = [dilations[i] * (kernel[i] - 1) + 1 for i in range(rank)]
+    outs = [(padded.shape[2 + i] - reach[i]) // strides[i] + 1 for i in range(rank)]
+    found = {}
+    for tap in product(*map(range, kernel)):
+        slices = []
+        for i in range(rank):
+            start = dilations[i] * tap[i]
+            slices.append(slice(start, start + strides[i] * (outs[i] - 1) + 1, strides[i]))
+        found[tap] = padded[(slice(None), slice(None), *slices)]
+    return found
+
+
+def convolve(x: Array, w: Array, group: int, **numbers: Any) -> Array:
+    """Direct convolution in int64, wrapped to int32."""
+    out, inner = w.shape[0], w.shape[1]
+    total: Array = np.zeros((), np.int64)
+    for tap, part in taps(x.astype(np.int64), w.shape[2:], 0, **numbers).items():
+        weights = w[(slice(None), slice(None), *tap)].astype(np.int64)
+        n, _, *spatial = part.shape
+        grouped = part.reshape(n, group, inner, -1)
+        blocks = weights.reshape(group, out // group, inner)
+        product_ = np.einsum("ngis,goi->ngos", grouped, blocks)
+        total = total + product_.reshape(n, out, *spatial)
+    return total.astype(np.int32)
+
+
+def per_channel(vector: Array, like: Array) -> Array:
+    return vector.reshape(1, -1, *(1 for _ in like.shape[2:]))
