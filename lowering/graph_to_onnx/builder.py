@@ -4,6 +4,7 @@ A value with a packed type has two forms, the logical tensor and its bytes in th
 layout. Each is made when something asks for it, so any op may be given either.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,7 @@ class OnnxBuilder:
         self._aliases: dict[SSAValue, SSAValue] = {}
         self._weights: dict[tuple[Attribute, Attribute], str] = {}
         self._node_name = ""
+        self._node_counts: Counter[str] = Counter()
 
     # Names.
 
@@ -153,9 +155,11 @@ class OnnxBuilder:
         return output
 
     def append(self, node: NodeProto) -> None:
-        """Append a node, named after the layer at hand."""
-        if not node.name:
-            node.name = self._node_name
+        """Append a node, named after the layer at hand; no two have the same name."""
+        if self._node_name:
+            number = self._node_counts[self._node_name]
+            self._node_counts[self._node_name] += 1
+            node.name = f"{self._node_name}#{number}" if number else self._node_name
         self.nodes.append(node)
 
     def weight(self, array: Array, hint: str) -> str:

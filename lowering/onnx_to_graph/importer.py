@@ -80,11 +80,14 @@ def import_model(
 
 
 def value_hint(name: str) -> str | None:
-    """An ONNX name as the name of an SSA value: characters that have no place there become _."""
+    """An ONNX name as the name of an SSA value: characters that have no place there become _.
+
+    xDSL drops a trailing ``_123``, so something must stand before it.
+    """
     hint = re.sub(r"[^A-Za-z0-9_$.-]", "_", name)
     if not hint:
         return None
-    return f"_{hint}" if hint[0].isdigit() or hint[0] in "-$." else hint
+    return hint if hint[0].isalpha() else f"v{hint}"
 
 
 def location(name: str) -> NameLoc:

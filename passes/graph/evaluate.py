@@ -1,0 +1,147 @@
+"""What float graph ops compute, in NumPy: the meaning that ``fold-constants`` uses.
+
+Elementwise ops are exact in the element type. Sums of products are accumulated in float64 and
+rounded once.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import Operation
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import (
+    AddOp,
+    AveragePoolOp,
+    BatchNormOp,
+    ClipOp,
+    ConvOp,
+    GemmOp,
+    GlobalAveragePoolOp,
+    MatMulOp,
+    MaxPoolOp,
+    ReluOp,
+    ReshapeOp,
+    WindowOp,
+    shape_of,
+)
+
+
+def evaluate(op: Operation, operands: Sequence[Array]) -> Array | None:
+    """The result of an op of static shapes, or None where it has no meaning here."""
+    function = _MEANINGS.get(type(op))
+    if function is None or (operands[0].dtype.kind != "f" and not isinstance(op, ReshapeOp)):
+        return None
+    with np.errstate(all="ignore"):
+        result = np.asarray(function(op, *operands))
+    return np.ascontiguousarray(result.astype(operands[0].dtype, copy=False))
+
+
+def _add(op: AddOp, a: Array, b: Array) -> Array:
+    return np.asarray(a + b)
+
+
+def _relu(op: ReluOp, x: Array) -> Array:
+    return np.asarray(np.maximum(x, x.dtype.type(0)))
+
+
+def _clip(op: ClipOp, x: Array) -> Array:
+    if op.min is not None:
+        x = np.maximum(x, x.dtype.type(op.min.value.data))
+    if op.max is not None:
+        x = np.minimum(x, x.dtype.type(op.max.value.data))
+    return x
+
+
+def _reshape(op: ReshapeOp, x: Array) -> Array:
+    return np.asarray(x.reshape(shape_of(op.result) or ()))
+
+
+def _matmul(op: MatMulOp, a: Array, b: Array) -> Array:
+    return np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64)))
+
+
+def _gemm(op: GemmOp, a: Array, b: Array, c: Array | None = None) -> Array:
+    left = a.T if op.trans_a.value.data else a
+    right = b.T if op.trans_b.value.data else b
+    result = op.alpha.value.data * (left.astype(np.float64) @ right.astype(np.float64))
+    return result if c is None else result + op.beta.value.data * c.astype(np.float64)
+
+
+def _batch_norm(
+    op: BatchNormOp, x: Array, scale: Array, bias: Array, mean: Array, variance: Array
+) -> Array:
+    factor, offset = batch_norm_affine(op, scale, bias, mean, variance)
+    along = (1, -1) + (1,) * (x.ndim - 2)
+    return x * factor.reshape(along) + offset.reshape(along)
+
+
+def batch_norm_affine(
+    op: BatchNormOp, scale: Array, bias: Array, mean: Array, variance: Array
+) -> tuple[Array, Array]:
+    """Factor and offset a channel in float64, so that the op is ``factor * x + offset``."""
+    epsilon: FloatAttr[Any] = op.epsilon
+    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon.value.data)
+    return factor, bias.astype(np.float64) - mean.astype(np.float64) * factor
+
+
+def _windows(op: WindowOp, x: Array, outside: float) -> Array:
+    """[N, C, windows..., taps...] of a padded tensor."""
+    kernel, rank = op.kernel_shape(), len(op.kernel_shape())
+    pads, strides = op.pads.get_values(), op.strides.get_values()
+    dilations = op.dilations.get_values()
+    widths = [(0, 0), (0, 0), *((pads[i], pads[rank + i]) for i in range(rank))]
+    padded = np.pad(x, widths, constant_values=outside)
+    reach = tuple(d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True))
+    views = sliding_window_view(padded, reach, axis=tuple(range(2, 2 + rank)))
+    steps = [slice(None, None, stride) for stride in strides]
+    taps = [slice(None, None, dilation) for dilation in dilations]
+    return views[(slice(None), slice(None), *steps, *taps)]
+
+
+def _conv(op: ConvOp, x: Array, w: Array, bias: Array | None = None) -> Array:
+    group, rank = op.group.value.data, w.ndim - 2
+    windows = _windows(op, x.astype(np.float64), 0.0)
+    taps = tuple(range(2 + rank, 2 + 2 * rank))
+    results = []
+    for part, weights in zip(np.split(windows, group, 1), np.split(w, group, 0), strict=True):
+        # [N, windows..., O] of this group
+        sums = np.tensordot(part, weights.astype(np.float64), ((1, *taps), (1, *range(2, w.ndim))))
+        results.append(np.moveaxis(sums, -1, 1))
+    result = np.concatenate(results, 1)
+    return result if bias is None else result + bias.reshape(-1, *(1,) * rank)
+
+
+def _max_pool(op: MaxPoolOp, x: Array) -> Array:
+    rank = x.ndim - 2
+    return np.asarray(_windows(op, x, -np.inf).max(axis=tuple(range(2 + rank, 2 + 2 * rank))))
+
+
+def _average_pool(op: AveragePoolOp, x: Array) -> Array:
+    rank = x.ndim - 2
+    taps = tuple(range(2 + rank, 2 + 2 * rank))
+    counted = np.ones_like(x, np.float64)
+    counts = _windows(op, counted, 1.0 if op.count_include_pad.value.data else 0.0).sum(taps)
+    return np.asarray(_windows(op, x.astype(np.float64), 0.0).sum(taps) / counts)
+
+
+def _global_average_pool(op: GlobalAveragePoolOp, x: Array) -> Array:
+    return np.asarray(x.astype(np.float64).mean(axis=tuple(range(2, x.ndim)), keepdims=True))
+
+
+_MEANINGS: Mapping[type[Operation], Any] = {
+    AddOp: _add,
+    AveragePoolOp: _average_pool,
+    BatchNormOp: _batch_norm,
+    ClipOp: _clip,
+    ConvOp: _conv,
+    GemmOp: _gemm,
+    GlobalAveragePoolOp: _global_average_pool,
+    MatMulOp: _matmul,
+    MaxPoolOp: _max_pool,
+    ReluOp: _relu,
+    ReshapeOp: _reshape,
+}

@@ -1,0 +1,147 @@
+"""Batch norms, scalings and additions a channel, folded into the layer before them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import AddOp, BatchNormOp, ConvOp, GemmOp, HostOp, shape_of
+from vtac.passes.graph.constants import channel_vector, constant_of, new_constant
+from vtac.passes.graph.evaluate import batch_norm_affine
+from vtac.passes.graph.rewrites.gemm import is_normal
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution or dense layer with constant weights [O, ...], and bias [O] or none."""
+
+    op: ConvOp | GemmOp
+    weights: Array
+    bias: Array | None
+
+
+def layer_before(ctx: Context, value: SSAValue) -> Layer | None:
+    """The layer that computes ``value`` for one user only."""
+    op = value.owner
+    if not value.has_one_use() or not isinstance(op, ConvOp | GemmOp):
+        return None
+    if isinstance(op, GemmOp) and not is_normal(op):
+        return None
+    operand, addend = (op.w, op.bias) if isinstance(op, ConvOp) else (op.b, op.c)
+    weights, bias = constant_of(ctx, operand), constant_of(ctx, addend)
+    if weights is None or weights.dtype.kind != "f" or (addend is not None and bias is None):
+        return None
+    return Layer(op, weights, bias)
+
+
+def fold_affine(
+    ctx: Context,
+    rewriter: PatternRewriter,
+    layer: Layer,
+    after: Operation,
+    factor: Array | None,
+    offset: Array | None,
+) -> None:
+    """Replace the layer and what follows it by the layer with ``factor * result + offset``.
+
+    factor, offset: one number an output channel, or None for 1 and 0. Computed in float64.
+    """
+    old, dtype = layer.op, layer.weights.dtype
+    weight_operand, bias_operand = (old.w, old.bias) if isinstance(old, ConvOp) else (old.b, old.c)
+    made: list[Operation] = []
+    if factor is not None:
+        along = (-1,) + (1,) * (layer.weights.ndim - 1)
+        weights = (layer.weights.astype(np.float64) * factor.reshape(along)).astype(dtype)
+        made.append(new_constant(ctx, weights, weight_operand.name_hint, old))
+        weight_operand = made[-1].results[0]
+    total = np.zeros(len(layer.weights)) if layer.bias is None else layer.bias.astype(np.float64)
+    total = total * (1.0 if factor is None else factor) + (0.0 if offset is None else offset)
+    if layer.bias is not None or offset is not None:
+        hint = bias_operand.name_hint if bias_operand is not None else None
+        made.append(new_constant(ctx, total.astype(dtype), hint or "bias", old))
+        bias_operand = made[-1].results[0]
+    made.append(_with_operands(old, weight_operand, bias_operand))
+    rewriter.replace_op(after, made)
+    rewriter.erase_op(old)
+
+
+def _with_operands(old: ConvOp | GemmOp, weights: SSAValue, bias: SSAValue | None) -> Operation:
+    if isinstance(old, ConvOp):
+        new: Operation = ConvOp(
+            old.x,
+            weights,
+            bias,
+            old.result.type,
+            strides=old.strides.get_values(),
+            pads=old.pads.get_values(),
+            dilations=old.dilations.get_values(),
+            group=old.group.value.data,
+        )
+    else:
+        new = GemmOp(old.a, weights, bias, old.result.type, trans_b=True)
+    new.location = old.location
+    return new
+
+
+def _channels(ctx: Context, value: SSAValue, layer: Layer) -> Array | None:
+    array = constant_of(ctx, value)
+    if array is None:
+        return None
+    return channel_vector(array, shape_of(layer.op.result) or (), len(layer.weights))
+
+
+@dataclass
+class BatchNormIntoLayer(RewritePattern):
+    """``batch_norm(conv(x))`` is a convolution with other weights."""
+
+    ctx: Context
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BatchNormOp, rewriter: PatternRewriter) -> None:
+        """Match constant statistics after a layer that nothing else reads."""
+        layer = layer_before(self.ctx, op.x)
+        statistics = [constant_of(self.ctx, v) for v in (op.scale, op.bias, op.mean, op.variance)]
+        known = [array for array in statistics if array is not None]
+        if layer is None or len(known) != len(statistics):
+            return
+        factor, offset = batch_norm_affine(op, *known)
+        fold_affine(self.ctx, rewriter, layer, op, factor, offset)
+
+
+@dataclass
+class AddIntoBias(RewritePattern):
+    """``add(conv(x), c)`` with one number a channel in c is a bias."""
+
+    ctx: Context
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: AddOp, rewriter: PatternRewriter) -> None:
+        """Match a constant on either side."""
+        for value, addend in ((op.a, op.b), (op.b, op.a)):
+            layer = layer_before(self.ctx, value)
+            offset = None if layer is None else _channels(self.ctx, addend, layer)
+            if layer is not None and offset is not None:
+                fold_affine(self.ctx, rewriter, layer, op, None, offset)
+                return
+
+
+@dataclass
+class MulIntoWeights(RewritePattern):
+    """``Mul(conv(x), c)`` with one number a channel in c scales the weights."""
+
+    ctx: Context
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: HostOp, rewriter: PatternRewriter) -> None:
+        """Match ONNX Mul with a constant on either side."""
+        if op.op_type.data != "Mul" or op.domain.data or len(op.inputs) != 2:
+            return
+        for value, factors in (tuple(op.inputs), tuple(op.inputs)[::-1]):
+            layer = layer_before(self.ctx, value)
+            factor = None if layer is None else _channels(self.ctx, factors, layer)
+            if layer is not None and factor is not None:
+                fold_affine(self.ctx, rewriter, layer, op, factor.astype(np.float64), None)
+                return
