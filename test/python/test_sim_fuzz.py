@@ -69,19 +69,24 @@ class Author:
         )
         self.program.append(load)
 
-    def kernel(self, src_space: int) -> int:
-        """Put a random list of micro-ops into DRAM, load it at 0, and return its length."""
+    def kernel(self, src_beyond: bool = False) -> int:
+        """Put a random list of micro-ops into DRAM, load it at 0, and return its length.
+
+        With ``src_beyond``, sources lie behind all destinations.
+        """
         kind = self.pick(0, 1, 2, 3)
         a, b = self.pick(1, 2, 3, 5), self.pick(1, 2, 4, 7)
         p, q = (v.reshape(-1) for v in np.meshgrid(np.arange(a), np.arange(b)))
         near = min(self.space, 8)
-        dst, src, wgt = (self.rng.integers(0, n, a * b) for n in (self.space, src_space, near))
+        dst, src, wgt = (self.rng.integers(0, n, a * b) for n in (self.space, self.space, near))
         if kind == 1:
             dst, src, wgt = p * self.pick(1, 3), q * self.pick(1, 2), p * b + q
         elif kind == 2:
             dst, src, wgt = p, p + q, q
         elif kind == 3:
             dst, src = dst % near, src % near
+        if src_beyond:
+            src = self.space + src % 30
         if self.rng.random() < 0.3:
             keep = np.sort(self.rng.permutation(a * b)[: max(1, a * b - 2)])
             dst, src, wgt = dst[keep], src[keep], wgt[keep]
@@ -100,7 +105,7 @@ class Author:
         return len(words)
 
     def gemm(self) -> None:
-        count = self.kernel(self.space)
+        count = self.kernel()
         iterations = (self.pick(1, 2, 3, 9), self.pick(1, 2, 5))
         if count < 4 and self.rng.random() < 0.3:
             iterations = (self.pick(1, 90), self.pick(1, 3))
@@ -121,7 +126,7 @@ class Author:
         self.program.append(gemm)
 
     def alu(self) -> None:
-        count = self.kernel(self.space)
+        count = self.kernel()
         opcodes = list(AluOpcode) if self.target.alu_mul else list(AluOpcode)[:4]
         opcode = opcodes[self.pick(*range(len(opcodes)))]
         shift = opcode is AluOpcode.SHR
@@ -144,11 +149,11 @@ class Author:
         self.program.append(alu)
 
     def register_shift(self) -> None:
-        """Bring accumulators into the range of amounts, then shift others by them."""
+        """Bring accumulators into the range of amounts, then shift by some that stay."""
         low = 0 if self.target.preset.startswith("chisel") else -31
         self.everywhere(AluOpcode.MIN, 31)
         self.everywhere(AluOpcode.MAX, low)
-        count = self.kernel(self.space)
+        count = self.kernel(src_beyond=True)
         shift = Alu(alu_opcode=AluOpcode.SHR, uop_bgn=0, uop_end=count, iter_out=1, iter_in=1)
         self.program.append(shift)
 
@@ -235,14 +240,32 @@ def test_fast_is_plain(shape: str, seed: int) -> None:
     target = SHAPES[shape]
     author = Author(target, seed + 100 * list(SHAPES).index(shape))
     author.write(14)
-    strict = seed % 3 != 0
+    strict = seed % 3 != 0 and shape != "chisel"
     fast = outcome(target, FastMachine, author, strict)
     plain = outcome(target, ReferenceMachine, author, strict)
     assert fast[3] == plain[3]
-    np.testing.assert_array_equal(fast[0], plain[0])
     if fast[3] is None:
+        np.testing.assert_array_equal(fast[0], plain[0])
         np.testing.assert_array_equal(fast[1], plain[1])
         np.testing.assert_array_equal(fast[2], plain[2])
+
+
+@pytest.mark.parametrize("shape", ["1x16", "4x8", "2x16"])
+def test_long_reductions_are_exact(shape: str) -> None:
+    """More products of odd numbers than a float32 can sum, beyond 2^24."""
+    target = SHAPES[shape]
+    author = Author(target, 1)
+    author.dram[:MICRO_OPS] = 127
+    for memory in (Memory.INP, Memory.WGT):
+        base = DATA // target.element_bytes(memory)
+        load = Load(memory=memory, sram_base=0, dram_base=base, y_size=1, x_size=8, x_stride=8)
+        author.program.append(load)
+    author.identity()
+    gemm = Gemm(uop_bgn=0, uop_end=1, iter_out=150, iter_in=3, src_factor_in=1, wgt_factor_in=1)
+    author.program += [gemm, gemm, Finish()]
+    fast, plain = (outcome(target, m, author, True) for m in (FastMachine, ReferenceMachine))
+    assert fast[1].max() == 900 * target.block * 127**2
+    np.testing.assert_array_equal(fast[1], plain[1])
 
 
 def test_most_programs_run_to_their_end() -> None:
