@@ -89,7 +89,7 @@ class Accesses:
     def _of_transfer(self, op: TransferOp) -> Iterator[Access]:
         memory, stores = op.memory_id, isinstance(op, StoreOp)
         y, x = op.sizes
-        if x == 0:
+        if x == 0 or y == 0:
             return
         if memory in (Memory.INP, Memory.WGT, Memory.OUT):
             base = op.sram_base.value.data
@@ -112,6 +112,8 @@ class Accesses:
         micro_ops = self._kernels[op.kernel.root_reference.data]
         dst, src, wgt = op.factors()
         loops = op.iterations
+        if 0 in loops:
+            return
         yield Access(Memory.OUT, indices(micro_ops, 0, loops, dst), True)
         if not isinstance(op, AluOp):
             yield Access(Memory.INP, indices(micro_ops, 1, loops, src), False)
