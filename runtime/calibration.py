@@ -19,12 +19,16 @@ from typing import Any, Literal
 import numpy as np
 import onnxruntime
 from onnx import ModelProto
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph import ConstantOp
 from vtac.dialects.graph.ranges import set_range
 from vtac.runtime.histogram import Histogram
+from vtac.runtime.samples import input_specs
 
 Method = Literal["minmax", "percentile", "entropy"]
 Progress = Callable[[int], None]
@@ -97,6 +101,33 @@ def _largest_divisor(values: Array) -> int:
     integers = np.abs(np.ldexp(fractions, _MANTISSA_BITS)).astype(np.int64)
     lowest = np.frexp((integers & -integers).astype(np.float64))[1] - 1
     return int((exponents - _MANTISSA_BITS + lowest).min())
+
+
+def calibration_values(function: FuncOp) -> dict[SSAValue, str]:
+    """The values of a network that want a range, named: inputs by name, others by number.
+
+    These are the f32 tensors that ops compute, and the arguments. A model that shows them all as
+    outputs is what ``calibrate`` runs.
+    """
+    names: dict[SSAValue, str] = {
+        argument: spec.name
+        for argument, spec in zip(function.args, input_specs(function), strict=True)
+        if _is_float(argument)
+    }
+    taken = set(names.values())
+    for op in function.body.block.ops:
+        if isinstance(op, ConstantOp):
+            continue
+        for value in filter(_is_float, op.results):
+            name = f"value_{len(names)}"
+            while name in taken:
+                name += "_"
+            names[value] = name
+    return names
+
+
+def _is_float(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and value.type.get_element_type() == f32
 
 
 def calibrate(

@@ -34,7 +34,7 @@ _WHERE = "calibration samples"
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A model's input: name, shape (-1 where unknown) and the NumPy type of its elements."""
+    """A model's input: name, shape (DYNAMIC_INDEX where unknown), element type."""
 
     name: str
     shape: tuple[int, ...]
@@ -68,16 +68,18 @@ class Samples:
 
 
 def input_specs(function: FuncOp) -> list[InputSpec]:
-    """The inputs of an imported network."""
+    """The inputs of an imported network, all of them tensors (else CompileError)."""
     names = function.attributes.get("graph.inputs")
     specs = []
     for i, argument in enumerate(function.args):
         name = f"input_{i}"
         if isinstance(names, ArrayAttr) and isinstance(names.data[i], StringAttr):
             name = cast(StringAttr, names.data[i]).data
-        if isinstance(argument.type, TensorType):
-            dtype = element_dtype(argument.type.element_type)
-            specs.append(InputSpec(name, argument.type.get_shape(), dtype))
+        if not isinstance(argument.type, TensorType):
+            what = f"samples can only be tensors, it is {argument.type}"
+            raise CompileError(Problem(f"input '{name}'", what))
+        dtype = element_dtype(argument.type.element_type)
+        specs.append(InputSpec(name, argument.type.get_shape(), dtype))
     return specs
 
 
