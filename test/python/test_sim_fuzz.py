@@ -252,10 +252,10 @@ def test_fast_is_plain(shape: str, seed: int) -> None:
 
 @pytest.mark.parametrize("shape", ["1x16", "4x8", "2x16"])
 def test_long_reductions_are_exact(shape: str) -> None:
-    """More products of odd numbers than a float32 can sum, beyond 2^24."""
+    """More products than a float32 can sum: beyond 2^24."""
     target = SHAPES[shape]
     author = Author(target, 1)
-    author.dram[:MICRO_OPS] = 127
+    author.dram[:MICRO_OPS] = author.rng.integers(100, 128, MICRO_OPS)
     for memory in (Memory.INP, Memory.WGT):
         base = DATA // target.element_bytes(memory)
         load = Load(memory=memory, sram_base=0, dram_base=base, y_size=1, x_size=8, x_stride=8)
@@ -264,7 +264,7 @@ def test_long_reductions_are_exact(shape: str) -> None:
     gemm = Gemm(uop_bgn=0, uop_end=1, iter_out=150, iter_in=3, src_factor_in=1, wgt_factor_in=1)
     author.program += [gemm, gemm, Finish()]
     fast, plain = (outcome(target, m, author, True) for m in (FastMachine, ReferenceMachine))
-    assert fast[1].max() == 900 * target.block * 127**2
+    assert fast[1].max() > 1 << 25
     np.testing.assert_array_equal(fast[1], plain[1])
 
 
