@@ -119,7 +119,7 @@ class _Driver:
                     plan = make_plan(module, self.ctx)
                 self.report.placements = place_nodes(nodes, module)
                 quantisation = quantisation_of(module, self.ctx)
-                main_function(module).detach()  # the plan has it all
+                main_function(module).detach()  # type: ignore[no-untyped-call]
                 if not any(isinstance(op, FuncOp) for op in module.ops):
                     break
         assert plan is not None

@@ -1,0 +1,126 @@
+"""``vta-compile``: an ONNX model in, a package out."""
+
+import argparse
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.runtime.calibration import METHODS
+from vtac.runtime.executor import Module
+from vtac.tools.arguments import add_shape_argument, parse_shapes
+from vtac.tools.compiler import Progress, compile_model
+from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.presentation import levels_table, placements_table, seconds_table
+from vtac.tools.stages import LEVELS
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    run_command(lambda: _compile(_parser().parse_args(args)), "vta-compile")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = ArgumentParser(
+        prog="vta-compile",
+        description="Compile an ONNX model for a VTA: what fits it runs there, the rest on the"
+        " host.",
+    )
+    add = parser.add_argument
+    add("model", help="the ONNX model")
+    add("-o", "--output", help="the package to write (.vtapkg)")
+    add(
+        "--target",
+        default="pynq",
+        help="the name of a preset, or the path of a vta_config.json (default: %(default)s)",
+    )
+    add(
+        "--calibrate",
+        metavar="DATA",
+        help="samples of the inputs, .npz by input name or .npy; the first axis is the sample",
+    )
+    add(
+        "--method",
+        choices=METHODS,
+        default="minmax",
+        help="how ranges follow from the samples (default: %(default)s)",
+    )
+    add(
+        "--shift",
+        choices=("channel", "block", "auto"),
+        default="auto",
+        help="what shares one requantisation shift (default: %(default)s)",
+    )
+    add_shape_argument(parser)
+    add("--explain", action="store_true", help="print what runs where and why, and the levels")
+    add("--save-ir", metavar="DIR", help="write the IR of every level to a folder")
+    add("--emit", choices=LEVELS, help="print the IR of a level")
+    add("--keep-ir", action="store_true", help="keep the IR of every level in the package")
+    return parser
+
+
+def _compile(args: argparse.Namespace) -> None:
+    if not (args.output or args.emit or args.explain or args.save_ir):
+        raise CompileError(
+            Problem("", "nothing to do", "Write a package with -o, or say --explain or --emit.")
+        )
+    errors = Console(stderr=True)
+    keep = LEVELS if args.keep_ir else (args.emit,) if args.emit else ()
+    with _progress(errors) as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are in the report, and printed from there
+        module = compile_model(
+            args.model,
+            args.target,
+            args.calibrate,
+            shapes=parse_shapes(args.shape),
+            shift=args.shift,
+            method=args.method,
+            save_ir=args.save_ir,
+            keep_ir=keep,
+            progress=progress,
+        )
+        if args.output:
+            module.save(args.output)
+    for note in module.report.notes:
+        print(f"vta-compile: note: {note}", file=sys.stderr)
+    for warning in module.report.warnings:
+        print(f"vta-compile: warning: {warning}", file=sys.stderr)
+    if args.emit:
+        sys.stdout.write(module.report.ir.get(args.emit, ""))
+    if args.explain:
+        _explain(module)
+    if args.output:
+        print(summary(module, args.output), file=sys.stderr if args.emit else sys.stdout)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Progress]:
+    """A line that says what is being done, on a terminal; nothing elsewhere."""
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield status.update
+
+
+def _explain(module: Module) -> None:
+    console = Console()
+    console.print(placements_table(module.explain))
+    console.print(levels_table(module.report.levels))
+    console.print(seconds_table(module.report))
+
+
+def summary(module: Module, path: str) -> str:
+    """One line: the file, how many nodes run where, how many instructions."""
+    host = sum(placement.where == "host" for placement in module.explain)
+    nodes = len(module.explain)
+    instructions = sum(module.report.instructions.values())
+    return (
+        f"{path}: {Path(path).stat().st_size:,} bytes; {nodes - host} of {nodes} nodes on the"
+        f" accelerator in {len(module.package.functions)} programs of {instructions:,}"
+        f" instructions; {module.report.total_seconds:.1f} s"
+    )

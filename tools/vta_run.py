@@ -1,0 +1,139 @@
+"""``vta-run``: runs a package on the simulator, over any number of samples."""
+
+import argparse
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.lowering.onnx_to_graph import load_model
+from vtac.runtime.atomic import write_whole
+from vtac.runtime.device import total
+from vtac.runtime.executor import Module, RunRecord, load, tensor_dtype
+from vtac.runtime.host import open_model
+from vtac.runtime.samples import InputSpec, Samples, load_samples
+from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.presentation import agreement_table, time_table, work_table
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Outputs = dict[str, Array]
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    run_command(lambda: _run(_parser().parse_args(args)), "vta-run")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = ArgumentParser(
+        prog="vta-run", description="Run a compiled package on the functional simulator."
+    )
+    add = parser.add_argument
+    add("package", help="what vta-compile wrote (.vtapkg)")
+    add(
+        "--input",
+        required=True,
+        help="samples, .npz by input name or .npy; the first axis is the sample, and samples are"
+        " regrouped into the model's batch",
+    )
+    add("-o", "--output", metavar="OUT.npz", help="write the outputs, by name")
+    add("--limit", type=int, metavar="N", help="run the first N batches only")
+    add(
+        "--compare-onnxruntime",
+        metavar="MODEL.onnx",
+        help="run the original model as well, and say how far the outputs are apart",
+    )
+    add("--dump-programs", metavar="DIR", help="write NNN_NAME.npz a launch of the first batch")
+    add("--order-seed", type=int, help="let the simulated modules take turns in another order")
+    return parser
+
+
+def _run(args: argparse.Namespace) -> None:
+    module = load(args.package)
+    samples = _samples(module, args.input)
+    count = len(samples) if args.limit is None else min(len(samples), args.limit)
+    console, errors = Console(), Console(stderr=True)
+    records: list[RunRecord] = []
+    results: list[Outputs] = []
+    batches = [batch for batch, _ in zip(samples, range(count), strict=False)]
+    for number, batch in enumerate(_tracked(batches, "accelerator", errors)):
+        dump = args.dump_programs if number == 0 else None
+        results.append(module.run(batch, order_seed=args.order_seed, dump=dump))
+        records.append(module.last_run)
+    outputs = _join(results)
+    if args.compare_onnxruntime:
+        theirs = _reference(args.compare_onnxruntime, batches, errors)
+        if missing := sorted(set(outputs) - set(theirs)):
+            raise CompileError(
+                Problem(args.compare_onnxruntime, f"has no output {', '.join(missing)}")
+            )
+        console.print(agreement_table(outputs, theirs))
+    if module.package.functions:
+        console.print(work_table(total(record.counters for record in records), max(1, count)))
+    console.print(time_table(records))
+    if args.output:
+        stream = io.BytesIO()
+        np.savez(stream, **outputs)  # type: ignore[arg-type]
+        write_whole(args.output, stream.getvalue())
+        print(f"{args.output}: {', '.join(outputs)}")
+
+
+def _samples(module: Module, path: str) -> Samples:
+    specs = []
+    for value in module.inputs:
+        dtype = tensor_dtype(value)
+        if dtype is None or value.shape is None:
+            raise CompileError(
+                Problem(
+                    f"input '{value.name}'",
+                    f"is {value.type} of rank not known, which a file cannot give",
+                    "Run the package from Python: vtac.load(path).run({...}).",
+                )
+            )
+        shape = tuple(DYNAMIC_INDEX if extent is None else extent for extent in value.shape)
+        specs.append(InputSpec(value.name, shape, dtype))
+    if not Path(path).is_file():
+        raise CompileError(Problem(path, "there is no such file of inputs"))
+    samples = load_samples(path, specs)
+    for note in samples.notes:
+        print(f"vta-run: note: {note}", file=sys.stderr)
+    return samples
+
+
+def _tracked(batches: Sequence[Any], what: str, console: Console) -> Iterable[Any]:
+    """The batches, with a progress bar on a terminal."""
+    shown = console.is_terminal and len(batches) > 1
+    return track(batches, what, console=console, disable=not shown)
+
+
+def _reference(path: str, batches: Sequence[dict[str, Array]], console: Console) -> Outputs:
+    """What the original model gives."""
+    model = load_model(path)
+    names = [output.name for output in model.graph.output]
+    part = open_model(model, path)
+    if unknown := sorted(set(part.input_names) ^ set(batches[0])):
+        raise CompileError(
+            Problem(path, f"has other inputs than the package: {', '.join(unknown)}")
+        )
+    results = []
+    for batch in _tracked(batches, "onnxruntime", console):
+        values = part.run([batch[name] for name in part.input_names])
+        results.append(dict(zip(names, values, strict=True)))
+    return _join(results)
+
+
+def _join(results: Sequence[Outputs]) -> Outputs:
+    """The outputs of all batches, one after another."""
+    if not results:
+        return {}
+    return {
+        name: np.concatenate([np.atleast_1d(np.asarray(result[name])) for result in results])
+        for name in results[0]
+    }
