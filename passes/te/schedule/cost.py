@@ -13,7 +13,6 @@ import numpy as np
 from vtac.dialects.target import Memory, Target
 from vtac.passes.te.schedule.footprint import Extents, Flags
 
-
 DISTURBANCE = 32
 """Even traffic that runs beside compute costs something: one part in so many."""
 
@@ -87,4 +86,5 @@ def cycles(work: Work, rates: Rates, target: Target) -> Extents:
     beside = np.where(work.store_overlaps, np.maximum(beside, writes), beside + writes)
     start = rates.load + work.first_load // rates.beat
     end = work.last_store * rates.store
-    return beside + start + end + (reads + writes) // DISTURBANCE
+    total: Extents = beside + start + end + (reads + writes) // DISTURBANCE
+    return total

@@ -184,7 +184,7 @@ class _Writer:
         """The innermost tile loop of the root that moves an operand's window."""
         own = root_axes_of(self.structure)[stage.number]
         axes: set[int] = set()
-        for row in stage.compute.reads[operand].rows[:-LANES]:
+        for row in stage.reads[operand].rows[:-LANES]:
             axes |= axes_of_row(row, own)
         moving = [axis for axis in self.plan.order if axis in axes and axis in self.outer]
         return self.outer[moving[-1]] if moving else None
@@ -222,7 +222,7 @@ def _split(axis: SSAValue, size: int) -> SplitOp:
 def _taps_of(stage: Stage, operand: int) -> set[int]:
     """The reduction axes, by number, on which an operand depends."""
     spatial = len(stage.compute.spatial)
-    rows = stage.compute.reads[operand].rows
+    rows = stage.reads[operand].rows
     return {v - spatial for row in rows for v, _ in row.terms if 0 <= v - spatial < len(stage.taps)}
 
 

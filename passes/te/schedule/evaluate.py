@@ -13,14 +13,13 @@ from vtac.passes.te.schedule.footprint import (
     Extents,
     Flags,
     axes_of_row,
-    regions_of,
-    root_axes_of,
     transfers,
     volume,
     window,
 )
 from vtac.passes.te.schedule.plan import Plan, ProductPlan
-from vtac.passes.te.schedule.structure import LANES, Kind, Stage, Structure
+from vtac.passes.te.schedule.structure import LANES, Kind, Stage
+from vtac.passes.te.schedule.tilings import Tilings, micro_ops
 
 MICRO_OP_SHARE = 4
 """One instruction may use this part of the micro-op buffer: two slots a buffer need variants."""
@@ -30,9 +29,6 @@ VARIANTS = 8
 
 MEMORIES = (Memory.INP, Memory.WGT, Memory.ACC)
 """The scratchpads of a kernel, in the order of ``Plan.slots``."""
-
-HARDWARE_LOOPS = 2
-"""Loops of an instruction; the other extents of its tile are micro-ops."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +62,10 @@ class Load:
 class Evaluation:
     """Everything about one variant. Extents and counts are arrays with an entry a tiling."""
 
-    def __init__(
-        self, structure: Structure, target: Target, variant: Variant, tile: Sequence[Extents]
-    ):
-        self.structure, self.target, self.variant, self.tile = structure, target, variant, tile
-        self.one = np.ones_like(tile[0])
-        extents = structure.root.extents
-        self.trips = [-(-extent // size) for extent, size in zip(extents, tile, strict=True)]
-        self.tiles = volume(self.trips, self.one)
-        self.regions = regions_of(structure, tile)
-        self.axes = root_axes_of(structure)
+    def __init__(self, tilings: Tilings, target: Target, variant: Variant):
+        self.tilings, self.target, self.variant = tilings, target, variant
+        self.structure = tilings.structure
+        self.one, self.none = tilings.one, tilings.none
 
     @cached_property
     def loads(self) -> list[Load]:
@@ -96,11 +86,11 @@ class Evaluation:
         whole = memory is Memory.ACC or self.variant.whole[memory is Memory.WGT]
         tiles = stage.taps if whole else self.variant.taps[stage.number]
         taps = [self.one * extent for extent in tiles]
-        extents = window(stage, operand, self.regions[stage.number], taps)
+        extents = window(stage, operand, self.tilings.regions[stage.number], taps)
         shape = shaped(stage.compute.inputs[operand]).get_shape()[:-LANES]
         reduction = 1
         if not whole:
-            used = {v for row in stage.compute.reads[operand].rows for v, _ in row.terms}
+            used = {v for row in stage.reads[operand].rows for v, _ in row.terms}
             reduction = _times(stage, tiles, used)
         times = self._repetitions(stage, operand, reduction)
         instructions, rows = transfers(extents, shape, self.one)
@@ -109,44 +99,21 @@ class Evaluation:
     def _repetitions(self, stage: Stage, operand: int, reduction: int) -> Extents:
         """How often an operand is loaded: once a turn of the innermost loop that moves it."""
         axes: set[int] = set()
-        for row in stage.compute.reads[operand].rows[:-LANES]:
-            axes |= axes_of_row(row, self.axes[stage.number])
-        times: Extents = self.one * reduction
-        inside: Flags = times > 1
+        for row in stage.reads[operand].rows[:-LANES]:
+            axes |= axes_of_row(row, self.tilings.axes[stage.number])
+        inside: Flags = self.one * reduction > 1
+        turns: list[Extents] = [self.one * reduction]
         for axis in reversed(self.variant.order):
-            inside = inside | (self.trips[axis] > 1) if axis in axes else inside
-            times = times * np.where(inside, self.trips[axis], self.one)
-        return times
-
-    def _total(self, stage: Stage) -> Extents:
-        """Elements of a stage computed over all tiles, those computed twice counted twice."""
-        total, seen = self.one, set[int]()
-        for own, region, extent in zip(
-            self.axes[stage.number], self.regions[stage.number], stage.extents, strict=True
-        ):
-            turns = volume([self.trips[axis] for axis in own], self.one)
-            grows = len(own) != 1 or np.any(region != self.tile[next(iter(own))])
-            total = total * (region * turns if grows else extent)
-            seen |= own
-        rest = [turns for axis, turns in enumerate(self.trips) if axis not in seen]
-        return total * volume(rest, self.one)
-
-    @cached_property
-    def accumulators(self) -> Extents:
-        """Elements of ACC for the values of one tile, buffers shared where stages work in place."""
-        buffers: dict[int, Extents] = {}
-        for stage in self.structure.stages:
-            if stage.kind is not Kind.STORE:
-                size = volume(self.regions[stage.number], self.one)
-                buffers[stage.buffer] = np.maximum(buffers.get(stage.buffer, size), size)
-        return sum(buffers.values(), 0 * self.one)
+            inside = inside | (self.tilings.trips[axis] > 1) if axis in axes else inside
+            turns.append(np.where(inside, self.tilings.trips[axis], self.one))
+        return volume(turns, self.one)
 
     def _need(self, memory: Memory, slots: int) -> Extents:
         """Elements of a memory with up to that many slots a buffer."""
         loads = [load for load in self.loads if load.memory is memory]
-        total = sum((np.minimum(load.times, slots) * load.window for load in loads), 0 * self.one)
+        total = sum((np.minimum(load.times, slots) * load.window for load in loads), self.none)
         if memory is Memory.ACC:
-            total = total + np.minimum(self.tiles, slots) * self.accumulators
+            total = total + np.minimum(self.tilings.tiles, slots) * self.tilings.accumulators
         return total
 
     def needs(self) -> dict[Memory, int]:
@@ -159,33 +126,25 @@ class Evaluation:
         fits = [self._need(memory, slots) <= depth for slots in (2, 1)]
         return np.where(fits[0], 2, np.where(fits[1], 1, 0))
 
+    @cached_property
     def _gemm_micro_ops(self) -> list[Extents]:
         """Micro-ops of one instruction of each product."""
         found = []
         for stage in self.structure.products:
             taps = [self.one * size for size in self.variant.taps[stage.number]]
-            found.append(_micro_ops([*self.regions[stage.number], *taps]))
-        return found
-
-    def _alu_micro_ops(self) -> list[Extents]:
-        found = []
-        for stage in self.structure.stages:
-            if stage.kind is not Kind.STORE:
-                taps = stage.taps if stage.kind is Kind.REDUCTION else ()
-                extents = [self.one * size for size in taps]
-                found.append(_micro_ops([*self.regions[stage.number], *extents]))
+            found.append(micro_ops([*self.tilings.regions[stage.number], *taps]))
         return found
 
     def _work(self, slots: Mapping[Memory, Extents]) -> Work:
-        gemm, alu = self._gemm_micro_ops(), self._alu_micro_ops()
-        compute, instructions, gemms = 0 * self.one, 0 * self.one, 0 * self.one
+        gemm, alu = self._gemm_micro_ops, self.tilings.alu_micro_ops
+        compute, instructions, gemms = self.none, self.none, self.none
         rates = Rates.of(self.target)
         for stage in self.structure.stages:
             busy, count = self._stage_work(stage, rates)
-            compute = compute + busy + count * self.tiles * rates.instruction
-            instructions = instructions + count * self.tiles
-            gemms = gemms + (count * self.tiles if stage.kind is Kind.PRODUCT else 0)
-        loaded, load_rows, first = 0 * self.one, 0 * self.one, 0 * self.one
+            compute = compute + busy + count * self.tilings.tiles * rates.instruction
+            instructions = instructions + count * self.tilings.tiles
+            gemms = gemms + (count * self.tilings.tiles if stage.kind is Kind.PRODUCT else 0)
+        loaded, load_rows, first = self.none, self.none, self.none
         for load in self.loads:
             size = load.window * self.target.element_bytes(load.memory)
             loaded, first = loaded + size * load.times, first + size
@@ -193,19 +152,19 @@ class Evaluation:
             instructions = instructions + load.instructions * load.times
         root = self.structure.root
         stores = len(self.structure.roots)
-        per_gemm = sum(gemm, 0 * self.one)
-        store_instructions, store_rows = transfers(self.tile, root.extents, self.one)
+        per_gemm = sum(gemm, self.none)
+        store_instructions, store_rows = transfers(self.tilings.tile, root.extents, self.one)
         return Work(
             compute=compute,
             loaded=loaded,
             load_rows=load_rows,
             first_load=first,
-            stored=self._total(root) * stores,
-            store_rows=store_rows * self.tiles * stores,
-            last_store=volume(self.tile, self.one) * stores,
-            instructions=instructions + store_instructions * self.tiles * stores,
-            micro_ops=per_gemm * np.minimum(VARIANTS, gemms) + 2 * sum(alu, 0 * self.one),
-            micro_ops_again=per_gemm * gemms + sum(alu, 0 * self.one) * self.tiles,
+            stored=self.tilings.total(root) * stores,
+            store_rows=store_rows * self.tilings.tiles * stores,
+            last_store=volume(self.tilings.tile, self.one) * stores,
+            instructions=instructions + store_instructions * self.tilings.tiles * stores,
+            micro_ops=per_gemm * np.minimum(VARIANTS, gemms) + 2 * sum(alu, self.none),
+            micro_ops_again=per_gemm * gemms + sum(alu, self.none) * self.tilings.tiles,
             load_overlaps=(slots[Memory.INP] > 1) & (slots[Memory.WGT] > 1),
             store_overlaps=slots[Memory.ACC] > 1,
         )
@@ -217,24 +176,24 @@ class Evaluation:
         for extent in stage.taps:
             taps *= extent
         if stage.kind is Kind.STORE:
-            return 0 * self.one, 0
+            return self.none, 0
         if stage.kind is Kind.PRODUCT:
             starts = stage.in_place is None
             count = _times(stage, self.variant.taps[stage.number])
-            return self._total(stage) * (taps + starts), count + starts
+            return self.tilings.total(stage) * (taps + starts), count + starts
         if stage.kind is Kind.REDUCTION:
-            return self._total(stage) * (1 + immediate + register * taps), 3
+            return self.tilings.total(stage) * (1 + immediate + register * taps), 3
         rate = immediate if stage.intrinsic.endswith("_imm") else register
         if stage.in_place is None:
-            return self._total(stage) * (1 + register + rate), 3
-        return self._total(stage) * rate, 1
+            return self.tilings.total(stage) * (1 + register + rate), 3
+        return self.tilings.total(stage) * rate, 1
 
     def best(self) -> Plan | None:
         """The cheapest tiling that fits, if any."""
         slots = {memory: self._slots(memory) for memory in MEMORIES}
         fits: Flags = np.logical_and.reduce([found > 0 for found in slots.values()])
         limit = max(self.target.uop_entries // MICRO_OP_SHARE, 1)
-        for count in (*self._gemm_micro_ops(), *self._alu_micro_ops()):
+        for count in (*self._gemm_micro_ops, *self.tilings.alu_micro_ops):
             fits &= count <= limit
         for load in self.loads:
             # One load of the whole buffer can lose its data (Chisel).
@@ -247,7 +206,7 @@ class Evaluation:
         index = int(np.argmin(cost))
         inp, wgt, acc = slots.values()
         return Plan(
-            tile=[int(size[index]) for size in self.tile],
+            tile=[int(size[index]) for size in self.tilings.tile],
             order=list(self.variant.order),
             products={
                 number: ProductPlan(tuple(taps), self.variant.whole)
@@ -270,10 +229,3 @@ def _times(stage: Stage, tiles: Sequence[int], used: set[int] | None = None) -> 
     for count in turns[: last + 1]:
         total *= count
     return total
-
-
-def _micro_ops(extents: Sequence[Extents]) -> Extents:
-    """Micro-ops of an instruction whose loops take the two largest extents."""
-    ordered = np.sort(np.stack(list(extents)), axis=0)
-    rest = ordered[:-HARDWARE_LOOPS]
-    return np.prod(rest, axis=0) if len(rest) else np.ones_like(ordered[0])

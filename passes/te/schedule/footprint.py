@@ -57,7 +57,7 @@ def window(
     region: extents of the stage's spatial axes. taps: those of its reduction axes. Both without
     lanes, which are whole elements on both sides.
     """
-    read = stage.compute.reads[operand]
+    read = stage.reads[operand]
     spatial = len(region)
     shape = shaped(read.value).get_shape()[:-LANES]
     windows = []
@@ -88,7 +88,7 @@ def regions_of(structure: Structure, tile: Sequence[Extents]) -> Regions:
             need(stage.compute.init, region)
             continue
         taps = [np.full_like(region[0], extent) for extent in stage.taps]
-        for number, read in enumerate(stage.compute.reads):
+        for number, read in enumerate(stage.reads):
             need(read.value, window(stage, number, region, taps))
     return regions
 
@@ -100,7 +100,7 @@ def root_axes_of(structure: Structure) -> Mapping[int, list[set[int]]]:
     }
     for stage in reversed(structure.stages):
         own = found[stage.number]
-        reads = [(read.value, read.rows) for read in stage.compute.reads]
+        reads = [(read.value, read.rows) for read in stage.reads]
         if stage.compute.init is not None:
             reads.append((stage.compute.init, rows_of_init(stage)))
         for value, rows in reads:

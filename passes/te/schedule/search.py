@@ -17,6 +17,7 @@ from vtac.passes.te.schedule.evaluate import Evaluation, Variant
 from vtac.passes.te.schedule.footprint import Extents, axes_of_row, root_axes_of
 from vtac.passes.te.schedule.plan import Plan
 from vtac.passes.te.schedule.structure import LANES, Stage, Structure
+from vtac.passes.te.schedule.tilings import Tilings
 
 CANDIDATES = 12
 """Tile sizes tried along one axis."""
@@ -43,12 +44,11 @@ def tile_sizes(extent: int, most: int) -> list[int]:
 
 def search(structure: Structure, target: Target, layer: str) -> Plan:
     """The plan with the lowest expected cost. Raises `CompileError` where nothing fits."""
-    tilings = _tilings(structure)
+    tilings = Tilings(structure, _tiles(structure))
     found: Plan | None = None
     for windows_split in (False, True):
         for variant in _variants(structure, windows_split):
-            evaluation = Evaluation(structure, target, variant, tilings)
-            plan = evaluation.best()
+            plan = Evaluation(tilings, target, variant).best()
             if plan is not None and (found is None or plan.cycles < found.cycles):
                 found = plan
         if found is not None:
@@ -56,7 +56,7 @@ def search(structure: Structure, target: Target, layer: str) -> Plan:
     raise CompileError(_why_not(structure, target, layer))
 
 
-def _tilings(structure: Structure) -> list[Extents]:
+def _tiles(structure: Structure) -> list[Extents]:
     """Every combination of tile sizes of the root's axes: an array an axis."""
     extents, most = structure.root.extents, CANDIDATES
     sizes = [tile_sizes(extent, most) for extent in extents]
@@ -91,7 +91,7 @@ def _axes_of_weights(structure: Structure) -> set[int]:
     main = structure.products[0]
     own = root_axes_of(structure)[main.number]
     axes: set[int] = set()
-    for row in main.compute.reads[main.weights].rows[:-LANES]:
+    for row in main.reads[main.weights].rows[:-LANES]:
         axes |= axes_of_row(row, own)
     return axes
 
@@ -125,7 +125,7 @@ def _moves_a_window(stage: Stage, tap: int) -> bool:
     variable = len(stage.compute.spatial) + tap
     return any(
         row.variable is None and any(v == variable for v, _ in row.terms)
-        for read in stage.compute.reads
+        for read in stage.reads
         for row in read.rows
     )
 
@@ -135,7 +135,8 @@ def _why_not(structure: Structure, target: Target, layer: str) -> Problem:
     smallest = [np.ones(1, np.int64) for _ in structure.root.extents]
     taps = {stage.number: tuple(1 for _ in stage.taps) for stage in structure.products}
     order = range(len(smallest))
-    evaluation = Evaluation(structure, target, Variant(order, taps, (False, False)), smallest)
+    variant = Variant(order, taps, (False, False))
+    evaluation = Evaluation(Tilings(structure, smallest), target, variant)
     needs = [
         f"{need} elements of {memory.name} ({memory.name} has {target.depth(memory)})"
         for memory, need in evaluation.needs().items()

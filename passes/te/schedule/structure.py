@@ -8,6 +8,7 @@ accumulators to a result of the kernel. Anything else the default rule does not 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i8, i32
@@ -69,6 +70,11 @@ class Stage:
     buffer: int = -1
     intrinsic: str = ""
 
+    @cached_property
+    def reads(self) -> Sequence[Read]:
+        """The operands with their subscripts."""
+        return self.compute.reads
+
     @property
     def extents(self) -> tuple[int, ...]:
         """Extents of the spatial axes before the lanes."""
@@ -83,7 +89,7 @@ class Stage:
     def operand(self, lane: int) -> int:
         """Number of the operand of a product whose element ends in lanes (lane, k)."""
         last = len(self.compute.extents) - 1
-        for number, read in enumerate(self.compute.reads):
+        for number, read in enumerate(self.reads):
             if [row.variable for row in read.rows[-LANES:]] == [lane, last]:
                 return number
         raise AssertionError("a product has both operands")
@@ -123,16 +129,17 @@ class Structure:
 
     def stage_of(self, value: SSAValue) -> Stage | None:
         """The stage that makes a tensor; None for parameters."""
-        for stage in self.stages:
-            if stage.compute.result is value:
-                return stage
-        return None
+        return self._makers.get(value)
+
+    @cached_property
+    def _makers(self) -> Mapping[SSAValue, Stage]:
+        return {stage.compute.result: stage for stage in self.stages}
 
     def vectors(self, stage: Stage) -> list[int]:
         """Operands of an ALU stage that come from main memory."""
         if stage.kind not in (Kind.ELEMENTWISE, Kind.REDUCTION):
             return []
-        reads = enumerate(stage.compute.reads)
+        reads = enumerate(stage.reads)
         return [number for number, read in reads if self.stage_of(read.value) is None]
 
 

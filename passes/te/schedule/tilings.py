@@ -1,0 +1,75 @@
+"""Many tilings of one kernel, and what holds for them however its products are loaded."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from vtac.passes.te.schedule.footprint import Extents, Regions, regions_of, root_axes_of, volume
+from vtac.passes.te.schedule.structure import Kind, Stage, Structure
+
+HARDWARE_LOOPS = 2
+"""Loops of an instruction; the other extents of its tile are micro-ops."""
+
+
+class Tilings:
+    """Tiles of the root, an array an axis with one entry a tiling.
+
+    trips: tile loops' turns an axis. tiles: all of them. regions: what each stage computes in one.
+    axes: the axes of the root that move each axis of each stage.
+    """
+
+    def __init__(self, structure: Structure, tile: Sequence[Extents]):
+        self.structure, self.tile = structure, tile
+        self.one = np.ones_like(tile[0])
+        self.none = np.zeros_like(tile[0])
+        extents = structure.root.extents
+        self.trips = [-(-extent // size) for extent, size in zip(extents, tile, strict=True)]
+        self.tiles = volume(self.trips, self.one)
+        self.regions: Regions = regions_of(structure, tile)
+        self.axes = root_axes_of(structure)
+        self._totals = {stage.number: self._total(stage) for stage in structure.stages}
+
+    def total(self, stage: Stage) -> Extents:
+        """Elements of a stage computed over all tiles, those computed twice counted twice."""
+        return self._totals[stage.number]
+
+    def _total(self, stage: Stage) -> Extents:
+        total, seen = self.one, set[int]()
+        for own, region, extent in zip(
+            self.axes[stage.number], self.regions[stage.number], stage.extents, strict=True
+        ):
+            turns = volume([self.trips[axis] for axis in own], self.one)
+            grows = len(own) != 1 or np.any(region != self.tile[next(iter(own))])
+            total = total * (region * turns if grows else extent)
+            seen |= own
+        rest = [turns for axis, turns in enumerate(self.trips) if axis not in seen]
+        return total * volume(rest, self.one)
+
+    @cached_property
+    def accumulators(self) -> Extents:
+        """Elements of ACC for the values of one tile, buffers shared where stages work in place."""
+        buffers: dict[int, Extents] = {}
+        for stage in self.structure.stages:
+            if stage.kind is not Kind.STORE:
+                size = volume(self.regions[stage.number], self.one)
+                buffers[stage.buffer] = np.maximum(buffers.get(stage.buffer, size), size)
+        return sum(buffers.values(), self.none)
+
+    @cached_property
+    def alu_micro_ops(self) -> list[Extents]:
+        """Micro-ops of one instruction of each stage, started or computed by the ALU."""
+        found = []
+        for stage in self.structure.stages:
+            if stage.kind is not Kind.STORE:
+                taps = stage.taps if stage.kind is Kind.REDUCTION else ()
+                extents = [self.one * size for size in taps]
+                found.append(micro_ops([*self.regions[stage.number], *extents]))
+        return found
+
+
+def micro_ops(extents: Sequence[Extents]) -> Extents:
+    """Micro-ops of an instruction whose loops take the two largest extents."""
+    ordered = np.sort(np.stack(list(extents)), axis=0)
+    rest = ordered[:-HARDWARE_LOOPS]
+    return np.prod(rest, axis=0) if len(rest) else np.ones_like(ordered[0])
