@@ -113,7 +113,8 @@ class Evaluation:
         loads = [load for load in self.loads if load.memory is memory]
         total = sum((np.minimum(load.times, slots) * load.window for load in loads), self.none)
         if memory is Memory.ACC:
-            total = total + np.minimum(self.tilings.tiles, slots) * self.tilings.accumulators
+            contexts: Extents = np.minimum(self.tilings.tiles, slots)
+            return total + contexts * self.tilings.accumulators
         return total
 
     def needs(self) -> dict[Memory, int]:

@@ -1,0 +1,88 @@
+// RUN: vta-opt %s -p graph-to-te --split-input-file | filecheck %s
+
+// A convolution with requantisation, called from the host's function: constants are packed, the
+// vector of biases stays a vector, the shift that all channels share is an immediate.
+builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_inp_buff_size = 12, log_wgt_buff_size = 14, log_acc_buff_size = 14>} {
+  func.func @main(%x: tensor<1x3x8x8xi8, #graph.packed<1, 4>>) -> tensor<1x5x4x4xi8, #graph.packed<1, 4>> {
+    %y = func.call @vta_0(%x) : (tensor<1x3x8x8xi8, #graph.packed<1, 4>>) -> tensor<1x5x4x4xi8, #graph.packed<1, 4>>
+    func.return %y : tensor<1x5x4x4xi8, #graph.packed<1, 4>>
+  }
+  func.func private @vta_0(%x: tensor<1x3x8x8xi8, #graph.packed<1, 4>>) -> tensor<1x5x4x4xi8, #graph.packed<1, 4>> attributes {codegen = "vta"} {
+    %w = graph.constant dense<1> : tensor<5x3x3x3xi8>
+    %b = graph.constant dense<[1, 2, 3, 4, 5]> : tensor<5xi32>
+    %s = graph.constant dense<7> : tensor<5xi32>
+    %y = graph.composite "vta.conv"(%x, %w, %b, %s) : (tensor<1x3x8x8xi8, #graph.packed<1, 4>>, tensor<5x3x3x3xi8>, tensor<5xi32>, tensor<5xi32>) -> tensor<1x5x4x4xi8, #graph.packed<1, 4>> {
+    ^bb0(%x1: tensor<1x3x8x8xi8, #graph.packed<1, 4>>, %w1: tensor<5x3x3x3xi8>, %b1: tensor<5xi32>, %s1: tensor<5xi32>):
+      %acc = graph.conv %x1, %w1 {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x3x8x8xi8, #graph.packed<1, 4>>, tensor<5x3x3x3xi8>) -> tensor<1x5x4x4xi32, #graph.packed<1, 4>>
+      %q = graph.requantize %acc bias %b1 shift %s1 {lo = 0 : i64, hi = 127 : i64, scale = 1.0 : f64, zero_point = 0 : i64} : (tensor<1x5x4x4xi32, #graph.packed<1, 4>>, tensor<5xi32>, tensor<5xi32>) -> tensor<1x5x4x4xi8, #graph.packed<1, 4>>
+      graph.yield %q : tensor<1x5x4x4xi8, #graph.packed<1, 4>>
+    }
+    func.return %y : tensor<1x5x4x4xi8, #graph.packed<1, 4>>
+  }
+}
+// CHECK:       func.func @main
+// CHECK-NEXT:    %[[X:.*]] = builtin.unrealized_conversion_cast %x : tensor<1x3x8x8xi8, #graph.packed<1, 4>> to tensor<1x1x8x8x1x4xi8>
+// CHECK-NEXT:    %[[Y:.*]] = func.call @vta_0(%[[X]])
+// CHECK-NEXT:    builtin.unrealized_conversion_cast %[[Y]] : tensor<1x2x4x4x1x4xi8> to tensor<1x5x4x4xi8, #graph.packed<1, 4>>
+// CHECK:       func.func private @vta_0(%x: tensor<1x1x8x8x1x4xi8>) -> tensor<1x2x4x4x1x4xi8>
+// CHECK-NEXT:    %[[W:.*]] = te.constant #vtac.resource<{{.*}}> : tensor<2x1x3x3x4x4xi8>
+// CHECK-NEXT:    %[[B:.*]] = te.constant dense<{{\[\[\[}}1, 2, 3, 4]], {{\[\[}}5, 0, 0, 0]]]> : tensor<2x1x4xi32>
+// CHECK-NEXT:    te.call @conv0(%x, %[[W]], %[[B]])
+// CHECK:       te.kernel @conv0(%x: tensor<1x1x8x8x1x4xi8>, %weight: tensor<2x1x3x3x4x4xi8>, %bias: tensor<2x1x4xi32>)
+// CHECK-NEXT:    %conv = te.compute "conv" (n = 1, c = 2, h = 4, w = 4, b = 1, o = 4) reduce (ci = 1, kh = 3, kw = 3, k = 4)
+// CHECK-NEXT:        ins (%x[n, ci, 2 * h + kh - 1, 2 * w + kw - 1, b, k] outside 0 : tensor<1x1x8x8x1x4xi8>,
+// CHECK-NEXT:             %weight[c, ci, kh, kw, o, k] : tensor<2x1x3x3x4x4xi8>) identity 0 {
+// CHECK:         %requantize = te.compute "requantize" (n = 1, c = 2, h = 4, w = 4, b = 1, o = 4)
+// CHECK-NEXT:        ins (%conv[n, c, h, w, b, o] : tensor<1x2x4x4x1x4xi32>,
+// CHECK-NEXT:             %bias[c, b, o] : tensor<2x1x4xi32>) {
+// CHECK-NEXT:    ^bb0(%[[A:.*]]: i32, %[[V:.*]]: i32):
+// CHECK-NEXT:      arith.addi %[[A]], %[[V]]
+// CHECK-NEXT:      arith.constant 7
+// CHECK-NEXT:      arith.shrsi
+// CHECK-NEXT:      arith.constant 0
+// CHECK-NEXT:      arith.maxsi
+// CHECK-NEXT:      arith.constant 127
+// CHECK-NEXT:      arith.minsi
+// CHECK-NEXT:      arith.trunci
+
+// -----
+
+// Equal layers share a kernel; a reshape between [N, C, 1] and [N, C] moves nothing; left shifts up
+// to 6 are a product with powers of two, and no bias and no shift are no operations.
+builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_inp_buff_size = 12, log_wgt_buff_size = 14, log_acc_buff_size = 14>} {
+  func.func private @vta_0(%x: tensor<1x2x1xi8, #graph.packed<1, 4>>) -> tensor<1x2xi8, #graph.packed<1, 4>> attributes {codegen = "vta"} {
+    %k = graph.constant dense<[0, 6]> : tensor<2xi32>
+    %l = graph.constant dense<[3, 2]> : tensor<2xi32>
+    %0 = graph.constant dense<0> : tensor<2xi32>
+    %a = graph.shift_left %x, %k : (tensor<1x2x1xi8, #graph.packed<1, 4>>, tensor<2xi32>) -> tensor<1x2x1xi32, #graph.packed<1, 4>>
+    %p = graph.requantize %a bias %0 shift %0 {lo = -128 : i64, hi = 127 : i64, scale = 1.0 : f64, zero_point = 0 : i64} : (tensor<1x2x1xi32, #graph.packed<1, 4>>, tensor<2xi32>, tensor<2xi32>) -> tensor<1x2x1xi8, #graph.packed<1, 4>>
+    %r = graph.reshape %p : (tensor<1x2x1xi8, #graph.packed<1, 4>>) -> tensor<1x2xi8, #graph.packed<1, 4>>
+    %b = graph.shift_left %r, %l : (tensor<1x2xi8, #graph.packed<1, 4>>, tensor<2xi32>) -> tensor<1x2xi32, #graph.packed<1, 4>>
+    %q = graph.requantize %b bias %0 shift %0 {lo = -128 : i64, hi = 127 : i64, scale = 1.0 : f64, zero_point = 0 : i64} : (tensor<1x2xi32, #graph.packed<1, 4>>, tensor<2xi32>, tensor<2xi32>) -> tensor<1x2xi8, #graph.packed<1, 4>>
+    func.return %q : tensor<1x2xi8, #graph.packed<1, 4>>
+  }
+}
+// CHECK:       func.func private @vta_0(%x: tensor<1x1x1x1x4xi8>) -> tensor<1x1x1x1x4xi8>
+// CHECK-NEXT:    %[[K:.*]] = te.constant dense<{{\[\[\[}}1, 0, 0, 0], [0, 64, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]]> : tensor<1x4x4xi8>
+// CHECK-NEXT:    %[[P:.*]] = te.call @shift_left0(%x, %[[K]])
+// CHECK-NEXT:    %[[L:.*]] = te.constant dense<{{\[\[\[}}8, 0, 0, 0], [0, 4, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]]>
+// CHECK-NEXT:    %[[Q:.*]] = te.call @shift_left0(%[[P]], %[[L]])
+// CHECK-NEXT:    func.return %[[Q]]
+// CHECK:         te.compute "scale" (n = 1, c = 1, w = 1, b = 1, o = 4) reduce (k = 4)
+// CHECK-NEXT:        ins (%x[n, c, w, b, k] : tensor<1x1x1x1x4xi8>,
+// CHECK-NEXT:             %scale[c, o, k] : tensor<1x4x4xi8>) identity 0 {
+// CHECK:         te.compute "requantize"
+// CHECK-NOT:     arith.addi
+// CHECK:         arith.maxsi
+// CHECK-NOT:   te.kernel
+
+// -----
+
+// What another codegen takes is left alone.
+builtin.module {
+  func.func private @json_0(%x: tensor<1x2xi8>) -> tensor<1x2xi8> attributes {codegen = "json"} {
+    func.return %x : tensor<1x2xi8>
+  }
+}
+// CHECK:       func.func private @json_0(%x: tensor<1x2xi8>)
+// CHECK-NEXT:    func.return %x
