@@ -14,22 +14,20 @@ from .attributes import (
     memory_attr,
     sram_type,
 )
+from .compute import AluOp, ComputeOp, GemmOp
 from .instructions import (
     TOKENS,
-    AluOp,
-    ComputeOp,
     FinishOp,
-    GemmOp,
     InstructionOp,
     LoadOp,
     StoreOp,
     TransferOp,
 )
-from .ops import AllocOp, BufferOp, KernelOp, ProgramOp, layer_of
+from .ops import AllocOp, BufferOp, KernelOp, LaunchOp, ProgramOp, layer_of
 
 Vta = Dialect(
     "vta",
-    [ProgramOp, BufferOp, KernelOp, AllocOp, LoadOp, StoreOp, GemmOp, AluOp, FinishOp],
+    [LaunchOp, ProgramOp, BufferOp, KernelOp, AllocOp, LoadOp, StoreOp, GemmOp, AluOp, FinishOp],
     [MemoryAttr, AluOpcodeAttr, BufferKindAttr, SramType, MicroOps],
 )
 
@@ -46,6 +44,7 @@ __all__ = [
     "GemmOp",
     "InstructionOp",
     "KernelOp",
+    "LaunchOp",
     "LoadOp",
     "MemoryAttr",
     "MicroOps",

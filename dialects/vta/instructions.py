@@ -11,13 +11,12 @@ The four dependence flags are written as words: ``pop_prev pop_next push_prev pu
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     FlatSymbolRefAttrConstr,
     IntegerAttr,
-    IntegerType,
     UnitAttr,
     i64,
 )
@@ -43,22 +42,21 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..target import TARGET_ATTRIBUTE, Memory, Target
 from . import encoding
-from .attributes import AluOpcodeAttr, MemoryAttr, MicroOps, SramType, integers, sram_type
-from .encoding import AluOpcode, Opcode
-
-Integers: TypeAlias = DenseArrayBase[IntegerType]
-Integer: TypeAlias = IntegerAttr[IntegerType]
+from .attributes import MemoryAttr, SramType, integers, sram_type
+from .encoding import Opcode
 
 TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
 """The dependence flags: prev and next are the neighbours in the row load, compute, store."""
 
-_INTEGER = IntegerAttr.constr(i64)
-_INTEGERS = DenseArrayBase.constr(i64)
+INTEGER = IntegerAttr.constr(i64)
+INTEGERS = DenseArrayBase.constr(i64)
 _UNIT = UnitAttr()
-_ZEROS = integers(0, 0)
 _NO_PADS = integers(0, 0, 0, 0)
-_FLAGS = "(`pop_prev` $pop_prev^)? (`pop_next` $pop_next^)?"
-_FLAGS += " (`push_prev` $push_prev^)? (`push_next` $push_next^)?"
+FLAGS = (
+    "(`pop_prev` $pop_prev^)? (`pop_next` $pop_next^)?"
+    " (`push_prev` $push_prev^)? (`push_next` $push_next^)?"
+)
+"""The dependence flags in an assembly format."""
 
 
 def enclosing_target(op: Operation) -> Target:
@@ -132,7 +130,8 @@ class InstructionOp(IRDLOperation, ABC):
         """What is to check beyond the widths of fields."""
 
 
-def _verify_lengths(op: IRDLOperation, **lengths: int) -> None:
+def verify_lengths(op: IRDLOperation, **lengths: int) -> None:
+    """Check how many numbers these properties hold, where they are there."""
     for name, length in lengths.items():
         attr = op.properties.get(name)
         if attr is not None and (not isinstance(attr, DenseArrayBase) or len(attr) != length):
@@ -170,11 +169,11 @@ class TransferOp(InstructionOp, ABC):
     """
 
     buffers = var_operand_def(SramType)
-    sram_base = prop_def(_INTEGER)
+    sram_base = prop_def(INTEGER)
     buffer = opt_prop_def(FlatSymbolRefAttrConstr)
-    dram_base = prop_def(_INTEGER)
-    size = prop_def(_INTEGERS)
-    stride = prop_def(_INTEGER)
+    dram_base = prop_def(INTEGER)
+    size = prop_def(INTEGERS)
+    stride = prop_def(INTEGER)
 
     @property
     def memory_id(self) -> Memory:
@@ -250,12 +249,12 @@ class LoadOp(TransferOp):
     OPCODE: ClassVar[Opcode] = Opcode.LOAD
 
     memory = prop_def(MemoryAttr)
-    pads = prop_def(_INTEGERS, default_value=_NO_PADS)
+    pads = prop_def(INTEGERS, default_value=_NO_PADS)
 
     custom_directives = (SramBuffers,)
     assembly_format = (
         "$memory custom<SramBuffers>($buffers, type($buffers)) `sram` $sram_base (`from` $buffer^)?"
-        f" `dram` $dram_base `size` $size `stride` $stride (`pads` $pads^)? {_FLAGS} attr-dict"
+        f" `dram` $dram_base `size` $size `stride` $stride (`pads` $pads^)? {FLAGS} attr-dict"
     )
 
     @classmethod
@@ -270,7 +269,7 @@ class LoadOp(TransferOp):
 
     def verify_(self) -> None:
         """As every transfer; OUT is not loaded."""
-        _verify_lengths(self, size=2, pads=4)
+        verify_lengths(self, size=2, pads=4)
         if self.memory.data is Memory.OUT:
             raise VerifyException("vta.load: out is written by GEMM and ALU, not loaded")
         if self.memory.data is Memory.UOP and self.buffers:
@@ -288,7 +287,7 @@ class StoreOp(TransferOp):
     custom_directives = (SramBuffers,)
     assembly_format = (
         "custom<SramBuffers>($buffers, type($buffers)) `sram` $sram_base (`to` $buffer^)?"
-        f" `dram` $dram_base `size` $size `stride` $stride {_FLAGS} attr-dict"
+        f" `dram` $dram_base `size` $size `stride` $stride {FLAGS} attr-dict"
     )
 
     @classmethod
@@ -298,230 +297,8 @@ class StoreOp(TransferOp):
 
     def verify_(self) -> None:
         """As every transfer."""
-        _verify_lengths(self, size=2)
+        verify_lengths(self, size=2)
         super().verify_()
-
-
-class ComputeOp(InstructionOp, ABC):
-    """Two loops, [out, in], around a list of micro-ops; a pair of factors for each index."""
-
-    buffers = var_operand_def(SramType)
-    reset = opt_prop_def(UnitAttr)
-    micro_ops = opt_prop_def(MicroOps)
-    kernel = opt_prop_def(FlatSymbolRefAttrConstr)
-    uops = opt_prop_def(_INTEGERS)
-    loops = prop_def(_INTEGERS)
-    dst = prop_def(_INTEGERS, default_value=_ZEROS)
-    src = prop_def(_INTEGERS, default_value=_ZEROS)
-
-    @property
-    def iterations(self) -> tuple[int, int]:
-        """Outer and inner iterations."""
-        outer, inner = self.loops.get_values()
-        return outer, inner
-
-    def factors(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-        """The factors [out, in] of dst, src and wgt."""
-        dst_out, dst_in = self.dst.get_values()
-        src_out, src_in = self.src.get_values()
-        return (dst_out, dst_in), (src_out, src_in), (0, 0)
-
-    def fields(self) -> dict[str, int]:
-        """See `InstructionOp`."""
-        outer, inner = self.iterations
-        begin, end = (0, 0) if self.uops is None else self.uops.get_values()
-        dst, src, _ = self.factors()
-        return {
-            "reset": int(self.reset is not None),
-            "uop_bgn": begin,
-            "uop_end": end,
-            "iter_out": outer,
-            "iter_in": inner,
-            "dst_factor_out": dst[0],
-            "dst_factor_in": dst[1],
-            "src_factor_out": src[0],
-            "src_factor_in": src[1],
-        }
-
-    def planned_fields(self) -> dict[str, int]:
-        """The fields and tokens. Raises `ValueError` before micro-ops have their place."""
-        if not self.placed:
-            raise ValueError(f"{self.name} still names SRAM buffers: run vta-allocate first")
-        if self.uops is None:
-            raise ValueError(f"{self.name} has micro-ops inline: run vta-plan-microops first")
-        values = self.fields() | self.tokens()
-        values["reset"] = bool(values["reset"])
-        return values
-
-    def verify_(self) -> None:
-        """As every instruction; micro-ops are inline or have a place."""
-        _verify_lengths(self, loops=2, dst=2, src=2, wgt=2, uops=2)
-        if (self.micro_ops is None) == (self.uops is None):
-            raise VerifyException(
-                f"{self.name}: expected either inline micro_ops or a range of uops"
-            )
-        if self.kernel is not None and self.uops is None:
-            raise VerifyException(f"{self.name}: a kernel needs its range of uops")
-        if self.buffers and self.micro_ops is None:
-            raise VerifyException(f"{self.name}: unplaced buffers need inline micro_ops")
-        super().verify_()
-
-    def verify_instruction(self, target: Target) -> None:
-        """Micro-ops are there, and indices stay inside the memories.
-
-        Empty loops are left to the hazard checker: they are encodable, and machines differ.
-        """
-        if self.uops is not None:
-            begin, end = self.uops.get_values()
-            if not begin <= end <= target.uop_entries:
-                raise VerifyException(
-                    f"{self.name}: uops [{begin}, {end}] is no range of the target's"
-                    f" {target.uop_entries} micro-ops"
-                )
-        elif self.micro_ops is not None:
-            if not self.micro_ops.data:
-                raise VerifyException(f"{self.name}: no micro-ops")
-            self._verify_indices(target, self.micro_ops)
-
-    def _verify_indices(self, target: Target, micro_ops: MicroOps) -> None:
-        highest = micro_ops.rows.max(axis=0).tolist()
-        outer, inner = (max(1, count) for count in self.iterations)
-        memories = self.index_memories()
-        for name, memory, top, (by_out, by_in) in zip(
-            ("dst", "src", "wgt"), memories, highest, self.factors(), strict=True
-        ):
-            top += (outer - 1) * by_out + (inner - 1) * by_in
-            if memory is not None and top >= target.depth(memory):
-                raise VerifyException(
-                    f"{self.name}: {name} reaches element {top} of {memory.name.lower()}, but the"
-                    f" target has {target.depth(memory)}"
-                )
-
-    @abstractmethod
-    def index_memories(self) -> tuple[Memory | None, Memory | None, Memory | None]:
-        """The memories that dst, src and wgt index, None where the index is not used."""
-
-
-@irdl_op_definition
-class GemmOp(ComputeOp):
-    """GEMM: ``vta.gemm %acc, %inp, %wgt micro_ops <[0, 0, 0]> loops [14, 16] dst [16, 1] ...``.
-
-    With reset it clears accumulators, and has only the first operand.
-    """
-
-    name = "vta.gemm"
-    OPCODE: ClassVar[Opcode] = Opcode.GEMM
-
-    wgt = prop_def(_INTEGERS, default_value=_ZEROS)
-
-    custom_directives = (SramBuffers,)
-    assembly_format = (
-        "(`reset` $reset^)? custom<SramBuffers>($buffers, type($buffers))"
-        " (`micro_ops` $micro_ops^)? (`kernel` $kernel^)? (`uops` $uops^)? `loops` $loops"
-        f" (`dst` $dst^)? (`src` $src^)? (`wgt` $wgt^)? {_FLAGS} attr-dict"
-    )
-
-    @classmethod
-    def memories(cls, properties: Mapping[str, Attribute]) -> Sequence[Memory]:
-        """ACC, and for products INP and WGT."""
-        if "reset" in properties:
-            return (Memory.ACC,)
-        return (Memory.ACC, Memory.INP, Memory.WGT)
-
-    def index_memories(self) -> tuple[Memory | None, Memory | None, Memory | None]:
-        """See `ComputeOp`."""
-        if self.reset is not None:
-            return (Memory.ACC, None, None)
-        return (Memory.ACC, Memory.INP, Memory.WGT)
-
-    def factors(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-        """The factors [out, in] of dst, src and wgt."""
-        dst, src, _ = super().factors()
-        wgt_out, wgt_in = self.wgt.get_values()
-        return dst, src, (wgt_out, wgt_in)
-
-    def fields(self) -> dict[str, int]:
-        """See `InstructionOp`."""
-        by_out, by_in = self.wgt.get_values()
-        return super().fields() | {"wgt_factor_out": by_out, "wgt_factor_in": by_in}
-
-    def instruction(self) -> encoding.Instruction:
-        """See `InstructionOp`."""
-        return encoding.Gemm(**self.planned_fields())  # type: ignore[arg-type]
-
-    def verify_instruction(self, target: Target) -> None:
-        """As every compute instruction; all its buffers, or none."""
-        if self.buffers and len(self.buffers) != len(self.memories(self.properties)):
-            raise VerifyException(
-                f"vta.gemm: expected {len(self.memories(self.properties))} SRAM buffers or none"
-            )
-        super().verify_instruction(target)
-
-
-@irdl_op_definition
-class AluOp(ComputeOp):
-    """ALU: ``vta.alu max %acc imm 0 ...``; ``vta.alu add %acc, %other ...`` reads a second operand.
-
-    With an immediate, src equals dst everywhere, but for targets with alu_imm_src, where the
-    operation may read acc[src] (then it has a second operand). ``unused_imm`` is the field of an
-    operation without an immediate: the Chisel design takes the direction of a shift from its sign.
-    """
-
-    name = "vta.alu"
-    OPCODE: ClassVar[Opcode] = Opcode.ALU
-
-    operation = prop_def(AluOpcodeAttr)
-    imm = opt_prop_def(_INTEGER)
-    unused_imm = opt_prop_def(_INTEGER)
-
-    custom_directives = (SramBuffers,)
-    assembly_format = (
-        "$operation (`reset` $reset^)? custom<SramBuffers>($buffers, type($buffers)) (`imm` $imm^)?"
-        " (`unused_imm` $unused_imm^)? (`micro_ops` $micro_ops^)? (`kernel` $kernel^)?"
-        " (`uops` $uops^)? `loops` $loops (`dst` $dst^)? (`src` $src^)?"
-        f" {_FLAGS} attr-dict"
-    )
-
-    @classmethod
-    def memories(cls, properties: Mapping[str, Attribute]) -> Sequence[Memory]:
-        """ACC twice; the second operand may be left out where it is the first."""
-        return (Memory.ACC, Memory.ACC)
-
-    def index_memories(self) -> tuple[Memory | None, Memory | None, Memory | None]:
-        """See `ComputeOp`."""
-        return (Memory.ACC, Memory.ACC, None)
-
-    def fields(self) -> dict[str, int]:
-        """See `InstructionOp`."""
-        value = self.imm if self.imm is not None else self.unused_imm
-        return super().fields() | {
-            "alu_opcode": int(self.operation.data),
-            "use_imm": int(self.imm is not None),
-            "imm": 0 if value is None else value.value.data,
-        }
-
-    def instruction(self) -> encoding.Instruction:
-        """See `InstructionOp`."""
-        values = self.planned_fields()
-        values["alu_opcode"] = AluOpcode(values["alu_opcode"])
-        values["use_imm"] = bool(values["use_imm"])
-        return encoding.Alu(**values)  # type: ignore[arg-type]
-
-    def verify_instruction(self, target: Target) -> None:
-        """As every compute instruction; the target has the operation and the amount."""
-        if self.operation.data is AluOpcode.MUL and not target.alu_mul:
-            raise VerifyException("vta.alu: the target has no mul")
-        if self.imm is not None and self.unused_imm is not None:
-            raise VerifyException("vta.alu: expected imm or unused_imm, not both")
-        shift = self.imm if self.operation.data is AluOpcode.SHR else None
-        if shift is not None and abs(shift.value.data) > 31:
-            raise VerifyException(f"vta.alu: shifts by {shift.value.data}, beyond -31 to 31")
-        if len(self.buffers) > 1 and self.imm is not None and not target.alu_imm_src:
-            raise VerifyException(
-                "vta.alu: an immediate operation reads a second operand only where the target has"
-                " alu_imm_src"
-            )
-        super().verify_instruction(target)
 
 
 @irdl_op_definition
@@ -531,7 +308,7 @@ class FinishOp(InstructionOp):
     name = "vta.finish"
     OPCODE: ClassVar[Opcode] = Opcode.FINISH
 
-    assembly_format = f"{_FLAGS} attr-dict"
+    assembly_format = f"{FLAGS} attr-dict"
 
     @classmethod
     def memories(cls, properties: Mapping[str, Attribute]) -> Sequence[Memory]:

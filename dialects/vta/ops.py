@@ -24,9 +24,10 @@ from xdsl.dialects.builtin import (
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
+    TensorType,
     i64,
 )
-from xdsl.ir import Attribute, Operation, Region
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyOf,
     BaseAttr,
@@ -37,19 +38,23 @@ from xdsl.irdl import (
     region_def,
     result_def,
     traits_def,
+    var_operand_def,
+    var_result_def,
 )
 from xdsl.traits import (
     IsolatedFromAbove,
     NoTerminator,
     SymbolOpInterface,
     SymbolTable,
+    SymbolUserOpInterface,
 )
 from xdsl.utils.exceptions import VerifyException
 
 from ..target import TARGET_ATTRIBUTE, Memory, Target
 from ..vtac import ResourceAttr
 from .attributes import BufferKind, BufferKindAttr, MicroOps, SramType, integer, sram_type
-from .instructions import ComputeOp, InstructionOp, TransferOp, enclosing_target
+from .compute import ComputeOp
+from .instructions import InstructionOp, TransferOp, enclosing_target
 
 _INTEGER = IntegerAttr.constr(i64)
 
@@ -282,6 +287,50 @@ class AllocOp(IRDLOperation):
             value = cast("IntegerAttr", self.properties[name]).value.data
             if value < 1:
                 raise VerifyException(f"vta.alloc: {name} is {value}, expected at least 1")
+
+
+class LaunchesProgram(SymbolUserOpInterface):
+    """The callee is a program, and takes and returns as many buffers."""
+
+    def verify(self, op: Operation) -> None:
+        """Compare with the program's inputs and outputs."""
+        assert isinstance(op, LaunchOp)
+        program = SymbolTable.lookup_symbol(op, op.program)
+        if not isinstance(program, ProgramOp):
+            raise VerifyException(f"vta.launch: there is no vta.program {op.program}")
+        kinds = [buffer.kind.data for buffer in program.buffers().values()]
+        counts = kinds.count(BufferKind.INPUT), kinds.count(BufferKind.OUTPUT)
+        if (len(op.arguments), len(op.outputs)) != counts:
+            raise VerifyException(
+                f"vta.launch: {op.program} has {counts[0]} inputs and {counts[1]} outputs, not"
+                f" {len(op.arguments)} and {len(op.outputs)}"
+            )
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """The host runs a program: ``%y = vta.launch @vta_0(%x) : (t) -> t``. Stands in functions."""
+
+    name = "vta.launch"
+
+    program = prop_def(FlatSymbolRefAttrConstr)
+    arguments = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
+
+    traits = traits_def(LaunchesProgram())
+
+    assembly_format = (
+        "$program `(` $arguments `)` attr-dict `:` functional-type($arguments, $outputs)"
+    )
+
+    def __init__(
+        self, program: str, arguments: Sequence[SSAValue], result_types: Sequence[Attribute]
+    ):
+        super().__init__(
+            operands=[arguments],
+            properties={"program": SymbolRefAttr(program)},
+            result_types=[result_types],
+        )
 
 
 def layer_of(op: Operation) -> str:

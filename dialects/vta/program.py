@@ -26,8 +26,8 @@ class Buffer:
     """A DRAM buffer: `size` bytes long, at a multiple of `alignment`.
 
     index counts inputs or outputs. A constant has its bytes in `data`, or in the resource table
-    under `resource` (name, digest). The buffer of micro-ops always has `data`. shape and element are
-    the type of an inline constant.
+    under `resource` (name, digest). The buffer of micro-ops always has `data`. shape and element
+    are the type of an inline constant.
     """
 
     name: str

@@ -3,8 +3,8 @@
 Takes functions with ``codegen = "vta"`` that call kernels in loop form, every statement tensorised
 (`te.InvokeOp`) or a copy. Leaves in each function's place a ``vta.program`` of the same name: its
 arguments are input buffers, its results output buffers, constants and intermediates buffers of
-their own; SRAM buffers are ``vta.alloc``, micro-ops inline, no tokens. Kernels and intrinsics that
-nobody else calls are gone.
+their own; SRAM buffers are ``vta.alloc``, micro-ops inline, no tokens. Calls of the functions
+become ``vta.launch``; kernels and intrinsics are gone.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
@@ -49,9 +49,21 @@ class TeToVtaPass(ModulePass):
                 problems += error.problems
         if problems:
             raise CompileError(problems)
-        for left in list(op.body.block.ops):
-            if isinstance(left, te.KernelOp | te.IntrinsicOp):
-                Rewriter.erase_op(left)
+        if functions:
+            _clean_up(op, {function.sym_name.data for function in functions})
+
+
+def _clean_up(module: ModuleOp, programs: set[str]) -> None:
+    """Launch what was called, and drop what nobody needs any more."""
+    for call in [op for op in module.walk() if isinstance(op, CallOp)]:
+        name = call.callee.root_reference.data
+        if name in programs:
+            launch = vta.LaunchOp(name, call.arguments, call.result_types)
+            launch.location = call.location
+            Rewriter.replace_op(call, launch)
+    for left in list(module.body.block.ops):
+        if isinstance(left, te.KernelOp | te.IntrinsicOp):
+            Rewriter.erase_op(left)
 
 
 def _is_ours(function: FuncOp) -> bool:

@@ -214,3 +214,12 @@ vta.program @p attributes {vtac.target = #target.vta<"pynq">} {
 vta.program @p attributes {vtac.target = #target.vta<"pynq">} {
   vta.kernel @u0 <[0, 0, 0] times 3 by [-1, 0, 0]>
 }
+
+// -----
+
+// CHECK: vta.launch: @p has 1 inputs and 0 outputs, not 0 and 0
+vta.program @p attributes {vtac.target = #target.vta<"pynq">} {
+  vta.buffer @x input index 0 bytes 64 align 64
+  vta.finish
+}
+vta.launch @p() : () -> ()

@@ -62,3 +62,10 @@ vta.program @final attributes {vtac.target = #target.vta<"pynq">} {
   vta.alu min reset imm -3 uops [0, 2] loops [1, 1]
   vta.finish pop_next
 }
+
+// The host's side.
+// CHECK:       vta.launch @final() : () -> ()
+func.func @main() {
+  vta.launch @final() : () -> ()
+  func.return
+}
