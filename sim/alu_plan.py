@@ -10,10 +10,8 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Indices = NDArray[np.intp]
-Elements = Indices | slice
+from .elements import Elements, Indices, elements_of
 
 
 @dataclass(frozen=True)
@@ -27,14 +25,12 @@ class Level:
 
 @dataclass(frozen=True)
 class AluPlan:
-    """What an ALU instruction does, relative to its base. `*_end` are exclusive.
+    """What an ALU instruction does, relative to its base.
 
     `adjacent` says that a micro-op depends on the one just before it.
     """
 
     levels: list[Level]
-    dst_end: int
-    src_end: int
     written: Elements
     adjacent: bool
 
@@ -56,9 +52,8 @@ def plan_alu(dst: Indices, src: Indices | None, *, reads_dst: bool) -> AluPlan:
         for first, last in itertools.pairwise(bounds):
             chosen = by_level[first:last]
             levels.append(_level(dst[chosen], None if src is None else src[chosen]))
-    written = _elements(np.unique(dst))
-    src_end = 0 if src is None else int(src.max()) + 1
-    return AluPlan(levels, int(dst.max()) + 1, src_end, written, adjacent)
+    written = elements_of(np.unique(dst))
+    return AluPlan(levels, written, adjacent)
 
 
 def depends_on_previous(dst: Indices, src: Indices | None, *, immediate: bool) -> bool:
@@ -73,18 +68,10 @@ def depends_on_previous(dst: Indices, src: Indices | None, *, immediate: bool) -
 
 def _level(dst: Indices, src: Indices | None) -> Level:
     order = np.argsort(dst, kind="stable")
-    chosen = _elements(dst[order])
+    chosen = elements_of(dst[order])
     if src is None:
         return Level(chosen, None, len(dst))
-    return Level(chosen, _elements(src[order]), len(dst))
-
-
-def _elements(indices: Indices) -> Elements:
-    """Indices as a slice where they are consecutive."""
-    first, count = int(indices[0]), len(indices)
-    if int(indices[-1]) - first + 1 == count and (np.diff(indices) == 1).all():
-        return slice(first, first + count)
-    return np.ascontiguousarray(indices)
+    return Level(chosen, elements_of(src[order]), len(dst))
 
 
 def _levels(dst: Indices, src: Indices | None, reads_dst: bool) -> Indices:

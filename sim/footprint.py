@@ -16,18 +16,26 @@ from ..dialects.target import Memory, Target
 from ..dialects.vta.encoding import (
     Alu,
     Compute,
-    EncodingError,
-    Gemm,
     Instruction,
     Load,
     Store,
     Transfer,
-    decode_micro_ops,
 )
-from .alu_plan import Elements, Indices, depends_on_previous
+from .alu_plan import depends_on_previous
+from .elements import (
+    Elements,
+    Indices,
+    Loop,
+    Loops,
+    columns_of,
+    decode_kernel,
+    elements_of,
+    loops_of,
+    span,
+    sums,
+    verify_ranges,
+)
 from .errors import Fault
-from .gemm_plan import Loop, footprint
-from .legality import out_of_range
 
 
 class Space(enum.Enum):
@@ -181,81 +189,45 @@ class Footprints:
             yield Space.INP, slice(0, target.inp_depth), False
             yield Space.WGT, slice(0, target.wgt_depth), False
             return
+        alu = isinstance(compute, Alu)
         first, last = compute.uop_bgn, compute.uop_end
         if (missing := self._loaded.find(b"\0", first, last)) >= 0:
             self.undefined.append(missing)
-        kernel = self._uop[first:last].tobytes()
-        dst, src, wgt = _elements(target, kernel, _loops(compute))
-        _within("ACC", dst, target.acc_depth)
-        if isinstance(compute, Alu):
-            self._verify_alu(compute, kernel, src)
-        if not compute.reset:
-            yield Space.OUT, dst, True
-        if isinstance(compute, Gemm) and not compute.reset:
-            _within("INP", src, target.inp_depth)
-            _within("WGT", wgt, target.wgt_depth)
-            yield Space.INP, src, False
-            yield Space.WGT, wgt, False
-
-    def _verify_alu(self, alu: Alu, kernel: bytes, src: Elements) -> None:
-        reads_src = not alu.use_imm or self._target.alu_imm_src
-        if reads_src:
-            _within("ACC", src, self._target.acc_depth)
-        bypass = self._target.alu_bypass
-        if not bypass and _adjacent(self._target, kernel, _loops(alu), alu.use_imm):
-            raise Fault("a micro-op depends on the one before it (no alu_bypass)")
-
-
-Loops = tuple[tuple[int, int, int, int], tuple[int, int, int, int]]
-
-
-def _loops(compute: Compute) -> Loops:
-    wgt_out, wgt_in = 0, 0
-    if isinstance(compute, Gemm):
-        wgt_out, wgt_in = compute.wgt_factor_out, compute.wgt_factor_in
-    return (
-        (compute.iter_out, compute.dst_factor_out, compute.src_factor_out, wgt_out),
-        (compute.iter_in, compute.dst_factor_in, compute.src_factor_in, wgt_in),
-    )
-
-
-def _within(name: str, elements: Elements, depth: int) -> None:
-    first, last = (
-        (elements.start, elements.stop - 1)
-        if isinstance(elements, slice)
-        else (int(elements[0]), int(elements[-1]))
-    )
-    if last >= depth:
-        raise Fault(out_of_range(name, first, last, depth))
-
-
-def _compact(sorted_indices: Indices) -> Elements:
-    first, last = int(sorted_indices[0]), int(sorted_indices[-1])
-    return slice(first, last + 1) if last - first + 1 == len(sorted_indices) else sorted_indices
-
-
-def _decode(target: Target, kernel: bytes) -> Indices:
-    try:
-        return decode_micro_ops(target, np.frombuffer(kernel, np.uint32)).astype(np.intp)
-    except EncodingError as error:
-        raise Fault(f"in its kernel, {error}") from None
+        kernel, loops = self._uop[first:last].tobytes(), loops_of(compute)
+        elements = _elements(target, kernel, loops, columns_of(target, compute), alu)
+        if isinstance(compute, Alu) and not target.alu_bypass:
+            _verify_apart(target, kernel, loops, compute.use_imm)
+        if compute.reset:
+            return
+        yield Space.OUT, elements[0], True
+        if not alu:
+            yield Space.INP, elements[1], False
+            yield Space.WGT, elements[2], False
 
 
 @lru_cache(maxsize=16384)
-def _elements(target: Target, kernel: bytes, loops: Loops) -> tuple[Elements, Elements, Elements]:
-    """The dst, src and wgt elements of a kernel inside loops."""
-    dst, src, wgt = footprint(_decode(target, kernel), [Loop(*loop) for loop in loops])
-    return _compact(dst), _compact(src), _compact(wgt)
+def _elements(
+    target: Target, kernel: bytes, loops: Loops, columns: tuple[int, ...], alu: bool
+) -> tuple[Elements, ...]:
+    """The elements of each index that a kernel uses, all of them inside the buffers."""
+    micro_ops, nest = decode_kernel(target, kernel), [Loop(*loop) for loop in loops]
+    verify_ranges(target, micro_ops, nest, columns, alu)
+    return tuple(elements_of(span(micro_ops, nest, column)) for column in columns)
 
 
 @lru_cache(maxsize=4096)
-def _adjacent(target: Target, kernel: bytes, loops: Loops, use_imm: bool) -> bool:
-    micro_ops = _decode(target, kernel)
+def _verify_apart(target: Target, kernel: bytes, loops: Loops, use_imm: bool) -> None:
+    """Raise `Fault` where an ALU micro-op depends on the one just before it."""
+    micro_ops = decode_kernel(target, kernel)
     outer, inner = (Loop(*loop) for loop in loops)
-    i = np.arange(outer.count)[:, None, None]
-    j = np.arange(inner.count)[None, :, None]
-    dst = (i * outer.dst + j * inner.dst + micro_ops[:, 0]).reshape(-1)
-    src = None
-    if not use_imm or target.alu_imm_src:
-        src = (i * outer.src + j * inner.src + micro_ops[:, 1]).reshape(-1)
-    return depends_on_previous(dst, src, immediate=use_imm)
+    dst, src = (
+        sums(
+            np.arange(outer.count) * outer.factors[column],
+            np.arange(inner.count) * inner.factors[column],
+            micro_ops[:, column],
+        ).reshape(-1)
+        for column in (0, 1)
+    )
+    reads_src = target.alu_imm_src or not use_imm
+    if depends_on_previous(dst, src if reads_src else None, immediate=use_imm):
+        raise Fault("a micro-op depends on the one before it (no alu_bypass)")

@@ -12,14 +12,15 @@ Plans hold row indices relative to the smallest dst, src and wgt of the kernel, 
 kernel at another place shares its plan. The plain definition is `ReferenceMachine.gemm`.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Indices = NDArray[np.intp]
+from .elements import Elements, Indices, Loop, elements_of, span, sums
+from .errors import Fault
 
 HOLE = 1 << 40
 """An index beyond every buffer: it is clipped to the row of zeros behind the last element."""
@@ -31,17 +32,10 @@ CALL_SIZE = 262_144
 """Multiplications (m x n x k) of one BLAS call: below, it stays on one thread and in its fast
 small-matrix kernels."""
 
+MOST_INDICES = 1 << 26
+"""Indices in one plan; more is a program that would run for minutes anyway."""
+
 _FULL_ENOUGH = 0.6
-
-
-@dataclass(frozen=True)
-class Loop:
-    """One hardware loop: iterations, and what each adds to dst, src and wgt."""
-
-    count: int
-    dst: int
-    src: int
-    wgt: int
 
 
 @dataclass(frozen=True)
@@ -75,60 +69,47 @@ class Product:
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """What a GEMM instruction does, relative to its bases.
-
-    `*_end` are exclusive; `contiguous` says that `written` has no gaps.
-    """
+    """What a GEMM instruction does, `repeats` times, relative to its bases."""
 
     products: list[Product]
-    dst_end: int
-    src_end: int
-    wgt_end: int
-    written: Indices
-    contiguous: bool
+    repeats: int
+    written: Elements
 
 
 def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int) -> GemmPlan:
-    """The plan of a kernel: micro-ops [n, 3], relative, inside hardware loops."""
+    """The plan of a kernel: micro-ops [n, 3], relative, inside hardware loops.
+
+    Raises `Fault` on a kernel whose plan would not fit into memory.
+    """
+    written = elements_of(span(micro_ops, loops, 0))
     reduction, pixels, channels = [], [], []
+    repeats = 1
     for loop in loops:
-        if loop.count == 1:
+        if not (loop.dst or loop.src or loop.wgt):
+            repeats *= loop.count
+        elif loop.count == 1:
             continue
-        if loop.dst == 0:
+        elif loop.dst == 0:
             reduction.append(loop)
         elif loop.wgt == 0:
             pixels.append(loop)
         elif loop.src == 0:
             channels.append(loop)
         else:
+            _verify_size(len(micro_ops) * loop.count)
             factors = np.array([loop.dst, loop.src, loop.wgt], np.intp)
             steps = np.arange(loop.count)[:, None, None] * factors
             micro_ops = (steps + micro_ops).reshape(-1, 3)
-    products = [
-        _product(table, (pixels, reduction, channels), batch, block) for table in _factor(micro_ops)
-    ]
-    spans = footprint(micro_ops, (*reduction, *pixels, *channels))
-    ends = [int(span[-1]) + 1 for span in spans]
-    written = spans[0]
-    return GemmPlan(products, ends[0], ends[1], ends[2], written, len(written) == ends[0])
+    axes = (pixels, reduction, channels)
+    m, k, n = (math.prod(loop.count for loop in axis) for axis in axes)
+    _verify_size(len(micro_ops) * k * max(m * batch, n * block))
+    products = [_product(table, axes, batch, block) for table in _factor(micro_ops)]
+    return GemmPlan(products, repeats, written)
 
 
-def footprint(micro_ops: Indices, loops: Sequence[Loop]) -> tuple[Indices, Indices, Indices]:
-    """The elements of dst, src and wgt that a kernel [n, 3] touches inside loops, each sorted."""
-    spans = [np.unique(micro_ops[:, column]) for column in range(3)]
-    for loop in loops:
-        for column, step in enumerate((loop.dst, loop.src, loop.wgt)):
-            if step and loop.count > 1:
-                spans[column] = np.unique(_sum(np.arange(loop.count) * step, spans[column]))
-    return spans[0], spans[1], spans[2]
-
-
-def _sum(*vectors: Indices) -> Indices:
-    """All sums of one element from each vector: an array with an axis for each."""
-    total = np.zeros((), np.intp)
-    for vector in vectors:
-        total = total[..., None] + vector
-    return total
+def _verify_size(indices: int) -> None:
+    if indices > MOST_INDICES:
+        raise Fault(f"the simulator has no memory for a plan of {indices} indices")
 
 
 def _factor(micro_ops: Indices) -> list[Table]:
@@ -188,7 +169,7 @@ def _product(
     groups, _, table_k = table.src.shape
     lanes, channel = np.arange(batch), np.arange(block)
     offsets = {
-        (name, index): _sum(*(np.arange(loop.count) * getattr(loop, index) for loop in loops))
+        (name, index): sums(*(np.arange(loop.count) * getattr(loop, index) for loop in loops))
         for name, loops in (("m", pixels), ("k", reduction), ("n", channels))
         for index in ("dst", "src", "wgt")
     }
@@ -224,8 +205,8 @@ def _calls(src: Indices, wgt: Indices, block: int) -> Indices:
 def _destinations(table: Table, pixels: list[Loop], channels: list[Loop], batch: int) -> Indices:
     """The accumulator rows of the result: [b, pixel loops, m, lane, channel loops, n]."""
     groups, table_m, table_n = table.dst.shape
-    before = _sum(*(np.arange(loop.count) * loop.dst for loop in pixels))
-    after = _sum(*(np.arange(loop.count) * loop.dst for loop in channels))
+    before = sums(*(np.arange(loop.count) * loop.dst for loop in pixels))
+    after = sums(*(np.arange(loop.count) * loop.dst for loop in channels))
     after = after.reshape(1, *after.shape, 1)
     inner = [1] * (after.ndim - 2)
     own = table.dst.reshape(groups, *[1] * before.ndim, table_m, 1, *inner, table_n)

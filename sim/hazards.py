@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..dialects.target import Target
 from ..dialects.vta.assembly import disassemble
 from ..dialects.vta.encoding import Instruction
-from .alu_plan import Elements
+from .elements import Elements
 from .errors import Fault, SimulationError
 from .footprint import DramMap, Footprints, Space
 from .legality import decode_program, loads_whole_inp, verify_program

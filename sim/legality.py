@@ -148,11 +148,6 @@ def _alu_objection(target: Target, alu: Alu, strict: bool) -> str | None:
     return None
 
 
-def out_of_range(name: str, low: int, high: int, depth: int) -> str:
-    """The reason for an index beyond a buffer."""
-    return f"{name} indices {low} to {high}, but the buffer has {depth} elements"
-
-
 def loads_whole_inp(target: Target, instruction: Instruction) -> bool:
     """Whether this is the one LOAD that the Chisel design may lose (VTA.md, section 3)."""
     return (

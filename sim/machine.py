@@ -18,22 +18,30 @@ from ..dialects.vta.encoding import (
     Alu,
     AluOpcode,
     Compute,
-    EncodingError,
     Gemm,
     Instruction,
     Load,
     Store,
     Transfer,
-    decode_micro_ops,
 )
-from .alu_plan import AluPlan, Elements, Level, plan_alu
+from .alu_plan import AluPlan, Level, plan_alu
+from .elements import (
+    Elements,
+    Indices,
+    Loop,
+    Loops,
+    decode_kernel,
+    elements_of,
+    loops_of,
+    span,
+    sums,
+    verify_ranges,
+)
 from .errors import Fault
-from .gemm_plan import GemmPlan, Loop, Product, plan_gemm
-from .legality import MAX_SHIFT, is_chisel, out_of_range
+from .gemm_plan import MOST_INDICES, GemmPlan, Product, plan_gemm
+from .legality import MAX_SHIFT, is_chisel
 
 Rows = NDArray[np.int32]
-
-Loops = tuple[tuple[int, int, int, int], tuple[int, int, int, int]]
 
 _PLANS = 4096
 
@@ -63,7 +71,6 @@ class FastMachine:
         }
         self._scratch = _Scratch(self.block)
         self._plans = _plans(target)
-        self._depth = (target.acc_depth, target.inp_depth, target.wgt_depth)
         self._run: dict[type[Instruction], Callable[[Any], None]] = {
             Load: self.load,
             Store: self.store,
@@ -126,30 +133,23 @@ class FastMachine:
         """acc[dst] += inp[src] x wgt[wgt] transposed, or with reset acc[dst] = 0."""
         if gemm.micro_ops == 0:
             return
-        loops = (
-            (gemm.iter_out, gemm.dst_factor_out, gemm.src_factor_out, gemm.wgt_factor_out),
-            (gemm.iter_in, gemm.dst_factor_in, gemm.src_factor_in, gemm.wgt_factor_in),
-        )
-        plan, (dst, src, wgt) = self._plans.gemm(self._kernel(gemm), loops)
-        self._within("ACC", dst, plan.dst_end, self._depth[0])
-        written: Elements = slice(dst, dst + plan.dst_end)
-        if not plan.contiguous:
-            written = plan.written + dst
+        kernel, loops = self._kernel(gemm), loops_of(gemm)
         if gemm.reset:
+            written = self._plans.reset(kernel, loops)
             self._settle_out(written)
             self.acc[written] = 0
             return
-        self._within("INP", src, plan.src_end, self._depth[1])
-        self._within("WGT", wgt, plan.wgt_end, self._depth[2])
+        plan, (dst, src, wgt) = self._plans.gemm(kernel, loops)
         inputs = self._inp_rows[src * self.batch :]
         weights = self._wgt_rows[wgt * self.block :]
         for product in plan.products:
-            for sources, kernel in product.chunks:
-                self._accumulate(
-                    product, self._scratch.product(inputs, sources, weights, kernel), dst
-                )
-        self.out_lazy[written] = True
-        self.out_written[written] = True
+            for sources, taps in product.chunks:
+                sums = self._scratch.product(inputs, sources, weights, taps)
+                if plan.repeats > 1:
+                    sums *= np.int32(plan.repeats)
+                self._accumulate(product, sums, dst)
+        self.out_lazy[dst:][plan.written] = True
+        self.out_written[dst:][plan.written] = True
 
     def _accumulate(self, product: Product, sums: Rows, dst: int) -> None:
         """Add the rows of a product, int32 [b, rows, n], to the accumulators from dst on."""
@@ -179,13 +179,7 @@ class FastMachine:
         """acc[dst] = op(acc[dst], imm or acc[src]); with `alu_imm_src`, op(acc[src], imm)."""
         if alu.micro_ops == 0:
             return
-        loops = (
-            (alu.iter_out, alu.dst_factor_out, alu.src_factor_out, 0),
-            (alu.iter_in, alu.dst_factor_in, alu.src_factor_in, 0),
-        )
-        plan, base = self._plans.alu(self._kernel(alu), loops, alu.use_imm)
-        self._within("ACC", base, plan.dst_end, self._depth[0])
-        self._within("ACC", base, plan.src_end, self._depth[0])
+        plan, base = self._plans.alu(self._kernel(alu), loops_of(alu), alu.use_imm)
         if self.strict and plan.adjacent and not self.target.alu_bypass:
             raise Fault("a micro-op depends on the one before it (no alu_bypass)")
         acc = self.acc[base:]
@@ -205,7 +199,7 @@ class FastMachine:
             if alu.alu_opcode is AluOpcode.SHR:
                 operation = np.left_shift if alu.imm < 0 else np.right_shift
                 right = abs(alu.imm)
-            right = _constant(right, acc.shape[1] * self._depth[0])[: left.size]
+            right = _constant(right, self.acc.size)[: left.size]
             right = right.reshape(left.shape)
         else:
             assert src is not None
@@ -236,10 +230,6 @@ class FastMachine:
             indices = np.arange(len(self.out_lazy))[elements][lazy]
             self.out[indices] = self.acc[indices].astype(np.int8)
         self.out_lazy[elements] = False
-
-    def _within(self, name: str, base: int, end: int, depth: int) -> None:
-        if base + end > depth:
-            raise Fault(out_of_range(name, base, base + end - 1, depth))
 
 
 class _Scratch:
@@ -325,55 +315,65 @@ def _constant(value: int, size: int) -> Rows:
 
 
 class _Plans:
-    """The plans of one target, by kernel and loops; kept as long as there are not too many."""
+    """The plans of one target, by kernel and loops; kept as long as there are not too many.
+
+    Indices beyond their buffer are refused here, so that what is planned is in range.
+    """
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.gemm = lru_cache(maxsize=_PLANS)(self._gemm)
-        self.alu = lru_cache(maxsize=_PLANS)(self._alu)
-        self._relative = lru_cache(maxsize=_PLANS)(self._relative_kernel)
-        self._relative_gemm = lru_cache(maxsize=_PLANS)(self._plan_gemm)
-        self._relative_alu = lru_cache(maxsize=_PLANS)(self._plan_alu)
+        cached = lru_cache(maxsize=_PLANS)
+        self.gemm, self.reset, self.alu = cached(self._gemm), cached(self._reset), cached(self._alu)
+        self._relative_gemm = cached(self._plan_gemm)
+        self._relative_alu = cached(self._plan_alu)
 
-    def _relative_kernel(self, kernel: bytes) -> tuple[bytes, tuple[int, int, int]]:
-        """A kernel with its smallest indices subtracted, and those."""
-        try:
-            indices = decode_micro_ops(self.target, np.frombuffer(kernel, np.uint32))
-        except EncodingError as error:
-            raise Fault(f"in its kernel, {error}") from None
-        low = indices.min(axis=0)
-        dst, src, wgt = (int(value) for value in low)
-        return (indices - low).tobytes(), (dst, src, wgt)
+    def _kernel(
+        self, kernel: bytes, loops: Loops, columns: tuple[int, ...], alu: bool
+    ) -> tuple[Indices, list[Loop]]:
+        """The micro-ops of a kernel, which stay inside the buffers, and its loops."""
+        micro_ops, nest = decode_kernel(self.target, kernel), [Loop(*loop) for loop in loops]
+        verify_ranges(self.target, micro_ops, nest, columns, alu)
+        return micro_ops, nest
 
     def _gemm(self, kernel: bytes, loops: Loops) -> tuple[GemmPlan, tuple[int, int, int]]:
-        relative, bases = self._relative(kernel)
-        return self._relative_gemm(relative, loops), bases
+        micro_ops, _ = self._kernel(kernel, loops, (0, 1, 2), False)
+        dst, src, wgt = (int(value) for value in micro_ops.min(axis=0))
+        relative = micro_ops - [dst, src, wgt]
+        return self._relative_gemm(relative.tobytes(), loops), (dst, src, wgt)
 
     def _plan_gemm(self, relative: bytes, loops: Loops) -> GemmPlan:
-        micro_ops = np.frombuffer(relative, np.int32).reshape(-1, 3).astype(np.intp)
+        micro_ops = np.frombuffer(relative, np.intp).reshape(-1, 3)
         nest = [Loop(*loop) for loop in loops]
         return plan_gemm(micro_ops, nest, self.target.batch, self.target.block)
 
-    def _alu(self, kernel: bytes, loops: Loops, use_imm: bool) -> tuple[AluPlan, int]:
-        relative, (dst, src, _) = self._relative(kernel)
-        if use_imm and not self.target.alu_imm_src:
-            return self._relative_alu(relative, (0, None), loops, use_imm), dst
-        base = min(dst, src)
-        return self._relative_alu(relative, (dst - base, src - base), loops, use_imm), base
+    def _reset(self, kernel: bytes, loops: Loops) -> Elements:
+        """The accumulators that a reset clears."""
+        return elements_of(span(*self._kernel(kernel, loops, (0,), False), 0))
 
-    def _plan_alu(
-        self, relative: bytes, sides: tuple[int, int | None], loops: Loops, use_imm: bool
-    ) -> AluPlan:
-        micro_ops = np.frombuffer(relative, np.int32).reshape(-1, 3).astype(np.intp)
+    def _alu(self, kernel: bytes, loops: Loops, use_imm: bool) -> tuple[AluPlan, int]:
+        reads_src = self.target.alu_imm_src or not use_imm
+        columns = (0, 1) if reads_src else (0,)
+        micro_ops, _ = self._kernel(kernel, loops, columns, True)
+        base = int(micro_ops[:, columns].min())
+        relative = np.ascontiguousarray(micro_ops[:, columns] - base)
+        return self._relative_alu(relative.tobytes(), len(columns), loops, use_imm), base
+
+    def _plan_alu(self, relative: bytes, columns: int, loops: Loops, use_imm: bool) -> AluPlan:
+        micro_ops = np.frombuffer(relative, np.intp).reshape(-1, columns)
         outer, inner = (Loop(*loop) for loop in loops)
-        i = np.arange(outer.count)[:, None, None]
-        j = np.arange(inner.count)[None, :, None]
-        dst_side, src_side = sides
-        dst = (i * outer.dst + j * inner.dst + micro_ops[:, 0] + dst_side).reshape(-1)
-        if src_side is None:
+        if (count := outer.count * inner.count * len(micro_ops)) > MOST_INDICES:
+            raise Fault(f"the simulator has no memory for a plan of {count} micro-ops")
+        dst, *src = (
+            sums(
+                np.arange(outer.count) * outer.factors[column],
+                np.arange(inner.count) * inner.factors[column],
+                micro_ops[:, column],
+            ).reshape(-1)
+            for column in range(columns)
+        )
+        if not src:
             return plan_alu(dst, None, reads_dst=True)
-        src = (i * outer.src + j * inner.src + micro_ops[:, 1] + src_side).reshape(-1)
-        return plan_alu(dst, src, reads_dst=not use_imm)
+        return plan_alu(dst, src[0], reads_dst=not use_imm)
 
 
 @lru_cache(maxsize=16)

@@ -22,8 +22,9 @@ from ..dialects.vta.encoding import (
     Transfer,
     decode_micro_ops,
 )
+from .elements import out_of_range
 from .errors import Fault
-from .legality import MAX_SHIFT, is_chisel, out_of_range
+from .legality import MAX_SHIFT, is_chisel
 
 MicroOps = Iterator[tuple[int, int, int]]
 

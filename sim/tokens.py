@@ -79,8 +79,8 @@ class Flow:
         modules = [module_of(instruction) for instruction in program]
         pops, pushes = [], []
         for module, x in zip(modules, program, strict=True):
-            pops.append(_CONSUMES[module, x.pop_prev, x.pop_next])
-            pushes.append(_PRODUCES[module, x.push_prev, x.push_next])
+            pops.append(CONSUMES[module, x.pop_prev, x.pop_next])
+            pushes.append(PRODUCES[module, x.push_prev, x.push_next])
         members: tuple[list[int], list[int], list[int]] = ([], [], [])
         for index, module in enumerate(modules):
             members[module].append(index)
@@ -101,14 +101,16 @@ def _sides(
     }
 
 
-_CONSUMES = _sides(
+# Module and its flags (prev, next) to the queues that it pops.
+CONSUMES = _sides(
     {
         Module.LOAD: (None, Queue.COMPUTE_TO_LOAD),
         Module.COMPUTE: (Queue.LOAD_TO_COMPUTE, Queue.STORE_TO_COMPUTE),
         Module.STORE: (Queue.COMPUTE_TO_STORE, None),
     }
 )
-_PRODUCES = _sides(
+# The same for the queues that it pushes.
+PRODUCES = _sides(
     {
         Module.LOAD: (None, Queue.LOAD_TO_COMPUTE),
         Module.COMPUTE: (Queue.COMPUTE_TO_LOAD, Queue.COMPUTE_TO_STORE),
