@@ -1,6 +1,6 @@
 """What rewrites of computes share: names that are still free, and replacement in place."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from xdsl.rewriter import Rewriter
 
@@ -9,20 +9,11 @@ from vtac.dialects.te import ComputeOp, KernelOp
 
 def fresh_label(kernel: KernelOp, wanted: str) -> str:
     """``wanted``, or that with the first free number."""
-    return _free(wanted, {compute.label.data for compute in kernel.computes})
+    return fresh_name(wanted, {compute.label.data for compute in kernel.computes})
 
 
-def fresh_names(compute: ComputeOp, wanted: Sequence[str]) -> list[str]:
-    """Names for new axes of a compute, like those wanted."""
-    taken = {*compute.spatial.names, *compute.reduce.names}
-    names: list[str] = []
-    for name in wanted:
-        names.append(_free(name, taken))
-        taken.add(names[-1])
-    return names
-
-
-def _free(wanted: str, taken: set[str]) -> str:
+def fresh_name(wanted: str, taken: Collection[str]) -> str:
+    """``wanted``, or that with the first free number."""
     name, number = wanted, 0
     while name in taken:
         number += 1

@@ -31,7 +31,7 @@ from vtac.dialects.te import (
     shaped,
     yielded,
 )
-from vtac.passes.te.computes import fresh_label, fresh_names, replace_compute
+from vtac.passes.te.computes import fresh_label, fresh_name, replace_compute
 from vtac.passes.te.intervals import INT8, interval_of_scalar
 from vtac.passes.te.parameters import add_constant_parameter
 
@@ -84,7 +84,7 @@ class _Legalizer:
         """``acc + extsi(x)`` or ``extsi(x)``: the same sum, through the identity matrix."""
         (read,) = compute.reads
         reduce = dict(compute.reduce)
-        (lane,) = fresh_names(compute, ["k"])
+        lane = fresh_name("k", {*compute.spatial.names, *compute.reduce.names})
         reduce[lane] = shaped(read.value).get_shape()[-1]
         out, inner = len(compute.spatial) - 1, len(compute.spatial) + len(reduce) - 1
         rows = (*read.rows[:-1], Row(((inner, 1),)))
@@ -124,7 +124,7 @@ class _Legalizer:
         if len(names) != len(shape):
             names = tuple(f"i{dim}" for dim in range(len(shape)))
         spatial = dict(zip(names, shape, strict=True))
-        (lane,) = fresh_names(compute, ["k"])
+        lane = fresh_name("k", names)
         rows = tuple(Row(((dim, 1),)) for dim in (*range(len(shape) - 1), len(shape)))
         label = fresh_label(self.kernel, f"{compute.label.data}_cast")
         cast = self._product(label, spatial, {lane: shape[-1]}, Read(value, rows), len(shape) - 1)
