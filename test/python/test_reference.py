@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 from small_networks import Network, main_of, run
+from xdsl.dialects.builtin import BoolAttr
 from xdsl.parser import Parser
 
 from vtac.dialects import graph
@@ -115,8 +116,6 @@ def test_float_windows_against_onnxruntime(
     net = Network(x.shape)
     plain = {"strides": window["strides"], "pads": window["pads"]}
     largest = net.pool(graph.MaxPoolOp, net.inputs[0], kernel, **plain)
-    from xdsl.dialects.builtin import BoolAttr
-
     flag = BoolAttr.from_bool(include)
     mean = net.pool(graph.AveragePoolOp, net.inputs[0], kernel, count_include_pad=flag, **plain)
     results = run(net.module(largest, mean), net.ctx, [x])

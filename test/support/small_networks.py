@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, f32
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, ModuleOp, StringAttr, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -16,6 +16,7 @@ from vtac.dialects import graph
 from vtac.dialects.context import VtacContext, constant_attr, tensor_type
 from vtac.dialects.graph.ranges import set_range
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.passes.graph.quantize import QuantizePass
 from vtac.runtime.reference import run_reference
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -94,7 +95,7 @@ class Network:
 
     def clip(self, x: SSAValue, lo: float | None, hi: float | None) -> SSAValue:
         bounds = {"min": lo, "max": hi}
-        given = {k: graph_float(v) for k, v in bounds.items() if v is not None}
+        given = {k: FloatAttr(v, f32) for k, v in bounds.items() if v is not None}
         return self.add_op(graph.ClipOp(x, x.type, **given))
 
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
@@ -130,12 +131,6 @@ def windows(
     ]
 
 
-def graph_float(value: float) -> Any:
-    from xdsl.dialects.builtin import FloatAttr
-
-    return FloatAttr(value, f32)
-
-
 def main_of(module: ModuleOp) -> FuncOp:
     (function,) = (op for op in module.body.block.ops if isinstance(op, FuncOp))
     return function
@@ -150,6 +145,22 @@ def ops_of(module: ModuleOp) -> list[str]:
 def find(module: ModuleOp, kind: type[Any]) -> list[Any]:
     """All ops of a class in ``main``."""
     return [op for op in main_of(module).body.block.ops if isinstance(op, kind)]
+
+
+def quantised(net: Network, module: ModuleOp, shift: Any = "channel") -> ModuleOp:
+    """A copy of a float module, quantised and verified."""
+    copy = module.clone()
+    QuantizePass(shift).apply(net.ctx, copy)
+    copy.verify()
+    return copy
+
+
+def reasons(module: ModuleOp) -> dict[str, str]:
+    return {
+        op.name.removeprefix("graph."): reason.data
+        for op in main_of(module).body.block.ops
+        if isinstance(reason := op.attributes.get("graph.host_reason"), StringAttr)
+    }
 
 
 def run(

@@ -6,6 +6,7 @@ that cannot be tied, sums that overflow) is found where groups, scales and numbe
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import DYNAMIC_INDEX
 from xdsl.ir import Operation
 
 from vtac.dialects.graph import (
@@ -39,11 +40,12 @@ COMPUTING = (*SUMS, BatchNormOp, MatMulOp, MaxPoolOp)
 def why_not(op: Operation, network: Network) -> str | None:
     """Why an op of ``COMPUTING`` has no integer form; None if it has one."""
     for value in (*op.operands, *op.results):
-        shape = list(shape_of(value) or ())
+        shape = shape_of(value) or ()
         if not is_static(value):
-            return f"shape {shape} is not known when compiling"
+            known = ("?" if extent == DYNAMIC_INDEX else str(extent) for extent in shape)
+            return f"shape [{', '.join(known)}] is not known when compiling"
         if 0 in shape:
-            return f"shape {shape} has no elements"
+            return f"shape {list(shape)} has no elements"
         if not is_float32(value):
             return f"it computes with {value.type}, only f32 is quantised"
     if len(shape_of(op.results[0]) or ()) < 2:

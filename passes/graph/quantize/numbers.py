@@ -111,10 +111,9 @@ def _with_weights(
     unit = scale.value / scales[data_operand(group.core)].value
     least = max([0, *(scale.doublings_from(scales[skip]) for skip in group.skips)])
     rows = real.reshape(real.shape[0], -1) / unit
-    if least > LARGEST_SHIFT or not _fits(rows, np.full(len(rows), least)).all():
+    if least > LARGEST_SHIFT or not _fits(_extremes(rows), np.full(len(rows), least)).all():
         raise Obstacle(group, "its weights do not reach the finer steps of an addend")
-    block = _chosen_block(rows, least, network, group, scales, policy)
-    shift = choose_shifts(rows, least, block)
+    shift, block = _policy_shifts(rows, least, network, group, scales, policy)
     while True:
         weights = round_weights(rows, shift).astype(np.int8).reshape(real.shape)
         layer = _finish(network, group, scales, weights, shift)
@@ -126,27 +125,31 @@ def _with_weights(
         shift = shift - failing
 
 
-def _chosen_block(
+def _policy_shifts(
     rows: Array,
     least: int,
     network: Network,
     group: Sum,
     scales: dict[SSAValue, Scale],
     policy: ShiftPolicy,
-) -> int:
-    """How many channels share a shift in this layer."""
-    if policy.sharing != "auto":
-        return 1 if policy.sharing == "channel" else policy.block
-    assert group.core is not None
-    alone = weight_error(rows, choose_shifts(rows, least, 1))
-    shared = weight_error(rows, choose_shifts(rows, least, policy.block))
-    # Weights are in units of result steps an input step; inputs spread evenly over their range.
-    operand = data_operand(group.core)
-    step = scales[operand].value
-    lo, hi = network.range_of(operand) or (-127 * step, 127 * step)
-    power = (lo * lo + lo * hi + hi * hi) / 3 / step**2
-    growth = (shared * power + ROUNDING_NOISE) / (alone * power + ROUNDING_NOISE)
-    return policy.block if growth.mean() <= SHARED_NOISE_LIMIT else 1
+) -> tuple[Array, int]:
+    """The shifts of this layer, and how many channels share one."""
+    alone = choose_shifts(rows, least, 1)
+    if policy.sharing == "channel":
+        return alone, 1
+    shared = choose_shifts(rows, least, policy.block)
+    if policy.sharing == "auto":
+        assert group.core is not None
+        operand = data_operand(group.core)
+        step = scales[operand].value
+        lo, hi = network.range_of(operand) or (-127 * step, 127 * step)
+        # Weights are in result steps an input step; inputs spread evenly over their range.
+        power = (lo * lo + lo * hi + hi * hi) / 3 / step**2
+        noise = weight_error(rows, alone) * power + ROUNDING_NOISE
+        growth = (weight_error(rows, shared) * power + ROUNDING_NOISE) / noise
+        if growth.mean() > SHARED_NOISE_LIMIT:
+            return alone, 1
+    return shared, policy.block
 
 
 def choose_shifts(rows: Array, least: int, block: int) -> Array:
@@ -156,14 +159,14 @@ def choose_shifts(rows: Array, least: int, block: int) -> Array:
     ``rows * 2^shift``. least: lower bound, at which the weights must fit. A channel of zeros only
     takes ``least``, unless it shares.
     """
-    largest = np.abs(rows).max(axis=1)
+    largest = np.abs(_extremes(rows)).max(axis=1)
     with np.errstate(divide="ignore"):
         exact = np.floor(np.log2(LARGEST_INT8 / largest))
     shift = np.where(largest > 0, np.clip(exact, least, LARGEST_SHIFT), LARGEST_SHIFT)
     shift = _smallest(shift.astype(np.int64), block)
     zero = _smallest((largest == 0).astype(np.int64), block).astype(bool)
     shift = np.where(zero, least, shift)
-    unfit = _spread(~_fits(rows, shift), block)  # 128 is not an int8, and -128.5 rounds
+    unfit = _spread(~_fits(_extremes(rows), shift), block)  # 128 is not an int8, and -128.5 rounds
     shift = np.where(unfit & (shift > least), shift - 1, shift)
     more = np.minimum(shift + 1, LARGEST_SHIFT)
     gain = weight_error(rows, shift) - weight_error(rows, more)
@@ -172,18 +175,28 @@ def choose_shifts(rows: Array, least: int, block: int) -> Array:
 
 def round_weights(rows: Array, shift: Array) -> Array:
     """Stored weights, as float64: halves to even, saturating."""
-    return cast(Array, np.clip(np.rint(np.ldexp(rows, shift[:, None])), -128, 127))
+    steps = rows * np.ldexp(1.0, shift)[:, None]
+    np.rint(steps, out=steps)
+    return cast(Array, np.clip(steps, -128, 127, out=steps))
 
 
 def weight_error(rows: Array, shift: Array) -> Array:
     """Sum of squared errors of each channel's weights, in the unit of ``rows`` squared."""
-    error = rows - np.ldexp(round_weights(rows, shift), -shift[:, None])
-    return cast(Array, (error * error).sum(axis=1))
+    error = round_weights(rows, shift)
+    error *= np.ldexp(1.0, -shift)[:, None]
+    error -= rows
+    return cast(Array, np.einsum("ok,ok->o", error, error))
 
 
-def _fits(rows: Array, shift: Array) -> Array:
-    steps = np.rint(np.ldexp(rows, np.asarray(shift)[:, None]))
-    return cast(Array, (steps.min(axis=1) >= -128) & (steps.max(axis=1) <= 127))
+def _extremes(rows: Array) -> Array:
+    """Smallest and largest weight of each channel, [O, 2]."""
+    return np.stack([rows.min(axis=1), rows.max(axis=1)], axis=1)
+
+
+def _fits(extremes: Array, shift: Array) -> Array:
+    """Whether no weight of a channel is clipped at its shift."""
+    steps = np.rint(extremes * np.ldexp(1.0, shift)[:, None])
+    return cast(Array, (steps[:, 0] >= -128) & (steps[:, 1] <= 127))
 
 
 def _blocks(count: int, block: int) -> Array:
