@@ -1,6 +1,7 @@
 """Bad programs: each is a SimulationError that names the instruction, on both machines."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -239,3 +240,16 @@ def test_counts_of_zero_do_nothing_where_they_are_allowed() -> None:
 
 def test_a_load_of_nothing_needs_no_address() -> None:
     accepted(SIM, [load(dram_base=0, x_size=0, y_size=0), load(dram_base=0, x_size=0)], image())
+
+
+def test_programs_that_would_run_for_ages_end_at_once() -> None:
+    loops = {"iter_out": 16383, "iter_in": 16383}
+    for instruction in (gemm(), gemm(reset=True)):
+        words = encode(SIM, [kernel(), replace(instruction, **loops), Finish()])
+        Simulator(SIM).run(words, image())
+    words = encode(SIM, [kernel(), alu(**loops), Finish()])
+    with pytest.raises(SimulationError, match="no memory for a plan of 268402689 micro-ops"):
+        Simulator(SIM).run(words, image())
+    far = encode(SIM, [kernel(), gemm(dst_factor_out=1, dst_factor_in=7, **loops), Finish()])
+    with pytest.raises(SimulationError, match="ACC indices 0 to 131056"):
+        Simulator(SIM).run(far, image())
