@@ -162,6 +162,20 @@ class IntegerFunction:
         element = x.type.element_type
         return self._add(graph.ReshapeOp(x, self.packed(shape, element)), answer)
 
+    def fuse(self, *results: SSAValue) -> list[SSAValue]:
+        """Everything so far becomes the body of one composite."""
+        body, types = self.block, list(self.block.arg_types)
+        self.block = Block(arg_types=types)
+        body.add_op(graph.YieldOp(*results))
+        self.inputs = list(self.block.args)
+        for before, after in zip(body.args, self.inputs, strict=True):
+            self.values[after] = self.values[before]
+        composite = graph.CompositeOp(
+            "vta.group", self.inputs, [value.type for value in results], body
+        )
+        self._add(composite, *(self.values[value] for value in results))
+        return list(composite.outputs)
+
     def finish(self, *results: SSAValue) -> ModuleOp:
         self.results = results
         self.block.add_op(ReturnOp(*results))

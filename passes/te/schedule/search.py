@@ -73,9 +73,10 @@ def _variants(structure: Structure, windows_split: bool) -> Iterator[Variant]:
     inner = [*(a for a in axes if a not in weighted), *(a for a in axes if a in weighted)]
     outer = [*(a for a in axes if a in weighted), *(a for a in axes if a not in weighted)]
     orders = [inner] if inner == outer else [inner, outer]
-    main, *others = structure.products
-    choices = [_reductions(main, windows_split, FEW_REDUCTIONS)]
-    choices += [_reductions(stage, windows_split, 2) for stage in others]
+    choices = [
+        _reductions(stage, windows_split, 2 if number else FEW_REDUCTIONS)
+        for number, stage in enumerate(structure.products)
+    ]
     for taps in product(*choices):
         by_stage = {
             stage.number: tiles for stage, tiles in zip(structure.products, taps, strict=True)
@@ -88,11 +89,11 @@ def _variants(structure: Structure, windows_split: bool) -> Iterator[Variant]:
 
 def _axes_of_weights(structure: Structure) -> set[int]:
     """The axes of the root on which the weights of the largest product depend."""
-    main = structure.products[0]
-    own = root_axes_of(structure)[main.number]
     axes: set[int] = set()
-    for row in main.reads[main.weights].rows[:-LANES]:
-        axes |= axes_of_row(row, own)
+    for main in structure.products[:1]:
+        own = root_axes_of(structure)[main.number]
+        for row in main.reads[main.weights].rows[:-LANES]:
+            axes |= axes_of_row(row, own)
     return axes
 
 

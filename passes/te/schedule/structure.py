@@ -162,6 +162,9 @@ def structure_of(kernel: KernelOp, layer: str) -> Structure:
         kind = _kind(compute, layer)
         if (kind is Kind.STORE) != (compute.result in last.values):
             raise _unknown(compute, layer, "an int8 value is made and used inside one kernel")
+        made = {stage.compute.result for stage in stages}
+        if kind is Kind.STORE and compute.inputs[0] not in made:
+            raise _unknown(compute, layer, "nothing computed to store")
         stages.append(_placed(number, compute, kind, stages))
     roots = [stage for stage in stages if stage.kind is Kind.STORE]
     if not roots or len({stage.compute.spatial.extents for stage in roots}) > 1:
