@@ -13,7 +13,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation
 from xdsl.utils.exceptions import DiagnosticException
 
 from vtac.dialects.context import VtacContext
@@ -24,7 +24,7 @@ from vtac.dialects.vta import ProgramOp
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
 from vtac.lowering.vta_to_binary import encode_program
-from vtac.runtime.calibration import Method, calibrate
+from vtac.runtime.calibration import Method, calibrate, calibration_values
 from vtac.runtime.executor import Module
 from vtac.runtime.package import Function, Package
 from vtac.runtime.samples import Samples, Source, input_specs, load_samples, shapes_from_samples
@@ -33,7 +33,7 @@ from vtac.tools.discovery import load_dialects, our_codegens, our_passes
 from vtac.tools.ir_files import module_text, write_ir
 from vtac.tools.pipelines import parse_passes
 from vtac.tools.placements import Nodes, place_nodes, quantisation_of
-from vtac.tools.planner import Plan, main_function, make_plan, strings
+from vtac.tools.planner import Plan, main_function, make_plan
 from vtac.tools.positions import Positions, verify_module
 from vtac.tools.report import CompileReport, count_ops
 from vtac.tools.stages import CANONICAL, IMPORTED, PARTITIONED, STAGES, Stage
@@ -175,17 +175,13 @@ class _Driver:
                 )
 
     def _calibrate(self, module: ModuleOp, samples: Samples | None, method: Method) -> None:
-        values = list(_float_values(main_function(module)))
+        main = main_function(module)
         if samples is None:
-            if values:
+            if any(_could_be_quantised(op) for op in main.body.block.ops):
                 self.report.warnings.append(NO_CALIBRATION)
             return
         with self._step("calibrate"):
-            main = main_function(module)
-            inputs: dict[SSAValue, str] = dict(
-                zip(main.args, strings(main.attributes.get("graph.inputs")), strict=True)
-            )
-            names = {value: inputs.get(value, f"range_{i}") for i, value in enumerate(values)}
+            names = calibration_values(main)
             extra = {name: v for v, name in names.items() if not isinstance(v, BlockArgument)}
             model = host_model(module, self.ctx, extra_outputs=extra)
             calibrate(
@@ -258,15 +254,9 @@ class _Driver:
             self.report.spend(name, time.perf_counter() - started)
 
 
-def _float_values(main: FuncOp) -> Iterator[SSAValue]:
-    """The f32 tensors that ops other than ``graph.host`` read or make, constants left out."""
-    found: dict[SSAValue, None] = {}
-    for op in main.body.block.ops:
-        if isinstance(op, HostOp | ConstantOp) or not op.results:
-            continue
-        found |= dict.fromkeys((*op.operands, *op.results))
-    for value in found:
-        made_by = value.owner
-        constant = isinstance(made_by, Operation) and isinstance(made_by, ConstantOp)
-        if isinstance(value.type, TensorType) and value.type.element_type == f32 and not constant:
-            yield value
+def _could_be_quantised(op: Operation) -> bool:
+    """Whether an op computes with floats and is none of those that the host alone knows."""
+    return not isinstance(op, HostOp | ConstantOp) and any(
+        isinstance(result.type, TensorType) and result.type.element_type == f32
+        for result in op.results
+    )

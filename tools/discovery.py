@@ -15,6 +15,7 @@ import vtac.dialects
 import vtac.lowering.codegens
 import vtac.passes
 from vtac.passes.graph.codegen import Codegen
+from vtac.tools import verify_hazards
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:
@@ -23,17 +24,16 @@ def _modules(package: ModuleType) -> Iterator[ModuleType]:
 
 
 def our_passes() -> dict[str, type[ModulePass]]:
-    """Every pass of ``vtac.passes`` and ``vtac.lowering`` by name, sorted."""
+    """Every pass of ``vtac.passes`` and ``vtac.lowering``, and ``verify-hazards``, by name."""
     found: dict[str, type[ModulePass]] = {}
-    for package in (vtac.passes, vtac.lowering):
-        for module in _modules(package):
-            for _, value in inspect.getmembers(module, inspect.isclass):
-                if (
-                    issubclass(value, ModulePass)
-                    and isinstance(value.__dict__.get("name"), str)
-                    and value.__module__ == module.__name__
-                ):
-                    found[value.name] = value
+    for module in (*_modules(vtac.passes), *_modules(vtac.lowering), verify_hazards):
+        for _, value in inspect.getmembers(module, inspect.isclass):
+            if (
+                issubclass(value, ModulePass)
+                and isinstance(value.__dict__.get("name"), str)
+                and value.__module__ == module.__name__
+            ):
+                found[value.name] = value
     return dict(sorted(found.items()))
 
 
