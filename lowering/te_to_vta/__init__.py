@@ -40,7 +40,7 @@ class TeToVtaPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         problems: list[Problem] = []
-        prepared: Prepared = {}
+        prepared = Prepared()
         functions = [f for f in op.body.block.ops if isinstance(f, FuncOp) and _is_ours(f)]
         for function in functions:
             try:

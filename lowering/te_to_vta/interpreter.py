@@ -5,6 +5,7 @@ loops is left. Nothing here asks what an axis, a kernel or a layer is called.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias, cast
 
 from xdsl.dialects.builtin import LocationAttr, SymbolRefAttr, i8
@@ -30,7 +31,44 @@ from .storage import (
 )
 from .transfers import Rectangle, rectangles
 
-Prepared: TypeAlias = dict[te.InvokeOp, Invocation]
+Nest: TypeAlias = tuple[list[te.ForOp], te.InvokeOp]
+"""The loops of an instruction, outermost first, and what they run."""
+
+
+@dataclass
+class Prepared:
+    """What is worked out once a kernel, and not again at each iteration."""
+
+    invocations: dict[te.InvokeOp, Invocation] = field(default_factory=dict)
+    nests: dict[te.ForOp, Nest] = field(default_factory=dict)
+    ranges: dict[Operation, list[te.Range]] = field(default_factory=dict)
+
+    def nest(self, outermost: te.ForOp, where: str) -> Nest:
+        """The loops of an instruction."""
+        if outermost not in self.nests:
+            self.nests[outermost] = _hardware_nest(outermost, where)
+        return self.nests[outermost]
+
+    def window(self, op: te.AllocOp | te.CopyOp) -> list[te.Range]:
+        """The window of a buffer or a copy."""
+        if op not in self.ranges:
+            self.ranges[op] = op.window
+        return self.ranges[op]
+
+    def over(self, op: te.ForOp) -> te.Range:
+        """What a loop runs over."""
+        if op not in self.ranges:
+            self.ranges[op] = [op.over]
+        return self.ranges[op][0]
+
+
+@dataclass
+class _Site:
+    """A ``te.alloc`` in one call: its buffers, and the elements that the largest holds."""
+
+    number: int
+    allocs: list[vta.AllocOp] = field(default_factory=list)
+    size: int = 1
 
 
 class KernelRun:
@@ -54,7 +92,7 @@ class KernelRun:
         self._prepared = prepared
         self._numbers: dict[SSAValue, int] = {}
         self._first_site = first_site
-        self._sites: dict[te.AllocOp, list[tuple[vta.AllocOp, int]]] = {}
+        self._sites: dict[te.AllocOp, _Site] = {}
         self._scratch: list[str] = []
         self._storage: dict[SSAValue, Dram | Sram] = {
             argument: Dram(name, outer_shape(argument.type, self._where))
@@ -65,10 +103,9 @@ class KernelRun:
     def run(self) -> int:
         """Run the kernel; returns how many sites it allocated at."""
         self._block(self._kernel.body.block)
-        for allocs in self._sites.values():
-            size = vta.integer(max(1, *(elements for _, elements in allocs)))
-            for alloc, _ in allocs:
-                alloc.properties["size"] = size
+        for site in self._sites.values():
+            for alloc in site.allocs:
+                alloc.properties["size"] = vta.integer(site.size)
         for name in self._scratch:
             self._buffers.release(name)
         return len(self._sites)
@@ -85,10 +122,10 @@ class KernelRun:
 
     def _for(self, op: te.ForOp) -> None:
         if op.hardware is not None:
-            self._invoke(*_hardware_nest(op, self._where))
+            self._invoke(*self._prepared.nest(op, self._where))
             return
         start, length = op.body.block.args
-        for tile in op.tiles(*evaluate(op.over, self._numbers)):
+        for tile in op.tiles(*evaluate(self._prepared.over(op), self._numbers)):
             self._numbers[start], self._numbers[length] = tile
             self._block(op.body.block)
 
@@ -111,14 +148,16 @@ class KernelRun:
             return
         memory = MEMORIES[scope]
         check_lanes(type, memory, self._target, self._where)
-        window = clamp(self._outer(op.window, op.buffer), shape)
-        site = self._sites.setdefault(op, [])
-        number = self._first_site + list(self._sites).index(op)
-        alloc = vta.AllocOp.of(memory, number, op.slots.value.data, 1)
+        window = clamp(self._outer(self._prepared.window(op), op.buffer), shape)
+        if op not in self._sites:
+            self._sites[op] = _Site(self._first_site + len(self._sites))
+        site = self._sites[op]
+        alloc = vta.AllocOp.of(memory, site.number, op.slots.value.data, 1)
         alloc.location = self._location
         alloc.buffer.name_hint = op.buffer.name_hint
         buffer = Sram(alloc.buffer, memory, shape, window)
-        site.append((alloc, buffer.elements))
+        site.allocs.append(alloc)
+        site.size = max(site.size, buffer.elements)
         self._storage[op.buffer] = buffer
         self._out.append(alloc)
 
@@ -136,7 +175,7 @@ class KernelRun:
         if not isinstance(sram, Sram) or not isinstance(dram, Dram):
             self._fail("a copy must go between DRAM and a scratchpad")
         memory = self._memory_of(op, sram)
-        window = clamp(self._outer(op.window, pad), sram.shape)
+        window = clamp(self._outer(self._prepared.window(op), pad), sram.shape)
         if any(
             length and not (first <= start and start + length <= first + held)
             for (start, length), (first, held) in zip(window, sram.window, strict=True)
@@ -185,9 +224,10 @@ class KernelRun:
         self._invoke([], op)
 
     def _invoke(self, loops: Sequence[te.ForOp], op: te.InvokeOp) -> None:
-        if op not in self._prepared:
-            self._prepared[op] = Invocation(op, loops, self._target)
-        invocation = self._prepared[op]
+        invocations = self._prepared.invocations
+        if op not in invocations:
+            invocations[op] = Invocation(op, loops, self._target)
+        invocation = invocations[op]
         operands = []
         for value in invocation.buffers:
             operand = self._storage[value]
@@ -222,7 +262,7 @@ _HANDLERS = cast(
 )
 
 
-def _hardware_nest(outermost: te.ForOp, where: str) -> tuple[list[te.ForOp], te.InvokeOp]:
+def _hardware_nest(outermost: te.ForOp, where: str) -> Nest:
     """The loops of an instruction and what they run."""
     loops = [outermost]
     while True:

@@ -56,6 +56,7 @@ class Invocation:
         self.op = op
         self._target = target
         self._chains = _chains(loops)
+        self._overs = [chain[0].over for chain in self._chains]
         axis_of: dict[SSAValue, int] = {
             _start(chain[-1]): axis for axis, chain in enumerate(self._chains)
         }
@@ -97,7 +98,10 @@ class Invocation:
 
         Raises `OutsideWindowError` where an operand's window lacks what the invocation touches.
         """
-        runs = [_run(chain, numbers, self.op) for chain in self._chains]
+        runs = [
+            _run(chain, evaluate(over, numbers), self.op)
+            for chain, over in zip(self._chains, self._overs, strict=True)
+        ]
         if any(run.count == 0 for run in runs):
             return []
         counts = tuple(run.count for run in runs)
@@ -217,13 +221,12 @@ def _start(loop: te.ForOp) -> SSAValue:
     return loop.body.block.args[0]
 
 
-def _run(chain: Sequence[te.ForOp], numbers: Numbers, op: te.InvokeOp) -> _Run:
+def _run(chain: Sequence[te.ForOp], over: tuple[int, int], op: te.InvokeOp) -> _Run:
     """The starts of the innermost loop of a chain, which must advance evenly."""
-    tiles = [evaluate(chain[0].over, numbers)]
+    if len(chain) == 1 and (step := chain[0].tile_step) is not None:
+        return _Run(over[0], step, -(-over[1] // step))
+    tiles = [over]
     for loop in chain:
-        if len(chain) == 1 and loop.tile_step is not None:
-            (start, length), step = tiles[0], loop.tile_step
-            return _Run(start, step, -(-length // step))
         tiles = [tile for outer in tiles for tile in loop.tiles(*outer)]
     starts = [start for start, _ in tiles]
     if len(starts) < 2:
