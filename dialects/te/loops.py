@@ -190,7 +190,8 @@ class SpanOp(IRDLOperation):
     """The range of ``sum c * x + d``, where each x is in a range, and d in a constant one.
 
     start = sum of c * start over the ranges (c * last where c is negative) + offset,
-    length = sum of abs(c) * (length - 1) + extra; then cut to [0, within).
+    length = sum of abs(c) * (length - 1) + extra;
+    then cut to [0, within), which may leave nothing: a length of 0.
     """
 
     name = "te.span"
@@ -243,7 +244,8 @@ class SpanOp(IRDLOperation):
             ends = coefficient * start, coefficient * (start + length - 1)
             low, high = low + min(ends), high + max(ends)
         if self.within is not None:
-            low, high = max(low, 0), min(high, self.within.value.data - 1)
+            size = self.within.value.data
+            low, high = min(max(low, 0), size), min(high, size - 1)
         return low, max(high - low + 1, 0)
 
     @classmethod

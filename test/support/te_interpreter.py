@@ -185,7 +185,8 @@ class _Machine:
             values.append([coefficient * first, coefficient * (first + count - 1)])
         low, high = (sum(choose(ends) for ends in values) for choose in (min, max))
         if op.within is not None:
-            low, high = max(low, 0), min(high, op.within.value.data - 1)
+            size = op.within.value.data
+            low, high = min(max(low, 0), size), min(high, size - 1)
         self.indices[op.start], self.indices[op.length] = low, max(high - low + 1, 0)
 
     def run_hull(self, op: te.HullOp) -> None:

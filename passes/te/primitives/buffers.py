@@ -4,14 +4,14 @@ from dataclasses import replace
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i8, i32
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 from vtac.passes.te.share_buffers import NotShared, share
 
 from .intervals import interval_of, materialise
-from .nest import Nest, Refused, Stage, perfect_chain
+from .nest import Nest, Refused, Stage, ancestor_in, perfect_chain
 
 
 def set_scope(nest: Nest, step: te.SetScopeOp) -> None:
@@ -29,7 +29,10 @@ def set_scope(nest: Nest, step: te.SetScopeOp) -> None:
 
 
 def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
-    """Copy a whole operand of a stage to a scope before the stage, and read it there."""
+    """Copy a whole operand of a stage to a scope, and read it there; compute_at moves the copy.
+
+    A parameter of the kernel is copied before all loops, anything else before the stage.
+    """
     stage = nest.stage(step.stage)
     update, number = stage.update, step.operand_number.value.data
     if not 0 <= number < len(update.sources):
@@ -47,7 +50,11 @@ def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
     alloc.buffer.name_hint = f"{name}_{step.scope.data.value}"
     copy = te.CopyOp(source, alloc.buffer)
     copy.location = alloc.location = update.location
-    Rewriter.insert_op([alloc, copy], InsertPoint.before(stage.parts[0].root))
+    place: Operation | None = stage.parts[0].root
+    if place is not None and isinstance(source.owner, Block) and not nest.writers(source):
+        place = ancestor_in(place, nest.kernel.body.block)
+    assert place is not None
+    Rewriter.insert_op([alloc, copy], InsertPoint.before(place))
     update.operands[1 + number] = alloc.buffer
     order = stage.order - 0.5
     cache = Stage(f"{stage.label}.{name}", order, alloc.buffer, [], [copy])

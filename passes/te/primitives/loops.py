@@ -104,14 +104,18 @@ def dissolve(stage: Stage, loop: te.ForOp, bounds: tuple[int, int]) -> None:
     """Replace a loop that runs once by its body, in which the tile is a constant."""
     block = loop.parent
     assert block is not None
+    for use in list(loop.index.uses):
+        inner = use.operation
+        if isinstance(inner, te.ForOp) and inner.over == loop.tile:
+            set_range(inner, te.Range(*bounds))
     span = te.SpanOp([], *bounds)
     span.start.name_hint, span.length.name_hint = loop.label.data, f"{loop.label.data}_n"
     for argument, value in zip(loop.body.block.args, span.results, strict=True):
         argument.replace_all_uses_with(value)
-    inner = take_out_all(loop.body.block)
-    block.insert_ops_before(inner, loop)
+    ops = take_out_all(loop.body.block)
+    block.insert_ops_before(ops, loop)
     if span.start.uses or span.length.uses:
-        block.insert_op_before(span, inner[0])
+        block.insert_op_before(span, ops[0])
     stage.loops.remove(loop)
     take_out(loop).erase()
 

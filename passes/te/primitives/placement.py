@@ -32,7 +32,7 @@ def compute_at(nest: Nest, step: te.ComputeAtOp) -> None:
     _, loop = nest.loop(step.axis)
     block = loop.body.block
     _check_place(nest, stage, loop)
-    reads = list(accesses_to(stage.buffer))
+    reads = list(accesses_to(stage.buffer))[::-1]
     copies = copies_from(stage.buffer)
     for reader in (*(op for op, _ in reads), *copies):
         if ancestor_in(reader, block) is None:
