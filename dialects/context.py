@@ -191,8 +191,11 @@ def resources_of(ctx: Context) -> Resources:
 
 
 def constant_attr(ctx: Context, array: Array, hint: str = "constant") -> Attribute:
-    """The attribute of a constant: inline when small, else a resource named after ``hint``."""
-    if array.size > INLINE_ELEMENTS:
+    """The attribute of a constant: inline when small, else a resource named after ``hint``.
+
+    Infinities and NaN make a resource too: the text of a dense attribute does not hold them.
+    """
+    if array.size > INLINE_ELEMENTS or (array.dtype.kind == "f" and not np.isfinite(array).all()):
         return resources_of(ctx).add(array, hint)
     type = tensor_type(array)
     return DenseIntOrFPElementsAttr(cast(Any, type), cast(Any, element_bytes_attr(type, array)))
