@@ -1,0 +1,60 @@
+"""How a rectangle of DRAM becomes requests on a memory port.
+
+Row by row; a row is widened to whole beats and cut where a burst ends. Rows are never merged, even
+when they are contiguous.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from .presets import TimingPreset
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The requests of one transfer: the beats of each, in the order in which they leave."""
+
+    beats: tuple[int, ...]
+
+    @cached_property
+    def total(self) -> int:
+        """Beats of all."""
+        return sum(self.beats)
+
+
+def cut(preset: TimingPreset, start: int, row: int, stride: int, rows: int) -> Requests:
+    """The requests for `rows` rows of `row` bytes, `stride` bytes apart, from byte `start` on."""
+    burst = preset.burst_bytes
+    return _cut(
+        preset.port_bytes,
+        preset.burst_beats,
+        preset.aligned_bursts,
+        start % burst,
+        row,
+        stride,
+        rows,
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _cut(
+    port: int, burst: int, aligned: bool, start: int, row: int, stride: int, rows: int
+) -> Requests:
+    if stride % (port * burst) == 0:
+        return Requests(_cut_row(port, burst, aligned, start, row) * rows)
+    beats: list[int] = []
+    for number in range(rows):
+        at = (start + number * stride) % (port * burst)
+        beats += _cut_row(port, burst, aligned, at, row)
+    return Requests(tuple(beats))
+
+
+@lru_cache(maxsize=1 << 14)
+def _cut_row(port: int, burst: int, aligned: bool, start: int, row: int) -> tuple[int, ...]:
+    first, end = start // port, -(-(start + row) // port)
+    border = (first // burst + 1) * burst if aligned else first + burst
+    pieces = [min(end, border) - first]
+    while border < end:
+        pieces.append(min(burst, end - border))
+        border += burst
+    return tuple(pieces)

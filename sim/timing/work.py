@@ -1,0 +1,325 @@
+"""A program as the clock sees it: for each instruction its module, tokens, duration and traffic.
+
+Everything that depends on the instruction alone, as columns over the program, straight from the
+words: fields come from `dialects.vta.encoding`, and only an instruction that somebody objects to
+is decoded one by one.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...dialects.target import Memory, Target
+from ...dialects.vta.encoding import AluOpcode, Instruction, Opcode, decode, instruction_fields
+from ..errors import SimulationError
+from ..legality import FIRST_BYTE, decode_program, objection
+from ..tokens import CONSUMES, PRODUCES, Module, Queue
+from .channel import ACC, INP, UOP, WGT
+from .presets import TimingPreset
+from .requests import Requests, cut
+
+Column = NDArray[np.int64]
+
+ZERO_COUNT = 1 << 14
+"""How often a loop with a count of zero runs: counts are taken modulo 2^14."""
+
+
+class Kind(enum.IntEnum):
+    """What an instruction spends its time on."""
+
+    SYNC = 0
+    INP = 1
+    WGT = 2
+    ACC = 3
+    UOP = 4
+    STORE = 5
+    GEMM = 6
+    RESET = 7
+    ALU = 8
+    FINISH = 9
+
+
+LOADS = (Kind.INP, Kind.WGT, Kind.ACC, Kind.UOP)
+READERS = {Kind.INP: INP, Kind.WGT: WGT, Kind.ACC: ACC, Kind.UOP: UOP}
+_LOADED = {
+    Memory.INP: Kind.INP,
+    Memory.WGT: Kind.WGT,
+    Memory.ACC: Kind.ACC,
+    Memory.ACC_8BIT: Kind.ACC,
+    Memory.UOP: Kind.UOP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pads:
+    """What the padding machine does during a load: elements above, beside and below the data.
+
+    rows: the rows of data it walks over on its way to the bottom if there is nothing beside them.
+    delay: cycles by which the first request waits, one a row above.
+    """
+
+    above: int
+    beside: int
+    below: int
+    rows: int
+    delay: int
+
+    @property
+    def elements(self) -> int:
+        """Zeros written."""
+        return self.above + self.beside + self.below
+
+
+@dataclass(frozen=True)
+class Work:
+    """The columns of a program: int64 [n], or lists of n.
+
+    duration: cycles of what reads do not disturb; 0 for loads, which have `requests` and maybe
+    `pads`, and for FINISH. nbytes: DRAM bytes of a transfer; beats: on its port; handshakes: its
+    requests, of a STORE. zero_counts: the GEMMs and ALUs with a count of zero.
+    """
+
+    target: Target
+    words: NDArray[np.uint64]
+    kind: Column
+    module: Column
+    pops: list[tuple[Queue, ...]]
+    pushes: list[tuple[Queue, ...]]
+    duration: Column
+    micro_ops: Column
+    nbytes: Column
+    beats: Column
+    handshakes: Column
+    requests: Mapping[int, Requests]
+    pads: Mapping[int, Pads]
+    zero_counts: Column
+    finish: int
+
+    def decode(self, index: int) -> Instruction:
+        """One instruction."""
+        return decode(self.target, self.words[index : index + 1])[0]
+
+    def error(self, index: int, reason: str) -> SimulationError:
+        """An error about one instruction."""
+        return SimulationError(index, self.decode(index), reason)
+
+
+def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> Work:
+    """Read a program, uint64 [N, 2]. Raises `SimulationError` on what the machine cannot run."""
+    words = np.ascontiguousarray(words, np.uint64).reshape(-1, 2)
+    fields = _Fields(target, words)
+    _verify(target, preset, fields)
+    finishes = np.flatnonzero(fields.opcode == Opcode.FINISH)
+    if not len(finishes):
+        raise SimulationError(-1, None, "the program has no FINISH and never ends")
+    kind, module = _kinds(fields), _modules(fields)
+    codes = (module * 4).tolist()
+    micro_ops, zero_counts = _micro_ops(fields)
+    traffic = _Traffic(target, preset, fields, kind)
+    duration = _durations(preset, fields, kind, micro_ops)
+    stores = kind == Kind.STORE
+    duration[stores] = traffic.store_durations()[stores]
+    return Work(
+        target=target,
+        words=words,
+        kind=kind,
+        module=module,
+        pops=_queues(CONSUMES, codes, fields["pop_prev"], fields["pop_next"]),
+        pushes=_queues(PRODUCES, codes, fields["push_prev"], fields["push_next"]),
+        duration=duration,
+        micro_ops=micro_ops,
+        nbytes=traffic.nbytes,
+        beats=traffic.beats,
+        handshakes=traffic.handshakes,
+        requests=traffic.requests,
+        pads=traffic.pads,
+        zero_counts=zero_counts,
+        finish=int(finishes[0]),
+    )
+
+
+class _Fields:
+    """The fields of all instructions by name; 0 where an instruction has no such field."""
+
+    def __init__(self, target: Target, words: NDArray[np.uint64]) -> None:
+        self.words = words
+        self.opcode: Column = (words[:, 0] & np.uint64(7)).astype(np.int64)
+        self.layout = instruction_fields(target)
+        self._columns: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._columns:
+            column = np.zeros(len(self.words), np.int64)
+            for opcode, layout in self.layout.items():
+                for field in layout:
+                    if field.name == name:
+                        rows = np.flatnonzero(self.opcode == opcode)
+                        column[rows] = field.extract(self.words[rows])
+            self._columns[name] = column
+        return self._columns[name]
+
+    def reserved(self) -> NDArray[np.bool_]:
+        """Where bits are set that belong to no field, or where the opcode has no meaning."""
+        bad: NDArray[np.bool_] = self.opcode > max(Opcode)
+        for opcode, layout in self.layout.items():
+            used = [7, 0]
+            for field in layout:
+                used[field.word] |= ((1 << field.width) - 1) << field.offset
+            rest = (self.words & ~np.array(used, np.uint64)).any(axis=1)
+            bad |= (self.opcode == opcode) & rest
+        return bad
+
+
+def _verify(target: Target, preset: TimingPreset, fields: _Fields) -> None:
+    """Raise `SimulationError` on the first instruction that the machine cannot run."""
+    opcode, memory, x_size = fields.opcode, fields["memory"], fields["x_size"]
+    transfer = (opcode == Opcode.LOAD) | (opcode == Opcode.STORE)
+    endless = transfer & (x_size > 0) & (fields["y_size"] == 0)
+    multiply = (opcode == Opcode.ALU) & (fields["alu_opcode"] >= AluOpcode.MUL)
+    extension = multiply | (transfer & (memory == Memory.ACC_8BIT))
+    suspects = fields.reserved() | endless | extension
+    suspects |= transfer & ((opcode == Opcode.STORE) != (memory == Memory.OUT))
+    suspects |= transfer & (memory > max(Memory))
+    suspects |= (opcode == Opcode.STORE) & (_pad_bits(fields) > 0)
+    suspects |= fields["uop_end"] > target.uop_entries
+    sizes = np.array([target.element_bytes(m) for m in Memory], np.int64)
+    depths = np.array([target.depth(m) for m in Memory], np.int64)
+    place = np.minimum(memory, max(Memory))
+    width = fields["x_pad_0"] + x_size + fields["x_pad_1"]
+    height = fields["y_pad_0"] + fields["y_size"] + fields["y_pad_1"]
+    outside = fields["sram_base"] + width * height > depths[place]
+    outside |= fields["dram_base"] * sizes[place] < FIRST_BYTE
+    suspects |= transfer & (x_size > 0) & outside
+    for index in np.flatnonzero(suspects).tolist():
+        try:
+            instruction = decode_program(target, fields.words[index : index + 1])[0]
+        except SimulationError as error:
+            raise SimulationError(index, None, error.reason) from None
+        reason = objection(target, instruction, None, strict=False)
+        if reason is None and endless[index]:
+            reason = "y_size 0 with x_size > 0 never ends"
+        if reason is None and extension[index] and not preset.extensions:
+            reason = f"the machine of {preset.name} does not decode it: fetch stops there for good"
+        if reason is not None:
+            raise SimulationError(index, instruction, reason)
+
+
+def _pad_bits(fields: _Fields) -> Column:
+    return fields["y_pad_0"] | fields["y_pad_1"] | fields["x_pad_0"] | fields["x_pad_1"]
+
+
+def _kinds(fields: _Fields) -> Column:
+    opcode = fields.opcode
+    by_opcode = {
+        Opcode.LOAD: Kind.SYNC,
+        Opcode.STORE: Kind.STORE,
+        Opcode.GEMM: Kind.GEMM,
+        Opcode.FINISH: Kind.FINISH,
+        Opcode.ALU: Kind.ALU,
+    }
+    kind = np.array([by_opcode[o] for o in Opcode], np.int64)[opcode]
+    for memory, loaded in _LOADED.items():
+        kind[(opcode == Opcode.LOAD) & (fields["memory"] == memory)] = loaded
+    kind[(opcode == Opcode.GEMM) & (fields["reset"] > 0)] = Kind.RESET
+    transfer = (opcode == Opcode.LOAD) | (opcode == Opcode.STORE)
+    kind[transfer & (fields["x_size"] == 0)] = Kind.SYNC
+    return kind
+
+
+def _modules(fields: _Fields) -> Column:
+    opcode, memory = fields.opcode, fields["memory"]
+    module = np.full(len(opcode), Module.COMPUTE, np.int64)
+    loads = (memory == Memory.INP) | (memory == Memory.WGT)
+    module[(opcode == Opcode.LOAD) & loads] = Module.LOAD
+    module[opcode == Opcode.STORE] = Module.STORE
+    return module
+
+
+def _queues(
+    sides: Mapping[tuple[Module, bool, bool], tuple[Queue, ...]],
+    codes: list[int],
+    before: Column,
+    after: Column,
+) -> list[tuple[Queue, ...]]:
+    table: list[tuple[Queue, ...]] = [()] * (4 * len(Module))
+    for (module, prev, next_), queues in sides.items():
+        table[4 * module + 2 * prev + next_] = queues
+    return [
+        table[code + flags]
+        for code, flags in zip(codes, (2 * before + after).tolist(), strict=True)
+    ]
+
+
+def _micro_ops(fields: _Fields) -> tuple[Column, Column]:
+    """Micro-ops that GEMM and ALU run, and where a count is zero, which means 2^14."""
+    compute = (fields.opcode == Opcode.GEMM) | (fields.opcode == Opcode.ALU)
+    total = compute.astype(np.int64)
+    zero = np.zeros(len(total), bool)
+    span = (fields["uop_end"] - fields["uop_bgn"]) % ZERO_COUNT
+    for count in (fields["iter_out"], fields["iter_in"], span):
+        zero |= compute & (count == 0)
+        total *= np.where(count == 0, ZERO_COUNT, count)
+    return total, np.flatnonzero(zero)
+
+
+def _durations(preset: TimingPreset, fields: _Fields, kind: Column, micro_ops: Column) -> Column:
+    """Durations of syncs, GEMM and ALU; 0 for the rest."""
+    rate = np.where(fields["use_imm"] > 0, preset.alu_immediate_cycles, preset.alu_register_cycles)
+    rate[fields.opcode == Opcode.GEMM] = preset.gemm_cycles
+    compute = (fields.opcode == Opcode.GEMM) | (fields.opcode == Opcode.ALU)
+    duration: Column = np.where(compute, micro_ops * rate + preset.compute_overhead, 0)
+    duration[kind == Kind.SYNC] = 1
+    return np.maximum(duration, compute)
+
+
+class _Traffic:
+    """What each transfer moves, and as which requests."""
+
+    def __init__(self, target: Target, preset: TimingPreset, fields: _Fields, kind: Column) -> None:
+        self._preset = preset
+        count = len(kind)
+        sizes = np.array([target.element_bytes(m) for m in Memory], np.int64)
+        element = sizes[fields["memory"]]
+        self._elements = fields["x_size"] * fields["y_size"]
+        self.nbytes: Column = np.where(kind == Kind.SYNC, 0, self._elements * element)
+        self.beats, self.handshakes = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.requests: dict[int, Requests] = {}
+        self.pads: dict[int, Pads] = {}
+        moves = np.flatnonzero(np.isin(kind, (*LOADS, Kind.STORE)))
+        columns = (
+            moves,
+            kind[moves],
+            (fields["dram_base"] * element)[moves],
+            (fields["x_size"] * element)[moves],
+            (fields["x_stride"] * element)[moves],
+            fields["y_size"][moves],
+        )
+        for index, what, start, row, stride, rows in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            requests = cut(preset, start, row, stride, rows)
+            self.beats[index] = requests.total
+            if what == Kind.STORE:
+                self.handshakes[index] = len(requests.beats)
+            else:
+                self.requests[index] = requests
+        for index in moves[_pad_bits(fields)[moves] > 0].tolist():
+            self.pads[index] = _pads(fields, index)
+
+    def store_durations(self) -> Column:
+        """One request after the other: handshake and response, beats, and reading each element."""
+        idle = self._preset.store_idle_cycles * self._elements
+        if self._preset.ideal_memory:
+            return np.maximum(idle, 1)
+        return idle + self.beats + self._preset.store_request_cycles * self.handshakes
+
+
+def _pads(fields: _Fields, index: int) -> Pads:
+    names = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1", "x_size", "y_size")
+    top, bottom, left, right, width, height = (int(fields[name][index]) for name in names)
+    full = left + width + right
+    walk = height if bottom and not left + right else 0
+    return Pads(top * full, height * (left + right), bottom * full, walk, top)
