@@ -136,13 +136,14 @@ class VtaOptMain(xDSLOptMain):
         failures: list[Problem] = []
         outputs: list[str] = []
         module = ModuleOp([])
-        for text, offset in self._parts(kind):
+        for data, offset in self._parts(kind):
             self.positions = Positions(self.file, offset)
             try:
-                module = self._parse(text, kind)
+                module = self._parse(data, kind)
                 self._prepare(module)
                 self._apply(module)
-                outputs.append(self.output_resulting_program(module))
+                text = self.output_resulting_program(module)
+                outputs.append(text.rstrip("\n") + "\n")
             except USER_ERRORS as error:
                 outputs.append(self._refusal(error, failures))
         if failures:
