@@ -54,11 +54,12 @@ _LISTS = {
 def import_attribute(ctx: VtacContext, attr: AttributeProto, hint: str) -> Attribute:
     """An ONNX attribute as one of the IR; resources are named after ``hint``."""
     kind, value = attr.type, helper.get_attribute_value(attr)
-    if kind == AttributeProto.FLOATS:
+    if kind == AttributeProto.FLOATS and np.isfinite(value).all():
         return DenseArrayBase.from_list(f32, list(value))
     if kind == AttributeProto.INTS:
         return DenseArrayBase.from_list(i64, list(value))
     if kind in _LISTS:
+        # Lists of floats come here if one is not finite: arrays have no text for those.
         return ArrayAttr([_import_value(ctx, item, hint) for item in value])
     return _import_value(ctx, value, hint)
 
@@ -69,10 +70,7 @@ def _import_value(ctx: VtacContext, value: Any, hint: str) -> Attribute:
     if isinstance(value, int):
         return IntegerAttr(value, i64)
     if isinstance(value, bytes):
-        try:
-            return StringAttr(value.decode())
-        except UnicodeDecodeError:
-            return BytesAttr(value)
+        return StringAttr(value.decode()) if value.isascii() else BytesAttr(value)
     if isinstance(value, onnx.TensorProto) and dense_dtype(value.data_type) is not None:
         return constant_attr(ctx, numpy_helper.to_array(value), hint)
     return import_protobuf(ctx, value, hint)

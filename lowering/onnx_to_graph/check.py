@@ -79,14 +79,6 @@ def _opset_problems(model: ModelProto) -> list[Problem]:
     if not opsets:
         return [Problem("model", "it does not say which opset it uses")]
     version, newest = opsets.get("", OLDEST_OPSET), onnx.defs.onnx_opset_version()
-    if version < OLDEST_OPSET:
-        return [
-            Problem(
-                "model",
-                f"opset {version} is older than {OLDEST_OPSET}, the oldest supported",
-                f"onnx.version_converter.convert_version(model, {OLDEST_OPSET}) may help.",
-            )
-        ]
     if version > newest:
         return [Problem("model", f"opset {version} is newer than {newest}, which onnx here knows")]
     return []
