@@ -43,6 +43,9 @@ Shapes = Mapping[str, Sequence[int]]
 Progress = Callable[[str], None]
 """Told what comes next."""
 
+Observer = Callable[[str, ModuleOp, VtacContext], None]
+"""Called with each level's name, the module as it is then, and the context with the weights."""
+
 NO_CALIBRATION = (
     "the model is a float model and there are no calibration samples, so all of it runs on the"
     " host. Give samples of its inputs: calibration=... (vta-compile: --calibrate data.npz)."
@@ -56,9 +59,11 @@ def compile_model(
     *,
     shapes: Shapes | None = None,
     shift: str = "auto",
+    scales: str = "any",
     method: Method = "minmax",
     save_ir: str | os.PathLike[str] | None = None,
     keep_ir: Collection[str] = (),
+    observe: Observer | None = None,
     progress: Progress | None = None,
 ) -> Module:
     """Compile an ONNX model (path, bytes or ModelProto) for a VTA.
@@ -66,13 +71,16 @@ def compile_model(
     target: the name of a preset, the path of a ``vta_config.json``, or a Target.
     calibration: inputs from which the ranges of all values are taken; see `vtac.runtime.samples`.
     shapes: input name to shape, for symbolic dimensions. shift: ``channel``, ``block`` or ``auto``:
-    what shares one shift (``quantize``). method: ``minmax``, ``percentile`` or ``entropy``.
+    what shares one shift (``quantize``). scales: of activations, ``any`` or ``power-of-two``, with
+    which whole numbers stay exact. method: ``minmax``, ``percentile`` or ``entropy``.
     save_ir: a folder for the IR of every level; keep_ir: levels kept in the package as text.
+    observe: called with the name of each level, the module as it is then, and the context.
     Raises `CompileError` with everything that is wrong. What only deserves a note is in
     ``module.report``; its warnings are also given as such.
     """
-    driver = _Driver(Target.of(target), save_ir, keep_ir, progress)
-    module = driver.compile(model, calibration, dict(shapes or {}), shift, method)
+    driver = _Driver(Target.of(target), save_ir, keep_ir, observe, progress)
+    options = {"shift": shift, "scales": scales}
+    module = driver.compile(model, calibration, dict(shapes or {}), options, method)
     for warning in driver.report.warnings:
         warnings.warn(warning, stacklevel=2)
     return module
@@ -86,6 +94,7 @@ class _Driver:
         target: Target,
         save_ir: str | os.PathLike[str] | None,
         keep_ir: Collection[str],
+        observe: Observer | None,
         progress: Progress | None,
     ) -> None:
         self.ctx = VtacContext(codegens=our_codegens())
@@ -95,6 +104,7 @@ class _Driver:
         self._available = {name: lambda found=found: found for name, found in our_passes().items()}
         self._save_ir = None if save_ir is None else Path(save_ir)
         self._keep_ir = keep_ir
+        self._observe = observe or (lambda name, module, ctx: None)
         self._progress = progress or (lambda _: None)
 
     def compile(
@@ -102,7 +112,7 @@ class _Driver:
         source: ModelSource,
         calibration: Source | None,
         shapes: dict[str, Sequence[int]],
-        shift: str,
+        options: Mapping[str, str],
         method: Method,
     ) -> Module:
         module, samples = self._import(source, calibration, shapes)
@@ -113,7 +123,7 @@ class _Driver:
         self._calibrate(module, samples, method)
         plan: Plan | None = None
         for stage in STAGES:
-            self._run(Stage(stage.level, stage.passes.format(shift=shift)), module)
+            self._run(Stage(stage.level, stage.passes.format_map(options)), module)
             if stage.level == PARTITIONED:
                 with self._step("cut into steps"):
                     plan = make_plan(module, self.ctx)
@@ -209,6 +219,7 @@ class _Driver:
     def _level(self, name: str, module: ModuleOp) -> None:
         """Count the ops of a level, and keep its text if that is wished for."""
         self.report.levels.append(count_ops(name, module))
+        self._observe(name, module, self.ctx)
         if self._save_ir is None and name not in self._keep_ir:
             return
         text = module_text(module)

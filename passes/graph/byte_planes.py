@@ -30,7 +30,7 @@ class _SplitAccumulators(RewritePattern):
         split = SplitBytesOp(op.result, TensorType(i8, type.get_shape()))
         join = JoinBytesOp(split.planes, type)
         split.location = join.location = op.location
-        rewriter.insert_op([split, join], InsertPoint.after(op))
+        rewriter.insert([split, join], InsertPoint.after(op))
         op.result.replace_uses_with_if(join.result, lambda use: use.operation is not split)
 
 
