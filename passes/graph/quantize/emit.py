@@ -25,21 +25,19 @@ from vtac.dialects.graph import (
     SumPoolOp,
     shape_of,
 )
+from vtac.passes.graph.match_patterns import HOST_REASON
 from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.quantize.groups import PassThrough, Sum
 from vtac.passes.graph.quantize.network import CoreOp, data_operand
 from vtac.passes.graph.quantize.numbers import Layer
 from vtac.passes.graph.quantize.plan import Plan
 
-REASON_ATTRIBUTE = "graph.host_reason"
-"""Name of the attribute that says why an op stays on the host."""
-
 
 def emit(plan: Plan) -> None:
     """Rewrite the plan's function: integer groups, quantize and dequantize, reasons."""
     for op, reason in plan.reasons.items():
         if isinstance(op, COMPUTING):
-            op.attributes[REASON_ATTRIBUTE] = StringAttr(reason)
+            op.attributes[HOST_REASON] = StringAttr(reason)
     emitter = _Emitter(plan)
     for group in plan.groups:
         if isinstance(group, PassThrough):

@@ -26,6 +26,7 @@ from vtac.dialects.graph import (
     MaxPoolOp,
     ReluOp,
     ReshapeOp,
+    is_static,
     shape_of,
 )
 from vtac.passes.graph.quantize.eligibility import COMPUTING, SUMS, why_not
@@ -133,7 +134,7 @@ def find_groups(
 
 
 def _feeds(op: ReshapeOp, covered: Set[Operation]) -> bool:
-    return any(use.operation in covered for use in op.result.uses)
+    return is_static(op.x) and any(use.operation in covered for use in op.result.uses)
 
 
 class _Grower:

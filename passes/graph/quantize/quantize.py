@@ -60,9 +60,8 @@ class QuantizePass(ModulePass):
                 continue
             if len(function.body.blocks) == 1:
                 plan = make_plan(Network(ctx, function), policy)
-                if plan.groups:
-                    bounds = _bounds_attribute(output_bounds(plan))
-                    function.attributes[ERROR_BOUNDS_ATTRIBUTE] = bounds
+                bounds = _bounds_attribute(output_bounds(plan))
+                function.attributes[ERROR_BOUNDS_ATTRIBUTE] = bounds
                 emit(plan)
 
     def _policy(self, op: ModuleOp) -> ShiftPolicy:
