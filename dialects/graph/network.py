@@ -325,6 +325,17 @@ class MatMulOp(BinaryOp):
     name = "graph.matmul"
     assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
 
+    def verify_(self) -> None:
+        """As in NumPy: a vector is a row on the left, a column on the right."""
+        a, b = list(shape_of(self.a) or ()), list(shape_of(self.b) or ())
+        if not a or not b:
+            raise VerifyException("matmul multiplies vectors and matrices, not scalars")
+        inner = a[-1], b[max(len(b) - 2, 0)]
+        if DYNAMIC_INDEX not in inner and inner[0] != inner[1]:
+            raise VerifyException(f"inner extents differ: {inner[0]} and {inner[1]}")
+        outer = broadcast(a[:-2], b[:-2])
+        verify_shape(self.result, [*outer, *a[-2:-1], *(b[-1:] if len(b) > 1 else [])])
+
 
 @irdl_op_definition
 class AddOp(BinaryOp):

@@ -237,6 +237,13 @@ class JoinBytesOp(IRDLOperation):
     def __init__(self, planes: Sequence[SSAValue], result_type: Attribute):
         super().__init__(operands=list(planes), result_types=[result_type])
 
+    def verify_(self) -> None:
+        """int8 planes of the shape of the int32 result."""
+        if any(_element(plane) != i8 for plane in self.operands) or _element(self.result) != i32:
+            raise VerifyException("join_bytes makes int32 of four int8 planes")
+        for plane in self.operands:
+            verify_shape(self.result, shape_of(plane) or ())
+
 
 @irdl_op_definition
 class PackOp(UnaryOp):
