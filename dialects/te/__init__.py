@@ -23,35 +23,25 @@ from .body import YieldOp, combiner, scalar_body, yielded
 from .buffers import AllocOp, CopyOp
 from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
+from .loop_primitives import AxesOp, FuseOp, InitOp, ReorderOp, SplitOp, TileOp, UnrollOp, VthreadOp
 from .loops import ForOp, HullOp, SpanOp
-from .ranges import Range
-from .schedule import (
-    PRIMITIVES,
-    AxesOp,
+from .ranges import Range, integers
+from .schedule import Primitive, ScheduleOp
+from .stage_primitives import (
     CacheReadOp,
     CacheWriteOp,
     ComputeAtOp,
     ComputeWithOp,
     DmaOp,
-    FuseOp,
-    InitOp,
     InlineOp,
     InPlaceOp,
-    Primitive,
-    ReorderOp,
-    ScheduleOp,
     SetScopeOp,
-    SplitOp,
     TensorizeOp,
-    TileOp,
-    UnrollOp,
-    VthreadOp,
 )
 from .standard import standard_intrinsics
 from .statements import Access, InvokeOp, UpdateOp
 
 __all__ = [
-    "PRIMITIVES",
     "Access",
     "AllocOp",
     "AxesOp",
@@ -100,6 +90,7 @@ __all__ = [
     "buffer_type",
     "combiner",
     "identity_map",
+    "integers",
     "map_of",
     "outside_value",
     "rows_of",
@@ -119,7 +110,23 @@ Te = Dialect(
         YieldOp,
         ComputeOp,
         ScheduleOp,
-        *PRIMITIVES,
+        AxesOp,
+        InitOp,
+        SplitOp,
+        TileOp,
+        FuseOp,
+        ReorderOp,
+        VthreadOp,
+        UnrollOp,
+        CacheReadOp,
+        CacheWriteOp,
+        SetScopeOp,
+        ComputeAtOp,
+        ComputeWithOp,
+        InlineOp,
+        InPlaceOp,
+        TensorizeOp,
+        DmaOp,
         IntrinsicOp,
         ForOp,
         SpanOp,

@@ -107,6 +107,11 @@ class ForOp(IRDLOperation):
         start, length = self.body.block.args
         return Range(start, length)
 
+    def set_over(self, over: Range) -> None:
+        """Run over another range."""
+        operands, self.static_range = encode_ranges([over])
+        self.operands = operands
+
     @property
     def tile_step(self) -> int | None:
         """The extent of every tile but the last, unless they have a list of sizes."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, i64
+from xdsl.dialects.builtin import I64, DenseArrayBase, IndexType, IntegerType, i64
 from xdsl.ir import SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -45,7 +45,7 @@ def integers(array: DenseArrayBase) -> list[int]:
     return list(cast("DenseArrayBase[IntegerType]", array).get_values())
 
 
-def encode_ranges(ranges: Iterable[Range]) -> tuple[list[SSAValue], DenseArrayBase]:
+def encode_ranges(ranges: Iterable[Range]) -> tuple[list[SSAValue], DenseArrayBase[I64]]:
     """Operands and array for a list of ranges."""
     operands: list[SSAValue] = []
     static: list[int] = []

@@ -66,10 +66,9 @@ def match(
     identity: what a reduction starts from, if it is a constant.
     """
     statement = _statement(update)
-    pattern, has_old = DESTINATION, False
+    pattern = DESTINATION
     for number, intrinsic in enumerate(intrinsics):
-        pattern = _applied(intrinsic, number, pattern)
-        has_old = pattern.contains(DESTINATION)
+        pattern = _applied(intrinsic, number, _sources(intrinsics, number), pattern)
     names = ", ".join(f"@{intrinsic.sym_name.data}" for intrinsic in intrinsics)
     failures: list[Mismatch] = []
     for binding in unify(pattern, statement, {}):
@@ -80,7 +79,7 @@ def match(
     if failures:
         raise failures[0]
     hint = ""
-    if has_old and not statement.contains(DESTINATION):
+    if pattern.contains(DESTINATION) and not statement.contains(DESTINATION):
         hint = "the intrinsic updates its destination: share the operand's buffer first (in_place)"
     raise Mismatch(f"the statement is {statement}, but {names} is {pattern}", hint)
 
@@ -95,20 +94,22 @@ def _statement(update: te.UpdateOp) -> Expression:
     return expression_of(update.body, arguments)
 
 
-def _applied(intrinsic: te.IntrinsicOp, number: int, old: Expression) -> Expression:
+def _sources(intrinsics: Sequence[te.IntrinsicOp], number: int) -> list[Expression]:
+    """The sources of one of the intrinsics; they are numbered through all of them."""
+    first = sum(len(intrinsic.lanes) - 1 for intrinsic in intrinsics[:number])
+    count = len(intrinsics[number].lanes) - 1
+    return [Expression("source", (), first + position) for position in range(count)]
+
+
+def _applied(
+    intrinsic: te.IntrinsicOp, number: int, sources: Sequence[Expression], old: Expression
+) -> Expression:
     """What the destination is after the intrinsic, if it was ``old`` before."""
     arguments = [old] if intrinsic.updates is not None else []
-    sources = len(intrinsic.lanes) - 1
-    arguments += [
-        Expression("source", (), _source(number, position)) for position in range(sources)
-    ]
+    arguments += sources
     if intrinsic.immediate is not None:
         arguments.append(Expression("immediate", (), number))
     return expression_of(intrinsic.body, arguments)
-
-
-def _source(intrinsic: int, position: int) -> int:
-    return 8 * intrinsic + position
 
 
 def _checked(
@@ -123,10 +124,7 @@ def _checked(
     result = Match()
     reads = update.reads
     for number, intrinsic in enumerate(intrinsics):
-        chosen = [
-            reads[binding[Expression("source", (), _source(number, position))].value]
-            for position in range(len(intrinsic.lanes) - 1)
-        ]
+        chosen = [reads[binding[source].value] for source in _sources(intrinsics, number)]
         immediate = _immediate(intrinsic, number, binding)
         accesses = _without_lanes(intrinsic, [update.write, *chosen], result.lanes)
         result.invocations.append(
@@ -187,12 +185,10 @@ def _without_lanes(
     for access in leading:
         for terms, _ in access.subscripts:
             if any(index in indices for index, _ in terms):
-                raise Mismatch(f"a lane loop also chooses the element of @{_symbol(intrinsic)}")
+                raise Mismatch(
+                    f"a lane loop also chooses the element of @{intrinsic.sym_name.data}"
+                )
     return leading
-
-
-def _symbol(intrinsic: te.IntrinsicOp) -> str:
-    return intrinsic.sym_name.data
 
 
 def _check_place(access: te.Access, lanes: te.Lanes, what: str) -> None:

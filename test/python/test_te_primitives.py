@@ -13,6 +13,7 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.target import TARGET_ATTRIBUTE
 from vtac.passes.te.apply_schedule import TeApplySchedule
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
+from vtac.passes.te.simplify_loops import TeSimplifyLoops
 from vtac.passes.te.te_to_loops import TeToLoops
 from vtac.tools.discovery import load_dialects
 
@@ -109,6 +110,12 @@ def applied(schedule: str) -> te.KernelOp:
         module.verify()
     [found] = run_loops(kernel, inputs)
     np.testing.assert_array_equal(expected, found)
+    before = sum(isinstance(op, te.InvokeOp | te.CopyOp) for op in kernel.walk())
+    TeSimplifyLoops().apply(VtacContext(), module)
+    module.verify()
+    [found] = run_loops(kernel, inputs)
+    np.testing.assert_array_equal(expected, found)
+    assert before == sum(isinstance(op, te.InvokeOp | te.CopyOp) for op in kernel.walk())
     return kernel
 
 

@@ -14,6 +14,7 @@ from vtac.dialects import te
 from vtac.dialects.context import VtacContext
 from vtac.passes.te.apply_schedule import TeApplySchedule
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
+from vtac.passes.te.simplify_loops import TeSimplifyLoops
 from vtac.passes.te.te_to_loops import TeToLoops
 
 
@@ -27,6 +28,11 @@ def inputs_of(kernel: te.KernelOp, seed: int) -> list[np.ndarray]:
     return arrays
 
 
+def compare(expected: list[np.ndarray], found: list[np.ndarray]) -> None:
+    for want, have in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(want, have)
+
+
 def check(module: ModuleOp, seed: int) -> None:
     """Compare a kernel before and after its schedule."""
     context = VtacContext()
@@ -37,9 +43,10 @@ def check(module: ModuleOp, seed: int) -> None:
     for step in (TeDeclareIntrinsics(), TeToLoops(), TeApplySchedule()):
         step.apply(context, module)
         module.verify()
-    found = run_loops(kernel, inputs)
-    for want, have in zip(expected, found, strict=True):
-        np.testing.assert_array_equal(want, have)
+    compare(expected, run_loops(kernel, inputs))
+    TeSimplifyLoops().apply(context, module)
+    module.verify()
+    compare(expected, run_loops(kernel, inputs))
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from vtac.dialects import te
 
-from .nest import Nest, Refused, Stage, perfect_chain, set_range, take_out, take_out_all, wrap
+from .nest import Nest, Refused, Stage, perfect_chain, take_out, take_out_all, wrap
 
 
 def axes(nest: Nest, step: te.AxesOp) -> None:
@@ -60,7 +60,7 @@ def _split(
         label, over, step=factor or 1, sizes=sizes, is_reduce=loop.is_reduce is not None
     )
     wrap(outer, loop)
-    set_range(loop, outer.tile)
+    loop.set_over(outer.tile)
     stage.loops.insert(stage.loops.index(loop), outer)
     return outer
 
@@ -107,7 +107,7 @@ def dissolve(stage: Stage, loop: te.ForOp, bounds: tuple[int, int]) -> None:
     for use in list(loop.index.uses):
         inner = use.operation
         if isinstance(inner, te.ForOp) and inner.over == loop.tile:
-            set_range(inner, te.Range(*bounds))
+            inner.set_over(te.Range(*bounds))
     span = te.SpanOp([], *bounds)
     span.start.name_hint, span.length.name_hint = loop.label.data, f"{loop.label.data}_n"
     for argument, value in zip(loop.body.block.args, span.results, strict=True):

@@ -170,14 +170,6 @@ def perfect_chain(loops: Sequence[te.ForOp]) -> None:
             )
 
 
-def set_range(loop: te.ForOp, over: te.Range) -> None:
-    """Let a loop run over another range."""
-    other = te.ForOp(loop.label.data, over)
-    loop.operands = list(other.operands)
-    loop.static_range = other.static_range
-    other.operands = []
-
-
 def take_out(op: Operation) -> Operation:
     """Detach an operation from its block, and return it."""
     if op.parent is not None:

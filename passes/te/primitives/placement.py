@@ -21,7 +21,6 @@ from .nest import (
     copies_from,
     is_around,
     label_of,
-    set_range,
     take_out,
 )
 
@@ -141,7 +140,7 @@ def _narrow(part: Stage, statement: Operation, window: Sequence[te.Range]) -> No
                 f'loop "{loop.label.data}" of "{part.label}" is split into fixed sizes',
                 "compute the stage there first, then split it by a factor",
             )
-        set_range(loop, item)
+        loop.set_over(item)
 
 
 def outermost(part: Stage, index: SSAValue) -> te.ForOp:
