@@ -57,8 +57,8 @@ class _AccumulateOnto(RewritePattern):
             )
             fused.location = accumulating.location
             fused.result.name_hint = accumulating.result.name_hint
-            rewriter.replace_matched_op(fused)
-            rewriter.erase_op(accumulating)
+            rewriter.replace(op, fused)
+            rewriter.erase(accumulating)
             return
 
 

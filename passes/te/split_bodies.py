@@ -53,10 +53,10 @@ class _SplitBody(RewritePattern):
             stage = _stage(label, op, operation, scalars)
             if operation is operations[-1]:
                 stage.result.name_hint = op.result.name_hint
-                rewriter.replace_matched_op(stage)
+                rewriter.replace(op, stage)
                 return
             stage.result.name_hint = label
-            rewriter.insert_op(stage)
+            rewriter.insert(stage)
             same = rows_of(identity_map(len(op.spatial)))
             scalars[operation.results[0]] = Read(stage.result, same)
 

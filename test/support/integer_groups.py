@@ -210,7 +210,7 @@ class IntegerFunction:
         return np.ascontiguousarray(np.moveaxis(split, (1, 3), (-2, -1)))
 
     def unpack(self, array: Array, shape: Sequence[int]) -> Array:
-        n, c, *spatial = shape
+        n, c = shape[:2]
         outs, ins, *middle, batch, block = array.shape
         plain = np.moveaxis(array, (-2, -1), (1, 3)).reshape(outs * batch, ins * block, *middle)
         return plain[:n, :c].reshape(shape)

@@ -65,7 +65,9 @@ class RandomGroup:
         x = self.image(kernel)
         out = self.random.randint(1, self.channels)
         if kind == "depthwise":
-            return f.conv(x, self.shape(x)[1], kernel, group=self.shape(x)[1], **self.window(kernel))
+            return f.conv(
+                x, self.shape(x)[1], kernel, group=self.shape(x)[1], **self.window(kernel)
+            )
         if kind == "sum_pool":
             return f.sum_pool(x, kernel, **self.window(kernel))
         if kind == "shift_left":
