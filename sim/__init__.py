@@ -1,4 +1,4 @@
-"""The machine itself: what VTA computes, and whether a program is safe in every legal order.
+"""The machine itself: what VTA computes, how long it takes, and whether a program is safe.
 
 Knows the ISA and nothing of how programs are made: it is the second opinion on the compiler.
 """
@@ -6,6 +6,7 @@ Knows the ISA and nothing of how programs are made: it is the second opinion on 
 from .errors import SimulationError
 from .functional import Counters, Simulator, execute, run
 from .hazards import Hazard, HazardKind, HazardReport, check
+from .timing import TimingPreset, TimingReport, estimate
 
 __all__ = [
     "Counters",
@@ -14,7 +15,10 @@ __all__ = [
     "HazardReport",
     "SimulationError",
     "Simulator",
+    "TimingPreset",
+    "TimingReport",
     "check",
+    "estimate",
     "execute",
     "run",
 ]

@@ -11,6 +11,8 @@ that finds the queue empty waits for the latency (c = g + latency + 1, not befor
 `Channel.issue` takes one short turn a request, whatever its length.
 """
 
+from bisect import bisect_left
+
 from .presets import TimingPreset
 from .requests import Requests
 
@@ -28,8 +30,17 @@ class Transfer:
     after which `Channel.issue` returns. spans: if traced, (c, l) of each request so far.
     """
 
-    __slots__ = ("first_served", "last_end", "last_issue", "position", "reader", "requests")
-    __slots__ += ("spans", "stop", "visible")
+    __slots__ = (
+        "first_served",
+        "last_end",
+        "last_issue",
+        "position",
+        "reader",
+        "requests",
+        "spans",
+        "stop",
+        "visible",
+    )
 
     def __init__(self, reader: int, requests: Requests, visible: int, traced: bool = False) -> None:
         self.reader, self.requests, self.visible = reader, requests, visible
@@ -73,17 +84,17 @@ class Channel:
         """
         active = self.active
         while active:
-            if len(active) == 1:
-                transfer, limit, shared = active[0], until, False
-                at = self._earliest(transfer.visible)
-                if at > until:
-                    return None
+            alone = len(active) == 1
+            at = active[0].visible if alone else min([other.visible for other in active])
+            at = self._earliest(at, until)
+            if at > until:
+                return None
+            if alone:
+                transfer = active[0]
+                self._take(transfer, at, until, shared=False)
             else:
-                at = self._earliest(min([transfer.visible for transfer in active]))
-                if at > until:
-                    return None
                 transfer, limit, shared = self._choose(at, until)
-            self._take(transfer, at, limit, shared)
+                self._take(transfer, at, limit, shared)
             if transfer.position == transfer.stop:
                 if transfer.complete:
                     active.remove(transfer)
@@ -99,14 +110,21 @@ class Channel:
             limit = min(limit, transfer.visible - 1)
         raise AssertionError("nobody asks")
 
-    def _earliest(self, at: int) -> int:
-        """The first cycle from `at` on, after the last issue, with a slot free and no last beat."""
-        ends, position = self._ends, self._pending
-        at = max(at, self._last_issue + 1, ends[-self._slots] + 1)
-        while position < len(ends) and ends[position] <= at:
-            if ends[position] == at:
+    def _earliest(self, at: int, until: int) -> int:
+        """The first cycle from `at` on, after the last issue, with a slot free and no last beat.
+
+        Or any cycle beyond `until`, if that one is.
+        """
+        ends = self._ends
+        if at <= self._last_issue:
+            at = self._last_issue + 1
+        if at <= ends[-self._slots]:
+            at = ends[-self._slots] + 1
+        if at <= until and at <= ends[-1]:
+            position = bisect_left(ends, at, self._pending)
+            while position < len(ends) and ends[position] == at:
                 at += 1
-            position += 1
+                position += 1
         return at
 
     def _take(self, transfer: Transfer, at: int, limit: int, shared: bool) -> None:
@@ -122,10 +140,7 @@ class Channel:
         step = 1 if shared else interval
         while True:
             issued, settled = at, pending
-            if at <= served or at + delay <= end:
-                served = end
-            else:
-                served = at + delay
+            served = end if at <= served or at + delay <= end else at + delay
             end = served + beats[position]
             ends.append(end)
             if spans is not None:

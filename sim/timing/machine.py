@@ -30,7 +30,7 @@ from .work import READERS, Work
 NEVER = 1 << 62
 """The time of an event that nothing has scheduled."""
 
-_CHANNELS = {1: (0, 0, 0, 0, 0), 2: (0, 0, 1, 1, 0), 3: (0, 1, 2, 2, 1)}
+CHANNEL_OF = {1: (0, 0, 0, 0, 0), 2: (0, 0, 1, 1, 0), 3: (0, 1, 2, 2, 1)}
 """The channel of each reader, by the number of channels."""
 
 _LAST_BEAT_TO_DONE = 3
@@ -96,6 +96,7 @@ class Machine:
         self._tokens = [0] * len(Queue)
         self._pushed: list[deque[int]] = [deque() for _ in Queue]
         self._channels = [Channel(preset) for _ in range(preset.read_channels)]
+        self._reading = 0
         self._limit = NEVER
         self._start, self._end = [NEVER] * count, [NEVER] * count
         self._dispatched = [NEVER] * count
@@ -111,7 +112,7 @@ class Machine:
         self._request_instructions(_FIRST_FETCH)
         while True:
             now = min(times)
-            if self._advance_reads(now):
+            if self._reading and self._advance_reads(now):
                 continue
             if now >= NEVER or now > self._limit:
                 break
@@ -124,6 +125,11 @@ class Machine:
                 self._done(event - _DONE, now)
         if self._limit == NEVER:
             self._deadlock()
+        if self._blocked is not None:
+            self._full.append((self._blocked[1], self._limit + 1))
+        for index in self._work.zero_counts.tolist():
+            if self._start[index] <= self._limit:
+                self._warnings.append((index, "a count of 0 runs 16384 times"))
         return Timeline(
             self._limit + 1,
             np.array(self._start),
@@ -140,6 +146,7 @@ class Machine:
         until = min(now, self._limit)
         for channel in self._channels:
             if channel.active and (transfer := channel.issue(until)) is not None:
+                self._reading -= transfer.complete
                 if transfer.reader == FETCH:
                     self._instructions_come(transfer.last_end)
                 else:
@@ -240,8 +247,9 @@ class Machine:
             self._request_instructions(cycle)
 
     def _add(self, transfer: Transfer) -> None:
-        channel = _CHANNELS[self._preset.read_channels][transfer.reader]
+        channel = CHANNEL_OF[self._preset.read_channels][transfer.reader]
         self._channels[channel].add(transfer)
+        self._reading += 1
 
     def _start_load(self, module: int, index: int, start: int) -> None:
         """A load's first request is visible in S + 1, one cycle later for each row of top pads."""

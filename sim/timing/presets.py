@@ -10,6 +10,7 @@ hardware. An architect's question is a preset with one value changed:
 
 import dataclasses
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -166,18 +167,18 @@ _MOST = 1 << 20
 def _kind(key: str) -> type:
     if key not in _FIELDS:
         raise PresetError(f"a timing preset has no {key!r}; it has {', '.join(_FIELDS)}")
-    if key in _OPTIONAL:
-        return int
-    return {"name": str, "clock_mhz": float}.get(key, _FIELDS[key].type)  # type: ignore[return-value]
+    if key == "name":
+        return str
+    return int if key in _OPTIONAL else type(_FIELDS[key].default)
 
 
 def _check(key: str, value: object) -> None:
     kind = _kind(key)
     if value is None and key in _OPTIONAL:
         return
-    if kind is float and type(value) in (int, float):
-        if not value > 0:  # type: ignore[operator]
-            raise PresetError(f"{key} must be more than 0, not {value!r}")
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 < value < math.inf:
+            raise PresetError(f"{key} must be a number above 0, not {value!r}")
         return
     if type(value) is not kind:
         raise PresetError(f"{key} must be {kind.__name__}, not {value!r}")

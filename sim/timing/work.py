@@ -272,7 +272,8 @@ def _durations(preset: TimingPreset, fields: _Fields, kind: Column, micro_ops: C
     compute = (fields.opcode == Opcode.GEMM) | (fields.opcode == Opcode.ALU)
     duration: Column = np.where(compute, micro_ops * rate + preset.compute_overhead, 0)
     duration[kind == Kind.SYNC] = 1
-    return np.maximum(duration, compute)
+    result: Column = np.maximum(duration, compute)
+    return result
 
 
 class _Traffic:
@@ -312,9 +313,9 @@ class _Traffic:
     def store_durations(self) -> Column:
         """One request after the other: handshake and response, beats, and reading each element."""
         idle = self._preset.store_idle_cycles * self._elements
-        if self._preset.ideal_memory:
-            return np.maximum(idle, 1)
-        return idle + self.beats + self._preset.store_request_cycles * self.handshakes
+        moving = self.beats + self._preset.store_request_cycles * self.handshakes
+        result: Column = np.maximum(idle + (0 if self._preset.ideal_memory else moving), 1)
+        return result
 
 
 def _pads(fields: _Fields, index: int) -> Pads:

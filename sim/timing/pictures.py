@@ -1,0 +1,138 @@
+"""Pictures of a run: the timeline of the modules, and the roofline with a dot a layer.
+
+The roofline is that of Williams, Waterman and Patterson, "Roofline: An Insightful Visual
+Performance Model" (2009): multiply-accumulates a cycle over multiply-accumulates a byte read from
+DRAM (writes have a channel of their own), under the peak of the GEMM core and the bandwidth of the
+read channels. Needs matplotlib, the optional extra ``plots``.
+"""
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..tokens import Module
+from .accounts import Account
+from .report import TimingReport
+from .work import Kind
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLOURS = {
+    Kind.INP: ("#4c78a8", "LOAD INP"),
+    Kind.WGT: ("#9ecae9", "LOAD WGT"),
+    Kind.ACC: ("#72b7b2", "LOAD ACC"),
+    Kind.UOP: ("#b279a2", "LOAD UOP"),
+    Kind.GEMM: ("#54a24b", "GEMM"),
+    Kind.RESET: ("#b4d8ae", "GEMM reset"),
+    Kind.ALU: ("#f2a03d", "ALU"),
+    Kind.STORE: ("#e45756", "STORE"),
+    Kind.SYNC: ("#888888", "sync"),
+}
+_TRACKS = ("fetch", *(module.name.lower() for module in Module))
+_FETCH_COLOUR = "#bab0ac"
+
+
+class PlotsMissing(Exception):  # noqa: N818
+    """matplotlib is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("pictures need matplotlib: pip install 'vtac[plots]'")
+
+
+def timeline_picture(
+    report: TimingReport, suffix: str = "png", window: tuple[int, int] | None = None
+) -> bytes:
+    """The four modules over time, an image in the format `suffix` (png, svg, pdf).
+
+    window: the cycles to show, all if None. Raises `PlotsMissing`.
+    """
+    figure, axes = _figure(12.0, 3.2)
+    low, high = window if window is not None else (0, report.cycles)
+    chunks = [(c.command, c.ready) for c in report.timeline.chunks if c.command < report.cycles]
+    _bars(axes, 0, np.array(chunks, np.int64).reshape(-1, 2), _FETCH_COLOUR, None)
+    work, timeline = report.work, report.timeline
+    spans = np.stack([timeline.start, np.minimum(timeline.end, report.cycles)], axis=1)
+    started = timeline.start < report.cycles
+    for kind, (colour, name) in _COLOURS.items():
+        chosen = started & (work.kind == kind)
+        label: str | None = name
+        for module in Module:
+            rows = chosen & (work.module == module)
+            if rows.any():
+                _bars(axes, module + 1, spans[rows], colour, label)
+                label = None
+    axes.set_yticks(range(len(_TRACKS)), _TRACKS)
+    axes.invert_yaxis()
+    axes.set_xlim(low, high)
+    axes.set_xlabel(f"cycle ({report.preset.name}, {report.cycles:,} in all)")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.18), ncols=len(_COLOURS), frameon=False)
+    return _image(figure, suffix)
+
+
+def roofline_picture(report: TimingReport, suffix: str = "png") -> bytes:
+    """A dot a label (or one for the program) under the machine's two roofs.
+
+    Raises `PlotsMissing`.
+    """
+    figure, axes = _figure(7.0, 5.0)
+    dots = [region for region in report.regions or (report.total,) if region.macs and region.cycles]
+    peak = report.target.batch * report.target.block**2 / report.preset.gemm_cycles
+    bandwidth = report.preset.port_bytes * report.preset.read_channels
+    intensities = [_intensity(dot) for dot in dots]
+    knee = peak / bandwidth
+    low = min([knee, *intensities]) / 4
+    high = max([knee, *intensities]) * 4
+    if report.preset.ideal_memory:
+        axes.plot([low, high], [peak, peak], color="black")
+    else:
+        axes.plot([low, knee, high], [low * bandwidth, peak, peak], color="black")
+        middle = (low * knee) ** 0.5
+        axes.text(middle * 1.15, middle * bandwidth, f"{bandwidth} bytes a cycle", va="top")
+    axes.text(high, peak * 1.08, f"{peak:g} a cycle", ha="right")
+    for dot, intensity in zip(dots, intensities, strict=True):
+        reached = dot.macs / dot.cycles
+        axes.plot([intensity], [reached], "o", color=_COLOURS[Kind.GEMM][0])
+        name = dot.label or report.preset.name
+        axes.annotate(
+            name, (intensity, reached), xytext=(5, -9), textcoords="offset points", size=7
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_ylim(top=peak * 2)
+    axes.set_xlabel("multiply-accumulates a byte read from DRAM")
+    axes.set_ylabel("multiply-accumulates a cycle")
+    axes.set_title(report.preset.name)
+    return _image(figure, suffix)
+
+
+def _intensity(account: Account) -> float:
+    return account.macs / max(1, sum(account.nbytes.values()) - account.nbytes["out"])
+
+
+def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise PlotsMissing from None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _bars(axes: "Axes", track: int, spans: Any, colour: str, label: str | None) -> None:
+    pairs: Sequence[tuple[int, int]] = [(a, b - a) for a, b in spans.tolist()]
+    axes.broken_barh(pairs, (track - 0.4, 0.8), facecolors=colour, label=label)
+
+
+def _image(figure: "Figure", suffix: str) -> bytes:
+    stream = io.BytesIO()
+    metadata = (
+        {"Software": None} if suffix == "png" else {"Date": None} if suffix == "svg" else None
+    )
+    figure.savefig(stream, format=suffix, dpi=150, metadata=metadata)
+    return stream.getvalue()

@@ -1,0 +1,161 @@
+"""A timing report for people and for programs: a table, JSON, CSV."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from ..tokens import Module
+from .accounts import CLASSES, Account, Cause
+from .report import TimingReport
+
+WHOLE = "program"
+"""What the row of the whole program is called beside those of its labels."""
+
+
+def as_dict(report: TimingReport) -> dict[str, Any]:
+    """Everything but the events, as plain values with names."""
+    return {
+        "preset": report.preset.name,
+        "verified": report.preset.verified,
+        "clock_mhz": report.preset.clock_mhz,
+        "cycles": report.cycles,
+        "seconds": report.seconds,
+        "program": _account(report.total),
+        "regions": [{"label": region.label, **_account(region)} for region in report.regions],
+        "warnings": list(report.warnings),
+    }
+
+
+def as_json(report: TimingReport) -> str:
+    """`as_dict` as text."""
+    return json.dumps(as_dict(report), indent=2) + "\n"
+
+
+def as_csv(report: TimingReport) -> str:
+    """A line for the program, then one a label; the same columns in every report."""
+    stream = io.StringIO()
+    rows = [_row(WHOLE, report.total), *(_row(r.label, r) for r in report.regions)]
+    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def as_table(report: TimingReport) -> Group:
+    """Tables for a terminal: the summary, the modules, the regions."""
+    parts: list[Any] = [_summary(report), "", _modules(report.total)]
+    if report.regions:
+        parts += ["", _regions(report.regions)]
+    parts += [Text(f"warning: {warning}", style="yellow") for warning in report.warnings]
+    return Group(*parts)
+
+
+def _numbers(account: Account) -> dict[str, Any]:
+    return {
+        "instructions": account.instructions,
+        "cycles": account.cycles,
+        "start": account.start,
+        "end": account.end,
+        "lower_bound": account.lower_bound,
+        "bound_by": account.bound_by,
+        "ratio": round(account.ratio, 6) if account.lower_bound else None,
+        "gemm_utilisation": round(account.gemm_utilisation, 6),
+        "gemm_micro_ops": account.gemm_micro_ops,
+        "reset_micro_ops": account.reset_micro_ops,
+        "alu_micro_ops": account.alu_micro_ops,
+        "macs": account.macs,
+    }
+
+
+def _account(account: Account) -> dict[str, Any]:
+    return {
+        **_numbers(account),
+        "bounds": dict(account.bounds),
+        "bytes": dict(account.nbytes),
+        "modules": {
+            module.name.lower(): {
+                "busy": account.busy(module),
+                **{cause.value: cycles for cause, cycles in causes.items()},
+            }
+            for module, causes in account.modules.items()
+        },
+    }
+
+
+def _row(label: str, account: Account) -> dict[str, Any]:
+    row = {"label": label, **_numbers(account)}
+    row |= {f"{name}_bytes": account.nbytes[name] for name in CLASSES}
+    for module, causes in account.modules.items():
+        row[f"{module.name.lower()}: busy"] = account.busy(module)
+        row |= {f"{module.name.lower()}: {c.value}": causes.get(c, 0) for c in Cause}
+    return row
+
+
+def _summary(report: TimingReport) -> Table:
+    total, preset = report.total, report.preset
+    table = Table.grid(padding=(0, 2))
+    note = "cycle-exact against the RTL" if preset.verified else "not verified against hardware"
+    table.add_row("preset", f"{preset.name} ({note})")
+    table.add_row(
+        "cycles", f"{report.cycles:,} ({report.seconds * 1e3:.3f} ms at {preset.clock_mhz:g} MHz)"
+    )
+    ratio = f", ratio {total.ratio:.3f}" if total.lower_bound else ""
+    table.add_row("lower bound", f"{total.lower_bound:,} ({total.bound_by}{ratio})")
+    table.add_row(
+        "GEMM utilisation", f"{total.gemm_utilisation:.1%} ({total.gemm_micro_ops:,} micro-ops)"
+    )
+    table.add_row("DRAM bytes", _listing(total.nbytes))
+    return table
+
+
+def _listing(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count) or "none"
+
+
+def _modules(account: Account) -> Table:
+    """A row a cause, a column a module, in percent of all cycles too."""
+    table = Table(title="cycles of each module", title_justify="left", box=box.SIMPLE)
+    table.add_column("cause")
+    for module in Module:
+        table.add_column(module.name.lower(), justify="right")
+    for work in (True, False):
+        for cause in Cause:
+            counts = [account.modules[module].get(cause, 0) for module in Module]
+            if cause.work == work and any(counts):
+                cells = [_share(count, account.cycles) for count in counts]
+                table.add_row(cause.value, *cells, style="bold" if work else "")
+        if work:
+            table.add_section()
+    return table
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count:,} {count / total:6.1%}" if count else ""
+
+
+def _regions(regions: Iterable[Account]) -> Table:
+    table = Table(title="regions", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("label", overflow="fold")
+    for column in ("cycles", "bound", "by", "ratio", "GEMM", "waiting", "DRAM bytes"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for region in regions:
+        loading = region.modules[Module.COMPUTE].get(Cause.MICRO_OPS, 0)
+        waiting = region.cycles - region.busy(Module.COMPUTE) - loading
+        table.add_row(
+            Text(region.label or "(none)"),
+            f"{region.cycles:,}",
+            f"{region.lower_bound:,}",
+            region.bound_by,
+            f"{region.ratio:.3f}" if region.lower_bound else "",
+            f"{region.gemm_utilisation:.1%}",
+            f"{waiting:,}",
+            f"{sum(region.nbytes.values()):,}",
+        )
+    return table
