@@ -145,6 +145,13 @@ class CopyOp(IRDLOperation):
             return alloc.window
         return [Range(0, size) for size in shaped(self.scratchpad).get_shape()]
 
+    def set_window(self, window: Sequence[Range]) -> None:
+        """Copy this window, said only where it is not that of the scratchpad's allocation."""
+        alloc = self.scratchpad.owner
+        implied = isinstance(alloc, AllocOp) and alloc.window == list(window)
+        operands, self.static_ranges = encode_ranges(() if implied else window)
+        self.operands = [self.source, self.target, *operands]
+
     @classmethod
     def parse(cls, parser: Parser) -> "CopyOp":
         """Parse ``%x to %b [%h : %h_n, 0 : 16]``."""

@@ -62,12 +62,20 @@ def share(update: te.UpdateOp, operand: int) -> te.UpdateOp | None:
         _check_lifetimes(update, old, new)
         slots = max(old.slots, new.slots, key=lambda slots: slots.value.data)
         new.slots = slots
+        copied = [(copy, copy.window) for copy in _copies_from(old)]
         destination.replace_all_uses_with(source)
+        for copy, window in copied:
+            copy.set_window(window)
         Rewriter.erase_op(old)
     if _is_copy(update):
         _erase_with_loops(update)
         return None
     return update
+
+
+def _copies_from(alloc: te.AllocOp) -> list[te.CopyOp]:
+    users = dict.fromkeys(use.operation for use in alloc.buffer.uses)
+    return [op for op in users if isinstance(op, te.CopyOp) and op.source is alloc.buffer]
 
 
 def _check_statement(update: te.UpdateOp, operand: int) -> None:

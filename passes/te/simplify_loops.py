@@ -67,7 +67,7 @@ class LoopOverKnownTile(RewritePattern):
         if bounds is None or len(tiles := loop.tiles(*bounds)) != 1:
             return
         span = te.SpanOp([], *tiles[0])
-        rewriter.insert_op(span, InsertPoint.before(loop))
+        rewriter.insert(span, InsertPoint.before(loop))
         rewriter.inline_block(loop.body.block, InsertPoint.before(loop), span.results)
         rewriter.erase(loop)
 
@@ -84,7 +84,7 @@ class KnownSpan(RewritePattern):
         for user in dict.fromkeys(use.operation for value in span.results for use in value.uses):
             new = _with_known(user, span.range, known)
             if new is not None:
-                rewriter.replace_op(user, new)
+                rewriter.replace(user, new)
         if not any(value.uses for value in span.results):
             rewriter.erase(span)
 

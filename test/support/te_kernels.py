@@ -193,6 +193,9 @@ def random_kernel(random: Random) -> tuple[ModuleOp, list[Stage]]:
             stage = build.window(clipped, taps, random.randint(1, 2), random.randint(0, taps - 1))
         elif random.random() < 0.5:
             stage = build.alu(build.alu(clipped, "max", 5), "add", clipped)
+    if random.random() < 0.2:
+        largest = build.result(build.window(stage, 3, 1, 1))
+        return build.finish(largest, build.result(build.alu(stage, "shr", 2))), build.stages
     if random.random() < 0.25:
         planes = [build.result(stage)]
         for _ in range(random.randint(1, 3)):

@@ -18,6 +18,7 @@ class Scheduler:
             stage.label: handle for stage, handle in zip(stages, self.block.args, strict=True)
         }
         self.depth: dict[str, int] = {}
+        self.shared: set[str] = set()
 
     def add(self, op: Operation) -> Operation:
         self.block.add_op(op)
@@ -28,15 +29,13 @@ class Scheduler:
         chain = self.tiled(self.handles[root.label], root.axes, lanes=2)
         copied = self.random.randint(1, len(chain) - 2)
         self.place(root, chain, copied - 1)
-        shared = self.share()
-        for stage in self.stages:
-            if stage.kind == "result" and stage is not root:
-                axes = self.axes(self.handles[stage.label], stage.axes)
-                self.add(te.DmaOp(self.handles[stage.label], self.random.choice(axes[:-2])))
-        self.add(te.DmaOp(self.handles[root.label], chain[copied]))
+        steps = [self.share, lambda: self.store(chain[copied])]
+        self.random.shuffle(steps)
+        for step in steps:
+            step()
         for stage in self.stages:
             if stage.kind != "result":
-                self.compute(stage, chain, stage.label in shared)
+                self.compute(stage, chain, stage.label in self.shared)
         return te.ScheduleOp("k", Region(self.block))
 
     def axes(self, stage: SSAValue, names: list[str]) -> list[SSAValue]:
@@ -78,9 +77,16 @@ class Scheduler:
             self.depth[stage.label] = place
             self.add(te.ComputeAtOp(handle, chain[place]))
 
-    def share(self) -> set[str]:
+    def store(self, axis: SSAValue) -> None:
+        """Make copies of the stages that return the kernel's results."""
+        for stage in self.stages[:-1]:
+            if stage.kind == "result":
+                axes = self.axes(self.handles[stage.label], stage.axes)
+                self.add(te.DmaOp(self.handles[stage.label], self.random.choice(axes[:-2])))
+        self.add(te.DmaOp(self.handles[self.stages[-1].label], axis))
+
+    def share(self) -> None:
         """Let stages work in place where their first operand is not read later."""
-        shared: set[str] = set()
         for number, stage in enumerate(self.stages):
             source = stage.starts_from
             if stage.kind == "alu":
@@ -96,8 +102,7 @@ class Scheduler:
             elif self.random.random() < 0.2:
                 continue
             self.add(te.InPlaceOp(handle, 0))
-            shared.add(stage.label)
-        return shared
+            self.shared.add(stage.label)
 
     def compute(self, stage: Stage, chain: list[SSAValue], shared: bool) -> None:
         handle = self.handles[stage.label]

@@ -155,9 +155,7 @@ def dma(nest: Nest, step: te.DmaOp) -> None:
         for subscript, size in zip(read.subscripts, shape, strict=True)
     ]
     copy = te.CopyOp(read.buffer, update.destination)
-    if window != copy.window:
-        copy.operands = []
-        copy = te.CopyOp(read.buffer, update.destination, window)
+    copy.set_window(window)
     copy.location = update.location
     Rewriter.replace_op(loop, copy)
     stage.loops, stage.statements = stage.loops[:place], [copy]

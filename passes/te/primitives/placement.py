@@ -45,7 +45,8 @@ def compute_at(nest: Nest, step: te.ComputeAtOp) -> None:
     intervals = [
         [interval_of(subscript, block) for subscript in access.subscripts] for _, access in reads
     ]
-    intervals += [[range_interval(item, block) for item in copy.window] for copy in copies]
+    copied = [copy.window for copy in copies]
+    intervals += [[range_interval(item, block) for item in window] for window in copied]
     window = _window(nest, stage, intervals, block)
     _move(nest, stage, window, loop)
     alloc = stage.alloc
@@ -54,6 +55,8 @@ def compute_at(nest: Nest, step: te.ComputeAtOp) -> None:
     new = te.AllocOp(alloc.buffer.type, () if whole else window, alloc.slots.value.data)
     Rewriter.insert_op(new, InsertPoint.before(stage.parts[0].root))
     stage.replace_buffer(new)
+    for copy, part in zip(copies, copied, strict=True):
+        copy.set_window(part)
 
 
 def compute_with(nest: Nest, step: te.ComputeWithOp) -> None:
