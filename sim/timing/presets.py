@@ -76,7 +76,8 @@ class TimingPreset:
     """A GEMM or ALU instruction beside its micro-ops."""
     gemm_distance: int = 1
     """Micro-ops from one to the next that may add to the same accumulator (1: neighbours may). A
-    rule for programs, which are trusted to keep it; it costs no cycles here."""
+    rule for programs, which are trusted to keep it; it costs no cycles here. That the HLS design
+    needs a distance is known, how much is not: the presets state the depth of a short pipeline."""
 
     store_idle_cycles: int = 1
     """Reading the next element between the writes of two."""
@@ -90,8 +91,8 @@ class TimingPreset:
     the counter of beats under way wraps to 0. None: the counter is wide enough."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            _check(field.name, getattr(self, field.name))
+        for name in _FIELDS:
+            _check(name, getattr(self, name))
         if self.read_channels > 3:
             raise PresetError(f"read_channels is {self.read_channels}, but at most 3 have a use")
 
@@ -157,7 +158,7 @@ class TimingPreset:
         return max(1, self.burst_bytes // INSTRUCTION_BYTES)
 
 
-_FIELDS = {field.name: field for field in dataclasses.fields(TimingPreset)}
+_FIELDS = {f.name: f for f in dataclasses.fields(TimingPreset) if f.name != "verified"}
 _OPTIONAL = ("fetch_batch", "inp_beat_limit")
 _MAY_BE_ZERO = ("latency", "compute_overhead", "store_idle_cycles", "store_request_cycles")
 _POWERS_OF_TWO = ("port_bytes", "burst_beats")

@@ -121,10 +121,12 @@ def _listing(counts: Mapping[str, int]) -> str:
 
 def _modules(account: Account) -> Table:
     """A row a cause, a column a module, in percent of all cycles too."""
-    table = Table(title="cycles of each module", title_justify="left", box=box.SIMPLE)
-    table.add_column("cause")
+    table = Table(
+        title="cycles of each module", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
+    )
+    table.add_column("cause", no_wrap=True)
     for module in Module:
-        table.add_column(module.name.lower(), justify="right")
+        table.add_column(module.name.lower(), justify="right", no_wrap=True)
     for work in (True, False):
         for cause in Cause:
             counts = [account.modules[module].get(cause, 0) for module in Module]
@@ -137,7 +139,7 @@ def _modules(account: Account) -> Table:
 
 
 def _share(count: int, total: int) -> str:
-    return f"{count:,} {count / total:6.1%}" if count else ""
+    return f"{count:,} {count / total:5.1%}" if count else ""
 
 
 def _regions(regions: Iterable[Account]) -> Table:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = {"vta-opt", "vta-translate", "vta-compile", "vta-run"}
+COMMANDS = {"vta-opt", "vta-translate", "vta-compile", "vta-run", "vta-sim"}
 LEFT_OUT = [".*", "__pycache__", "*.egg-info", "build", "dist"]
 
 

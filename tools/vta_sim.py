@@ -1,0 +1,239 @@
+"""``vta-sim``: time a program on a machine, and say where its cycles go.
+
+    vta-sim program.npz --target chisel-pynq
+    vta-sim program.bin --target chisel-de10 --set latency=32 --set read_channels=2
+    vta-sim model.vtapkg --timeline timeline.png --roofline roofline.png --trace trace.json
+
+The clock needs no data; ``--check`` also looks for hazards in the same program.
+"""
+
+import argparse
+import dataclasses
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from vtac.dialects.context import VtacContext
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import PRESETS as TARGETS
+from vtac.dialects.target import Target
+from vtac.dialects.vta import ProgramOp
+from vtac.dialects.vta.encoding import EncodingError
+from vtac.dialects.vta.program import BinaryProgram
+from vtac.lowering.vta_to_binary import encode_program
+from vtac.runtime.atomic import read_whole, write_whole
+from vtac.sim import SimulationError, TimingReport, check, estimate
+from vtac.sim.timing import PRESETS, TimingPreset, preset_for
+from vtac.sim.timing.pictures import PlotsMissing, roofline_picture, timeline_picture
+from vtac.sim.timing.render import as_csv, as_json, as_table
+from vtac.sim.timing.trace import as_trace
+from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.discovery import load_dialects
+from vtac.tools.ir_files import load_resources_beside
+from vtac.tools.positions import Positions, parse_module, verify_module
+from vtac.tools.program_files import read_program
+
+Image = NDArray[np.uint8]
+
+_PICTURES = (".png", ".svg", ".pdf")
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    run_command(lambda: _simulate(_parser().parse_args(args)), "vta-sim")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = ArgumentParser(
+        prog="vta-sim",
+        description="Time a program on a machine, and say where its cycles go.",
+        epilog=f"Targets: {', '.join(TARGETS)}. Timing presets: {', '.join(PRESETS)}, and"
+        " NAME-ideal (memory that answers at once) of each.",
+    )
+    parser.add_argument(
+        "program", nargs="?", help="an .npz or .bin of words, vta IR (.mlir), or a .vtapkg"
+    )
+    parser.add_argument("--function", help="which program, where there are several")
+    parser.add_argument(
+        "--target", help="the machine, where the file does not say: a preset or a vta_config.json"
+    )
+    clock = parser.add_argument_group("clock")
+    clock.add_argument(
+        "--preset", help="a timing preset or a .toml or .json file of one (default: the target's)"
+    )
+    clock.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change one value of the preset, such as latency=32; may be given several times",
+    )
+    clock.add_argument(
+        "--list-presets", action="store_true", help="print every value of every preset, and stop"
+    )
+    output = parser.add_argument_group("output")
+    form = output.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the report as JSON")
+    form.add_argument("--csv", action="store_true", help="print the report as CSV, a line a layer")
+    output.add_argument(
+        "--trace", metavar="FILE.json", help="write a trace for the Perfetto viewer"
+    )
+    output.add_argument(
+        "--timeline", metavar="FILE.png", help="draw the modules over time (also .svg, .pdf)"
+    )
+    output.add_argument("--roofline", metavar="FILE.png", help="draw a roofline, a dot a layer")
+    output.add_argument(
+        "--check", action="store_true", help="look for hazards too; exit with 1 if there are any"
+    )
+    return parser
+
+
+def _simulate(args: argparse.Namespace) -> None:
+    if args.list_presets:
+        _print_presets()
+        return
+    if args.program is None:
+        raise CompileError(Problem("", "say which program to time", "See vta-sim --help."))
+    for path in (args.timeline, args.roofline):
+        if path is not None and Path(path).suffix not in _PICTURES:
+            raise CompileError(Problem(path, f"a picture is one of {', '.join(_PICTURES)}"))
+    target = Target.of(args.target) if args.target else None
+    program, resources = _read(args.program, target, args.function)
+    preset = preset_for(program.target, args.preset)
+    preset = preset.replace_text(_changes(args.set)) if args.set else preset
+    try:
+        addresses = program.place()
+        words = program.relocate(addresses)
+        layers = program.names.layers if program.names is not None else ()
+        labels = layers if len(layers) == len(words) else None
+        report = estimate(program.target, words, preset, labels)
+    except (SimulationError, EncodingError) as error:
+        raise CompileError(Problem(args.program, str(error))) from None
+    _write_files(args, report)
+    _print_report(args, report)
+    if args.check:
+        image = _image(args.program, program, resources, addresses)
+        _check(args.program, program.target, words, image, quiet=args.json or args.csv)
+
+
+def _read(
+    path: str, target: Target | None, function: str | None
+) -> tuple[BinaryProgram, dict[str, NDArray[Any]]]:
+    if Path(path).suffix != ".mlir":
+        return read_program(path, target, function)
+    ctx = VtacContext()
+    load_dialects(ctx)
+    load_resources_beside(ctx, path)
+    positions = Positions(path)
+    try:
+        text = read_whole(path).decode()
+    except UnicodeDecodeError:
+        raise CompileError(Problem(path, "is not text in UTF-8")) from None
+    module = parse_module(ctx, text, positions)
+    verify_module(module, positions)
+    programs = {op.sym_name.data: op for op in module.walk() if isinstance(op, ProgramOp)}
+    name = function or next(iter(programs), "")
+    if name not in programs or (function is None and len(programs) > 1):
+        known = ", ".join(programs) or "none"
+        raise CompileError(Problem(path, f"its programs are: {known}", "Choose with --function."))
+    return encode_program(programs[name]), dict(ctx.resources)
+
+
+def _changes(settings: Sequence[str]) -> dict[str, str]:
+    """``KEY=VALUE`` texts as a mapping; all that are malformed at once."""
+    problems = [
+        Problem(f"--set {text}", "is not KEY=VALUE") for text in settings if "=" not in text
+    ]
+    if problems:
+        raise CompileError(problems)
+    pairs = (text.partition("=") for text in settings)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _write_files(args: argparse.Namespace, report: TimingReport) -> None:
+    if args.trace is not None:
+        write_whole(args.trace, as_trace(report).encode())
+    pictures: tuple[tuple[str | None, Callable[[TimingReport, str], bytes]], ...] = (
+        (args.timeline, timeline_picture),
+        (args.roofline, roofline_picture),
+    )
+    for path, draw in pictures:
+        if path is not None:
+            try:
+                write_whole(path, draw(report, Path(path).suffix[1:]))
+            except PlotsMissing as error:
+                raise CompileError(Problem(path, str(error))) from None
+
+
+def _print_report(args: argparse.Namespace, report: TimingReport) -> None:
+    if args.json:
+        sys.stdout.write(as_json(report))
+    elif args.csv:
+        sys.stdout.write(as_csv(report))
+    else:
+        Console(highlight=False).print(as_table(report))
+
+
+def _image(
+    path: str,
+    program: BinaryProgram,
+    resources: dict[str, NDArray[Any]],
+    addresses: dict[str, int],
+) -> Image | None:
+    """DRAM before launch as far as the file knows it: its image, or its constants in place."""
+    if Path(path).suffix == ".npz":
+        with np.load(io.BytesIO(read_whole(path)), allow_pickle=False) as archive:
+            if "dram_in" in archive.files:
+                return np.ascontiguousarray(archive["dram_in"], np.uint8)
+    if not addresses:
+        return None
+    size = max(addresses[buffer.name] + buffer.size for buffer in program.buffers)
+    image = np.zeros(size, np.uint8)
+    for buffer in program.buffers:
+        data = buffer.data
+        if buffer.resource is not None:
+            data = np.ascontiguousarray(resources[buffer.resource[0]]).tobytes()
+        if data is not None:
+            at = addresses[buffer.name]
+            image[at : at + len(data)] = np.frombuffer(data, np.uint8)
+    return image
+
+
+def _check(
+    path: str, target: Target, words: NDArray[np.uint64], image: Image | None, quiet: bool
+) -> None:
+    report = check(target, words, image)
+    if not report.ok:
+        problems = [Problem(path, str(hazard)) for hazard in report.hazards]
+        raise CompileError(problems)
+    for warning in report.warnings:
+        print(f"vta-sim: warning: {warning}", file=sys.stderr)
+    if not quiet:
+        print("no hazards" + ("" if report.exact else " (micro-ops unknown, taken for all)"))
+
+
+def _print_presets() -> None:
+    """A row a value, a column a preset."""
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("value")
+    for name in PRESETS:
+        table.add_column(name, justify="right", no_wrap=True)
+    for field in dataclasses.fields(TimingPreset):
+        if field.name != "name":
+            values = [getattr(preset, field.name) for preset in PRESETS.values()]
+            table.add_row(field.name, *(_value_text(value) for value in values))
+    width = None if os.isatty(sys.stdout.fileno()) else 120
+    Console(highlight=False, width=width).print(table)
+
+
+def _value_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else f"{value:g}"
