@@ -59,6 +59,8 @@ def detach_blobs(model: onnx.ModelProto) -> dict[str, bytes]:
 
 def attach_blobs(model: onnx.ModelProto, blobs: Mapping[str, bytes], where: str) -> None:
     """Put the bytes of references back, in place. Raises `CompileError` on one that is none."""
+    if _refers_to_files(model.graph):
+        raise CompileError(Problem(where, "refers to files outside the package"))
     for tensor in model.graph.initializer:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
@@ -71,6 +73,20 @@ def attach_blobs(model: onnx.ModelProto, blobs: Mapping[str, bytes], where: str)
         tensor.ClearField("external_data")
         tensor.data_location = onnx.TensorProto.DEFAULT
         tensor.raw_data = blobs[digest]
+
+
+def _refers_to_files(graph: onnx.GraphProto, top: bool = True) -> bool:
+    """Whether anything but the graph's own initialisers is external: we never write such."""
+    tensors = [] if top else list(graph.initializer)
+    for sparse in graph.sparse_initializer:
+        tensors += [sparse.values, sparse.indices]
+    inner: list[onnx.GraphProto] = []
+    for attribute in (a for node in graph.node for a in node.attribute):
+        tensors += [attribute.t, *attribute.tensors]
+        inner += [attribute.g, *attribute.graphs]
+    return any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors) or any(
+        _refers_to_files(subgraph, False) for subgraph in inner if subgraph.node
+    )
 
 
 def open_host_part(name: str, data: bytes, blobs: Mapping[str, bytes]) -> HostPart:

@@ -161,3 +161,13 @@ def test_large_constants_leave_the_model_and_come_back() -> None:
     detach_blobs(model)
     with pytest.raises(CompileError, match="data that is not there"):
         attach_blobs(model, {}, "part")
+
+
+def test_a_host_part_reads_no_files() -> None:
+    tensor = helper.make_tensor("value", TensorProto.FLOAT, [2], [1, 2])
+    tensor.ClearField("float_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="secret.bin")
+    model = model_of(helper.make_node("Constant", [], ["y"], value=tensor))
+    with pytest.raises(CompileError, match="files outside the package"):
+        attach_blobs(model, {}, "part")
