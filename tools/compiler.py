@@ -24,6 +24,7 @@ from vtac.dialects.vta import ProgramOp
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
 from vtac.lowering.vta_to_binary import encode_program
+from vtac.passes.graph.match_patterns import CODEGEN
 from vtac.runtime.calibration import Method, calibrate, calibration_values
 from vtac.runtime.executor import Module
 from vtac.runtime.package import Function, Package
@@ -129,8 +130,7 @@ class _Driver:
                     plan = make_plan(module, self.ctx)
                 self.report.placements = place_nodes(nodes, module)
                 quantisation = quantisation_of(module, self.ctx)
-                main_function(module).detach()  # type: ignore[no-untyped-call]
-                if not any(isinstance(op, FuncOp) for op in module.ops):
+                if not any(CODEGEN in f.attributes for f in module.ops if isinstance(f, FuncOp)):
                     break
         assert plan is not None
         functions, blobs = self._encode(module)
