@@ -18,7 +18,6 @@ from xdsl.dialects.builtin import (
     NameLoc,
     NoneAttr,
     StringAttr,
-    SymbolRefAttr,
     TensorType,
     UnitAttr,
 )
@@ -45,6 +44,7 @@ from vtac.dialects.vta import (
     integers,
     layer_of,
     memory_attr,
+    symbol,
 )
 from vtac.dialects.vta.encoding import (
     Alu,
@@ -241,7 +241,7 @@ def _decode_transfer(
         "stride": integer(instruction.x_stride),
     }
     if buffer is not None:
-        properties["buffer"] = SymbolRefAttr(buffer)
+        properties["buffer"] = symbol(buffer)
     if not isinstance(instruction, Load):
         return StoreOp.create(properties=properties)
     pads = (instruction.y_pad_0, instruction.y_pad_1, instruction.x_pad_0, instruction.x_pad_1)
@@ -259,7 +259,7 @@ def _decode_compute(
         "src": integers(instruction.src_factor_out, instruction.src_factor_in),
     }
     if kernel is not None:
-        properties["kernel"] = SymbolRefAttr(kernel)
+        properties["kernel"] = symbol(kernel)
     if instruction.reset:
         properties["reset"] = UnitAttr()
     if isinstance(instruction, Gemm):

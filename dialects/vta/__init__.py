@@ -12,7 +12,9 @@ from .attributes import (
     integer,
     integers,
     memory_attr,
+    numbers,
     sram_type,
+    symbol,
 )
 from .compute import AluOp, ComputeOp, GemmOp
 from .instructions import (
@@ -57,5 +59,7 @@ __all__ = [
     "integers",
     "layer_of",
     "memory_attr",
+    "numbers",
     "sram_type",
+    "symbol",
 ]

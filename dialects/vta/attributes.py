@@ -6,13 +6,14 @@ return the same attribute for the same values, and a list of micro-ops is one pa
 
 import enum
 import functools
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from enum import auto
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, SymbolRefAttr, i64
 from xdsl.dialects.utils.enum_attribute import EnumAttribute
 from xdsl.ir import (
     Attribute,
@@ -43,6 +44,22 @@ def integer(value: int) -> IntegerAttr[IntegerType]:
 def integers(*values: int) -> DenseArrayBase[IntegerType]:
     """The shared ``array<i64>`` attribute of some numbers."""
     return DenseArrayBase.from_list(i64, values)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def symbol(name: str) -> SymbolRefAttr:
+    """The shared reference to a name of the program."""
+    return SymbolRefAttr(name)
+
+
+def numbers(attr: DenseArrayBase[IntegerType]) -> tuple[int, ...]:
+    """The numbers of an ``array<i64>``."""
+    return _unpack(attr.data.data)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _unpack(data: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(data) // 8}q", data)
 
 
 def _parse_choice(parser: AttrParser, choices: Mapping[str, Choice], what: str) -> Choice:

@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..target import Memory, Target
 from . import encoding
-from .attributes import AluOpcodeAttr, MicroOps, SramType, integers
+from .attributes import AluOpcodeAttr, MicroOps, SramType, integers, numbers
 from .encoding import AluOpcode, Opcode
 from .instructions import FLAGS, INTEGER, INTEGERS, InstructionOp, SramBuffers, verify_lengths
 
@@ -33,19 +33,19 @@ class ComputeOp(InstructionOp, ABC):
     @property
     def iterations(self) -> tuple[int, int]:
         """Outer and inner iterations."""
-        outer, inner = self.loops.get_values()
+        outer, inner = numbers(self.loops)
         return outer, inner
 
     def factors(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
         """The factors [out, in] of dst, src and wgt."""
-        dst_out, dst_in = self.dst.get_values()
-        src_out, src_in = self.src.get_values()
+        dst_out, dst_in = numbers(self.dst)
+        src_out, src_in = numbers(self.src)
         return (dst_out, dst_in), (src_out, src_in), (0, 0)
 
     def fields(self) -> dict[str, int]:
         """See `InstructionOp`."""
         outer, inner = self.iterations
-        begin, end = (0, 0) if self.uops is None else self.uops.get_values()
+        begin, end = (0, 0) if self.uops is None else numbers(self.uops)
         dst, src, _ = self.factors()
         return {
             "reset": int(self.reset is not None),
@@ -88,7 +88,7 @@ class ComputeOp(InstructionOp, ABC):
         Empty loops are left to the hazard checker: they are encodable, and machines differ.
         """
         if self.uops is not None:
-            begin, end = self.uops.get_values()
+            begin, end = numbers(self.uops)
             if not begin <= end <= target.uop_entries:
                 raise VerifyException(
                     f"{self.name}: uops [{begin}, {end}] is no range of the target's"
@@ -153,12 +153,12 @@ class GemmOp(ComputeOp):
     def factors(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
         """The factors [out, in] of dst, src and wgt."""
         dst, src, _ = super().factors()
-        wgt_out, wgt_in = self.wgt.get_values()
+        wgt_out, wgt_in = numbers(self.wgt)
         return dst, src, (wgt_out, wgt_in)
 
     def fields(self) -> dict[str, int]:
         """See `InstructionOp`."""
-        by_out, by_in = self.wgt.get_values()
+        by_out, by_in = numbers(self.wgt)
         return super().fields() | {"wgt_factor_out": by_out, "wgt_factor_in": by_in}
 
     def instruction(self) -> encoding.Instruction:

@@ -9,6 +9,7 @@ its place in the micro-op buffer (``kernel @u0 uops [0, 16]``).
 The four dependence flags are written as words: ``pop_prev pop_next push_prev push_next``.
 """
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -42,7 +43,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..target import TARGET_ATTRIBUTE, Memory, Target
 from . import encoding
-from .attributes import MemoryAttr, SramType, integers, sram_type
+from .attributes import MemoryAttr, SramType, integers, numbers, sram_type
 from .encoding import Opcode
 
 TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
@@ -66,6 +67,13 @@ def enclosing_target(op: Operation) -> Target:
     if not isinstance(target, Target):
         raise VerifyException(f"{op.name} must stand in a vta.program with a {TARGET_ATTRIBUTE}")
     return target
+
+
+@functools.lru_cache(maxsize=256)
+def _limits(target: Target, opcode: Opcode) -> list[tuple[str, int, int]]:
+    """Name, smallest and largest value of each field but the tokens."""
+    fields = encoding.instruction_fields(target)[opcode]
+    return [(field.name, *field.limits) for field in fields if field.name not in TOKENS]
 
 
 class InstructionOp(IRDLOperation, ABC):
@@ -116,13 +124,11 @@ class InstructionOp(IRDLOperation, ABC):
                     f"{self.name}: expected a buffer in {memory.name.lower()}, got {operand.type}"
                 )
         values = self.fields()
-        for field in encoding.instruction_fields(target)[self.OPCODE]:
-            value = values.get(field.name, 0)
-            low, high = field.limits
-            if not low <= value <= high:
+        for name, low, high in _limits(target, self.OPCODE):
+            if not low <= values[name] <= high:
                 raise VerifyException(
-                    f"{self.name}: {field.name} is {value}, but its {field.width} bits hold {low}"
-                    f" to {high}"
+                    f"{self.name}: {name} is {values[name]}, but its"
+                    f" {(high - low).bit_length()} bits hold {low} to {high}"
                 )
         self.verify_instruction(target)
 
@@ -188,7 +194,7 @@ class TransferOp(InstructionOp, ABC):
     @property
     def sizes(self) -> tuple[int, int]:
         """Rows, and elements a row."""
-        y, x = self.size.get_values()
+        y, x = numbers(self.size)
         return y, x
 
     def pad_values(self) -> tuple[int, ...]:
@@ -265,7 +271,7 @@ class LoadOp(TransferOp):
 
     def pad_values(self) -> tuple[int, ...]:
         """Pads: rows above and below, elements left and right."""
-        return tuple(self.pads.get_values())
+        return numbers(self.pads)
 
     def verify_(self) -> None:
         """As every transfer; OUT is not loaded."""

@@ -8,7 +8,7 @@ become ``vta.launch``; kernels and intrinsics are gone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -24,7 +24,9 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vta import BufferKind
 from vtac.dialects.vtac import ResourceAttr
 
-from .interpreter import KernelRun, Prepared
+from .interpreter import KernelRun
+from .invocation import Invocation
+from .prepared import Prepared
 from .storage import Buffers, bytes_of, name_of
 
 CODEGEN = "vta"
@@ -40,11 +42,11 @@ class TeToVtaPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         problems: list[Problem] = []
-        prepared = Prepared()
+        kernels = _Kernels()
         functions = [f for f in op.body.block.ops if isinstance(f, FuncOp) and _is_ours(f)]
         for function in functions:
             try:
-                Rewriter.replace_op(function, _convert(function, op, prepared), [])
+                Rewriter.replace_op(function, _convert(function, op, kernels), [])
             except CompileError as error:
                 problems += error.problems
         if problems:
@@ -83,9 +85,9 @@ def _target_of(function: FuncOp, module: ModuleOp) -> Target:
     return target
 
 
-def _convert(function: FuncOp, module: ModuleOp, prepared: Prepared) -> vta.ProgramOp:
+def _convert(function: FuncOp, module: ModuleOp, kernels: "_Kernels") -> vta.ProgramOp:
     target = _target_of(function, module)
-    lowering = _Function(function, module, Buffers(target), prepared)
+    lowering = _Function(function, module, Buffers(target), kernels)
     out = lowering.run()
     finish = vta.FinishOp.create()
     body = Region(Block([*lowering.buffers.declarations(), *out, finish]))
@@ -94,13 +96,21 @@ def _convert(function: FuncOp, module: ModuleOp, prepared: Prepared) -> vta.Prog
     return program
 
 
+@dataclass
+class _Kernels:
+    """What is known of the kernels that several calls share."""
+
+    prepared: Prepared = field(default_factory=Prepared)
+    invocations: dict[te.InvokeOp, Invocation] = field(default_factory=dict)
+
+
 class _Function:
     """The lowering of one accelerator function."""
 
-    def __init__(self, function: FuncOp, module: ModuleOp, buffers: Buffers, prepared: Prepared):
+    def __init__(self, function: FuncOp, module: ModuleOp, buffers: Buffers, kernels: "_Kernels"):
         self._function = function
         self._module = module
-        self._prepared = prepared
+        self._kernels = kernels
         self.buffers = buffers
         self._names: dict[SSAValue, str] = {}
 
@@ -158,7 +168,16 @@ class _Function:
             if result not in self._names:
                 self._names[result] = self.buffers.scratch(bytes_of(result.type))
         parameters = [self._name(value) for value in (*call.arguments, *call.outputs)]
-        run = KernelRun(call, kernel, parameters, self.buffers, site, out, self._prepared)
+        run = KernelRun(
+            call,
+            kernel,
+            parameters,
+            self.buffers,
+            site,
+            out,
+            self._kernels.prepared,
+            self._kernels.invocations,
+        )
         return run.run()
 
     def _name(self, value: SSAValue) -> str:

@@ -6,9 +6,9 @@ loops is left. Nothing here asks what an axis, a kernel or a layer is called.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias, cast
+from typing import NoReturn, cast
 
-from xdsl.dialects.builtin import LocationAttr, SymbolRefAttr, i8
+from xdsl.dialects.builtin import LocationAttr, i8
 from xdsl.ir import Block, Operation, SSAValue
 
 from vtac.dialects import te, vta
@@ -16,7 +16,8 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
 
 from .compute import OutsideWindowError
-from .invocation import Invocation, evaluate
+from .invocation import Invocation
+from .prepared import Interval, Prepared, evaluate, interval
 from .storage import (
     LANES,
     MEMORIES,
@@ -24,42 +25,11 @@ from .storage import (
     Dram,
     Sram,
     bytes_of,
-    check_lanes,
     clamp,
+    lanes_of,
     outer_shape,
-    shape_of,
 )
 from .transfers import Rectangle, rectangles
-
-Nest: TypeAlias = tuple[list[te.ForOp], te.InvokeOp]
-"""The loops of an instruction, outermost first, and what they run."""
-
-
-@dataclass
-class Prepared:
-    """What is worked out once a kernel, and not again at each iteration."""
-
-    invocations: dict[te.InvokeOp, Invocation] = field(default_factory=dict)
-    nests: dict[te.ForOp, Nest] = field(default_factory=dict)
-    ranges: dict[Operation, list[te.Range]] = field(default_factory=dict)
-
-    def nest(self, outermost: te.ForOp, where: str) -> Nest:
-        """The loops of an instruction."""
-        if outermost not in self.nests:
-            self.nests[outermost] = _hardware_nest(outermost, where)
-        return self.nests[outermost]
-
-    def window(self, op: te.AllocOp | te.CopyOp) -> list[te.Range]:
-        """The window of a buffer or a copy."""
-        if op not in self.ranges:
-            self.ranges[op] = op.window
-        return self.ranges[op]
-
-    def over(self, op: te.ForOp) -> te.Range:
-        """What a loop runs over."""
-        if op not in self.ranges:
-            self.ranges[op] = [op.over]
-        return self.ranges[op][0]
 
 
 @dataclass
@@ -83,6 +53,7 @@ class KernelRun:
         first_site: int,
         out: list[Operation],
         prepared: Prepared,
+        invocations: dict[te.InvokeOp, Invocation],
     ):
         self._target: Target = buffers.target
         self._location: LocationAttr = call.location
@@ -90,6 +61,7 @@ class KernelRun:
         self._buffers = buffers
         self._out = out
         self._prepared = prepared
+        self._invocations = invocations
         self._numbers: dict[SSAValue, int] = {}
         self._first_site = first_site
         self._sites: dict[te.AllocOp, _Site] = {}
@@ -135,47 +107,49 @@ class KernelRun:
         numbers[op.start], numbers[op.length] = op.evaluate(ranges)
 
     def _hull(self, op: te.HullOp) -> None:
-        ranges = [evaluate(item, self._numbers) for item in op.ranges]
+        ranges = [evaluate(interval(item), self._numbers) for item in op.ranges]
         self._numbers[op.start], self._numbers[op.length] = op.evaluate(ranges)
 
     def _alloc(self, op: te.AllocOp) -> None:
-        type, scope = op.buffer.type, te.scope_of(op.buffer)
-        shape = outer_shape(type, self._where)
+        scope, shape, lanes = self._prepared.buffer(op, self._where)
         if scope is te.Scope.DRAM:
-            name = self._buffers.scratch(bytes_of(type))
+            name = self._buffers.scratch(bytes_of(op.buffer.type))
             self._scratch.append(name)
             self._storage[op.buffer] = Dram(name, shape)
             return
         memory = MEMORIES[scope]
-        check_lanes(type, memory, self._target, self._where)
-        window = clamp(self._outer(self._prepared.window(op), op.buffer), shape)
+        if lanes != lanes_of(memory, self._target):
+            self._fail(
+                f"the lanes of {op.buffer.type} are {list(lanes)}, those of {memory.name.lower()}"
+                f" are {list(lanes_of(memory, self._target))}"
+            )
+        window = clamp(self._outer(self._prepared.window(op), lanes), shape)
         if op not in self._sites:
             self._sites[op] = _Site(self._first_site + len(self._sites))
         site = self._sites[op]
         alloc = vta.AllocOp.of(memory, site.number, op.slots.value.data, 1)
         alloc.location = self._location
         alloc.buffer.name_hint = op.buffer.name_hint
-        buffer = Sram(alloc.buffer, memory, shape, window)
+        buffer = Sram(alloc.buffer, memory, shape, lanes, window)
         site.allocs.append(alloc)
         site.size = max(site.size, buffer.elements)
         self._storage[op.buffer] = buffer
         self._out.append(alloc)
 
-    def _outer(self, window: Sequence[te.Range], of: SSAValue) -> list[tuple[int, int]]:
+    def _outer(self, window: Sequence[Interval], lanes: tuple[int, ...]) -> list[tuple[int, int]]:
         """A window without its lanes, which it must hold whole."""
         ranges = [evaluate(item, self._numbers) for item in window]
-        lanes = shape_of(of.type)[-LANES:]
-        if ranges[-LANES:] != [(0, size) for size in lanes]:
+        if ranges[-2] != (0, lanes[0]) or ranges[-1] != (0, lanes[1]):
             self._fail(f"a window {ranges} cuts the lanes {list(lanes)} of a hardware element")
         return ranges[:-LANES]
 
     def _copy(self, op: te.CopyOp) -> None:
-        pad, other = (op.target, op.source) if op.is_load else (op.source, op.target)
-        sram, dram = self._storage[pad], self._storage[other]
+        source, target = self._storage[op.source], self._storage[op.target]
+        sram, dram = (source, target) if isinstance(source, Sram) else (target, source)
         if not isinstance(sram, Sram) or not isinstance(dram, Dram):
             self._fail("a copy must go between DRAM and a scratchpad")
-        memory = self._memory_of(op, sram)
-        window = clamp(self._outer(self._prepared.window(op), pad), sram.shape)
+        memory = sram.memory if source is dram else self._stored(op, sram)
+        window = clamp(self._outer(self._prepared.window(op), sram.lanes), sram.shape)
         if any(
             length and not (first <= start and start + length <= first + held)
             for (start, length), (first, held) in zip(window, sram.window, strict=True)
@@ -190,10 +164,8 @@ class KernelRun:
         ):
             self._transfer(memory, sram.buffer, dram.name, rectangle)
 
-    def _memory_of(self, op: te.CopyOp, sram: Sram) -> Memory:
-        """The memory that the transfer names."""
-        if op.is_load:
-            return sram.memory
+    def _stored(self, op: te.CopyOp, sram: Sram) -> Memory:
+        """The memory that a STORE names."""
         if sram.memory is not Memory.ACC or te.shaped(op.target).element_type != i8:
             self._fail(
                 f"{op.source.type} cannot be stored as {op.target.type}",
@@ -204,7 +176,7 @@ class KernelRun:
     def _transfer(self, memory: Memory, sram: SSAValue, dram: str, part: Rectangle) -> None:
         properties = {
             "sram_base": vta.integer(part.sram),
-            "buffer": SymbolRefAttr(dram),
+            "buffer": vta.symbol(dram),
             "dram_base": vta.integer(part.dram),
             "size": vta.integers(part.y, part.x),
             "stride": vta.integer(part.stride),
@@ -224,7 +196,7 @@ class KernelRun:
         self._invoke([], op)
 
     def _invoke(self, loops: Sequence[te.ForOp], op: te.InvokeOp) -> None:
-        invocations = self._prepared.invocations
+        invocations = self._invocations
         if op not in invocations:
             invocations[op] = Invocation(op, loops, self._target)
         invocation = invocations[op]
@@ -260,20 +232,6 @@ _HANDLERS = cast(
         te.YieldOp: KernelRun._nothing,
     },
 )
-
-
-def _hardware_nest(outermost: te.ForOp, where: str) -> Nest:
-    """The loops of an instruction and what they run."""
-    loops = [outermost]
-    while True:
-        ops = list(loops[-1].body.block.ops)
-        if len(ops) == 1 and isinstance(ops[0], te.InvokeOp):
-            return loops, ops[0]
-        if len(ops) != 1 or not isinstance(ops[0], te.ForOp) or ops[0].hardware is None:
-            raise CompileError(
-                Problem(where, "the loops of an instruction must stand directly around te.invoke")
-            )
-        loops.append(ops[0])
 
 
 def _largest_load(target: Target, memory: Memory) -> int:

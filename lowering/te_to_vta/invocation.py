@@ -20,10 +20,10 @@ from vtac.dialects.target import Target
 from vtac.dialects.vta.encoding import AluOpcode
 
 from .compute import Nest, OutsideWindowError, depends_on_neighbour, plan
+from .prepared import Numbers, evaluate, interval
 from .storage import Sram
 from .taps import Axis, Place
 
-Numbers: TypeAlias = Mapping[SSAValue, int]
 Properties: TypeAlias = dict[str, Attribute]
 Kind: TypeAlias = type[vta.GemmOp] | type[vta.AluOp]
 
@@ -49,6 +49,15 @@ class _Subscript:
     constant: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """How one dimension moves: a step an axis, and how far it gets below and above its base."""
+
+    steps: tuple[int, ...]
+    below: int
+    above: int
+
+
 class Invocation:
     """A ``te.invoke`` and the hardware loops around it, outermost first."""
 
@@ -56,7 +65,7 @@ class Invocation:
         self.op = op
         self._target = target
         self._chains = _chains(loops)
-        self._overs = [chain[0].over for chain in self._chains]
+        self._overs = [interval(chain[0].over) for chain in self._chains]
         axis_of: dict[SSAValue, int] = {
             _start(chain[-1]): axis for axis, chain in enumerate(self._chains)
         }
@@ -70,6 +79,7 @@ class Invocation:
         ]
         self._instruction = op.intrinsic.instruction
         self._cache: dict[object, list[tuple[Kind, Properties]]] = {}
+        self._extents: dict[object, list[list[_Extent]]] = {}
 
     def _split(
         self,
@@ -102,43 +112,30 @@ class Invocation:
             _run(chain, evaluate(over, numbers), self.op)
             for chain, over in zip(self._chains, self._overs, strict=True)
         ]
-        if any(run.count == 0 for run in runs):
-            return []
         counts = tuple(run.count for run in runs)
+        if 0 in counts:
+            return []
+        extents = self._extents_of(counts, tuple(run.step for run in runs))
+        firsts = [run.first for run in runs]
         places = tuple(
-            self._places(subscripts, operand, runs, numbers)
-            for subscripts, operand in zip(self._subscripts, operands, strict=True)
+            _places(subscripts, operand, extent, firsts, numbers)
+            for subscripts, operand, extent in zip(self._subscripts, operands, extents, strict=True)
         )
         key = (counts, places, len({operand.buffer for operand in operands}))
         if key not in self._cache:
-            self._cache[key] = self._plan(counts, places, operands)
+            self._cache[key] = self._plan(
+                counts, [[Place(*place) for place in row] for row in places], operands
+            )
         return self._cache[key]
 
-    @staticmethod
-    def _places(
-        subscripts: Sequence[_Subscript],
-        operand: Sram,
-        runs: Sequence[_Run],
-        numbers: Numbers,
-    ) -> tuple[Place, ...]:
-        whole = [(0, run.count - 1) for run in runs]
-        places = []
-        for subscript, (start, length), size in zip(
-            subscripts, operand.window, operand.shape, strict=True
-        ):
-            base = subscript.constant - start
-            for value, by in subscript.known:
-                base += by * numbers[value]
-            steps = [0] * len(runs)
-            for axis, by in subscript.axes:
-                base += by * runs[axis].first
-                steps[axis] += by * runs[axis].step
-            place = Place(base, tuple(steps), length, -start, size - start)
-            low, high = place.reach(whole)
-            if low >= place.low and high < place.high:
-                place = Place(base, place.steps, length, -ANYWHERE, ANYWHERE)
-            places.append(place)
-        return tuple(places)
+    def _extents_of(self, counts: tuple[int, ...], steps: tuple[int, ...]) -> list[list[_Extent]]:
+        """How each dimension of each operand moves in loops of these counts and steps."""
+        if (counts, steps) not in self._extents:
+            self._extents[counts, steps] = [
+                [_extent(subscript, counts, steps) for subscript in subscripts]
+                for subscripts in self._subscripts
+            ]
+        return self._extents[counts, steps]
 
     def _plan(
         self,
@@ -204,6 +201,41 @@ class Invocation:
         return vta.GemmOp, properties
 
 
+def _extent(subscript: _Subscript, counts: Sequence[int], steps: Sequence[int]) -> _Extent:
+    by = [0] * len(counts)
+    for axis, coefficient in subscript.axes:
+        by[axis] += coefficient * steps[axis]
+    ends = [step * (count - 1) for step, count in zip(by, counts, strict=True)]
+    return _Extent(tuple(by), sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends))
+
+
+def _places(
+    subscripts: Sequence[_Subscript],
+    operand: Sram,
+    extents: Sequence[_Extent],
+    firsts: Sequence[int],
+    numbers: Numbers,
+) -> tuple[tuple[int, tuple[int, ...], int, int, int], ...]:
+    """The places of an operand's element, as the fields of `Place`.
+
+    The tensor's bounds count only where they are reached, so that tiles inside look alike.
+    """
+    places = []
+    for subscript, (start, length), size, extent in zip(
+        subscripts, operand.window, operand.shape, extents, strict=True
+    ):
+        at = subscript.constant
+        for value, by in subscript.known:
+            at += by * numbers[value]
+        for axis, by in subscript.axes:
+            at += by * firsts[axis]
+        if at + extent.below >= 0 and at + extent.above < size:
+            places.append((at - start, extent.steps, length, -ANYWHERE, ANYWHERE))
+        else:
+            places.append((at - start, extent.steps, length, -start, size - start))
+    return tuple(places)
+
+
 def _chains(loops: Sequence[te.ForOp]) -> list[list[te.ForOp]]:
     """The loops by axis: a loop over the tile of another one continues its chain."""
     chains: list[list[te.ForOp]] = []
@@ -237,12 +269,3 @@ def _run(chain: Sequence[te.ForOp], over: tuple[int, int], op: te.InvokeOp) -> _
             Problem(op.label.data, f"the starts {starts} of a hardware loop are not even")
         )
     return _Run(starts[0], step, len(starts))
-
-
-def evaluate(item: te.Range, numbers: Numbers) -> tuple[int, int]:
-    """A range with its values filled in."""
-    if (values := item.values) is not None:
-        return numbers[values[0]], numbers[values[1]]
-    bounds = item.bounds
-    assert bounds is not None
-    return bounds

@@ -27,11 +27,12 @@ class Dram:
 
 @dataclass(frozen=True, slots=True)
 class Sram:
-    """A window of a tensor: (start, length) a dimension; both without lanes."""
+    """A window of a tensor: (start, length) a dimension; shape and window without lanes."""
 
     buffer: SSAValue
     memory: Memory
     shape: tuple[int, ...]
+    lanes: tuple[int, ...]
     window: tuple[tuple[int, int], ...]
 
     @property
@@ -132,18 +133,9 @@ def outer_shape(type: Attribute, where: str) -> tuple[int, ...]:
     return shape[:-LANES]
 
 
-def check_lanes(type: Attribute, memory: Memory, target: Target, where: str) -> None:
-    """A tensor's last dimensions are one element of the memory it goes to."""
-    lanes = shape_of(type)[-LANES:]
-    rows = target.block if memory is Memory.WGT else target.batch
-    if lanes != (rows, target.block):
-        raise CompileError(
-            Problem(
-                where,
-                f"the lanes of {type} are {list(lanes)}, those of {memory.name.lower()} are"
-                f" [{rows}, {target.block}]",
-            )
-        )
+def lanes_of(memory: Memory, target: Target) -> tuple[int, int]:
+    """The shape of one element of a memory."""
+    return (target.block if memory is Memory.WGT else target.batch), target.block
 
 
 def clamp(window: Iterable[tuple[int, int]], shape: Sequence[int]) -> tuple[tuple[int, int], ...]:

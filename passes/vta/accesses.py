@@ -7,7 +7,7 @@ belong to compute alone, which runs in order. Sets are exact, as slices where th
 
 import enum
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,12 +22,13 @@ from vtac.dialects.vta import (
     FinishOp,
     GemmOp,
     InstructionOp,
-    LoadOp,
     MicroOps,
     ProgramOp,
     StoreOp,
     TransferOp,
+    memory_attr,
 )
+from vtac.dialects.vta.encoding import Opcode
 
 Elements: TypeAlias = slice | NDArray[np.int64]
 Space: TypeAlias = Memory | str
@@ -50,11 +51,15 @@ class Access:
     writes: bool
 
 
+_COMPUTE = ("kernel", "loops", "dst", "src", "wgt")
+_LOADED = (memory_attr(Memory.INP), memory_attr(Memory.WGT))
+
+
 def module_of(op: InstructionOp) -> Module:
     """The module that runs an instruction."""
-    if isinstance(op, StoreOp):
+    if op.OPCODE is Opcode.STORE:
         return Module.STORE
-    if isinstance(op, LoadOp) and op.memory_id in (Memory.INP, Memory.WGT):
+    if op.OPCODE is Opcode.LOAD and op.properties["memory"] in _LOADED:
         return Module.LOAD
     return Module.COMPUTE
 
@@ -69,6 +74,7 @@ class Accesses:
         self._kernels = {name: op.micro_ops for name, op in program.kernels().items()}
         self._buffers = {name: op.bytes.value.data for name, op in program.buffers().items()}
         self._stored = {op.buffer_name for op in program.body.block.ops if isinstance(op, StoreOp)}
+        self._known: dict[tuple[int, ...], Sequence[Access]] = {}
         self._depths = {memory: target.depth(memory) for memory in Memory}
 
     def size(self, space: Space) -> int:
@@ -77,14 +83,18 @@ class Accesses:
             return self._depths[space]
         return -(-self._buffers[space] // self.unit)
 
-    def of(self, op: InstructionOp) -> Iterator[Access]:
+    def of(self, op: InstructionOp) -> Sequence[Access]:
         """The accesses of one instruction."""
         if isinstance(op, TransferOp):
-            yield from self._of_transfer(op)
-        elif isinstance(op, ComputeOp) and not (isinstance(op, GemmOp) and op.reset is not None):
-            yield from self._of_compute(op)
-        elif not isinstance(op, GemmOp | FinishOp):
-            raise TypeError(f"unknown instruction {op.name}")
+            return list(self._of_transfer(op))
+        if isinstance(op, FinishOp) or (isinstance(op, GemmOp) and "reset" in op.properties):
+            return ()
+        assert isinstance(op, ComputeOp)
+        # The same tile shapes come again and again, and the program keeps its attributes alive.
+        key = tuple(id(op.properties.get(name)) for name in _COMPUTE)
+        if key not in self._known:
+            self._known[key] = list(self._of_compute(op))
+        return self._known[key]
 
     def _of_transfer(self, op: TransferOp) -> Iterator[Access]:
         memory, stores = op.memory_id, isinstance(op, StoreOp)

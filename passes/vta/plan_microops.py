@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -34,6 +34,7 @@ from vtac.dialects.vta import (
     integers,
     layer_of,
     memory_attr,
+    symbol,
 )
 
 _LARGEST_LOAD = 1 << 15
@@ -94,7 +95,7 @@ def plan_micro_ops(program: ProgramOp) -> None:
             planned = op.properties.pop("micro_ops")
             assert isinstance(planned, MicroOps)
             begin = stretch.begins[planned]
-            op.properties["kernel"] = SymbolRefAttr(names[planned])
+            op.properties["kernel"] = symbol(names[planned])
             op.properties["uops"] = integers(begin, begin + planned.count)
 
 
@@ -155,7 +156,7 @@ def _load(before: InstructionOp, user: ComputeOp, buffer: str, start: int, count
             properties={
                 "memory": memory_attr(Memory.UOP),
                 "sram_base": integer(done),
-                "buffer": SymbolRefAttr(buffer),
+                "buffer": symbol(buffer),
                 "dram_base": integer(start + done),
                 "size": integers(1, part),
                 "stride": integer(part),

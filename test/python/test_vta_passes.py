@@ -203,7 +203,7 @@ def run(program: ProgramOp, seed: int) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_random_programs(name: str) -> None:
-    @settings(max_examples=20)
+    @settings(max_examples=12)
     @given(st.integers(0, 1 << 30))
     def check_one(seed: int) -> None:
         run(Programs(random.Random(seed), TARGETS[name]).program(), seed)
