@@ -60,7 +60,6 @@ def compile_model(
     *,
     shapes: Shapes | None = None,
     shift: str = "auto",
-    scales: str = "any",
     method: Method = "minmax",
     save_ir: str | os.PathLike[str] | None = None,
     keep_ir: Collection[str] = (),
@@ -72,16 +71,14 @@ def compile_model(
     target: the name of a preset, the path of a ``vta_config.json``, or a Target.
     calibration: inputs from which the ranges of all values are taken; see `vtac.runtime.samples`.
     shapes: input name to shape, for symbolic dimensions. shift: ``channel``, ``block`` or ``auto``:
-    what shares one shift (``quantize``). scales: of activations, ``any`` or ``power-of-two``, with
-    which whole numbers stay exact. method: ``minmax``, ``percentile`` or ``entropy``.
+    what shares one shift (``quantize``). method: ``minmax``, ``percentile`` or ``entropy``.
     save_ir: a folder for the IR of every level; keep_ir: levels kept in the package as text.
     observe: called with the name of each level, the module as it is then, and the context.
     Raises `CompileError` with everything that is wrong. What only deserves a note is in
     ``module.report``; its warnings are also given as such.
     """
     driver = _Driver(Target.of(target), save_ir, keep_ir, observe, progress)
-    options = {"shift": shift, "scales": scales}
-    module = driver.compile(model, calibration, dict(shapes or {}), options, method)
+    module = driver.compile(model, calibration, dict(shapes or {}), shift, method)
     for warning in driver.report.warnings:
         warnings.warn(warning, stacklevel=2)
     return module
@@ -113,7 +110,7 @@ class _Driver:
         source: ModelSource,
         calibration: Source | None,
         shapes: dict[str, Sequence[int]],
-        options: Mapping[str, str],
+        shift: str,
         method: Method,
     ) -> Module:
         module, samples = self._import(source, calibration, shapes)
@@ -124,7 +121,7 @@ class _Driver:
         self._calibrate(module, samples, method)
         plan: Plan | None = None
         for stage in STAGES:
-            self._run(Stage(stage.level, stage.passes.format_map(options)), module)
+            self._run(Stage(stage.level, stage.passes.format(shift=shift)), module)
             if stage.level == PARTITIONED:
                 with self._step("cut into steps"):
                     plan = make_plan(module, self.ctx)

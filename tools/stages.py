@@ -19,7 +19,7 @@ CANONICAL = Stage("canonical", "fold-constants,canonicalize-graph,flatten-to-con
 """Before calibration: float ops in their normal form."""
 
 STAGES = (
-    Stage("quantised", "quantize{{shift={shift} scales={scales}}}"),
+    Stage("quantised", "quantize{{shift={shift}}}"),
     Stage(
         "graph",
         "byte-planes,match-patterns,annotate,merge-regions,prune-regions,outline-regions,layout",
@@ -28,7 +28,7 @@ STAGES = (
     Stage("loops", "te-declare-intrinsics,te-to-loops,te-apply-schedule,te-share-buffers"),
     Stage("vta", "te-to-vta,vta-allocate,vta-plan-microops,vta-insert-dependences"),
 )
-"""After calibration, in order; ``{shift}`` and ``{scales}`` are filled in."""
+"""After calibration, in order; ``{shift}`` is filled in."""
 
 IMPORTED = "imported"
 LEVELS = (IMPORTED, CANONICAL.level, *(stage.level for stage in STAGES))

@@ -55,12 +55,6 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="what shares one requantisation shift (default: %(default)s)",
     )
-    add(
-        "--scales",
-        choices=("any", "power-of-two"),
-        default="any",
-        help="of activations; with powers of two, whole numbers stay exact (default: %(default)s)",
-    )
     add_shape_argument(parser)
     add("--explain", action="store_true", help="print what runs where and why, and the levels")
     add("--save-ir", metavar="DIR", help="write the IR of every level to a folder")
@@ -84,7 +78,6 @@ def _compile(args: argparse.Namespace) -> None:
             args.calibrate,
             shapes=parse_shapes(args.shape),
             shift=args.shift,
-            scales=args.scales,
             method=args.method,
             save_ir=args.save_ir,
             keep_ir=keep,

@@ -47,7 +47,6 @@ def compare(network: Network, target: Target, shift: str) -> None:
         target,
         network.samples,
         shift=shift,
-        scales="power-of-two" if network.exact else "any",
         observe=evaluate,
     )
     assert all(placement.where != "host" for placement in module.report.placements)

@@ -43,14 +43,10 @@ OVERFLOW = "a partial sum could leave int32"
 
 @dataclass(frozen=True)
 class ShiftPolicy:
-    """One shift a channel, one a block of ``block`` channels, or whichever costs little.
-
-    powers_of_two: whether every scale of an activation is a power of two.
-    """
+    """One shift a channel, one a block of ``block`` channels, or whichever costs little."""
 
     sharing: Sharing = "channel"
     block: int = 1
-    powers_of_two: bool = False
 
 
 @dataclass(frozen=True, eq=False)

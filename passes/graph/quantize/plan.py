@@ -49,7 +49,7 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
             declined.update(obstacles)
             continue
         try:
-            scales = choose_scales(network, grouping.groups, policy.powers_of_two)
+            scales = choose_scales(network, grouping.groups)
             layers: dict[Group, Layer] = {
                 group: number_sum(network, group, scales, policy)
                 for group in grouping.groups

@@ -14,7 +14,6 @@ the weight scales. docs/quantisation.md defines the arithmetic and the choices.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, ModuleOp, UnitAttr, f64
@@ -24,7 +23,6 @@ from xdsl.passes import ModulePass
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.passes.graph.match_patterns import CODEGEN
 from vtac.passes.graph.quantize.bounds import Bound, output_bounds
 from vtac.passes.graph.quantize.emit import emit
 from vtac.passes.graph.quantize.network import Network
@@ -34,8 +32,7 @@ from vtac.passes.graph.quantize.plan import make_plan
 ERROR_BOUNDS_ATTRIBUTE = "graph.error_bounds"
 """Name of a function's attribute: a bound for each result, in real units, or unit."""
 
-
-Scales = Literal["any", "power-of-two"]
+_CODEGEN = "codegen"
 
 
 @dataclass(frozen=True)
@@ -44,19 +41,17 @@ class QuantizePass(ModulePass):
 
     shift: one amount a channel, one a block of channels (of the module's target), or ``auto``:
     a block's where this costs a layer little (see SHARED_NOISE_LIMIT).
-    scales: of activations, ``any`` or powers of two only, with which whole numbers stay exact.
     """
 
     name = "quantize"
 
     shift: Sharing = "channel"
-    scales: Scales = "any"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Quantise every function that has a body and no codegen yet."""
         policy = self._policy(op)
         for function in list(op.body.block.ops):
-            if not isinstance(function, FuncOp) or CODEGEN in function.attributes:
+            if not isinstance(function, FuncOp) or _CODEGEN in function.attributes:
                 continue
             if len(function.body.blocks) == 1:
                 plan = make_plan(Network(ctx, function), policy)
@@ -65,14 +60,13 @@ class QuantizePass(ModulePass):
                 emit(plan)
 
     def _policy(self, op: ModuleOp) -> ShiftPolicy:
-        powers_of_two = self.scales == "power-of-two"
         if self.shift == "channel":
-            return ShiftPolicy(powers_of_two=powers_of_two)
+            return ShiftPolicy()
         target = op.attributes.get(TARGET_ATTRIBUTE)
         if not isinstance(target, Target):
             what = f"shift={self.shift} shares shifts in blocks of a target, and there is none"
             raise CompileError(Problem("quantize", what, "Name a target, or use shift=channel."))
-        return ShiftPolicy(self.shift, target.block, powers_of_two)
+        return ShiftPolicy(self.shift, target.block)
 
 
 def error_bounds(function: FuncOp) -> list[float | None]:

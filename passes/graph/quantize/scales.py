@@ -75,25 +75,20 @@ def odd_part(number: int) -> tuple[int, int]:
     return number >> exponent, exponent
 
 
-def choose_scales(
-    network: Network, groups: Sequence[Group], powers_of_two: bool = False
-) -> dict[SSAValue, Scale]:
+def choose_scales(network: Network, groups: Sequence[Group]) -> dict[SSAValue, Scale]:
     """A scale for each value that is read or made as int8.
 
-    powers_of_two: classes have no factor, so that a network whose numbers are whole multiples of
-    powers of two stays exact (an area's odd part remains). Raises Obstacle where the ties of a
-    group contradict each other.
+    Raises Obstacle where the ties of a group contradict each other.
     """
-    return _Choice(network, groups, powers_of_two).scales()
+    return _Choice(network, groups).scales()
 
 
 class _Choice:
     """Classes of tied values (union-find; each member knows its odd factor to its parent)."""
 
-    def __init__(self, network: Network, groups: Sequence[Group], powers_of_two: bool):
+    def __init__(self, network: Network, groups: Sequence[Group]):
         self.network = network
         self.groups = groups
-        self.powers_of_two = powers_of_two
         self.same: dict[SSAValue, SSAValue] = {}
         self.parent: dict[SSAValue, tuple[SSAValue, Fraction]] = {}
         self.needs: dict[SSAValue, float] = {}
@@ -179,8 +174,6 @@ class _Choice:
                 # Always zero, or as good as: it follows the others, or has scale 1.
                 others = [need for need in classes[root] if need >= SMALLEST_SCALE]
                 self.needs[variable] = min(others, default=1.0) * float(odd)
-        if self.powers_of_two:
-            return dict.fromkeys(classes, 1.0)
         return {root: _best_factor(needs) for root, needs in classes.items()}
 
     def _assign(
