@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -93,6 +94,10 @@ class Evaluation:
             used = {v for row in stage.reads[operand].rows for v, _ in row.terms}
             reduction = _times(stage, tiles, used)
         times = self._repetitions(stage, operand, reduction)
+        # Where no loop moves the window, the operand is loaded before all loops, and wholly.
+        extents = [
+            np.where(times > 1, extent, size) for extent, size in zip(extents, shape, strict=True)
+        ]
         instructions, rows = transfers(extents, shape, self.one)
         return Load(memory, volume(extents, self.one), times, instructions, rows)
 
@@ -142,9 +147,11 @@ class Evaluation:
         rates = Rates.of(self.target)
         for stage in self.structure.stages:
             busy, count = self._stage_work(stage, rates)
-            compute = compute + busy + count * self.tilings.tiles * rates.instruction
-            instructions = instructions + count * self.tilings.tiles
-            gemms = gemms + (count * self.tilings.tiles if stage.kind is Kind.PRODUCT else 0)
+            compute = compute + busy + count * rates.instruction
+            instructions = instructions + count
+            if stage.kind is Kind.PRODUCT:
+                turns = _times(stage, self.variant.taps[stage.number])
+                gemms = gemms + turns * self.tilings.tiles
         loaded, load_rows, first = self.none, self.none, self.none
         for load in self.loads:
             size = load.window * self.target.element_bytes(load.memory)
@@ -170,24 +177,24 @@ class Evaluation:
             store_overlaps=slots[Memory.ACC] > 1,
         )
 
-    def _stage_work(self, stage: Stage, rates: Rates) -> tuple[Extents, int]:
-        """Cycles over all tiles, and instructions in one tile."""
+    def _stage_work(self, stage: Stage, rates: Rates) -> tuple[Extents, Extents]:
+        """Cycles and instructions over all tiles."""
         immediate, register = rates.alu
-        taps = 1
-        for extent in stage.taps:
-            taps *= extent
+        total, tiles, taps = self.tilings.total(stage), self.tilings.tiles, prod(stage.taps)
         if stage.kind is Kind.STORE:
-            return self.none, 0
+            return self.none, self.none
         if stage.kind is Kind.PRODUCT:
             starts = stage.in_place is None
-            count = _times(stage, self.variant.taps[stage.number])
-            return self.tilings.total(stage) * (taps + starts), count + starts
+            share, gemms = self.tilings.border(stage)
+            turns = _times(stage, self.variant.taps[stage.number])
+            busy: Extents = (total * taps * share).astype(np.int64) + total * starts
+            return busy, gemms * turns + tiles * starts
         if stage.kind is Kind.REDUCTION:
-            return self.tilings.total(stage) * (1 + immediate + register * taps), 3
+            return total * (1 + immediate + register * taps), 3 * tiles
         rate = immediate if stage.intrinsic.endswith("_imm") else register
         if stage.in_place is None:
-            return self.tilings.total(stage) * (1 + register + rate), 3
-        return self.tilings.total(stage) * rate, 1
+            return total * (1 + register + rate), 3 * tiles
+        return total * rate, tiles
 
     def best(self) -> Plan | None:
         """The cheapest tiling that fits, if any."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, NameLoc
-from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from vtac.dialects.errors import CompileError, Problem
@@ -37,13 +36,15 @@ class TeSchedulePass(ModulePass):
                 Problem("", "there is no vtac.target on the module", "vta-opt --target sets one.")
             )
         scheduled = {s.kernel.root_reference.data for s in op.ops if isinstance(s, ScheduleOp)}
+        layers = _layers(op)
         problems: list[Problem] = []
         for kernel in list(op.ops):
             if not isinstance(kernel, KernelOp) or kernel.is_lowered:
                 continue
-            if kernel.sym_name.data in scheduled:
+            name = kernel.sym_name.data
+            if name in scheduled:
                 continue
-            layer = _layer(op, kernel)
+            layer = ", ".join(layers.get(name, ())) or f"te.kernel @{name}"
             try:
                 structure = structure_of(kernel, layer)
                 schedule = schedule_of(kernel, structure, search(structure, target, layer))
@@ -54,18 +55,11 @@ class TeSchedulePass(ModulePass):
             raise CompileError(problems)
 
 
-def _layer(module: ModuleOp, kernel: KernelOp) -> str:
-    """The layers that call a kernel, for messages; else the kernel's name."""
-    name = kernel.sym_name.data
-    calls = [
-        call
-        for call in module.walk()
-        if isinstance(call, CallOp) and call.callee.root_reference.data == name
-    ]
-    layers = [_location(call) for call in calls]
-    named = [layer for layer in layers if layer]
-    return ", ".join(named) if named else f"te.kernel @{name}"
-
-
-def _location(op: Operation) -> str:
-    return op.location.desc.data if isinstance(op.location, NameLoc) else ""
+def _layers(module: ModuleOp) -> dict[str, list[str]]:
+    """For each kernel, the layers that call it: what messages are about."""
+    layers: dict[str, list[str]] = {}
+    for call in module.walk():
+        if isinstance(call, CallOp) and isinstance(call.location, NameLoc):
+            callee = call.callee.root_reference.data
+            layers.setdefault(callee, []).append(call.location.desc.data)
+    return layers

@@ -1,10 +1,11 @@
 """Many tilings of one kernel, and what holds for them however its products are loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
+from vtac.passes.te.schedule.border import border_ranges, inside_share
 from vtac.passes.te.schedule.footprint import Extents, Regions, regions_of, root_axes_of, volume
 from vtac.passes.te.schedule.structure import Kind, Stage, Structure
 
@@ -26,7 +27,14 @@ class Tilings:
         extents = structure.root.extents
         self.trips = [-(-extent // size) for extent, size in zip(extents, tile, strict=True)]
         self.tiles = volume(self.trips, self.one)
-        self.regions: Regions = regions_of(structure, tile)
+        # A single tile has no loop to compute anything in: stages are computed wholly.
+        self.regions: Regions = {
+            number: [
+                np.where(self.tiles > 1, extent, size)
+                for extent, size in zip(region, structure.stages[number].extents, strict=True)
+            ]
+            for number, region in regions_of(structure, tile).items()
+        }
         self.axes = root_axes_of(structure)
         self._totals = {stage.number: self._total(stage) for stage in structure.stages}
 
@@ -45,6 +53,32 @@ class Tilings:
             seen |= own
         rest = [turns for axis, turns in enumerate(self.trips) if axis not in seen]
         return total * volume(rest, self.one)
+
+    def border(self, stage: Stage) -> tuple[float, Extents]:
+        """Share of a product's points inside, and its instructions if its reduction is one tile."""
+        return self._borders[stage.number]
+
+    @cached_property
+    def _borders(self) -> Mapping[int, tuple[float, Extents]]:
+        return {
+            stage.number: (inside_share(stage), self._instructions(stage))
+            for stage in self.structure.products
+        }
+
+    def _instructions(self, stage: Stage) -> Extents:
+        """Several tiles of a dimension share the instructions that are due to its border."""
+        total = self.tiles.astype(np.float64)
+        for row, ranges in border_ranges(stage):
+            moving = {
+                axis
+                for variable, _ in row.terms
+                if variable < len(stage.extents)
+                for axis in self.axes[stage.number][variable]
+            }
+            turns = volume([self.trips[axis] for axis in moving], self.one)
+            total = total * (1 + (ranges - 1) / turns)
+        found: Extents = np.ceil(total).astype(np.int64)
+        return found
 
     @cached_property
     def accumulators(self) -> Extents:
