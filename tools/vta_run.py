@@ -2,7 +2,6 @@
 
 import argparse
 import io
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,9 +66,9 @@ def _run(args: argparse.Namespace) -> None:
         dump = args.dump_programs if number == 0 else None
         results.append(module.run(batch, order_seed=args.order_seed, dump=dump))
         records.append(module.last_run)
-    outputs = _join(results)
+    outputs = _join(results, samples)
     if args.compare_onnxruntime:
-        theirs = _reference(args.compare_onnxruntime, batches, errors)
+        theirs = _join(_reference(args.compare_onnxruntime, batches, errors), samples)
         if missing := sorted(set(outputs) - set(theirs)):
             raise CompileError(
                 Problem(args.compare_onnxruntime, f"has no output {', '.join(missing)}")
@@ -101,10 +100,11 @@ def _samples(module: Module, path: str) -> Samples:
         specs.append(InputSpec(value.name, shape, dtype))
     if not Path(path).is_file():
         raise CompileError(Problem(path, "there is no such file of inputs"))
-    samples = load_samples(path, specs)
-    for note in samples.notes:
-        print(f"vta-run: note: {note}", file=sys.stderr)
-    return samples
+    try:
+        return load_samples(path, specs)
+    except CompileError as error:
+        problems = [Problem(path, problem.what, problem.hint) for problem in error.problems]
+        raise CompileError(problems) from None
 
 
 def _tracked(batches: Sequence[Any], what: str, console: Console) -> Iterable[Any]:
@@ -113,8 +113,8 @@ def _tracked(batches: Sequence[Any], what: str, console: Console) -> Iterable[An
     return track(batches, what, console=console, disable=not shown)
 
 
-def _reference(path: str, batches: Sequence[dict[str, Array]], console: Console) -> Outputs:
-    """What the original model gives."""
+def _reference(path: str, batches: Sequence[dict[str, Array]], console: Console) -> list[Outputs]:
+    """What the original model gives for each batch."""
     model = load_model(path)
     names = [output.name for output in model.graph.output]
     part = open_model(model, path)
@@ -126,14 +126,16 @@ def _reference(path: str, batches: Sequence[dict[str, Array]], console: Console)
     for batch in _tracked(batches, "onnxruntime", console):
         values = part.run([batch[name] for name in part.input_names])
         results.append(dict(zip(names, values, strict=True)))
-    return _join(results)
+    return results
 
 
-def _join(results: Sequence[Outputs]) -> Outputs:
-    """The outputs of all batches, one after another."""
-    if not results:
-        return {}
-    return {
-        name: np.concatenate([np.atleast_1d(np.asarray(result[name])) for result in results])
-        for name in results[0]
-    }
+def _join(results: Sequence[Outputs], samples: Samples) -> Outputs:
+    """The outputs of all batches, one after another, without those that only filled the last."""
+    size = next((size for size in samples.batch_sizes.values() if size), 0)
+    count = max((len(array) for array in samples.arrays.values()), default=0)
+    joined = {}
+    for name in results[0] if results else ():
+        parts = [np.atleast_1d(np.asarray(result[name])) for result in results]
+        whole = np.concatenate(parts)
+        joined[name] = whole[:count] if len(parts[0]) == size else whole
+    return joined

@@ -88,6 +88,22 @@ def test_run_writes_outputs_and_compares(
     assert [file.name for file in (tmp_path / "d").iterdir()] == ["000_vta_0.npz"]
 
 
+def test_samples_are_regrouped_and_what_filled_the_last_batch_is_dropped(tmp_path: Path) -> None:
+    samples = save_images(tmp_path / "samples.npz", 10)
+    package = tmp_path / "batch.vtapkg"
+    vta_compile.main(
+        [
+            *(str(MODEL), "-o", str(package), "--calibrate", str(samples)),
+            *("--shape", "image=4,1,8,8"),
+        ]
+    )
+    for options, rows in (([], 10), (["--limit", "1"], 4)):
+        out = tmp_path / f"{rows}.npz"
+        vta_run.main([str(package), "--input", str(samples), "-o", str(out), *options])
+        with np.load(out) as outputs:
+            assert outputs["logits"].shape == (rows, 10)
+
+
 def test_programs_of_a_package_are_decoded(
     package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
