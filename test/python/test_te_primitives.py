@@ -225,6 +225,8 @@ REFUSED = {
     ),
     "tensorize twice": (TENSORIZED + "te.tensorize %z at %u2 by [@gemm]", "no scalar statement"),
     "vthread of a reduction": (SUM + "te.vthread %s", "share a sum"),
+    "a stage that was copied": (PLACED + "te.unroll %uo\n" + AXES, "has made copies of stage"),
+    "a loop that was copied": (PLACED + AXES + "te.unroll %uo\n te.unroll %u1", "no longer there"),
     "a loop that is gone": (TENSORIZED + "te.unroll %t", "is no longer there"),
 }
 

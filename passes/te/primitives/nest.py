@@ -99,6 +99,11 @@ class Nest:
         stage = self.handles[handle]
         if not stage.statements:
             raise Refused(f'nothing is left of stage "{stage.label}"')
+        if any(statement.parent is None for statement in stage.statements):
+            raise Refused(
+                f'unroll or vthread has made copies of stage "{stage.label}"',
+                "they come last: schedule what is inside the loop before",
+            )
         return stage
 
     def loop(self, handle: SSAValue) -> tuple[Stage, te.ForOp]:

@@ -1,6 +1,7 @@
 // RUN: vta-opt %s -p te-declare-intrinsics,te-to-loops,te-apply-schedule | filecheck %s
 // RUN: vta-opt %s -p 'te-declare-intrinsics,te-to-loops,te-apply-schedule{steps=2}' | filecheck %s --check-prefix SPLIT
 // RUN: vta-opt %s -p 'te-declare-intrinsics,te-to-loops,te-apply-schedule{steps=6}' | filecheck %s --check-prefix PLACED
+// RUN: vta-opt %s -p 'te-declare-intrinsics,te-to-loops,te-apply-schedule{kernel=other}' | filecheck %s --check-prefix OTHER
 
 // A convolution in one dimension, a shift, and the narrowing that a store does.
 builtin.module attributes {vtac.target = #target.vta<"pynq">} {
@@ -74,6 +75,10 @@ te.schedule @k {
 // CHECK-NEXT:   }
 // CHECK-NEXT:   te.yield
 // CHECK-NOT:  te.schedule
+
+// The schedule of another kernel is asked for.
+// OTHER:      te.update "conv" accumulate
+// OTHER:      te.schedule @k
 
 // After the split there are two loops over "h" around the result; all else is as it was.
 // SPLIT:      te.for "h" [%h_2 : %h_n_2] in [0 : 8] {
