@@ -1,0 +1,1 @@
+"""Rewrites inside te: of tensor expressions, by schedules, of loops."""
