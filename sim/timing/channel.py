@@ -19,6 +19,9 @@ from .requests import Requests
 FETCH, UOP, INP, WGT, ACC = range(5)
 """The readers, by priority."""
 
+NEVER = 1 << 62
+"""The time of what is not going to happen."""
+
 _KEPT = 1 << 12
 """Last beats kept beyond what is needed."""
 
@@ -75,6 +78,13 @@ class Channel:
         if (past := min(self._pending, len(self._ends) - self._slots)) > _KEPT:
             del self._ends[:past]
             self._pending -= past
+
+    @property
+    def next_issue(self) -> int:
+        """The cycle of the next request if nobody new asks, `NEVER` without any."""
+        if not self.active:
+            return NEVER
+        return self._earliest(min([transfer.visible for transfer in self.active]), NEVER)
 
     def issue(self, until: int) -> Transfer | None:
         """Let requests leave up to cycle `until`.

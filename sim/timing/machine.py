@@ -21,14 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tokens import CONSUMER, Module, Queue, Schedule, deadlock_reason
-from .channel import FETCH, INP, UOP, WGT, Channel, Transfer
+from .channel import FETCH, INP, NEVER, UOP, WGT, Channel, Transfer
 from .padding import padding_idle
 from .presets import INSTRUCTION_BYTES, TimingPreset
 from .requests import Requests, cut
 from .work import READERS, Work
-
-NEVER = 1 << 62
-"""The time of an event that nothing has scheduled."""
 
 CHANNEL_OF = {1: (0, 0, 0, 0, 0), 2: (0, 0, 1, 1, 0), 3: (0, 1, 2, 2, 1)}
 """The channel of each reader, by the number of channels."""
@@ -143,16 +140,31 @@ class Machine:
 
     def _advance_reads(self, now: int) -> bool:
         """Issue requests up to the next event; whether that may have brought an earlier one."""
-        until = min(now, self._limit)
-        for channel in self._channels:
-            if channel.active and (transfer := channel.issue(until)) is not None:
-                self._reading -= transfer.complete
-                if transfer.reader == FETCH:
-                    self._instructions_come(transfer.last_end)
-                else:
-                    self._load_served(transfer)
-                return True
-        return False
+        transfer = self._issue(min(now, self._limit))
+        if transfer is None:
+            return False
+        self._reading -= transfer.complete
+        if transfer.reader == FETCH:
+            self._instructions_come(transfer.last_end)
+        else:
+            self._load_served(transfer)
+        return True
+
+    def _issue(self, until: int) -> Transfer | None:
+        """Issue requests up to a cycle, or until one transfer reaches its stop.
+
+        Channels go in step: what one of them completes may soon let a reader ask at another.
+        """
+        channels = self._channels
+        if len(channels) == 1:
+            return channels[0].issue(until)
+        while True:
+            due = sorted((channel.next_issue, place) for place, channel in enumerate(channels))
+            if due[0][0] > until:
+                return None
+            transfer = channels[due[0][1]].issue(min(until, due[1][0]))
+            if transfer is not None:
+                return transfer
 
     def _try_start(self, module: int, now: int) -> None:
         """Start the module's next instruction if its tokens are there."""
