@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from math import prod
 
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
@@ -38,20 +39,22 @@ def opsets_of(model: ModelProto) -> dict[str, int]:
 
 
 def skeleton(model: ModelProto) -> ModelProto:
-    """The model with its large initialisers as mere inputs: small to copy and to infer."""
+    """The model with its large initialisers as mere inputs: small to copy and to infer.
+
+    Outputs that are inputs or weights are left out: they have types already.
+    """
     small = ModelProto(ir_version=model.ir_version)
     small.opset_import.extend(model.opset_import)
     small.functions.extend(model.functions)
     graph = small.graph
     graph.name = model.graph.name or "graph"
-    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
+    for field in ("node", "input", "value_info", "sparse_initializer"):
         getattr(graph, field).extend(getattr(model.graph, field))
+    given = set(_given_names(model.graph))
+    graph.output.extend(o for o in model.graph.output if o.name not in given)
     inputs = {i.name for i in graph.input}
     for tensor in model.graph.initializer:
-        count = 1
-        for extent in tensor.dims:
-            count *= extent
-        if count <= LARGE:
+        if prod(tensor.dims) <= LARGE:
             graph.initializer.append(tensor)
         elif tensor.name not in inputs:
             graph.input.append(
@@ -60,18 +63,26 @@ def skeleton(model: ModelProto) -> ModelProto:
     return small
 
 
-def check_model(model: ModelProto) -> list[Problem]:
-    """Opsets, operators, undefined and doubly defined values, cycles; then what onnx finds."""
+def graph_problems(model: ModelProto) -> list[Problem]:
+    """Opsets, unknown operators, undefined and doubly defined values, cycles."""
     problems = _opset_problems(model)
     checker = _GraphChecker(opsets_of(model), {(f.domain, f.name) for f in model.functions})
     checker.check(model.graph, {})
-    problems += checker.problems
-    if not problems:
-        try:
-            onnx.checker.check_model(skeleton(model))
-        except onnx.checker.ValidationError as error:
-            problems.append(Problem("model", " ".join(str(error).split())))
-    return problems
+    return problems + checker.problems
+
+
+def schema_problems(model: ModelProto) -> list[Problem]:
+    """The first thing that onnx's own checker finds: attributes, numbers of inputs, types."""
+    small = skeleton(model)
+    # The checker insists on ranks of inputs and outputs; onnxruntime and we do not.
+    for value in [*small.graph.input, *small.graph.output]:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()
+    try:
+        onnx.checker.check_model(small)
+    except onnx.checker.ValidationError as error:
+        return [Problem("model", " ".join(str(error).split()))]
+    return []
 
 
 def _opset_problems(model: ModelProto) -> list[Problem]:
@@ -79,6 +90,14 @@ def _opset_problems(model: ModelProto) -> list[Problem]:
     if not opsets:
         return [Problem("model", "it does not say which opset it uses")]
     version, newest = opsets.get("", OLDEST_OPSET), onnx.defs.onnx_opset_version()
+    if version < OLDEST_OPSET:
+        return [
+            Problem(
+                "model",
+                f"opset {version} is older than {OLDEST_OPSET}, the oldest supported",
+                "Export the model anew; onnx.version_converter may help, but check its result.",
+            )
+        ]
     if version > newest:
         return [Problem("model", f"opset {version} is newer than {newest}, which onnx here knows")]
     return []
@@ -141,12 +160,12 @@ class _GraphChecker:
             )
 
     def _check_order(self, graph: GraphProto, given: Mapping[str, None]) -> None:
-        done = {id(node) for node in sorted_nodes(graph, given)}
+        done = set(node_order(graph, given))
         defined = {name for node in graph.node for name in node.output}
         stuck = [
             node
-            for node in graph.node
-            if id(node) not in done and all(i in defined or i in given for i in _reads(node))
+            for index, node in enumerate(graph.node)
+            if index not in done and all(i in defined or i in given for i in _reads(node))
         ]
         # What only reads from a cycle is not on it.
         read: set[str] = set()
@@ -182,8 +201,13 @@ def captured_names(node: NodeProto) -> list[str]:
     return list(found)
 
 
-def sorted_nodes(graph: GraphProto, given: Iterable[str] = ()) -> list[NodeProto]:
-    """The nodes so that each comes after what it reads; those on or after a cycle are left out."""
+def sorted_nodes(graph: GraphProto) -> list[NodeProto]:
+    """The nodes so that each comes after what it reads."""
+    return [graph.node[index] for index in node_order(graph)]
+
+
+def node_order(graph: GraphProto, given: Iterable[str] = ()) -> list[int]:
+    """The positions of the nodes in an order that runs; those on or after a cycle are left out."""
     ready = {*_given_names(graph), *given}
     missing: list[int] = []
     waiting: dict[str, list[int]] = {}
@@ -196,11 +220,12 @@ def sorted_nodes(graph: GraphProto, given: Iterable[str] = ()) -> list[NodeProto
         if not needs:
             queue.append(index)
             ready.update(node.output)
-    ordered: list[NodeProto] = []
+    ordered: list[int] = []
     while queue:
-        node = graph.node[queue.popleft()]
-        ordered.append(node)
-        for reader in (reader for name in node.output for reader in waiting.pop(name, ())):
+        index = queue.popleft()
+        ordered.append(index)
+        outputs = graph.node[index].output
+        for reader in (reader for name in outputs for reader in waiting.pop(name, ())):
             missing[reader] -= 1
             if not missing[reader]:
                 queue.append(reader)

@@ -7,11 +7,11 @@ ops are chosen. Weights that a QDQ model dequantises keep their quantised form.
 from math import prod
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TypeProto, helper, numpy_helper
-from onnx.onnx_ml_pb2 import TensorProto
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from vtac.lowering.onnx_to_graph.attributes import subgraphs
 from vtac.lowering.onnx_to_graph.check import sorted_nodes
+from vtac.lowering.onnx_to_graph.shapes import static_shape
 from vtac.lowering.onnx_to_graph.types import dense_dtype
 
 LARGEST_RESULT = 4096
@@ -31,7 +31,8 @@ def fold_constants(model: ModelProto, types: dict[str, TypeProto]) -> bool:
     """Replace constant nodes by initialisers, in place; whether any was found."""
     graph = model.graph
     constants = {t.name: t for t in graph.initializer}
-    shapes = {name: shape for name, type in types.items() if (shape := _static(type)) is not None}
+    static = {name: static_shape(type) for name, type in types.items()}
+    shapes = {name: shape for name, shape in static.items() if shape is not None}
     kept: list[NodeProto] = []
     before = len(graph.node)
     for node in sorted_nodes(graph):
@@ -48,15 +49,6 @@ def fold_constants(model: ModelProto, types: dict[str, TypeProto]) -> bool:
     del graph.node[:]
     graph.node.extend(copies)
     return True
-
-
-def _static(type: TypeProto) -> tuple[int, ...] | None:
-    if not type.HasField("tensor_type") or not type.tensor_type.HasField("shape"):
-        return None
-    dims = type.tensor_type.shape.dim
-    if not all(d.HasField("dim_value") for d in dims):
-        return None
-    return tuple(d.dim_value for d in dims)
 
 
 def _evaluate(

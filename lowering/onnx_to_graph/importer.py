@@ -35,6 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 from vtac.dialects.context import Array, VtacContext, constant_attr, tensor_type
 from vtac.dialects.graph import ConstantOp, HostOp, integers
 from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf
+from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
 from vtac.lowering.onnx_to_graph.check import (
     captured_names,
     opsets_of,
@@ -49,7 +50,7 @@ from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.lowering.onnx_to_graph.shapes import Shapes, fix_shapes, infer_types, network_inputs
 from vtac.lowering.onnx_to_graph.types import dense_dtype, import_type
 
-FOLDING_ROUNDS = 8
+ROUNDS = 64
 """Each round of folding may reveal shapes that let the next one fold more."""
 
 
@@ -68,15 +69,22 @@ def import_model(
     inputs = network_inputs(model)
     small = skeleton(model)
     fix_shapes(small, [i.name for i in inputs], shapes or {})
-    types = infer_types(small)
-    for _ in range(FOLDING_ROUNDS):
-        if not fold_constants(small, types):
-            break
-        types = infer_types(small)
+    types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
     fixed = {i.name: i for i in small.graph.input}
-    importer = _Importer(ctx, small, types, constants)
+    outputs = [output.name for output in model.graph.output]
+    importer = _Importer(ctx, small, types, constants, outputs)
     return importer.run([fixed[i.name] for i in inputs])
+
+
+def _settle(model: ModelProto) -> dict[str, TypeProto]:
+    """Fold and correct until nothing changes; the types of all values."""
+    types = infer_types(model)
+    for _ in range(ROUNDS):
+        if not correct_ceiling(model, types) and not fold_constants(model, types):
+            break
+        types = infer_types(model)
+    return types
 
 
 def value_hint(name: str) -> str | None:
@@ -120,11 +128,13 @@ class _Importer:
         model: ModelProto,
         types: dict[str, TypeProto],
         constants: dict[str, TensorProto],
+        outputs: list[str],
     ):
         self.ctx = ctx
         self.model = model
         self.types = types
         self.constants = constants
+        self.outputs = outputs
         self.opsets = opsets_of(model)
         self.block = Block()
         self.values: dict[str, SSAValue] = {}
@@ -132,7 +142,7 @@ class _Importer:
         self.counts: dict[str, int] = {}
         self.read = {name for node in model.graph.node for name in node.input}
         self.read.update(name for node in model.graph.node for name in captured_names(node))
-        self.read.update(output.name for output in model.graph.output)
+        self.read.update(outputs)
 
     def run(self, inputs: list[ValueInfoProto]) -> ModuleOp:
         """The module."""
@@ -144,7 +154,7 @@ class _Importer:
             self._host_constant(sparse.values.name, "sparse_value", sparse)
         for node in sorted_nodes(graph):
             self._node(node)
-        results = [self.value(output.name) for output in graph.output]
+        results = [self.value(name) for name in self.outputs]
         self.block.add_op(ReturnOp(*results))
         func = FuncOp(
             "main",
@@ -153,7 +163,7 @@ class _Importer:
             arg_attrs=ArrayAttr([_argument_attributes(value) for value in inputs]),
         )
         func.attributes["graph.inputs"] = _strings(value.name for value in inputs)
-        func.attributes["graph.outputs"] = _strings(output.name for output in graph.output)
+        func.attributes["graph.outputs"] = _strings(self.outputs)
         opsets = {d: IntegerAttr(v, i64) for d, v in self.opsets.items()}
         return ModuleOp([func], {"graph.opsets": DictionaryAttr(opsets)})
 

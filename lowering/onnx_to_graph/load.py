@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
 
-import onnx.version_converter
+import onnx
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph.attributes import subgraphs
-from vtac.lowering.onnx_to_graph.check import OLDEST_OPSET, check_model, opsets_of
+from vtac.lowering.onnx_to_graph.check import graph_problems, schema_problems
 
 ModelSource = str | os.PathLike[str] | bytes | ModelProto
 
@@ -42,30 +42,11 @@ def load_model(source: ModelSource) -> ModelProto:
     for owner, tensor in all_tensors(model):
         if tensor.data_location != TensorProto.EXTERNAL:
             problems += _size_problem(owner, tensor)
-    if problems:
-        raise CompileError(problems)
-    model = _renew(model)
-    problems = check_model(model)
+    problems += graph_problems(model)
+    problems = problems or schema_problems(model)
     if problems:
         raise CompileError(problems)
     return model
-
-
-def _renew(model: ModelProto) -> ModelProto:
-    """The model in the oldest supported opset at least, converted by onnx where it is older."""
-    version = opsets_of(model).get("", OLDEST_OPSET)
-    if version >= OLDEST_OPSET:
-        return model
-    try:
-        return onnx.version_converter.convert_version(model, OLDEST_OPSET)
-    except Exception as error:  # The converter raises plain RuntimeErrors and IndexErrors.
-        raise CompileError(
-            Problem(
-                "model",
-                f"opset {version} is older than {OLDEST_OPSET}, the oldest supported, and onnx"
-                f" cannot convert it: {' '.join(str(error).split())}",
-            )
-        ) from error
 
 
 def _parse(data: bytes, where: str) -> ModelProto:

@@ -92,3 +92,13 @@ def infer_types(model: ModelProto) -> dict[str, TypeProto]:
         raise CompileError(Problem("shape inference", " ".join(str(error).split()))) from error
     graph = inferred.graph
     return {v.name: v.type for v in [*graph.value_info, *graph.output, *graph.input]}
+
+
+def static_shape(type: TypeProto | None) -> tuple[int, ...] | None:
+    """The shape of a dense tensor all of whose dimensions are known; None for anything else."""
+    if type is None or not type.HasField("tensor_type") or not type.tensor_type.HasField("shape"):
+        return None
+    dims = type.tensor_type.shape.dim
+    if not all(d.HasField("dim_value") for d in dims):
+        return None
+    return tuple(d.dim_value for d in dims)

@@ -1,6 +1,8 @@
 """Convolution and pooling: pads made explicit, whatever way the model gives them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr
 from xdsl.ir import Operation
@@ -79,30 +81,58 @@ def global_average_pool(node: Node) -> Operation:
 
 
 def _window(node: Node, kernel: list[int], counts_pads: bool = False) -> Window:
-    """The window of a node. counts_pads: whether end pads that ceil_mode adds would count."""
-    rank = len(kernel)
-    strides, dilations = node.ints("strides", [1] * rank), node.ints("dilations", [1] * rank)
     extents = list(known_shape(node.operand(0))[2:])
+    return explicit_window(node.attributes, extents, kernel, counts_pads)
+
+
+def explicit_window(
+    attributes: Mapping[str, Any],
+    extents: list[int],
+    kernel: list[int],
+    counts_pads: bool = False,
+) -> Window:
+    """The window of a node over spatial ``extents``, with the pads that auto_pad and ceil_mode say.
+
+    counts_pads: whether end pads that ceil_mode adds would count. Raises StaysOnHostError where
+    explicit pads cannot say the same.
+    """
+    rank = len(kernel)
+    strides = list(attributes.get("strides", [1] * rank))
+    dilations = list(attributes.get("dilations", [1] * rank))
     if not len(extents) == len(strides) == len(dilations) == rank or rank < 1:
         raise StaysOnHostError("its window does not fit the rank of its input")
-    auto = node.attributes.get("auto_pad", b"NOTSET").decode()
+    auto = attributes.get("auto_pad", b"NOTSET").decode()
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         pads = _same_pads(extents, kernel, strides, dilations, auto == "SAME_LOWER")
     elif auto == "VALID":
         pads = [0] * (2 * rank)
     else:
-        pads = node.ints("pads", [0] * (2 * rank))
+        pads = list(attributes.get("pads", [0] * (2 * rank)))
     if min(pads, default=0) < 0 or len(pads) != 2 * rank:
         raise StaysOnHostError(f"pads {pads} are not supported")
-    if node.attributes.get("ceil_mode", 0) and not auto.startswith("SAME"):
+    if attributes.get("ceil_mode", 0) and not auto.startswith("SAME"):
         for i in range(rank):
-            extra = _ceil_pad(
-                extents[i], kernel[i], strides[i], pads[i], pads[rank + i], dilations[i]
-            )
+            begin, end = pads[i], pads[rank + i]
+            extra = _ceil_pad(extents[i], kernel[i], strides[i], begin, end, dilations[i])
             if extra and counts_pads:
                 raise StaysOnHostError("ceil_mode with pads that count")
             pads[rank + i] += extra
     return Window(kernel, strides, dilations, pads)
+
+
+def window_counts(window: Window, extents: list[int]) -> list[int]:
+    """How many windows there are along each spatial dimension."""
+    rank = len(extents)
+    return [
+        window_extent(
+            extents[i],
+            window.kernel[i],
+            window.strides[i],
+            window.pads[i] + window.pads[rank + i],
+            window.dilations[i],
+        )
+        for i in range(rank)
+    ]
 
 
 def _same_pads(

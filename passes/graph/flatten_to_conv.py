@@ -55,7 +55,7 @@ class FlattenToConv(RewritePattern):
         result = ReshapeOp(conv.result, op.result.type)
         for new in (conv, result):
             new.location = op.location
-        rewriter.replace_op(op, [kernel, conv, result])
+        rewriter.replace(op, [kernel, conv, result])
 
 
 def _is_normal(op: GemmOp) -> bool:

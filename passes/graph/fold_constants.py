@@ -41,7 +41,7 @@ class FoldConstant(RewritePattern):
             return
         constant = new_constant(self.ctx, result, op.results[0].name_hint, op)
         if constant.result.type == op.results[0].type:
-            rewriter.replace_op(op, constant)
+            rewriter.replace(op, constant)
 
 
 @dataclass(frozen=True)

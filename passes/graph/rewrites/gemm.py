@@ -54,7 +54,7 @@ class NormaliseGemm(RewritePattern):
         made.append(new_constant(self.ctx, product, op.b.name_hint, op))
         gemm = GemmOp(a, made[-1].results[0], bias, op.result.type, trans_b=True)
         gemm.location = op.location
-        rewriter.replace_op(op, [*made, gemm])
+        rewriter.replace(op, [*made, gemm])
 
 
 @dataclass
@@ -74,4 +74,4 @@ class MatMulToGemm(RewritePattern):
         transposed = new_constant(self.ctx, np.ascontiguousarray(weights.T), op.b.name_hint, op)
         gemm = GemmOp(op.a, transposed.result, None, op.result.type, trans_b=True)
         gemm.location = op.location
-        rewriter.replace_op(op, [transposed, gemm])
+        rewriter.replace(op, [transposed, gemm])

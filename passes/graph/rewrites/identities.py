@@ -28,11 +28,11 @@ class SimplifyReshape(RewritePattern):
     def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter) -> None:
         """Match a reshape."""
         if is_static(op.x) and op.x.type == op.result.type:
-            rewriter.replace_op(op, [], [op.x])
+            rewriter.replace(op, [], [op.x])
         elif isinstance(op.x.owner, ReshapeOp):
             new = ReshapeOp(op.x.owner.x, op.result.type)
             new.location = op.location
-            rewriter.replace_op(op, new)
+            rewriter.replace(op, new)
 
 
 class HostToReshape(RewritePattern):
@@ -51,7 +51,7 @@ class HostToReshape(RewritePattern):
             return
         new = ReshapeOp(x, result.type)
         new.location = op.location
-        rewriter.replace_op(op, new)
+        rewriter.replace(op, new)
 
 
 class DropTrivial(RewritePattern):
@@ -69,7 +69,7 @@ class DropTrivial(RewritePattern):
         else:
             trivial = _takes_single_elements(op)
         if trivial and op.x.type == op.result.type:
-            rewriter.replace_op(op, [], [op.x])
+            rewriter.replace(op, [], [op.x])
 
 
 def _takes_single_elements(op: PoolOp) -> bool:
@@ -85,4 +85,4 @@ class DropUnused(RewritePattern):
     def match_and_rewrite(self, op: HostOp, rewriter: PatternRewriter) -> None:
         """Match an operator none of whose results is read."""
         if all(not result.uses for result in op.outputs):
-            rewriter.erase_op(op)
+            rewriter.erase(op)

@@ -64,8 +64,8 @@ def fold_affine(
         made.append(new_constant(ctx, total.astype(dtype), hint or "bias", old))
         bias_operand = made[-1].results[0]
     made.append(_with_operands(old, weight_operand, bias_operand))
-    rewriter.replace_op(after, made)
-    rewriter.erase_op(old)
+    rewriter.replace(after, made)
+    rewriter.erase(old)
 
 
 def _with_operands(old: ConvOp | GemmOp, weights: SSAValue, bias: SSAValue | None) -> Operation:
