@@ -10,7 +10,6 @@ The clock needs no data; ``--check`` also looks for hazards in the same program.
 import argparse
 import dataclasses
 import io
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -231,7 +230,7 @@ def _print_presets() -> None:
         if field.name != "name":
             values = [getattr(preset, field.name) for preset in PRESETS.values()]
             table.add_row(field.name, *(_value_text(value) for value in values))
-    width = None if os.isatty(sys.stdout.fileno()) else 120
+    width = None if sys.stdout.isatty() else 120
     Console(highlight=False, width=width).print(table)
 
 
