@@ -1,6 +1,6 @@
-"""Whether tilings fit the machine, and what they cost: one variant, many tilings at once."""
+"""Whether tilings fit the machine, and what they cost: one order of loops, all tilings at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -33,17 +33,15 @@ MEMORIES = (Memory.INP, Memory.WGT, Memory.ACC)
 
 
 @dataclass(frozen=True)
-class Variant:
-    """What is the same for a whole array of tilings.
+class Reductions:
+    """How the products of each tiling accumulate.
 
-    order: axes of the root, outermost tile loop first.
     taps: for each product, by number, the tiles of its reduction axes.
     whole: whether activations and weights are loaded for the whole reduction at once.
     """
 
-    order: Sequence[int]
-    taps: Mapping[int, Sequence[int]]
-    whole: tuple[bool, bool]
+    taps: Mapping[int, Sequence[Extents]]
+    whole: tuple[Flags, Flags]
 
 
 @dataclass(frozen=True)
@@ -61,10 +59,15 @@ class Load:
 
 
 class Evaluation:
-    """Everything about one variant. Extents and counts are arrays with an entry a tiling."""
+    """Everything about one order of the tile loops (axes of the root, outermost first).
 
-    def __init__(self, tilings: Tilings, target: Target, variant: Variant):
-        self.tilings, self.target, self.variant = tilings, target, variant
+    Extents and counts are arrays with an entry a tiling.
+    """
+
+    def __init__(
+        self, tilings: Tilings, target: Target, order: Sequence[int], reductions: Reductions
+    ):
+        self.tilings, self.target, self.order, self.reductions = tilings, target, order, reductions
         self.structure = tilings.structure
         self.one, self.none = tilings.one, tilings.none
 
@@ -84,16 +87,16 @@ class Evaluation:
         return found
 
     def _load(self, stage: Stage, operand: int, memory: Memory) -> Load:
-        whole = memory is Memory.ACC or self.variant.whole[memory is Memory.WGT]
-        tiles = stage.taps if whole else self.variant.taps[stage.number]
-        taps = [self.one * extent for extent in tiles]
+        taps, turns = [self.one * extent for extent in stage.taps], self.one
+        if stage.kind is Kind.PRODUCT:
+            whole = self.reductions.whole[memory is Memory.WGT]
+            used = {v for row in stage.reads[operand].rows for v, _ in row.terms}
+            turns = np.where(whole, self.one, self._turns(stage, used))
+            tiles = self.reductions.taps[stage.number]
+            taps = [np.where(whole, *both) for both in zip(taps, tiles, strict=True)]
         extents = window(stage, operand, self.tilings.regions[stage.number], taps)
         shape = shaped(stage.compute.inputs[operand]).get_shape()[:-LANES]
-        reduction = 1
-        if not whole:
-            used = {v for row in stage.reads[operand].rows for v, _ in row.terms}
-            reduction = _times(stage, tiles, used)
-        times = self._repetitions(stage, operand, reduction)
+        times = self._repetitions(stage, operand, turns)
         # Where no loop moves the window, the operand is loaded before all loops, and wholly.
         extents = [
             np.where(times > 1, extent, size) for extent, size in zip(extents, shape, strict=True)
@@ -101,14 +104,25 @@ class Evaluation:
         instructions, rows = transfers(extents, shape, self.one)
         return Load(memory, volume(extents, self.one), times, instructions, rows)
 
-    def _repetitions(self, stage: Stage, operand: int, reduction: int) -> Extents:
+    def _turns(self, stage: Stage, used: Container[int]) -> Extents:
+        """Turns of a product's loops over reduction tiles, down to the last that moves ``used``."""
+        spatial = len(stage.compute.spatial)
+        inside: Flags = self.one < 0
+        total = self.one
+        for tap in reversed(range(len(stage.taps))):
+            turns = -(-stage.taps[tap] // self.reductions.taps[stage.number][tap])
+            inside = inside | (turns > 1) if spatial + tap in used else inside
+            total = total * np.where(inside, turns, self.one)
+        return total
+
+    def _repetitions(self, stage: Stage, operand: int, reduction: Extents) -> Extents:
         """How often an operand is loaded: once a turn of the innermost loop that moves it."""
         axes: set[int] = set()
         for row in stage.reads[operand].rows[:-LANES]:
             axes |= axes_of_row(row, self.tilings.axes[stage.number])
-        inside: Flags = self.one * reduction > 1
-        turns: list[Extents] = [self.one * reduction]
-        for axis in reversed(self.variant.order):
+        inside: Flags = reduction > 1
+        turns: list[Extents] = [reduction]
+        for axis in reversed(self.order):
             inside = inside | (self.tilings.trips[axis] > 1) if axis in axes else inside
             turns.append(np.where(inside, self.tilings.trips[axis], self.one))
         return volume(turns, self.one)
@@ -137,9 +151,12 @@ class Evaluation:
         """Micro-ops of one instruction of each product."""
         found = []
         for stage in self.structure.products:
-            taps = [self.one * size for size in self.variant.taps[stage.number]]
+            taps = self.reductions.taps[stage.number]
             found.append(micro_ops([*self.tilings.regions[stage.number], *taps]))
         return found
+
+    def _all_turns(self, stage: Stage) -> Extents:
+        return self._turns(stage, range(len(stage.compute.extents)))
 
     def _work(self, slots: Mapping[Memory, Extents]) -> Work:
         gemm, alu = self._gemm_micro_ops, self.tilings.alu_micro_ops
@@ -150,8 +167,7 @@ class Evaluation:
             compute = compute + busy + count * rates.instruction
             instructions = instructions + count
             if stage.kind is Kind.PRODUCT:
-                turns = _times(stage, self.variant.taps[stage.number])
-                gemms = gemms + turns * self.tilings.tiles
+                gemms = gemms + self._all_turns(stage) * self.tilings.tiles
         loaded, load_rows, first = self.none, self.none, self.none
         for load in self.loads:
             size = load.window * self.target.element_bytes(load.memory)
@@ -186,9 +202,8 @@ class Evaluation:
         if stage.kind is Kind.PRODUCT:
             starts = stage.in_place is None
             share, gemms = self.tilings.border(stage)
-            turns = _times(stage, self.variant.taps[stage.number])
             busy: Extents = (total * taps * share).astype(np.int64) + total * starts
-            return busy, gemms * turns + tiles * starts
+            return busy, gemms * self._all_turns(stage) + tiles * starts
         if stage.kind is Kind.REDUCTION:
             return total * (1 + immediate + register * taps), 3 * tiles
         rate = immediate if stage.intrinsic.endswith("_imm") else register
@@ -213,27 +228,17 @@ class Evaluation:
         )
         index = int(np.argmin(cost))
         inp, wgt, acc = slots.values()
+        activations, weights = self.reductions.whole
         return Plan(
             tile=[int(size[index]) for size in self.tilings.tile],
-            order=list(self.variant.order),
+            order=list(self.order),
             products={
-                number: ProductPlan(tuple(taps), self.variant.whole)
-                for number, taps in self.variant.taps.items()
+                number: ProductPlan(
+                    tuple(int(size[index]) for size in taps),
+                    (bool(activations[index]), bool(weights[index])),
+                )
+                for number, taps in self.reductions.taps.items()
             },
             slots=(int(inp[index]), int(wgt[index]), int(acc[index])),
             cycles=int(cost[index]),
         )
-
-
-def _times(stage: Stage, tiles: Sequence[int], used: set[int] | None = None) -> int:
-    """Turns of the loops over reduction tiles, from the outermost to the last that is used."""
-    turns = [-(-extent // size) for extent, size in zip(stage.taps, tiles, strict=True)]
-    spatial = len(stage.compute.spatial)
-    last = max(
-        (n for n, count in enumerate(turns) if count > 1 and (used is None or spatial + n in used)),
-        default=-1,
-    )
-    total = 1
-    for count in turns[: last + 1]:
-        total *= count
-    return total

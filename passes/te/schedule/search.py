@@ -2,18 +2,18 @@
 
 The space: tiles of the root's axes, the reduction's tiles, weights' axes inside or outside of the
 others, and for each operand of the products whether it is loaded whole or a part a reduction tile.
-Everything is evaluated for all candidates at once.
+All candidates of one order of loops are evaluated at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 
 import numpy as np
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Target
-from vtac.passes.te.schedule.evaluate import Evaluation, Variant
+from vtac.dialects.target import Memory, Target
+from vtac.passes.te.schedule.evaluate import Evaluation, Reductions
 from vtac.passes.te.schedule.footprint import Extents, axes_of_row, root_axes_of
 from vtac.passes.te.schedule.plan import Plan
 from vtac.passes.te.schedule.structure import LANES, Stage, Structure
@@ -29,10 +29,6 @@ FEW_REDUCTIONS = 6
 """Tile sizes tried for the reduction of the largest product."""
 
 
-BOTH = [(True, True)]
-"""Both operands whole: the only way where the reduction is not cut."""
-
-
 def tile_sizes(extent: int, most: int) -> list[int]:
     """Sizes of equal tiles (the last perhaps shorter), largest first, at most ``most`` of them."""
     sizes = sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)
@@ -44,47 +40,69 @@ def tile_sizes(extent: int, most: int) -> list[int]:
 
 def search(structure: Structure, target: Target, layer: str) -> Plan:
     """The plan with the lowest expected cost. Raises `CompileError` where nothing fits."""
-    tilings = Tilings(structure, _tiles(structure))
-    found: Plan | None = None
+    tiles = _tiles(structure, target)
     for windows_split in (False, True):
-        for variant in _variants(structure, windows_split):
-            plan = Evaluation(tilings, target, variant).best()
-            if plan is not None and (found is None or plan.cycles < found.cycles):
-                found = plan
-        if found is not None:
-            return found
+        tilings, reductions = _candidates(structure, tiles, windows_split)
+        plans = [
+            Evaluation(tilings, target, order, reductions).best() for order in _orders(structure)
+        ]
+        found = [plan for plan in plans if plan is not None]
+        if found:
+            return min(found, key=lambda plan: plan.cycles)
     raise CompileError(_why_not(structure, target, layer))
 
 
-def _tiles(structure: Structure) -> list[Extents]:
-    """Every combination of tile sizes of the root's axes: an array an axis."""
+def _tiles(structure: Structure, target: Target) -> list[Extents]:
+    """Combinations of tile sizes of the root's axes whose accumulators fit: an array an axis."""
     extents, most = structure.root.extents, CANDIDATES
     sizes = [tile_sizes(extent, most) for extent in extents]
     while most > 2 and prod(map(len, sizes)) > MOST_TILINGS:
         most -= 1
         sizes = [tile_sizes(extent, most) for extent in extents]
     grid = np.meshgrid(*(np.array(axis, np.int64) for axis in sizes), indexing="ij")
-    return [axis.ravel() for axis in grid]
+    tiles = [axis.ravel() for axis in grid]
+    fits = Tilings(structure, tiles).accumulators <= target.depth(Memory.ACC)
+    return [axis[fits] for axis in tiles] if fits.any() else [axis[-1:] for axis in tiles]
 
 
-def _variants(structure: Structure, windows_split: bool) -> Iterator[Variant]:
+def _orders(structure: Structure) -> list[list[int]]:
+    """The axes that move weights inside of the others, or outside."""
     axes = range(len(structure.root.extents))
     weighted = _axes_of_weights(structure)
-    inner = [*(a for a in axes if a not in weighted), *(a for a in axes if a in weighted)]
-    outer = [*(a for a in axes if a in weighted), *(a for a in axes if a not in weighted)]
-    orders = [inner] if inner == outer else [inner, outer]
+    rest = [axis for axis in axes if axis not in weighted]
+    moving = [axis for axis in axes if axis in weighted]
+    return [[*rest, *moving], [*moving, *rest]] if rest and moving else [list(axes)]
+
+
+def _candidates(
+    structure: Structure, tiles: Sequence[Extents], windows_split: bool
+) -> tuple[Tilings, Reductions]:
+    """Every tiling of the root with every way to accumulate."""
+    stages = structure.products
     choices = [
         _reductions(stage, windows_split, 2 if number else FEW_REDUCTIONS)
-        for number, stage in enumerate(structure.products)
+        for number, stage in enumerate(stages)
     ]
+    ways = list[tuple[Sequence[tuple[int, ...]], bool, bool]]()
     for taps in product(*choices):
-        by_stage = {
-            stage.number: tiles for stage, tiles in zip(structure.products, taps, strict=True)
-        }
-        is_split = any(stage.taps != by_stage[stage.number] for stage in structure.products)
-        wholes = [(a, w) for a in (False, True) for w in (False, True)] if is_split else BOTH
-        for order, whole in product(orders, wholes):
-            yield Variant(order, by_stage, whole)
+        is_cut = any(stage.taps != cut for stage, cut in zip(stages, taps, strict=True))
+        wholes = product((False, True), repeat=2) if is_cut else [(True, True)]
+        ways += [(taps, activations, weights) for activations, weights in wholes]
+    count = len(tiles[0])
+
+    def spread(values: Sequence[int]) -> Extents:
+        return np.repeat(np.array(values, np.int64), count)
+
+    reductions = Reductions(
+        {
+            stage.number: [
+                spread([taps[place][tap] for taps, _, _ in ways]) for tap in range(len(stage.taps))
+            ]
+            for place, stage in enumerate(stages)
+        },
+        (spread([way[1] for way in ways]) > 0, spread([way[2] for way in ways]) > 0),
+    )
+    return Tilings(structure, [np.tile(axis, len(ways)) for axis in tiles]), reductions
 
 
 def _axes_of_weights(structure: Structure) -> set[int]:
@@ -133,11 +151,11 @@ def _moves_a_window(stage: Stage, tap: int) -> bool:
 
 def _why_not(structure: Structure, target: Target, layer: str) -> Problem:
     """What even the smallest tile needs."""
-    smallest = [np.ones(1, np.int64) for _ in structure.root.extents]
-    taps = {stage.number: tuple(1 for _ in stage.taps) for stage in structure.products}
-    order = range(len(smallest))
-    variant = Variant(order, taps, (False, False))
-    evaluation = Evaluation(Tilings(structure, smallest), target, variant)
+    one = np.ones(1, np.int64)
+    smallest = Tilings(structure, [one for _ in structure.root.extents])
+    taps = {stage.number: [one for _ in stage.taps] for stage in structure.products}
+    reductions = Reductions(taps, (one < 0, one < 0))
+    evaluation = Evaluation(smallest, target, range(len(structure.root.extents)), reductions)
     needs = [
         f"{need} elements of {memory.name} ({memory.name} has {target.depth(memory)})"
         for memory, need in evaluation.needs().items()
