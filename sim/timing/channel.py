@@ -59,10 +59,15 @@ class Transfer:
 
 
 class Channel:
-    """The state of one read channel. `active` has the transfers with requests left, by priority."""
+    """The state of one read channel.
+
+    active: the transfers with requests left, by priority. due: after `issue` has found nothing
+    more to do, no request leaves before this cycle unless a reader is added.
+    """
 
     def __init__(self, preset: TimingPreset) -> None:
         self.active: list[Transfer] = []
+        self.due = NEVER
         self._delay = preset.latency + 1
         self._interval = preset.request_interval
         self._slots = preset.outstanding
@@ -98,6 +103,7 @@ class Channel:
             at = active[0].visible if alone else min([other.visible for other in active])
             at = self._earliest(at, until)
             if at > until:
+                self.due = at
                 return None
             if alone:
                 transfer = active[0]
@@ -109,6 +115,7 @@ class Channel:
                 if transfer.complete:
                     active.remove(transfer)
                 return transfer
+        self.due = NEVER
         return None
 
     def _choose(self, at: int, until: int) -> tuple[Transfer, int, bool]:

@@ -36,6 +36,7 @@ _LAST_BEAT_TO_DISPATCH = 2
 _DISPATCHED_TO_FETCH = 2
 _FIRST_FETCH = 1
 _DISPATCH, _DONE = 3, 4
+_CONSUMER = [int(CONSUMER[queue]) for queue in Queue]
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Machine:
         self._module = work.module.tolist()
         self._duration = work.duration.tolist()
         self._readers = [READERS.get(kind, -1) for kind in work.kind.tolist()]
+        self._pops, self._pushes = work.pops, work.pushes
         self._times = [NEVER] * 7
         self._modules = [
             _ModuleState(np.flatnonzero(work.module == module).tolist()) for module in Module
@@ -93,7 +95,8 @@ class Machine:
         self._tokens = [0] * len(Queue)
         self._pushed: list[deque[int]] = [deque() for _ in Queue]
         self._channels = [Channel(preset) for _ in range(preset.read_channels)]
-        self._reading = 0
+        # No request leaves before this cycle, unless a reader begins to ask.
+        self._reads_due = NEVER
         self._limit = NEVER
         self._start, self._end = [NEVER] * count, [NEVER] * count
         self._dispatched = [NEVER] * count
@@ -109,7 +112,7 @@ class Machine:
         self._request_instructions(_FIRST_FETCH)
         while True:
             now = min(times)
-            if self._reading and self._advance_reads(now):
+            if now >= self._reads_due and self._advance_reads(now):
                 continue
             if now >= NEVER or now > self._limit:
                 break
@@ -143,7 +146,7 @@ class Machine:
         transfer = self._issue(min(now, self._limit))
         if transfer is None:
             return False
-        self._reading -= transfer.complete
+        self._reads_due = 0
         if transfer.reader == FETCH:
             self._instructions_come(transfer.last_end)
         else:
@@ -157,10 +160,13 @@ class Machine:
         """
         channels = self._channels
         if len(channels) == 1:
-            return channels[0].issue(until)
+            transfer = channels[0].issue(until)
+            self._reads_due = channels[0].due
+            return transfer
         while True:
             due = sorted((channel.next_issue, place) for place, channel in enumerate(channels))
             if due[0][0] > until:
+                self._reads_due = due[0][0]
                 return None
             transfer = channels[due[0][1]].issue(min(until, due[1][0]))
             if transfer is not None:
@@ -171,7 +177,7 @@ class Machine:
         self._times[module] = NEVER
         state, tokens = self._modules[module], self._tokens
         index = state.members[state.head]
-        pops = self._work.pops[index]
+        pops = self._pops[index]
         for queue in pops:
             if not tokens[queue]:
                 return
@@ -197,16 +203,17 @@ class Machine:
         state.head += 1
         if state.head < state.arrived:
             times[module] = now + 1
-        for queue in self._work.pushes[index]:
+        for queue in self._pushes[index]:
             if self._tokens[queue] == self._preset.token_depth:
                 depth = self._preset.token_depth
                 self._warnings.append((index, f"its {queue} token is lost: the queue has {depth}"))
                 continue
             self._tokens[queue] += 1
             self._pushed[queue].append(index)
-            other = self._modules[CONSUMER[queue]]
-            if not other.running and other.head < other.arrived:
-                times[CONSUMER[queue]] = min(times[CONSUMER[queue]], now + 1)
+            consumer = _CONSUMER[queue]
+            other = self._modules[consumer]
+            if not other.running and other.head < other.arrived and times[consumer] > now:
+                times[consumer] = now + 1
         if self._blocked is not None and self._blocked[0] == module:
             self._full.append((self._blocked[1], now + 1))
             self._blocked = None
@@ -261,7 +268,7 @@ class Machine:
     def _add(self, transfer: Transfer) -> None:
         channel = CHANNEL_OF[self._preset.read_channels][transfer.reader]
         self._channels[channel].add(transfer)
-        self._reading += 1
+        self._reads_due = 0
 
     def _start_load(self, module: int, index: int, start: int) -> None:
         """A load's first request is visible in S + 1, one cycle later for each row of top pads."""
