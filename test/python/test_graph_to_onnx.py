@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (IR is wide)
 """From graph ops to ONNX: what is rebuilt answers as the original and as the NumPy reference."""
 
 import numpy as np
@@ -245,7 +246,7 @@ QUANTISE = """
       %u = graph.unpack %p : (tensor<3x5x2xi8, #graph.packed<2, 4>>) -> tensor<3x5x2xi8>
       func.return %u, %s, %c, %p : tensor<3x5x2xi8>, tensor<3x5x2xf32>, tensor<3x5x2xf32>, tensor<3x5x2xi8, #graph.packed<2, 4>>
     }}
-  }}"""  # noqa: E501
+  }}"""
 
 
 @pytest.mark.parametrize("opset", [7, 9, 10, 13, 17])
@@ -301,7 +302,7 @@ INTEGERS = """
     %j = graph.join_bytes %p#0, %p#1, %p#2, %p#3 : (tensor<2x4xi8>, tensor<2x4xi8>, tensor<2x4xi8>, tensor<2x4xi8>) -> tensor<2x4xi32>
     %s = graph.sum_pool %x {{kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>}} : (tensor<2x3x5x5xi8>) -> tensor<2x3x2x2xi32>
     func.return %r, %j, %s : tensor<2x4x3x3xi8>, tensor<2x4xi32>, tensor<2x3x2x2xi32>
-  }}"""  # noqa: E501
+  }}"""
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([-128, -3]))
@@ -326,7 +327,7 @@ def test_bytes_of_any_int32(values):
         %p:4 = graph.split_bytes %x : (tensor<2x3xi32>) -> (tensor<2x3xi8>, tensor<2x3xi8>, tensor<2x3xi8>, tensor<2x3xi8>)
         %j = graph.join_bytes %p#0, %p#1, %p#2, %p#3 : (tensor<2x3xi8>, tensor<2x3xi8>, tensor<2x3xi8>, tensor<2x3xi8>) -> tensor<2x3xi32>
         func.return %p#0, %p#1, %p#2, %p#3, %j : tensor<2x3xi8>, tensor<2x3xi8>, tensor<2x3xi8>, tensor<2x3xi8>, tensor<2x3xi32>
-      }""")  # noqa: E501
+      }""")
     x = np.array(values, "<i4").reshape(2, 3)
     *planes, joined = run(host_model(module, ctx), {"input_0": x})
     np.testing.assert_array_equal(np.stack(planes, -1), x.view(np.int8).reshape(2, 3, 4))
