@@ -42,22 +42,22 @@ class Nodes:
     """The nodes of an imported network in order: what each is, and who its neighbours are."""
 
     kinds: dict[str, str] = field(default_factory=dict)
-    neighbours: dict[str, list[str]] = field(default_factory=dict)
+    makers: dict[str, list[str]] = field(default_factory=dict)
+    users: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, module: ModuleOp) -> "Nodes":
-        """Those of ``@main``; of each first who makes its operands, then who uses its results."""
+        """Those of ``@main``; of each who makes its operands and who uses its results."""
         nodes = cls()
         for op in main_function(module).body.block.ops:
             layer = layer_of(op)
             if isinstance(op, ConstantOp | ReturnOp) or not layer:
                 continue
             nodes.kinds.setdefault(layer, _kind(op))
-            near = [v.owner for v in op.operands]
-            near += [use.operation for result in op.results for use in result.uses]
-            nodes.neighbours.setdefault(layer, []).extend(
-                layer_of(n) for n in near if isinstance(n, Operation) and layer_of(n)
-            )
+            makers = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
+            users = [use.operation for result in op.results for use in result.uses]
+            nodes.makers.setdefault(layer, []).extend(filter(None, map(layer_of, makers)))
+            nodes.users.setdefault(layer, []).extend(filter(None, map(layer_of, users)))
         return nodes
 
 
@@ -107,19 +107,18 @@ def _network_ops(function: FuncOp) -> Iterator[Operation]:
 
 
 def _nearest(nodes: Nodes, found: set[str]) -> dict[str, str]:
-    """For nodes that are in no op any more, where the nearest neighbour is that still is."""
+    """For nodes that are in no op any more, what they became part of.
+
+    That is an op before them, as for a relu, however many such nodes lie between; only where there
+    is none, an op behind them, as for a reshape of weights.
+    """
     where = {layer: layer for layer in found}
-    left = [layer for layer in nodes.kinds if layer not in where]
-    while left:
-        settled = {}
-        for layer in left:
-            near = (where[n] for n in nodes.neighbours[layer] if n in where)
-            if (neighbour := next(near, None)) is not None:
-                settled[layer] = neighbour
-        if not settled:
-            break
-        where |= settled
-        left = [layer for layer in left if layer not in where]
+    before = [(layer, nodes.makers[layer]) for layer in nodes.kinds]
+    behind = [(layer, nodes.users[layer]) for layer in reversed(nodes.kinds)]
+    for layer, neighbours in before + behind:  # each after those it may have become part of
+        near = next((where[n] for n in neighbours if n in where), None)
+        if layer not in where and near is not None:
+            where[layer] = near
     return where
 
 
