@@ -9,7 +9,6 @@ from math import prod
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
-from vtac.lowering.onnx_to_graph.attributes import subgraphs
 from vtac.lowering.onnx_to_graph.check import sorted_nodes
 from vtac.lowering.onnx_to_graph.shapes import static_shape
 from vtac.lowering.onnx_to_graph.types import dense_dtype
@@ -17,14 +16,20 @@ from vtac.lowering.onnx_to_graph.types import dense_dtype
 LARGEST_RESULT = 4096
 """Results of more elements are left to the host or to the pass fold-constants."""
 
-_KEPT = frozenset(
+_FOLDED = frozenset(
     {
-        "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike",
-        "RandomUniform", "RandomUniformLike",
-        "DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear",
+        "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Concat", "Constant", "ConstantOfShape", "Div",
+        "Equal", "Exp", "Expand", "Flatten", "Floor", "Gather", "Greater", "GreaterOrEqual",
+        "Identity", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "NonZero",
+        "Not", "Or", "Pow", "Range", "Reciprocal", "ReduceMax", "ReduceMin", "ReduceProd",
+        "ReduceSum", "Relu", "Reshape", "Shape", "Size", "Slice", "Split", "Sqrt", "Squeeze", "Sub",
+        "Tile", "Transpose", "Unsqueeze", "Where", "Xor",
     }
 )  # fmt: skip
-"""Operators that are random, or that say how a constant is quantised."""
+"""Operators simple enough for the evaluator to be right about: arithmetic and moving of elements.
+
+It is not about all (MaxPool with uneven pads); layers are folded by the pass fold-constants.
+"""
 
 
 def fold_constants(model: ModelProto, types: dict[str, TypeProto]) -> bool:
@@ -59,7 +64,7 @@ def _evaluate(
 ) -> list[TensorProto] | None:
     """The node's outputs if they are constant, small and of NumPy's element types."""
     outputs = [name for name in node.output if name]
-    if node.domain not in ("", "ai.onnx") or node.op_type in _KEPT or subgraphs(node.attribute):
+    if node.domain not in ("", "ai.onnx") or node.op_type not in _FOLDED:
         return None
     if node.op_type in ("Shape", "Size") and node.input[0] in shapes:
         return [_of_shape(node, shapes[node.input[0]])]
@@ -68,7 +73,10 @@ def _evaluate(
         return None
     if any(t is not None and dense_dtype(t.data_type) is None for t in inputs):
         return None
-    return _run(model, node, [t for t in inputs if t is not None], outputs)
+    results = _run(model, node, [t for t in inputs if t is not None], outputs)
+    if results is None or any(tuple(t.dims) != shapes[t.name] for t in results):
+        return None
+    return results
 
 
 def _of_shape(node: NodeProto, shape: tuple[int, ...]) -> TensorProto:

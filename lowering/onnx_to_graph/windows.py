@@ -47,7 +47,7 @@ def max_pool(node: Node) -> Operation:
     node.floats(0)
     if node.is_used(1):
         raise StaysOnHostError("the indices of the maxima are used")
-    window = _window(node, node.ints("kernel_shape", ()))
+    window = _pooling_window(node)
     return MaxPoolOp(
         node.operand(0),
         node.result_type(),
@@ -62,7 +62,7 @@ def average_pool(node: Node) -> Operation:
     """AveragePool."""
     node.floats(0)
     counts = bool(node.attributes.get("count_include_pad", 0))
-    window = _window(node, node.ints("kernel_shape", ()), counts)
+    window = _pooling_window(node, counts)
     return AveragePoolOp(
         node.operand(0),
         node.result_type(),
@@ -83,6 +83,14 @@ def global_average_pool(node: Node) -> Operation:
 def _window(node: Node, kernel: list[int], counts_pads: bool = False) -> Window:
     extents = list(known_shape(node.operand(0))[2:])
     return explicit_window(node.attributes, extents, kernel, counts_pads)
+
+
+def _pooling_window(node: Node, counts_pads: bool = False) -> Window:
+    window = _window(node, node.ints("kernel_shape", ()), counts_pads)
+    rank = len(window.kernel)
+    if any(pad >= window.kernel[i % rank] for i, pad in enumerate(window.pads)):
+        raise StaysOnHostError("its explicit pads are as wide as its kernel")
+    return window
 
 
 def explicit_window(

@@ -113,19 +113,17 @@ class PadIntoWindow(RewritePattern):
     def _fits(self, op: ConvOp | MaxPoolOp | AveragePoolOp, padding: Padding) -> bool:
         if isinstance(op, ConvOp):
             return padding.value == 0
+        own, kernel = op.pads.get_values(), op.kernel_shape()
+        sums = [pad + more for pad, more in zip(own, padding.pads, strict=True)]
+        if any(pad >= kernel[i % len(kernel)] for i, pad in enumerate(sums)):
+            return False  # onnxruntime has no pooling with windows of nothing but pads
         if isinstance(op, AveragePoolOp):
             counted = bool(op.count_include_pad.value.data)
-            return padding.value == 0 and (counted or not any(op.pads.get_values()))
+            return padding.value == 0 and (counted or not any(own))
         if padding.value == float("-inf"):
             return True
-        # The result is the same only if each window meets a number and none is below the pad.
-        kernel, own = op.kernel_shape(), op.pads.get_values()
-        narrow = all(
-            pad + more < kernel[i % len(kernel)]
-            for i, (pad, more) in enumerate(zip(own, padding.pads, strict=True))
-        )
         plain = set(op.dilations.get_values()) == {1}
-        return padding.value == 0 and narrow and plain and _not_negative(padding.x)
+        return padding.value == 0 and plain and _not_negative(padding.x)
 
 
 def _not_negative(value: SSAValue) -> bool:
