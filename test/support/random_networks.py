@@ -138,7 +138,7 @@ class _Builder:
 def networks(draw: st.DrawFn, exact: bool) -> Network:
     """One to four layers of convolution, residual addition, max pooling and relu; perhaps dense.
 
-    The first is a convolution: what comes before one is not worth rounding to int8, and stays float.
+    The first is a convolution: what stands before one is not worth rounding, and stays float.
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     batch, channels = draw(st.integers(1, 3)), draw(st.integers(1, 40))
