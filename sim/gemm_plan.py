@@ -48,17 +48,28 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Chunk:
+    """A piece of a reduction short enough for float32: rows of BLOCK values to multiply.
+
+    Sources [b, 1, calls, rows, k] and weights [b, blocks, 1, n, k], n counting single output
+    channels; both broadcast to [b, blocks, calls].
+    """
+
+    src: Indices
+    wgt: Indices
+
+
+@dataclass(frozen=True)
 class Product:
     """One batched product ``acc[dst] += inp[src] x wgt[wgt]`` over rows of BLOCK values.
 
-    `chunks` has, for each piece of the reduction, the source rows [b, calls, rows, k] and the
-    weight rows [b, n, k] (n counts single output channels). `rows` of the product are real, the
-    others fill the last call. `shape` is that of the result in rows of accumulators; they lie at
-    `strides` (in rows; `order` has the axis of the longest first), or at `scatter` where no strides
-    describe them. `distinct`: no row twice.
+    The sums of a chunk are [b, blocks, calls x rows, n]. `rows` of them are real, the others fill
+    the last call. `shape` is that of the result in rows of accumulators; they lie at `strides` (in
+    rows; `order` has the axis of the longest first), or at `scatter` where no strides describe
+    them. `distinct`: no row twice.
     """
 
-    chunks: list[tuple[Indices, Indices]]
+    chunks: list[Chunk]
     rows: int
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -171,7 +182,7 @@ def _product(
     offsets = {
         (name, index): sums(*(np.arange(loop.count) * getattr(loop, index) for loop in loops))
         for name, loops in (("m", pixels), ("k", reduction), ("n", channels))
-        for index in ("dst", "src", "wgt")
+        for index in ("src", "wgt")
     }
     src = offsets["m", "src"].reshape(-1, 1, 1, 1) + offsets["k", "src"].reshape(1, 1, -1, 1)
     src = table.src[:, None, :, None, :] + src[None].reshape(1, src.shape[0], 1, -1, 1)
@@ -180,30 +191,65 @@ def _product(
     wgt = offsets["n", "wgt"].reshape(-1, 1) + offsets["k", "wgt"].reshape(1, -1)
     wgt = table.wgt.transpose(0, 2, 1)[:, None, :, None, :] + wgt[None, :, None, :, None]
     wgt = wgt[:, :, :, None] * block + channel[:, None, None]
-    wgt = wgt.reshape(groups, -1, wgt.shape[-2] * table_k)
-    rows = src.shape[1]
-    step = max(1, EXACT_PRODUCTS // block)
+    wide, placement = _layout(table, pixels, channels, batch)
+    blocks = wgt.shape[1] * wgt.shape[2]
+    wgt = wgt.reshape(groups, 1 if wide else blocks, 1, -1 if wide else block, src.shape[2])
     chunks = []
+    step = max(1, EXACT_PRODUCTS // block)
     for first in range(0, src.shape[2], step):
-        piece = np.ascontiguousarray(wgt[:, :, first : first + step])
-        chunks.append((_calls(src[:, :, first : first + step], piece, block), piece))
-    rows_of_acc = _destinations(table, pixels, channels, batch)
-    return Product(chunks, rows, *_placement(rows_of_acc))
+        piece = np.ascontiguousarray(wgt[..., first : first + step])
+        chunks.append(Chunk(_calls(src[:, :, first : first + step], piece.shape[3], block), piece))
+    return Product(chunks, src.shape[1], *placement)
 
 
-def _calls(src: Indices, wgt: Indices, block: int) -> Indices:
-    """Source rows [b, rows, k] cut into BLAS calls: [b, calls, rows, k], filled up with holes."""
+def _calls(src: Indices, columns: int, block: int) -> Indices:
+    """Source rows [b, rows, k] cut into BLAS calls, the last filled up: [b, 1, calls, rows, k]."""
     groups, rows, k = src.shape
-    most = max(1, CALL_SIZE // (k * block * wgt.shape[1]))
+    most = max(1, CALL_SIZE // (k * block * columns))
     calls = -(-rows // most)
     height = -(-rows // calls)
     padded = np.full((groups, calls * height, k), HOLE, np.intp)
     padded[:, :rows] = src
-    return padded.reshape(groups, calls, height, k)
+    return padded.reshape(groups, 1, calls, height, k)
 
 
-def _destinations(table: Table, pixels: list[Loop], channels: list[Loop], batch: int) -> Indices:
-    """The accumulator rows of the result: [b, pixel loops, m, lane, channel loops, n]."""
+Placement = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None, Indices | None, bool]
+"""Shape, order, strides, scatter and distinct of a `Product`."""
+
+
+def _layout(
+    table: Table, pixels: list[Loop], channels: list[Loop], batch: int
+) -> tuple[bool, Placement]:
+    """Whether one BLAS call makes all output channels, and where the sums then go.
+
+    Otherwise a call makes one element of each row: slower by itself, but pixel follows pixel in its
+    result, and where they do in ACC too, adding the result up is several times as fast.
+    """
+    outer = _placement(_destinations(table, pixels, channels, batch, wide=False))
+    inner = _placement(_destinations(table, pixels, channels, batch, wide=True))
+    wide = _run(inner) >= _run(outer)
+    return wide, inner if wide else outer
+
+
+def _run(placement: Placement) -> int:
+    """How many rows at the end of a result lie one behind the other in ACC."""
+    shape, _, strides, _, _ = placement
+    run = 1
+    if strides is not None:
+        for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+            if extent > 1 and stride != run:
+                break
+            run *= extent
+    return run
+
+
+def _destinations(
+    table: Table, pixels: list[Loop], channels: list[Loop], batch: int, wide: bool
+) -> Indices:
+    """The accumulator rows of the result.
+
+    Wide: [b, pixel loops, m, lane, channel loops, n]; otherwise channels precede pixels.
+    """
     groups, table_m, table_n = table.dst.shape
     before = sums(*(np.arange(loop.count) * loop.dst for loop in pixels))
     after = sums(*(np.arange(loop.count) * loop.dst for loop in channels))
@@ -211,14 +257,16 @@ def _destinations(table: Table, pixels: list[Loop], channels: list[Loop], batch:
     inner = [1] * (after.ndim - 2)
     own = table.dst.reshape(groups, *[1] * before.ndim, table_m, 1, *inner, table_n)
     lanes = np.arange(batch).reshape(-1, *[1] * (after.ndim - 1))
+    m_axes = list(range(1, before.ndim + 3))
     before = before.reshape(1, *before.shape, 1, 1, *inner, 1)
-    return (own + before + after) * batch + lanes
+    rows: Indices = (own + before + after) * batch + lanes
+    if not wide:
+        n_axes = range(len(m_axes) + 1, rows.ndim)
+        rows = rows.transpose(0, *n_axes, *m_axes)
+    return rows.reshape([extent for extent in rows.shape if extent > 1])
 
 
-def _placement(
-    rows: Indices,
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None, Indices | None, bool]:
-    """Shape, axis order, strides, scatter and distinctness of a result with these rows."""
+def _placement(rows: Indices) -> Placement:
     distinct = len(np.unique(rows)) == rows.size
     strides = _strides(rows) if distinct else None
     if strides is None:

@@ -24,6 +24,7 @@ from ..dialects.vta.encoding import (
 )
 from .elements import out_of_range
 from .errors import Fault
+from .launch import Launch
 from .legality import MAX_SHIFT, is_chisel
 
 MicroOps = Iterator[tuple[int, int, int]]
@@ -32,8 +33,14 @@ MicroOps = Iterator[tuple[int, int, int]]
 class ReferenceMachine:
     """The buffers of one VTA and what each instruction does to them and to DRAM."""
 
-    def __init__(self, target: Target, dram: NDArray[np.uint8], strict: bool) -> None:
-        self.target, self.dram, self.strict = target, dram, strict
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.position = 0
+
+    def run(self, program: Launch, dram: NDArray[np.uint8]) -> None:
+        """Run legal instructions from undefined buffers, on ``dram`` in place; raises `Fault`."""
+        target = self.target
+        self.dram, self.strict = dram, program.strict
         batch, block = target.batch, target.block
         self.uop = np.zeros(target.uop_entries, np.uint32)
         self.inp = np.zeros((target.inp_depth, batch, block), np.int8)
@@ -41,6 +48,8 @@ class ReferenceMachine:
         self.acc = np.zeros((target.acc_depth, batch, block), np.int32)
         self.out = np.zeros((target.acc_depth, batch, block), np.int8)
         self.out_written = np.zeros(target.acc_depth, bool)
+        for self.position, instruction in enumerate(program.instructions):
+            self.execute(instruction)
 
     def execute(self, instruction: Instruction) -> None:
         """Run one instruction that `legality.objection` has nothing against."""

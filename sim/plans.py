@@ -1,0 +1,97 @@
+"""The plans of GEMM, reset and ALU instructions, each made once.
+
+A plan depends on the micro-ops of the kernel and on the loops. Those are one key; the micro-ops
+without their smallest index are another, so that the same kernel at another place in the buffers
+shares its plan.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from ..dialects.target import Target
+from .alu_plan import AluPlan, plan_alu
+from .elements import (
+    Elements,
+    Indices,
+    Loop,
+    Loops,
+    decode_kernel,
+    elements_of,
+    span,
+    sums,
+    verify_ranges,
+)
+from .errors import Fault
+from .gemm_plan import MOST_INDICES, GemmPlan, plan_gemm
+
+_PLANS = 4096
+"""Plans of each kind that are kept."""
+
+
+class Plans:
+    """The plans of one target, by kernel and loops; kept as long as there are not too many.
+
+    Indices beyond their buffer are refused here, so that what is planned is in range.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        cached = lru_cache(maxsize=_PLANS)
+        self.gemm, self.reset, self.alu = cached(self._gemm), cached(self._reset), cached(self._alu)
+        self._relative_gemm = cached(self._plan_gemm)
+        self._relative_alu = cached(self._plan_alu)
+
+    def _kernel(
+        self, kernel: bytes, loops: Loops, columns: tuple[int, ...], alu: bool
+    ) -> tuple[Indices, list[Loop]]:
+        """The micro-ops of a kernel, which stay inside the buffers, and its loops."""
+        micro_ops, nest = decode_kernel(self.target, kernel), [Loop(*loop) for loop in loops]
+        verify_ranges(self.target, micro_ops, nest, columns, alu)
+        return micro_ops, nest
+
+    def _gemm(self, kernel: bytes, loops: Loops) -> tuple[GemmPlan, tuple[int, int, int]]:
+        micro_ops, _ = self._kernel(kernel, loops, (0, 1, 2), False)
+        dst, src, wgt = (int(value) for value in micro_ops.min(axis=0))
+        relative = micro_ops - [dst, src, wgt]
+        return self._relative_gemm(relative.tobytes(), loops), (dst, src, wgt)
+
+    def _plan_gemm(self, relative: bytes, loops: Loops) -> GemmPlan:
+        micro_ops = np.frombuffer(relative, np.intp).reshape(-1, 3)
+        nest = [Loop(*loop) for loop in loops]
+        return plan_gemm(micro_ops, nest, self.target.batch, self.target.block)
+
+    def _reset(self, kernel: bytes, loops: Loops) -> Elements:
+        """The accumulators that a reset clears."""
+        return elements_of(span(*self._kernel(kernel, loops, (0,), False), 0))
+
+    def _alu(self, kernel: bytes, loops: Loops, use_imm: bool) -> tuple[AluPlan, int]:
+        reads_src = self.target.alu_imm_src or not use_imm
+        columns = (0, 1) if reads_src else (0,)
+        micro_ops, _ = self._kernel(kernel, loops, columns, True)
+        base = int(micro_ops[:, columns].min())
+        relative = np.ascontiguousarray(micro_ops[:, columns] - base)
+        return self._relative_alu(relative.tobytes(), len(columns), loops, use_imm), base
+
+    def _plan_alu(self, relative: bytes, columns: int, loops: Loops, use_imm: bool) -> AluPlan:
+        micro_ops = np.frombuffer(relative, np.intp).reshape(-1, columns)
+        outer, inner = (Loop(*loop) for loop in loops)
+        if (count := outer.count * inner.count * len(micro_ops)) > MOST_INDICES:
+            raise Fault(f"the simulator has no memory for a plan of {count} micro-ops")
+        dst, *src = (
+            sums(
+                np.arange(outer.count) * outer.factors[column],
+                np.arange(inner.count) * inner.factors[column],
+                micro_ops[:, column],
+            ).reshape(-1)
+            for column in range(columns)
+        )
+        if not src:
+            return plan_alu(dst, None, reads_dst=True)
+        return plan_alu(dst, src[0], reads_dst=not use_imm)
+
+
+@lru_cache(maxsize=16)
+def plans_of(target: Target) -> Plans:
+    """The plans of a target, shared by all machines."""
+    return Plans(target)

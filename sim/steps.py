@@ -1,0 +1,327 @@
+"""What single instructions do, bound to the buffers: steps, of which only the NumPy work is left.
+
+A step takes no arguments. All that follows from the instruction and its micro-ops (views, index
+arrays, scratch memory) is made when the step is; whoever runs it has checked that it is legal.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dialects.target import Memory
+from ..dialects.vta.encoding import Alu, AluOpcode, Load, Store, Transfer
+from .alu_plan import AluPlan, Level
+from .buffers import Buffers, Rows, Scratch
+from .elements import Elements, Indices
+from .errors import Fault
+from .gemm_plan import Chunk, GemmPlan, Product
+from .legality import MAX_SHIFT, is_chisel
+
+Step = Callable[[], bool | None]
+"""Runs an instruction. True says that other micro-ops came than those that later steps expect."""
+
+
+def nothing() -> None:
+    """The step of an instruction without effect."""
+
+
+def in_turn(first: Step | None, second: Step) -> Step:
+    """Two steps as one, of which the first may be missing and says nothing of micro-ops."""
+    if first is None:
+        return second
+
+    def both() -> bool | None:
+        first()
+        return second()
+
+    return both
+
+
+class _Stripe:
+    """The bytes of a transfer in DRAM: rows at a distance, or one run where they are dense."""
+
+    def __init__(self, transfer: Transfer, size: int, dense: bool) -> None:
+        rows, width, stride = transfer.y_size, transfer.x_size * size, transfer.x_stride * size
+        if dense and stride == width:
+            rows, width = 1, rows * width
+        self.first = transfer.dram_base * size
+        self.last = self.first + width
+        self.shape = (width,) if rows == 1 else (rows, width)
+        self.strides = (stride, 1)
+        self.overlaps = rows > 1 and stride < width
+
+    def of(self, dram: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """A view of this shape."""
+        if len(self.shape) == 1:
+            return dram[self.first : self.last]
+        return np.ndarray(self.shape, np.uint8, dram, self.first, self.strides)
+
+
+class LoadStep:
+    """LOAD: rows of DRAM into a dense rectangle, zeros around them."""
+
+    def __init__(self, buffers: Buffers, load: Load) -> None:
+        buffer = buffers.loaded[load.memory]
+        width = buffer.shape[1]
+        whole = buffer[load.sram_base : load.sram_base + load.sram_size]
+        inner = whole.reshape(-1, load.sram_width * width)
+        inner = inner[load.y_pad_0 : load.y_pad_0 + load.y_size]
+        inner = inner[:, load.x_pad_0 * width : (load.x_pad_0 + load.x_size) * width]
+        padded = inner.size < whole.size
+        size = buffers.target.element_bytes(load.memory)
+        self._buffers, self._stripe = buffers, _Stripe(load, size, dense=not padded)
+        self._whole = whole if padded else None
+        self._inner = inner.reshape(self._stripe.shape)
+        self._signed = load.memory is Memory.ACC_8BIT
+
+    def __call__(self) -> None:
+        """Load."""
+        rows: NDArray[Any] = self._stripe.of(self._buffers.dram)
+        if self._signed:
+            rows = rows.view(np.int8)
+        if self._whole is not None:
+            self._whole.fill(0)
+        np.copyto(self._inner, rows)
+
+
+class MicroOpStep:
+    """LOAD of micro-ops, which says whether they are others than those of the time before.
+
+    If they are, the flags of OUT are set to what they were when the step was made, so that
+    whatever follows can be bound anew.
+    """
+
+    def __init__(self, buffers: Buffers, load: Load) -> None:
+        self._load = LoadStep(buffers, load)
+        self._words = buffers.uop[load.sram_base : load.sram_base + load.sram_size]
+        self._known: bytes | None = None
+        self._flags = [
+            (flags, np.packbits(flags)) for flags in (buffers.out_lazy, buffers.out_written)
+        ]
+
+    def __call__(self) -> bool:
+        """Load and compare."""
+        self._load()
+        words = self._words.tobytes()
+        if words == self._known:
+            return False
+        self._known = words
+        for flags, packed in self._flags:
+            flags[:] = np.unpackbits(packed, count=len(flags))
+        return True
+
+
+class StoreStep:
+    """STORE: rows of OUT, or of the low bytes of ACC where `lazy`, to DRAM."""
+
+    def __init__(self, buffers: Buffers, store: Store, lazy: bool) -> None:
+        size = buffers.target.element_bytes(store.memory)
+        self._buffers, self._stripe = buffers, _Stripe(store, size, dense=True)
+        span = slice(store.sram_base, store.sram_base + store.sram_size)
+        values = buffers.acc[span] if lazy else buffers.out[span]
+        self._values: NDArray[Any] = values.reshape(self._stripe.shape)
+
+    def __call__(self) -> None:
+        """Store; of rows that overlap the last one stays."""
+        rows = self._stripe.of(self._buffers.dram).view(np.int8)
+        if not self._stripe.overlaps:
+            np.copyto(rows, self._values, casting="unsafe")
+            return
+        for row, value in zip(rows, self._values, strict=True):
+            np.copyto(row, value, casting="unsafe")
+
+
+class SaveStep:
+    """Writes OUT where it was lazy, so that ACC may change without it."""
+
+    def __init__(self, buffers: Buffers, elements: Elements) -> None:
+        self._acc, self._out, self._elements = buffers.acc, buffers.out, elements
+
+    def __call__(self) -> None:
+        """Save."""
+        if isinstance(self._elements, slice):
+            np.copyto(self._out[self._elements], self._acc[self._elements], casting="unsafe")
+        else:
+            self._out[self._elements] = self._acc[self._elements].astype(np.int8)
+
+
+class ResetStep:
+    """GEMM with reset: accumulators become zero."""
+
+    def __init__(self, buffers: Buffers, elements: Elements) -> None:
+        self._acc, self._elements = buffers.acc, elements
+
+    def __call__(self) -> None:
+        """Reset."""
+        self._acc[self._elements] = 0
+
+
+class _Gather:
+    """Rows of BLOCK int8 values, gathered as single items, as float32 [..., k x BLOCK]."""
+
+    def __init__(
+        self, scratch: Scratch, name: str, rows: NDArray[Any], indices: Indices, block: int
+    ) -> None:
+        self._rows, self._indices = rows, indices.reshape(-1)
+        self._items = scratch.array("items", np.dtype(f"V{block}"), self._indices.shape)
+        self._bytes = self._items.view(np.int8)
+        self._floats = scratch.array(name, np.float32, self._bytes.shape)
+        self.values = self._floats.reshape(*indices.shape[:-1], -1)
+
+    def __call__(self) -> None:
+        """Gather; indices beyond the end give the last row, zeros."""
+        self._rows.take(self._indices, out=self._items, mode="clip")
+        np.copyto(self._floats, self._bytes)
+
+
+class _Multiply:
+    """The sums of one chunk of a reduction, exact in float32 (see `gemm_plan`)."""
+
+    def __init__(self, buffers: Buffers, chunk: Chunk, src: int, wgt: int) -> None:
+        block, scratch = buffers.block, buffers.scratch
+        inputs, weights = buffers.inp_rows[src * buffers.batch :], buffers.wgt_rows[wgt * block :]
+        self._inputs = _Gather(scratch, "inputs", inputs, chunk.src, block)
+        self._weights = _Gather(scratch, "weights", weights, chunk.wgt, block)
+        groups, _, calls, height, _ = chunk.src.shape
+        _, blocks, _, columns, _ = chunk.wgt.shape
+        shape = (groups, blocks, calls, height, columns)
+        self._sums = scratch.array("sums", np.float32, shape)
+        self._integers = scratch.array("integers", np.int32, shape)
+        self.result: Rows = self._integers.reshape(groups, blocks, calls * height, columns)
+        outer = tuple(0 if extent == 1 else slice(None) for extent in shape[:3])
+        self._a = self._inputs.values[outer]
+        self._b = self._weights.values.swapaxes(3, 4)[outer]
+        self._out = self._sums[outer]
+
+    def __call__(self) -> None:
+        """Gather, multiply, convert."""
+        self._inputs()
+        self._weights()
+        np.matmul(self._a, self._b, out=self._out)
+        np.copyto(self._integers, self._sums, casting="unsafe")
+
+
+class GemmStep:
+    """GEMM: acc[dst] += inp[src] x wgt[wgt] transposed."""
+
+    def __init__(self, buffers: Buffers, plan: GemmPlan, bases: tuple[int, int, int]) -> None:
+        dst, src, wgt = bases
+        self._repeats = plan.repeats
+        self._parts = [
+            (multiply, multiply.result, _accumulation(buffers, product, multiply.result, dst))
+            for product in plan.products
+            for multiply in [_Multiply(buffers, chunk, src, wgt) for chunk in product.chunks]
+        ]
+
+    def __call__(self) -> None:
+        """Multiply and accumulate."""
+        for multiply, result, accumulate in self._parts:
+            multiply()
+            if self._repeats > 1:
+                np.multiply(result, np.int32(self._repeats), out=result)
+            accumulate()
+
+
+def _accumulation(buffers: Buffers, product: Product, result: Rows, dst: int) -> Callable[[], None]:
+    """What adds a result, int32 [b, blocks, rows, n], to the accumulators from ``dst`` on."""
+    block = buffers.block
+    values = result[:, :, : product.rows].reshape(*product.shape, block)
+    if product.strides is not None:
+        rows: Rows = np.ndarray(
+            (*(product.shape[axis] for axis in product.order), block),
+            np.int32,
+            buffers.acc.data,
+            dst * buffers.batch * block * 4,
+            (*(product.strides[axis] * 4 * block for axis in product.order), 4),
+        )
+        return partial(np.add, rows, values.transpose(*product.order, values.ndim - 1), out=rows)
+    rows = buffers.acc.reshape(-1, block)[dst * buffers.batch :]
+    assert product.scatter is not None
+    scatter, distinct = product.scatter, product.distinct
+
+    def add() -> None:
+        if distinct:
+            rows[scatter] += values.reshape(-1, block)
+        else:
+            np.add.at(rows, scatter, values.reshape(-1, block))
+
+    return add
+
+
+class AluStep:
+    """ALU: acc[dst] = op(acc[dst], imm or acc[src]); with `alu_imm_src`, op(acc[src], imm)."""
+
+    def __init__(self, buffers: Buffers, alu: Alu, plan: AluPlan, base: int) -> None:
+        acc = buffers.acc[base:]
+        self._levels: list[Callable[[], object]] = []
+        for level in plan.levels:
+            if alu.alu_opcode is AluOpcode.SHR and not alu.use_imm and level.src is not None:
+                low = 0 if is_chisel(buffers.target) else -MAX_SHIFT
+                self._levels.append(partial(_verify_amounts, acc, level.src, low))
+            self._levels.append(_operation(alu, acc, level))
+
+    def __call__(self) -> None:
+        """Operate, one level after the other."""
+        for operate in self._levels:
+            operate()
+
+
+def _operation(alu: Alu, acc: Rows, level: Level) -> Callable[[], object]:
+    """One level: all reads, then all writes; in place where both are slices."""
+    dst, src = level.dst, level.src
+    left = dst if src is None or not alu.use_imm else src
+    operation = _OPERATIONS[alu.alu_opcode]
+    right: Elements | None = None
+    amount = alu.imm
+    if not alu.use_imm:
+        right = src
+    elif alu.alu_opcode is AluOpcode.SHR:
+        operation = np.left_shift if alu.imm < 0 else np.right_shift
+        amount = abs(alu.imm)
+    constant = _constant(amount, acc[left].shape) if right is None else None
+    if isinstance(dst, slice) and isinstance(left, slice) and not isinstance(right, np.ndarray):
+        other = acc[right] if constant is None else constant
+        return partial(operation, acc[left], other, out=acc[dst])
+
+    def operate() -> None:
+        acc[dst] = operation(acc[left], acc[right] if constant is None else constant)
+
+    return operate
+
+
+def _verify_amounts(acc: Rows, src: Elements, low: int) -> None:
+    amounts = acc[src]
+    if amounts.min() < low or amounts.max() > MAX_SHIFT:
+        raise Fault(
+            f"shift amounts {amounts.min()} to {amounts.max()}, but they go from {low} to"
+            f" {MAX_SHIFT}"
+        )
+
+
+def _shift(left: Rows, amounts: Rows, out: Rows | None = None) -> Rows:
+    """Arithmetic shift right; left where the amount is negative."""
+    shifted_left = left << np.maximum(-amounts, 0)
+    result: Rows = np.where(amounts < 0, shifted_left, left >> np.maximum(amounts, 0))
+    if out is not None:
+        out[:] = result
+    return result
+
+
+_OPERATIONS: dict[AluOpcode, Callable[..., Any]] = {
+    AluOpcode.MIN: np.minimum,
+    AluOpcode.MAX: np.maximum,
+    AluOpcode.ADD: np.add,
+    AluOpcode.SHR: _shift,
+    AluOpcode.MUL: np.multiply,
+}
+
+
+@lru_cache(maxsize=64)
+def _constant(value: int, shape: tuple[int, ...]) -> Rows:
+    """An array of one value: NumPy's minimum against it is three times that against a scalar."""
+    array = np.full(shape, value, np.int32)
+    array.flags.writeable = False
+    return array
