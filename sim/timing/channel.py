@@ -11,8 +11,6 @@ that finds the queue empty waits for the latency (c = g + latency + 1, not befor
 `Channel.issue` takes one short turn a request, whatever its length.
 """
 
-from bisect import bisect_left
-
 from .presets import TimingPreset
 from .requests import Requests
 
@@ -34,19 +32,19 @@ class Transfer:
     """
 
     __slots__ = (
+        "beats",
         "first_served",
         "last_end",
         "last_issue",
         "position",
         "reader",
-        "requests",
         "spans",
         "stop",
         "visible",
     )
 
     def __init__(self, reader: int, requests: Requests, visible: int, traced: bool = False) -> None:
-        self.reader, self.requests, self.visible = reader, requests, visible
+        self.reader, self.beats, self.visible = reader, requests.beats, visible
         self.position = 0
         self.stop = len(requests.beats)
         self.spans: list[tuple[int, int]] | None = [] if traced else None
@@ -55,14 +53,14 @@ class Transfer:
     @property
     def complete(self) -> bool:
         """Whether every request has left."""
-        return self.position == len(self.requests.beats)
+        return self.position == len(self.beats)
 
 
 class Channel:
     """The state of one read channel.
 
-    active: the transfers with requests left, by priority. due: after `issue` has found nothing
-    more to do, no request leaves before this cycle unless a reader is added.
+    active: the transfers with requests left, by priority. due: no request leaves before this cycle,
+    unless a reader is added.
     """
 
     def __init__(self, preset: TimingPreset) -> None:
@@ -78,18 +76,13 @@ class Channel:
 
     def add(self, transfer: Transfer) -> None:
         """Let a reader ask; behind an older transfer of the same reader."""
+        self.due = min(self.due, transfer.visible)
         self.active.append(transfer)
-        self.active.sort(key=_priority)
+        if len(self.active) > 1:
+            self.active.sort(key=_priority)
         if (past := min(self._pending, len(self._ends) - self._slots)) > _KEPT:
             del self._ends[:past]
             self._pending -= past
-
-    @property
-    def next_issue(self) -> int:
-        """The cycle of the next request if nobody new asks, `NEVER` without any."""
-        if not self.active:
-            return NEVER
-        return self._earliest(min([transfer.visible for transfer in self.active]), NEVER)
 
     def issue(self, until: int) -> Transfer | None:
         """Let requests leave up to cycle `until`.
@@ -97,90 +90,52 @@ class Channel:
         Returns the transfer that has reached its `stop` as soon as one has, None when nothing more
         can leave by then.
         """
-        active = self.active
-        while active:
-            alone = len(active) == 1
-            at = active[0].visible if alone else min([other.visible for other in active])
-            at = self._earliest(at, until)
-            if at > until:
-                self.due = at
-                return None
-            if alone:
-                transfer = active[0]
-                self._take(transfer, at, until, shared=False)
-            else:
-                transfer, limit, shared = self._choose(at, until)
-                self._take(transfer, at, limit, shared)
-            if transfer.position == transfer.stop:
-                if transfer.complete:
-                    active.remove(transfer)
-                return transfer
-        self.due = NEVER
-        return None
-
-    def _choose(self, at: int, until: int) -> tuple[Transfer, int, bool]:
-        """Whose turn it is in cycle `at`, until when, and whether with others behind."""
-        limit = until
-        for transfer in self.active:
-            if transfer.visible <= at:
-                return transfer, limit, transfer is not self.active[-1]
-            limit = min(limit, transfer.visible - 1)
-        raise AssertionError("nobody asks")
-
-    def _earliest(self, at: int, until: int) -> int:
-        """The first cycle from `at` on, after the last issue, with a slot free and no last beat.
-
-        Or any cycle beyond `until`, if that one is.
-        """
-        ends = self._ends
-        if at <= self._last_issue:
-            at = self._last_issue + 1
-        if at <= ends[-self._slots]:
-            at = ends[-self._slots] + 1
-        if at <= until and at <= ends[-1]:
-            position = bisect_left(ends, at, self._pending)
-            while position < len(ends) and ends[position] == at:
-                at += 1
-                position += 1
-        return at
-
-    def _take(self, transfer: Transfer, at: int, limit: int, shared: bool) -> None:
-        """A request leaves in cycle `at`, and more of the same reader's as long as they may.
-
-        Up to cycle `limit`, before which nobody with a higher priority asks. If the channel is
-        shared, only as long as no cycle comes up before the reader's next request is visible.
-        """
+        if not self.active:
+            self.due = NEVER
+            return None
+        first, *others = self.active
         ends, slots, delay, interval = self._ends, self._slots, self._delay, self._interval
-        beats, position, stop = transfer.requests.beats, transfer.position, transfer.stop
-        spans = transfer.spans
-        served, end, pending = self._last_served, ends[-1], self._pending
-        step = 1 if shared else interval
+        issued, served, end = self._last_issue, self._last_served, self._ends[-1]
+        past = self._pending
         while True:
-            issued, settled = at, pending
-            served = end if at <= served or at + delay <= end else at + delay
-            end = served + beats[position]
-            ends.append(end)
-            if spans is not None:
-                spans.append((served, end))
-            if transfer.first_served < 0:
-                transfer.first_served = served
-            position += 1
-            at += step
+            at = first.visible
+            for other in others:
+                if other.visible < at:
+                    at = other.visible
+            if at <= issued:
+                at = issued + 1
             if at <= ends[-slots]:
                 at = ends[-slots] + 1
-            while at <= end:
-                if ends[pending] < at:
-                    pending += 1
-                elif ends[pending] == at:
-                    pending += 1
+            # A cycle beyond `until` is forgotten again: an event may bring an earlier request.
+            pending = past
+            while at <= end and at <= until and ends[pending] <= at:
+                if ends[pending] == at:
                     at += 1
-                else:
-                    break
-            if position == stop or at > limit or at < issued + interval:
+                pending += 1
+            if at > until:
+                transfer = None
                 break
-        self._last_issue, self._last_served, self._pending = issued, served, settled
-        transfer.position, transfer.last_issue, transfer.last_end = position, issued, end
-        transfer.visible = issued + interval
+            transfer = first
+            if first.visible > at:
+                transfer = next(other for other in others if other.visible <= at)
+            issued, past = at, pending
+            served = end if at <= served or at + delay <= end else at + delay
+            position = transfer.position
+            if position == 0:
+                transfer.first_served = served
+            end = served + transfer.beats[position]
+            ends.append(end)
+            if transfer.spans is not None:
+                transfer.spans.append((served, end))
+            transfer.position = position + 1
+            transfer.visible = at + interval
+            if position + 1 == transfer.stop:
+                transfer.last_issue, transfer.last_end = at, end
+                break
+        self._last_issue, self._last_served, self._pending, self.due = issued, served, past, at
+        if transfer is not None and transfer.complete:
+            self.active.remove(transfer)
+        return transfer
 
 
 def _priority(transfer: Transfer) -> int:

@@ -6,16 +6,19 @@ cycle E - 1 the instruction is done: it leaves its queue and pushes its tokens. 
 as many cycles as its FINISH's S.
 
 S = 1 + the latest of: E of the module's previous instruction; E of the producer of each token that
-it pops (all at once); d + 1, d the cycle in which fetch dispatched it. Seven events can be due:
-the start check of each module, the dispatch of one instruction, and each module being done. At
-equal times they are handled in this order, so that a token, a freed place or a dispatched
-instruction counts from the next cycle on. Between events the read channels issue requests.
+it pops (all at once); d + 1, d the cycle in which fetch dispatched it. Of these, E of a load is not
+known before its requests have been served, and so time has to be followed: an event is the start
+of a module's next instruction once its time is known, or a dispatch; between events the read
+channels issue requests. Whatever has a fixed duration is settled when it starts: its E, its tokens
+(which count from E on) and its place in the queue. Only a token that may find its queue full has to
+wait for its time to come.
 
 The cost is a few steps an instruction and one a request, never one a cycle.
 """
 
+from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +35,11 @@ CHANNEL_OF = {1: (0, 0, 0, 0, 0), 2: (0, 0, 1, 1, 0), 3: (0, 1, 2, 2, 1)}
 
 _LAST_BEAT_TO_DONE = 3
 _LAST_BEAT_TO_DONE_UOP = 2
+_LAST_ISSUE_TO_LOST_END = 3
 _LAST_BEAT_TO_DISPATCH = 2
 _DISPATCHED_TO_FETCH = 2
 _FIRST_FETCH = 1
-_DISPATCH, _DONE = 3, 4
+_DISPATCH, _CHUNK, _PUSH = 3, 4, 5
 _CONSUMER = [int(CONSUMER[queue]) for queue in Queue]
 
 
@@ -69,13 +73,16 @@ class Timeline:
 
 @dataclass
 class _ModuleState:
-    """A module's instructions in order; those from head to arrived - 1 are in its queue."""
+    """A module's instructions in order: up to head - 1 started, up to arrived - 1 dispatched.
+
+    free: the first cycle in which it may decide to start the next one, `NEVER` while that is open.
+    """
 
     members: list[int]
     head: int = 0
     arrived: int = 0
-    running: bool = False
-    transfer: Transfer | None = field(default=None)
+    free: int = 0
+    transfer: Transfer | None = None
 
 
 class Machine:
@@ -88,11 +95,12 @@ class Machine:
         self._duration = work.duration.tolist()
         self._readers = [READERS.get(kind, -1) for kind in work.kind.tolist()]
         self._pops, self._pushes = work.pops, work.pushes
-        self._times = [NEVER] * 7
+        # Starts of load, compute and store, dispatch, arrival of a chunk, pushes of the three.
+        self._times = [NEVER] * 8
         self._modules = [
             _ModuleState(np.flatnonzero(work.module == module).tolist()) for module in Module
         ]
-        self._tokens = [0] * len(Queue)
+        # The producers of the tokens in each queue; a token counts from its producer's end on.
         self._pushed: list[deque[int]] = [deque() for _ in Queue]
         self._channels = [Channel(preset) for _ in range(preset.read_channels)]
         # No request leaves before this cycle, unless a reader begins to ask.
@@ -117,12 +125,15 @@ class Machine:
             if now >= NEVER or now > self._limit:
                 break
             event = times.index(now)
+            times[event] = NEVER
             if event < _DISPATCH:
-                self._try_start(event, now)
+                self._start_next(event, now)
             elif event == _DISPATCH:
                 self._dispatch(now)
+            elif event == _CHUNK:
+                self._instructions_come(now)
             else:
-                self._done(event - _DONE, now)
+                self._push_late(event - _PUSH)
         if self._limit == NEVER:
             self._deadlock()
         if self._blocked is not None:
@@ -146,7 +157,6 @@ class Machine:
         transfer = self._issue(min(now, self._limit))
         if transfer is None:
             return False
-        self._reads_due = 0
         if transfer.reader == FETCH:
             self._instructions_come(transfer.last_end)
         else:
@@ -164,85 +174,131 @@ class Machine:
             self._reads_due = channels[0].due
             return transfer
         while True:
-            due = sorted((channel.next_issue, place) for place, channel in enumerate(channels))
-            if due[0][0] > until:
-                self._reads_due = due[0][0]
+            first, *others = sorted(channels, key=_due)
+            self._reads_due = first.due
+            if first.due > until:
                 return None
-            transfer = channels[due[0][1]].issue(min(until, due[1][0]))
-            if transfer is not None:
+            if (transfer := first.issue(min(until, others[0].due))) is not None:
                 return transfer
 
-    def _try_start(self, module: int, now: int) -> None:
-        """Start the module's next instruction if its tokens are there."""
-        self._times[module] = NEVER
-        state, tokens = self._modules[module], self._tokens
+    def _plan(self, module: int) -> None:
+        """Set the time of the module's next decision to start, if everything is known."""
+        state = self._modules[module]
+        if state.head == state.arrived or state.free == NEVER:
+            return
         index = state.members[state.head]
-        pops = self._pops[index]
-        for queue in pops:
-            if not tokens[queue]:
+        at = self._dispatched[index] + 1
+        if at < state.free:
+            at = state.free
+        for queue in self._pops[index]:
+            if not (pushed := self._pushed[queue]):
                 return
-        for queue in pops:
-            tokens[queue] -= 1
+            if (end := self._end[pushed[0]]) > at:
+                at = end
+        self._times[module] = at
+
+    def _start_next(self, module: int, now: int) -> None:
+        """Decide in cycle `now` to start the module's next instruction."""
+        state = self._modules[module]
+        index = state.members[state.head]
+        for queue in self._pops[index]:
             self._edges.append((self._pushed[queue].popleft(), index, queue))
-        state.running = True
+        state.head += 1
+        state.free = NEVER
         self._start[index] = now + 1
         if duration := self._duration[index]:
-            self._times[_DONE + module] = now + duration
+            self._finish(module, index, now + 1 + duration)
         elif index == self._work.finish:
             self._limit = now
-        elif index in self._work.requests:
+        else:
             self._start_load(module, index, now + 1)
 
-    def _done(self, module: int, now: int) -> None:
-        """The instruction leaves its queue and pushes its tokens; the next may start."""
-        times, state = self._times, self._modules[module]
-        times[_DONE + module] = NEVER
-        index = state.members[state.head]
-        self._end[index] = now + 1
-        state.running = False
-        state.head += 1
-        if state.head < state.arrived:
-            times[module] = now + 1
+    def _finish(self, module: int, index: int, end: int) -> None:
+        """The end of an instruction is known: its module, its tokens and its place fall free."""
+        self._end[index] = end
+        if self._blocked is not None and self._blocked[0] == index:
+            self._full.append((self._blocked[1], end))
+            self._blocked = None
+            self._times[_DISPATCH] = end
+        pushes = self._pushes[index]
+        for queue in pushes:
+            if len(self._pushed[queue]) >= self._preset.token_depth:
+                self._times[_PUSH + module] = end - 1
+                return
+        for queue in pushes:
+            self._pushed[queue].append(index)
+            self._plan(_CONSUMER[queue])
+        self._modules[module].free = end
+        self._plan(module)
+
+    def _push_late(self, module: int) -> None:
+        """In the cycle before its end the instruction counts the tokens that nobody has popped."""
+        state = self._modules[module]
+        index = state.members[state.head - 1]
         for queue in self._pushes[index]:
-            if self._tokens[queue] == self._preset.token_depth:
+            if len(self._pushed[queue]) >= self._preset.token_depth:
                 depth = self._preset.token_depth
                 self._warnings.append((index, f"its {queue} token is lost: the queue has {depth}"))
-                continue
-            self._tokens[queue] += 1
-            self._pushed[queue].append(index)
-            consumer = _CONSUMER[queue]
-            other = self._modules[consumer]
-            if not other.running and other.head < other.arrived and times[consumer] > now:
-                times[consumer] = now + 1
-        if self._blocked is not None and self._blocked[0] == module:
-            self._full.append((self._blocked[1], now + 1))
-            self._blocked = None
-            times[_DISPATCH] = now + 1
+            else:
+                self._pushed[queue].append(index)
+                self._plan(_CONSUMER[queue])
+        state.free = self._end[index]
+        self._plan(module)
+
+    def _holder(self, state: _ModuleState, place: int) -> int | None:
+        """The instruction that has to end before the one at `place` of a module has room."""
+        rank = place - self._preset.queue_depth
+        return state.members[rank] if rank >= 0 else None
 
     def _dispatch(self, now: int) -> None:
         """Fetch puts one instruction into its queue, or waits until there is a place."""
-        times, fetch = self._times, self._fetch
-        index = fetch.position
-        module = self._module[index]
+        fetch = self._fetch
+        module = self._module[fetch.position]
         state = self._modules[module]
-        waiting = state.arrived - state.head
-        if waiting >= self._preset.queue_depth:
-            times[_DISPATCH] = NEVER
-            self._blocked = (module, now)
+        holder = self._holder(state, state.arrived)
+        if holder is not None and (end := self._end[holder]) > now:
+            if end == NEVER:
+                self._blocked = (holder, now)
+            else:
+                self._full.append((now, end))
+                self._times[_DISPATCH] = end
             return
-        self._dispatched[index] = now
+        self._dispatched[fetch.position] = now
         state.arrived += 1
-        if waiting == 0:
-            times[module] = now + 1
+        if state.head == state.arrived - 1:
+            self._plan(module)
         fetch.position += 1
         if fetch.position < fetch.dispatchable:
-            times[_DISPATCH] = now + 1
-            return
-        times[_DISPATCH] = NEVER
+            self._times[_DISPATCH] = now + 1
+        else:
+            self._chunk_dispatched(now)
+
+    def _dispatch_chunk(self, cycle: int) -> bool:
+        """Dispatch a whole chunk, an instruction a cycle, if no queue can be full meanwhile."""
+        fetch, modules = self._fetch, self._modules
+        arrived = [bisect_left(state.members, fetch.dispatchable) for state in modules]
+        for state, count in zip(modules, arrived, strict=True):
+            holder = self._holder(state, count - 1)
+            if count > state.arrived and holder is not None and self._end[holder] > cycle:
+                return False
+        last = cycle + fetch.dispatchable - fetch.position - 1
+        self._dispatched[fetch.position : fetch.dispatchable] = range(cycle, last + 1)
+        for module, state in enumerate(modules):
+            waiting, state.arrived = state.arrived > state.head, arrived[module]
+            if not waiting:
+                self._plan(module)
+        fetch.position = fetch.dispatchable
+        self._chunk_dispatched(last)
+        return True
+
+    def _chunk_dispatched(self, last: int) -> None:
+        """The last instruction of a chunk is dispatched in cycle `last`."""
+        fetch = self._fetch
+        fetch.free = last + 1
         if not self._preset.fetch_ahead:
-            self._request_instructions(now + _DISPATCHED_TO_FETCH)
+            self._request_instructions(last + _DISPATCHED_TO_FETCH)
         elif fetch.ready is not None:
-            self._begin_dispatch(max(fetch.ready, now + 1))
+            self._begin_dispatch(max(fetch.ready, fetch.free))
 
     def _request_instructions(self, command: int) -> None:
         """Ask for the next chunk in cycle `command`; the arbiter sees the request one later."""
@@ -250,25 +306,26 @@ class Machine:
         if requests is None:
             return
         if self._preset.ideal_memory:
-            self._instructions_come(command + 1)
+            self._times[_CHUNK] = command + 1
         else:
             self._add(Transfer(FETCH, requests, command + 1))
 
     def _instructions_come(self, last_beat: int) -> None:
         ready = last_beat + _LAST_BEAT_TO_DISPATCH
         if self._fetch.arrive(ready):
-            self._begin_dispatch(ready)
+            self._begin_dispatch(max(ready, self._fetch.free))
 
     def _begin_dispatch(self, cycle: int) -> None:
         self._fetch.begin()
-        self._times[_DISPATCH] = cycle
         if self._preset.fetch_ahead:
             self._request_instructions(cycle)
+        if not self._dispatch_chunk(cycle):
+            self._times[_DISPATCH] = cycle
 
     def _add(self, transfer: Transfer) -> None:
         channel = CHANNEL_OF[self._preset.read_channels][transfer.reader]
         self._channels[channel].add(transfer)
-        self._reads_due = 0
+        self._reads_due = min(self._reads_due, transfer.visible)
 
     def _start_load(self, module: int, index: int, start: int) -> None:
         """A load's first request is visible in S + 1, one cycle later for each row of top pads."""
@@ -279,7 +336,7 @@ class Machine:
         transfer = Transfer(reader, requests, visible, traced=pads is not None)
         self._modules[module].transfer = transfer
         if self._preset.ideal_memory:
-            transfer.last_end = visible
+            transfer.last_end, transfer.position = visible, transfer.stop
             self._load_served(transfer)
             return
         if reader == INP and requests.total == self._preset.inp_beat_limit:
@@ -292,9 +349,9 @@ class Machine:
         state = self._modules[module]
         if state.transfer is not transfer:
             return
-        index = state.members[state.head]
-        if transfer.stop < len(transfer.requests.beats):
-            transfer.stop = len(transfer.requests.beats)
+        index = state.members[state.head - 1]
+        if not transfer.complete:
+            transfer.stop = len(transfer.beats)
             if transfer.last_issue < transfer.first_served:
                 self._lose_data(module, index, transfer.last_issue)
             return
@@ -303,19 +360,19 @@ class Machine:
         done = transfer.last_end + (_LAST_BEAT_TO_DONE_UOP if uop else _LAST_BEAT_TO_DONE)
         if (pads := self._work.pads.get(index)) is not None:
             done = max(done, padding_idle(pads, self._start[index], uop, transfer.spans or ()))
-        self._times[_DONE + module] = done
+        self._finish(module, index, done + 1)
 
     def _lose_data(self, module: int, index: int, last_issue: int) -> None:
         """All requests leave before the first beat: the counter of beats under way wraps to 0."""
         self._modules[module].transfer = None
-        self._times[_DONE + module] = last_issue + _LAST_BEAT_TO_DONE_UOP
         reason = "it loses its data: all its requests leave before the first beat comes"
         self._warnings.append((index, reason))
+        self._finish(module, index, last_issue + _LAST_ISSUE_TO_LOST_END)
 
     def _deadlock(self) -> None:
         heads = [state.members[state.head] for state in self._modules if state.head < state.arrived]
         blocked = [
-            (index, [queue for queue in self._work.pops[index] if not self._tokens[queue]])
+            (index, [queue for queue in self._pops[index] if not self._pushed[queue]])
             for index in sorted(heads)
         ]
         fetch = self._fetch.position if self._blocked is not None else None
@@ -324,13 +381,22 @@ class Machine:
         raise self._work.error(index, f"deadlock: {reason}")
 
 
+def _due(channel: Channel) -> int:
+    return channel.due
+
+
 class _Fetch:
-    """Chunks of instructions: asked for up to `requested`, there up to `dispatchable`."""
+    """Chunks of instructions, the next one to dispatch at `position`.
+
+    There up to `dispatchable`; ready: since when the chunk behind that is there, if it is; free:
+    the cycle from which on it may be dispatched.
+    """
 
     def __init__(self, preset: TimingPreset, total: int) -> None:
         self._preset, self._total = preset, total
         self.position = self.dispatchable = self._requested = 0
         self.ready: int | None = None
+        self.free = 0
         self.chunks: list[Chunk] = []
         self._command = 0
 

@@ -287,28 +287,26 @@ class _Traffic:
         self._elements = fields["x_size"] * fields["y_size"]
         self.nbytes: Column = np.where(kind == Kind.SYNC, 0, self._elements * element)
         self.beats, self.handshakes = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self.requests: dict[int, Requests] = {}
-        self.pads: dict[int, Pads] = {}
         moves = np.flatnonzero(np.isin(kind, (*LOADS, Kind.STORE)))
-        columns = (
-            moves,
-            kind[moves],
-            (fields["dram_base"] * element)[moves],
-            (fields["x_size"] * element)[moves],
-            (fields["x_stride"] * element)[moves],
-            fields["y_size"][moves],
+        shapes = np.stack(
+            [
+                (fields["dram_base"] * element)[moves] % preset.burst_bytes,
+                (fields["x_size"] * element)[moves],
+                (fields["x_stride"] * element)[moves],
+                fields["y_size"][moves],
+            ],
+            axis=1,
         )
-        for index, what, start, row, stride, rows in zip(
-            *(column.tolist() for column in columns), strict=True
-        ):
-            requests = cut(preset, start, row, stride, rows)
-            self.beats[index] = requests.total
-            if what == Kind.STORE:
-                self.handshakes[index] = len(requests.beats)
-            else:
-                self.requests[index] = requests
-        for index in moves[_pad_bits(fields)[moves] > 0].tolist():
-            self.pads[index] = _pads(fields, index)
+        unique, which = np.unique(shapes, axis=0, return_inverse=True)
+        which = which.reshape(-1)
+        kinds = [cut(preset, *shape) for shape in unique.tolist()]
+        self.beats[moves] = np.array([k.total for k in kinds], np.int64)[which]
+        self.handshakes[moves] = np.array([len(k.beats) for k in kinds], np.int64)[which]
+        self.requests = {
+            index: kinds[number]
+            for index, number in zip(moves.tolist(), which.tolist(), strict=True)
+        }
+        self.pads = _pads(fields, moves[_pad_bits(fields)[moves] > 0])
 
     def store_durations(self) -> Column:
         """One request after the other: handshake and response, beats, and reading each element."""
@@ -318,9 +316,12 @@ class _Traffic:
         return result
 
 
-def _pads(fields: _Fields, index: int) -> Pads:
+def _pads(fields: _Fields, rows: NDArray[np.intp]) -> dict[int, Pads]:
     names = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1", "x_size", "y_size")
-    top, bottom, left, right, width, height = (int(fields[name][index]) for name in names)
-    full = left + width + right
-    walk = height if bottom and not left + right else 0
-    return Pads(top * full, height * (left + right), bottom * full, walk, top)
+    columns = [fields[name][rows].tolist() for name in names]
+    pads = {}
+    for index, top, bottom, left, right, width, height in zip(rows.tolist(), *columns, strict=True):
+        full = left + width + right
+        walk = height if bottom and not left + right else 0
+        pads[index] = Pads(top * full, height * (left + right), bottom * full, walk, top)
+    return pads
