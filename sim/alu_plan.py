@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .elements import Elements, Indices, elements_of
+from .elements import Elements, Indices, distinct, elements_of
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def plan_alu(dst: Indices, src: Indices | None, *, reads_dst: bool) -> AluPlan:
         for first, last in itertools.pairwise(bounds):
             chosen = by_level[first:last]
             levels.append(_level(dst[chosen], None if src is None else src[chosen]))
-    written = elements_of(np.unique(dst))
+    written = elements_of(distinct(dst))
     return AluPlan(levels, written, adjacent)
 
 
@@ -76,12 +76,12 @@ def _level(dst: Indices, src: Indices | None) -> Level:
 
 def _levels(dst: Indices, src: Indices | None, reads_dst: bool) -> Indices:
     """The level of each micro-op."""
-    labels, first, label = np.unique(dst, return_index=True, return_inverse=True)
-    distinct = len(first) == len(dst)
+    labels = distinct(dst)
     apart = src is None or not np.isin(src, labels).any()
-    if distinct and (apart or (src is not None and (src == dst).all())):
+    if len(labels) == len(dst) and (apart or (src is not None and (src == dst).all())):
         return np.zeros(len(dst), np.intp)
     if apart:
+        label = np.searchsorted(labels, dst)
         order = np.argsort(label, kind="stable")
         starts = np.searchsorted(label[order], np.arange(len(labels)))
         occurrence = np.empty(len(dst), np.intp)

@@ -1,5 +1,6 @@
 """The memories of one VTA as arrays, the views that run its instructions, and scratch memory."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class Scratch:
 
     def array(self, name: str, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         """An array whose contents any other user of the name may overwrite."""
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         memory = self._memory.get(name)
         if memory is None or len(memory) < count:
             grown = max(count, 4096, 0 if memory is None else 2 * len(memory))

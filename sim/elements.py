@@ -6,6 +6,7 @@ to dst, src and wgt independently.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,12 +59,15 @@ def columns_of(target: Target, compute: Compute) -> tuple[int, ...]:
     return (0,) if compute.reset else (0, 1, 2)
 
 
+@lru_cache(maxsize=1024)
 def decode_kernel(target: Target, kernel: bytes) -> Indices:
     """The indices [n, 3] of the micro-ops of a kernel. Raises `Fault` on reserved bits."""
     try:
-        return decode_micro_ops(target, np.frombuffer(kernel, np.uint32)).astype(np.intp)
+        result = decode_micro_ops(target, np.frombuffer(kernel, np.uint32)).astype(np.intp)
     except EncodingError as error:
         raise Fault(f"in its kernel, {error}") from None
+    result.flags.writeable = False
+    return result
 
 
 def verify_ranges(
@@ -91,10 +95,19 @@ def out_of_range(name: str, low: int, high: int, depth: int) -> str:
 
 def span(micro_ops: Indices, loops: Sequence[Loop], column: int) -> Indices:
     """The elements that one index takes, each once, in order."""
-    result = np.unique(micro_ops[:, column])
+    result = distinct(micro_ops[:, column])
     for loop in loops:
         if (step := loop.factors[column]) and loop.count > 1:
-            result = np.unique(sums(np.arange(loop.count) * step, result))
+            result = distinct(sums(np.arange(loop.count) * step, result))
+    return result
+
+
+def distinct(indices: Indices) -> Indices:
+    """Indices in order, each once: quicker than `numpy.unique` where they lie near each other."""
+    first = indices.min()
+    marks = np.zeros(int(indices.max() - first) + 1, bool)
+    marks[indices - first] = True
+    result: Indices = np.flatnonzero(marks) + first
     return result
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .elements import Elements, Indices, Loop, elements_of, span, sums
+from .elements import Elements, Indices, Loop, distinct, elements_of, span, sums
 from .errors import Fault
 
 HOLE = 1 << 40
@@ -141,12 +141,12 @@ def _table(
     rows: Indices, columns: Indices, values: Indices
 ) -> tuple[Indices, Indices, Indices, float]:
     """Values by row and column label, and how full the table is (0 if two share a place)."""
-    row_labels, row = np.unique(rows, return_inverse=True)
-    column_labels, column = np.unique(columns, return_inverse=True)
+    row_labels, column_labels = distinct(rows), distinct(columns)
+    row, column = np.searchsorted(row_labels, rows), np.searchsorted(column_labels, columns)
     size = len(row_labels) * len(column_labels)
     place = row * len(column_labels) + column
     full = len(values) / size
-    if full < _FULL_ENOUGH or len(np.unique(place)) < len(place):
+    if full < _FULL_ENOUGH or len(distinct(place)) < len(place):
         return row_labels, column_labels, values, 0.0
     table = np.full(size, HOLE, np.intp)
     table[place] = values
@@ -225,8 +225,10 @@ def _layout(
     Otherwise a call makes one element of each row: slower by itself, but pixel follows pixel in its
     result, and where they do in ACC too, adding the result up is several times as fast.
     """
-    outer = _placement(_destinations(table, pixels, channels, batch, wide=False))
     inner = _placement(_destinations(table, pixels, channels, batch, wide=True))
+    if not channels and table.dst.shape[2] == 1:
+        return True, inner
+    outer = _placement(_destinations(table, pixels, channels, batch, wide=False))
     wide = _run(inner) >= _run(outer)
     return wide, inner if wide else outer
 
@@ -267,13 +269,13 @@ def _destinations(
 
 
 def _placement(rows: Indices) -> Placement:
-    distinct = len(np.unique(rows)) == rows.size
-    strides = _strides(rows) if distinct else None
+    once = len(distinct(rows)) == rows.size
+    strides = _strides(rows) if once else None
     if strides is None:
-        return rows.shape, tuple(range(rows.ndim)), None, rows.reshape(-1), distinct
+        return rows.shape, tuple(range(rows.ndim)), None, rows.reshape(-1), once
     steps = strides
     order = tuple(sorted(range(rows.ndim), key=lambda axis: -steps[axis]))
-    return rows.shape, order, strides, None, distinct
+    return rows.shape, order, strides, None, once
 
 
 def _strides(rows: Indices) -> tuple[int, ...] | None:
