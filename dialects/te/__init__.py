@@ -25,6 +25,7 @@ from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
 from .loop_primitives import AxesOp, FuseOp, InitOp, ReorderOp, SplitOp, TileOp, UnrollOp, VthreadOp
 from .loops import ForOp, HullOp, SpanOp
+from .packing import Box, PackedAttr, packing_of
 from .ranges import Range, integers
 from .schedule import Primitive, ScheduleOp
 from .stage_primitives import (
@@ -46,6 +47,7 @@ __all__ = [
     "AllocOp",
     "AxesOp",
     "AxisType",
+    "Box",
     "CacheReadOp",
     "CacheWriteOp",
     "CallOp",
@@ -68,6 +70,7 @@ __all__ = [
     "InvokeOp",
     "KernelOp",
     "Lanes",
+    "PackedAttr",
     "Primitive",
     "Range",
     "Read",
@@ -93,6 +96,7 @@ __all__ = [
     "integers",
     "map_of",
     "outside_value",
+    "packing_of",
     "rows_of",
     "scalar_body",
     "scope_of",
@@ -136,5 +140,5 @@ Te = Dialect(
         UpdateOp,
         InvokeOp,
     ],
-    [ScopeAttr, DomainAttr, StageType, AxisType, InstructionAttr],
+    [ScopeAttr, DomainAttr, StageType, AxisType, InstructionAttr, PackedAttr],
 )

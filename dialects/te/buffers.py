@@ -17,6 +17,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import Scope, scope_of, shaped
+from .packing import packing_of
 from .ranges import Range, decode_ranges, encode_ranges, parse_range, print_range
 
 
@@ -105,13 +106,16 @@ class AllocOp(IRDLOperation):
         _verify_window(decode_ranges(self.static_ranges, self.bounds), self.buffer)
         if self.slots.value.data < 1:
             raise VerifyException("a buffer has at least one slot")
+        if packing_of(self.buffer) is not None:
+            raise VerifyException("only parameters of a kernel are packed")
 
 
 @irdl_op_definition
 class CopyOp(IRDLOperation):
     """Copies a window between DRAM and a scratchpad: a load, or a store that keeps the low bits.
 
-    Without a window of its own it copies that of the scratchpad's `AllocOp`.
+    Without a window of its own it copies that of the scratchpad's `AllocOp`. Of a packed source
+    (`PackedAttr`) that window must be one of the boxes it is stored as.
     """
 
     name = "te.copy"

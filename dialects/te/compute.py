@@ -51,6 +51,7 @@ from xdsl.utils.exceptions import VerifyException
 from .affine import Row, map_of, parse_subscripts, print_subscripts, rows_of
 from .attributes import SUPPORTED_ELEMENTS, DomainAttr, Outside, outside_value, shaped
 from .body import YieldOp, combiner, verify_body
+from .packing import packing_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,12 @@ class CallsKernel(SymbolUserOpInterface):
 
 
 def _tensor_of(type: Attribute) -> Attribute:
-    return TensorType(type.element_type, type.shape) if isinstance(type, MemRefType) else type
+    """What a call passes for a parameter of this type: for a packed one, its elements in a row."""
+    if not isinstance(type, MemRefType):
+        return type
+    layout = packing_of(type)
+    shape = type.shape if layout is None else [layout.size(type.get_shape())]
+    return TensorType(type.element_type, shape)
 
 
 @irdl_op_definition
@@ -232,6 +238,8 @@ class KernelOp(IRDLOperation):
         for type in self.function_type.inputs:
             if not isinstance(type, kind):
                 raise VerifyException(f"parameter {type} of a kernel that works on {kind.name}s")
+            if isinstance(type, MemRefType) and (layout := packing_of(type)) is not None:
+                layout.boxes(type.get_shape())
         labels = [compute.label.data for compute in self.computes]
         if twice := {label for label in labels if labels.count(label) > 1}:
             raise VerifyException(f"two computes are called {', '.join(sorted(twice))}")

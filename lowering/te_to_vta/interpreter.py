@@ -28,8 +28,9 @@ from .storage import (
     clamp,
     lanes_of,
     outer_shape,
+    packed_boxes,
 )
-from .transfers import Rectangle, rectangles
+from .transfers import Rectangle, box_rectangles, rectangles
 
 
 @dataclass
@@ -67,7 +68,11 @@ class KernelRun:
         self._sites: dict[te.AllocOp, _Site] = {}
         self._scratch: list[str] = []
         self._storage: dict[SSAValue, Dram | Sram] = {
-            argument: Dram(name, outer_shape(argument.type, self._where))
+            argument: Dram(
+                name,
+                outer_shape(argument.type, self._where),
+                packed_boxes(argument.type, self._where),
+            )
             for argument, name in zip(kernel.body.block.args, parameters, strict=True)
         }
         self._kernel = kernel
@@ -155,14 +160,19 @@ class KernelRun:
             for (start, length), (first, held) in zip(window, sram.window, strict=True)
         ):
             self._fail(f"a copy of {window} leaves the buffer's window {sram.window}")
-        for rectangle in rectangles(
-            [start for start, _ in window],
-            [length for _, length in window],
-            dram.shape,
-            sram.window,
-            _largest_load(self._target, memory),
-        ):
+        for rectangle in self._rectangles(dram, sram, window, memory):
             self._transfer(memory, sram.buffer, dram.name, rectangle)
+
+    def _rectangles(
+        self, dram: Dram, sram: Sram, window: tuple[tuple[int, int], ...], memory: Memory
+    ) -> list[Rectangle]:
+        starts, extents = [start for start, _ in window], [length for _, length in window]
+        largest = _largest_load(self._target, memory)
+        if dram.packed is None or 0 in extents:
+            return rectangles(starts, extents, dram.shape, sram.window, largest)
+        if window not in dram.packed:
+            self._fail(f"a copy of {window}, which is no box of the packed buffer {dram.name}")
+        return box_rectangles(dram.packed[window], starts, extents, sram.window, largest)
 
     def _stored(self, op: te.CopyOp, sram: Sram) -> Memory:
         """The memory that a STORE names."""

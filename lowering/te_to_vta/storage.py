@@ -1,7 +1,7 @@
 """Where the tensors of an accelerator function lie: in DRAM buffers, as windows in SRAM."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import IntegerType, MemRefType, TensorType
@@ -19,10 +19,14 @@ MEMORIES = {te.Scope.INP: Memory.INP, te.Scope.WGT: Memory.WGT, te.Scope.ACC: Me
 
 @dataclass(frozen=True, slots=True)
 class Dram:
-    """A tensor in a buffer of the program; shape without lanes."""
+    """A tensor in a buffer of the program; shape without lanes.
+
+    packed: where it is stored box by box, the boxes and their places, in elements of the hardware.
+    """
 
     name: str
     shape: tuple[int, ...]
+    packed: Mapping[te.Box, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,20 @@ def outer_shape(type: Attribute, where: str) -> tuple[int, ...]:
     if len(shape) < LANES:
         raise CompileError(Problem(where, f"{type} has no lanes: expected at least {LANES} dims"))
     return shape[:-LANES]
+
+
+def packed_boxes(type: Attribute, where: str) -> dict[te.Box, int] | None:
+    """The boxes of a packed buffer and their places, without lanes, which each must hold whole."""
+    layout = te.packing_of(type)
+    if layout is None:
+        return None
+    shape = shape_of(type)
+    lanes = shape[-LANES:]
+    whole = tuple((0, size) for size in lanes)
+    boxes = layout.offsets(shape)
+    if any(box[-LANES:] != whole for box in boxes):
+        raise CompileError(Problem(where, f"the boxes of {type} cut the lanes {list(lanes)}"))
+    return {box[:-LANES]: place // math.prod(lanes) for box, place in boxes.items()}
 
 
 def lanes_of(memory: Memory, target: Target) -> tuple[int, int]:

@@ -8,7 +8,7 @@ and a loop of transfers otherwise.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FIELD = (1 << 16) - 1
 """Largest size or stride of a transfer."""
@@ -61,6 +61,22 @@ def rectangles(
     )
     dims = _merge([_Dim(*dim) for dim in zip(extents, in_sram, in_dram, strict=True) if dim[0] > 1])
     return list(_cover(dims, sram, dram, largest))
+
+
+def box_rectangles(
+    place: int,
+    starts: Sequence[int],
+    extents: Sequence[int],
+    window: Sequence[tuple[int, int]],
+    largest: int,
+) -> list[Rectangle]:
+    """The transfers of a box that lies in DRAM as one run, from element `place` on.
+
+    The rest is as in `rectangles`.
+    """
+    held = [(first - start, length) for start, (first, length) in zip(starts, window, strict=True)]
+    parts = rectangles([0] * len(starts), extents, extents, held, largest)
+    return [replace(part, dram=part.dram + place) for part in parts]
 
 
 def _merge(dims: Sequence[_Dim]) -> list[_Dim]:

@@ -26,12 +26,12 @@ def add_constant_parameter(
         if isinstance(call, CallOp) and call.callee.root_reference.data == kernel.sym_name.data:
             body = call.parent
             assert isinstance(body, Block)
-            constant = _find_constant(body, ConstantOp(attr, type))
+            constant = shared_constant(body, ConstantOp(attr, type))
             call.operands = (*call.operands, constant.result)
     return argument
 
 
-def _find_constant(body: Block, wanted: ConstantOp) -> ConstantOp:
+def shared_constant(body: Block, wanted: ConstantOp) -> ConstantOp:
     """The equal constant of a block, moved to its front, or ``wanted``, now there."""
     for op in body.ops:
         if isinstance(op, ConstantOp) and _are_equal(op, wanted):

@@ -38,7 +38,13 @@ def evaluate_function(ctx: VtacContext, module: ModuleOp, inputs: Sequence[Array
             assert isinstance(kernel, te.KernelOp)
             outputs = [_empty(result) for result in op.outputs]
             given = [values[argument] for argument in op.arguments] + outputs
-            _Kernel(dict(zip(kernel.body.block.args, given, strict=True))).run(kernel.body.block)
+            arrays = {
+                parameter: array
+                if te.packing_of(parameter) is None
+                else _unpacked(parameter, array)
+                for parameter, array in zip(kernel.body.block.args, given, strict=True)
+            }
+            _Kernel(arrays).run(kernel.body.block)
             values |= dict(zip(op.outputs, outputs, strict=True))
         elif isinstance(op, ReturnOp):
             return [values[value] for value in op.arguments]
@@ -49,6 +55,17 @@ def _empty(value: SSAValue) -> Array:
     type = te.shaped(value)
     width = type.element_type.bitwidth  # type: ignore[attr-defined]
     return np.full(type.get_shape(), 77, f"i{width // 8}")
+
+
+def _unpacked(parameter: SSAValue, array: Array) -> Array:
+    """The tensor of a packed buffer; noise where nothing is stored."""
+    layout, tensor, at = te.packing_of(parameter), _empty(parameter), 0
+    assert layout is not None
+    for box in layout.boxes(tensor.shape):
+        part = tensor[tuple(slice(start, start + length) for start, length in box)]
+        part[...] = array[at : at + part.size].reshape(part.shape)
+        at += part.size
+    return tensor
 
 
 class _Kernel:

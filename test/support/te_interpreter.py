@@ -108,8 +108,25 @@ class Buffer:
         self.window = list(window)
         self.data = np.zeros(self.shape, np.int64) if data is None else np.array(data, np.int64)
         self.there = np.full(self.shape, data is not None)
+        self.boxes: Sequence[te.Box] | None = None
         for (start, length), size in zip(self.window, self.shape, strict=True):
             assert 0 <= start <= start + length <= size, f"window of {self.name}: {self.window}"
+
+    @staticmethod
+    def packed(value: SSAValue, data: Array) -> "Buffer":
+        """A tensor of which those boxes are there that a packed buffer stores, one by one."""
+        shape = value.type.get_shape()
+        buffer = Buffer(value, [(0, size) for size in shape], None)
+        rest = np.asarray(data, np.int64)
+        buffer.boxes = value.type.layout.boxes(shape)
+        for box in buffer.boxes:
+            region = tuple(slice(start, start + length) for start, length in box)
+            count = buffer.data[region].size
+            buffer.data[region] = rest[:count].reshape(buffer.data[region].shape)
+            buffer.there[region] = True
+            rest = rest[count:]
+        assert rest.size == 0
+        return buffer
 
     def contains(self, index: Sequence[int]) -> bool:
         return all(0 <= at < size for at, size in zip(index, self.shape, strict=False))
@@ -132,7 +149,10 @@ def run_loops(kernel: te.KernelOp, inputs: Sequence[Array]) -> list[Array]:
     for number, argument in enumerate(parameters):
         window = [(0, size) for size in argument.type.get_shape()]
         data = inputs[number] if number < len(inputs) else None
-        machine.buffers[argument] = Buffer(argument, window, data)
+        if te.packing_of(argument) is not None:
+            machine.buffers[argument] = Buffer.packed(argument, inputs[number])
+        else:
+            machine.buffers[argument] = Buffer(argument, window, data)
     machine.run(kernel.body.block.ops)
     results = [machine.buffers[argument] for argument in parameters[len(inputs) :]]
     for result in results:
@@ -204,6 +224,8 @@ class _Machine:
         window = [self.known(item) for item in op.window]
         for (start, length), (first, count) in zip(window, target.window, strict=True):
             assert first <= start and start + length <= first + count
+        if source.boxes is not None and all(length for _, length in window):
+            assert tuple(window) in source.boxes, f"{window} is no box of %{source.name}"
         region = tuple(slice(start, start + length) for start, length in window)
         assert np.all(source.there[region]), f"a copy of %{source.name} has holes"
         target.data[region] = wrap(source.data[region], target.bits)
