@@ -77,9 +77,10 @@ class Pads:
 class Work:
     """The columns of a program: int64 [n], or lists of n.
 
-    duration: cycles of what reads do not disturb; 0 for loads, which have `requests` and maybe
-    `pads`, and for FINISH. nbytes: DRAM bytes of a transfer; beats: on its port; handshakes: its
-    requests, of a STORE. zero_counts: the GEMMs and ALUs with a count of zero.
+    duration: cycles of what reads do not disturb; 0 for loads, which may have `pads`, and for
+    FINISH. requests: of each LOAD and STORE that moves something; their number is in `handshakes`,
+    their beats in `beats`, their DRAM bytes in `nbytes`. pops, pushes: the token queues.
+    zero_counts: the GEMMs and ALUs with a count of zero. finish: the first FINISH.
     """
 
     target: Target
