@@ -93,7 +93,10 @@ class Account:
 
     @property
     def ratio(self) -> float:
-        """Cycles over the lower bound; 1 is perfect, infinite where there is nothing to do."""
+        """Cycles over the lower bound; 1 is perfect, infinite where there is nothing to do.
+
+        A label may come out below 1: its loads run in the time of others.
+        """
         return self.cycles / self.lower_bound if self.lower_bound else float("inf")
 
     def busy(self, module: Module) -> int:

@@ -33,6 +33,7 @@ _COLOURS = {
     Kind.SYNC: ("#888888", "sync"),
 }
 _TRACKS = ("fetch", *(module.name.lower() for module in Module))
+_MARKERS = "osD"
 _FETCH_COLOUR = "#bab0ac"
 
 
@@ -78,7 +79,7 @@ def roofline_picture(report: TimingReport, suffix: str = "png") -> bytes:
 
     Raises `PlotsMissing`.
     """
-    figure, axes = _figure(7.0, 5.0)
+    figure, axes = _figure(9.0, 5.0)
     dots = [region for region in report.regions or (report.total,) if region.macs and region.cycles]
     peak = report.target.batch * report.target.block**2 / report.preset.gemm_cycles
     bandwidth = report.preset.port_bytes * report.preset.read_channels
@@ -93,13 +94,14 @@ def roofline_picture(report: TimingReport, suffix: str = "png") -> bytes:
         middle = (low * knee) ** 0.5
         axes.text(middle * 1.15, middle * bandwidth, f"{bandwidth} bytes a cycle", va="top")
     axes.text(high, peak * 1.08, f"{peak:g} a cycle", ha="right")
-    for dot, intensity in zip(dots, intensities, strict=True):
-        reached = dot.macs / dot.cycles
-        axes.plot([intensity], [reached], "o", color=_COLOURS[Kind.GEMM][0])
-        name = dot.label or report.preset.name
-        axes.annotate(
-            name, (intensity, reached), xytext=(5, -9), textcoords="offset points", size=7
-        )
+    for number, (dot, intensity) in enumerate(zip(dots, intensities, strict=True), start=1):
+        at = (intensity, dot.macs / dot.cycles)
+        colour = f"C{number % 10}"
+        name = f"{number}  {dot.label or report.preset.name}"
+        axes.plot(*([value] for value in at), _MARKERS[number // 10 % 3], color=colour, label=name)
+        axes.annotate(str(number), at, xytext=(4, -10), textcoords="offset points", size=7)
+    if dots:
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
