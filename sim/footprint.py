@@ -38,13 +38,16 @@ from .elements import (
 from .errors import Fault
 
 
-class Space(enum.Enum):
+class Space(enum.IntEnum):
     """Memory that more than one module reaches."""
 
-    INP = "INP elements"
-    WGT = "WGT elements"
-    OUT = "OUT elements"
-    DRAM = "DRAM bytes"
+    INP = 0
+    WGT = 1
+    OUT = 2
+    DRAM = 3
+
+    def __str__(self) -> str:
+        return "DRAM bytes" if self is Space.DRAM else f"{self.name} elements"
 
 
 Touch = tuple[Space, Elements, bool]

@@ -182,6 +182,20 @@ class _Checker:
             )
 
 
+class _Accesses:
+    """Accesses of one module to one space, all of them reads or all writes.
+
+    For each element the last one, as its rank among the instructions of the module (from 1; 0 is
+    none), and the last of all. `rivals` are those that must be ordered with them.
+    """
+
+    def __init__(self, module: Module, size: int) -> None:
+        self.module = module
+        self.last = np.zeros(size, np.int32)
+        self.latest = 0
+        self.rivals: list[_Accesses] = []
+
+
 class _Races:
     """Unordered pairs of accesses to one element, one of them a write."""
 
@@ -209,19 +223,17 @@ class _Races:
             Space.OUT: ((Module.COMPUTE, True), (Module.STORE, False)),
             Space.DRAM: ((Module.STORE, True), (Module.LOAD, False), (Module.COMPUTE, False)),
         }
-        self._last = {
-            (space, module, writes): np.zeros(sizes[space], np.int32)
+        self._accesses = {
+            (space, module, writes): _Accesses(module, sizes[space])
             for space, ways in access.items()
             for module, writes in ways
         }
-        self._rivals = {
-            (space, module, writes): [
-                (other, self._last[space, other, also])
+        for (space, module, writes), mine in self._accesses.items():
+            mine.rivals = [
+                self._accesses[space, other, also]
                 for other, also in access[space]
                 if other is not module and (writes or also)
             ]
-            for space, module, writes in self._last
-        }
         self._found: set[tuple[Space, int, int]] = set()
 
     @property
@@ -237,11 +249,12 @@ class _Races:
             rank[module] += 1
             try:
                 for space, elements, writes in self._footprints.touches(self._program[index]):
-                    for other, last in self._rivals[space, module, writes]:
-                        seen = last[elements]
-                        if seen.size and int(seen.max()) > self._start[index][other]:
-                            self._report(space, elements, seen, index, other)
-                    self._last[space, module, writes][elements] = rank[module]
+                    mine = self._accesses[space, module, writes]
+                    for rival in mine.rivals:
+                        done = self._start[index][rival.module]
+                        if rival.latest > done and int(rival.last[elements].max(initial=0)) > done:
+                            self._report(space, elements, index, rival)
+                    mine.last[elements] = mine.latest = rank[module]
             except Fault as fault:
                 text = disassemble(self._program[index])
                 self._add(HazardKind.INVALID, f"instruction {index} ({text}): {fault}", index)
@@ -249,10 +262,9 @@ class _Races:
             if len(self._found) >= MOST_RACES:
                 return
 
-    def _report(
-        self, space: Space, elements: Elements, seen: NDArray[np.int32], index: int, other: Module
-    ) -> None:
+    def _report(self, space: Space, elements: Elements, index: int, rival: _Accesses) -> None:
         """One race for each earlier instruction among the last accesses that is not ordered."""
+        other, seen = rival.module, rival.last[elements]
         late = seen > self._start[index][other]
         places = (
             np.arange(elements.start, elements.stop) if isinstance(elements, slice) else elements
@@ -271,7 +283,7 @@ class _Races:
             module = self._flow.modules[index]
             self._add(
                 HazardKind.RACE,
-                f"{names[0]} and {names[1]} touch {space.value} {low} to {high}, and one of them"
+                f"{names[0]} and {names[1]} touch {space} {low} to {high}, and one of them"
                 f" writes, but no tokens from {other.name.lower()} to {module.name.lower()} make"
                 f" {index} wait for {first}",
                 first,
