@@ -119,6 +119,27 @@ def sums(*vectors: Indices) -> Indices:
     return total
 
 
+def grid_of(lists: Sequence[Indices]) -> tuple[int, int] | None:
+    """Rows and columns by which lists of one length go on in constant steps both ways, if any."""
+    columns = min(_run(indices) for indices in lists)
+    if len(lists[0]) % columns:
+        return None
+    for indices in lists:
+        grid = indices.reshape(-1, columns)
+        for axis in (0, 1):
+            steps = np.diff(grid, axis=axis)
+            if steps.size and (steps != steps[0, 0]).any():
+                return None
+    return len(lists[0]) // columns, columns
+
+
+def _run(indices: Indices) -> int:
+    """How many indices at the start are one step apart."""
+    steps = np.diff(indices)
+    breaks = np.flatnonzero(steps != steps[0]) if len(steps) else steps
+    return int(breaks[0]) + 1 if len(breaks) else len(indices)
+
+
 def elements_of(indices: Indices) -> Elements:
     """Indices as a slice where they are consecutive."""
     first, count = int(indices[0]), len(indices)

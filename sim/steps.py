@@ -15,7 +15,7 @@ from ..dialects.target import Memory
 from ..dialects.vta.encoding import Alu, AluOpcode, Load, Store, Transfer
 from .alu_plan import AluPlan, Level
 from .buffers import Buffers, Rows, Scratch
-from .elements import Elements, Indices
+from .elements import Elements, Indices, grid_of
 from .errors import Fault
 from .gemm_plan import Chunk, GemmPlan, Product
 from .legality import MAX_SHIFT, is_chisel
@@ -270,26 +270,41 @@ class AluStep:
 
 
 def _operation(alu: Alu, acc: Rows, level: Level) -> Callable[[], object]:
-    """One level: all reads, then all writes; in place where both are slices."""
+    """One level: all reads, then all writes; in place on views where there are any."""
     dst, src = level.dst, level.src
+    operation, amount = _OPERATIONS[alu.alu_opcode], alu.imm
+    if alu.use_imm and alu.alu_opcode is AluOpcode.SHR:
+        operation, amount = (np.left_shift if amount < 0 else np.right_shift), abs(amount)
     left = dst if src is None or not alu.use_imm else src
-    operation = _OPERATIONS[alu.alu_opcode]
-    right: Elements | None = None
-    amount = alu.imm
-    if not alu.use_imm:
-        right = src
-    elif alu.alu_opcode is AluOpcode.SHR:
-        operation = np.left_shift if alu.imm < 0 else np.right_shift
-        amount = abs(alu.imm)
-    constant = _constant(amount, acc[left].shape) if right is None else None
-    if isinstance(dst, slice) and isinstance(left, slice) and not isinstance(right, np.ndarray):
-        other = acc[right] if constant is None else constant
-        return partial(operation, acc[left], other, out=acc[dst])
+    views = _views(acc, [dst] if src is None else [dst, src])
+    if views is not None:
+        out, other = views[0], views[-1]
+        if alu.use_imm:
+            return partial(operation, other, _constant(amount, other.shape), out=out)
+        return partial(operation, out, other, out=out)
 
     def operate() -> None:
-        acc[dst] = operation(acc[left], acc[right] if constant is None else constant)
+        values = acc[left]
+        acc[dst] = operation(values, amount if src is None or alu.use_imm else acc[src])
 
     return operate
+
+
+def _views(acc: Rows, lists: list[Elements]) -> list[Rows] | None:
+    """Elements as views of one shape, if constant steps lead through all of them."""
+    if all(isinstance(elements, slice) for elements in lists):
+        return [acc[elements] for elements in lists]
+    indices = [np.arange(len(acc))[elements] for elements in lists]
+    if (grid := grid_of(indices)) is None:
+        return None
+    size = acc[0].nbytes
+    views = []
+    for first, places in ((int(i[0]), i.reshape(grid)) for i in indices):
+        steps = [int(places[-1, 0] - first) // max(grid[0] - 1, 1)]
+        steps.append(int(places[0, -1] - first) // max(grid[1] - 1, 1))
+        strides = (*(step * size for step in steps), acc.itemsize)
+        views.append(np.ndarray((*grid, acc.shape[1]), np.int32, acc.data, first * size, strides))
+    return views
 
 
 def _verify_amounts(acc: Rows, src: Elements, low: int) -> None:
