@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 
 from xdsl.context import Context
@@ -18,21 +19,25 @@ from vtac.passes.graph.codegen import Codegen
 from vtac.tools import verify_hazards
 
 
-def _modules(package: ModuleType) -> Iterator[ModuleType]:
-    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        yield importlib.import_module(info.name)
+@cache
+def _modules(package: ModuleType) -> tuple[ModuleType, ...]:
+    walk = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    return tuple(importlib.import_module(info.name) for info in walk)
+
+
+def _classes(module: ModuleType) -> Iterator[type]:
+    """Those a module defines itself."""
+    for value in vars(module).values():
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            yield value
 
 
 def our_passes() -> dict[str, type[ModulePass]]:
     """Every pass of ``vtac.passes`` and ``vtac.lowering``, and ``verify-hazards``, by name."""
     found: dict[str, type[ModulePass]] = {}
     for module in (*_modules(vtac.passes), *_modules(vtac.lowering), verify_hazards):
-        for _, value in inspect.getmembers(module, inspect.isclass):
-            if (
-                issubclass(value, ModulePass)
-                and isinstance(value.__dict__.get("name"), str)
-                and value.__module__ == module.__name__
-            ):
+        for value in _classes(module):
+            if issubclass(value, ModulePass) and isinstance(vars(value).get("name"), str):
                 found[value.name] = value
     return dict(sorted(found.items()))
 
@@ -41,7 +46,7 @@ def our_codegens() -> list[Codegen]:
     """One of each codegen of ``vtac.lowering.codegens``, by falling priority (``vta`` first)."""
     found: dict[str, Codegen] = {}
     for module in _modules(vtac.lowering.codegens):
-        for _, value in inspect.getmembers(module, inspect.isclass):
+        for value in _classes(module):
             if issubclass(value, Codegen) and not inspect.isabstract(value):
                 found[value.name] = value()
     return sorted(found.values(), key=lambda codegen: (codegen.name != "vta", codegen.name))
@@ -53,8 +58,8 @@ def our_dialects() -> list[Dialect]:
     for info in pkgutil.iter_modules(vtac.dialects.__path__, "vtac.dialects."):
         if info.ispkg:
             module = importlib.import_module(info.name)
-            for _, value in inspect.getmembers(module, lambda v: isinstance(v, Dialect)):
-                found[value.name] = value
+            dialects = (value for value in vars(module).values() if isinstance(value, Dialect))
+            found |= {dialect.name: dialect for dialect in dialects}
     return [dialect for _, dialect in sorted(found.items())]
 
 
