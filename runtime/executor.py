@@ -17,10 +17,11 @@ import onnx
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.runtime.device import Device, SimulatorDevice, total
-from vtac.runtime.engines import LaunchOptions, Session, engine_named
+from vtac.runtime.engines import LaunchOptions, Session, TimedSession, engine_named
 from vtac.runtime.host import HostPart, open_host_part
 from vtac.runtime.package import (
     HOST,
+    LAUNCH,
     Package,
     Placement,
     Step,
@@ -28,7 +29,8 @@ from vtac.runtime.package import (
     read_package,
     write_package,
 )
-from vtac.sim import Counters
+from vtac.runtime.profile import LaunchProfile, Profile
+from vtac.sim import Counters, TimingPreset
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -147,6 +149,24 @@ class Module:
                 if self._values[name].last <= index:
                     del environment[name]
         return {output.name: environment[output.value] for output in self.package.outputs}
+
+    def profile(self, preset: str | TimingPreset | None = None) -> Profile:
+        """How long each launch of a run takes on the accelerator, and where its cycles go.
+
+        Needs no inputs: times do not depend on data, and host parts are not timed. preset: a
+        `TimingPreset`, the name of one or the path of a file; None is that of the target. Raises
+        `CompileError` on a program that the preset's machine cannot run, `TargetError` on a bad
+        preset.
+        """
+        reports = {
+            name: session.time(name, preset)
+            for name, session in self._sessions.items()
+            if isinstance(session, TimedSession)
+        }
+        launches = [step.part for step in self.package.steps if step.kind == LAUNCH]
+        return Profile(
+            tuple(LaunchProfile(name, reports[name]) for name in launches if name in reports)
+        )
 
     def _launch(self, step: Step, inputs: list[Any], options: LaunchOptions) -> list[Array]:
         started = time.perf_counter()

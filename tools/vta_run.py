@@ -1,7 +1,14 @@
-"""``vta-run``: runs a package on the simulator, over any number of samples."""
+"""``vta-run``: runs a package on the simulator, over any number of samples, and times it.
+
+    vta-run model.vtapkg --input samples.npz -o outputs.npz
+    vta-run model.vtapkg --profile --preset chisel-pynq --roofline roofline.png
+
+Cycles do not depend on data: a profile needs no samples.
+"""
 
 import argparse
 import io
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +27,14 @@ from vtac.runtime.host import open_model
 from vtac.runtime.samples import InputSpec, Samples, load_samples
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.presentation import agreement_table, time_table, work_table
+from vtac.tools.timing_output import (
+    PRESET_HELP,
+    add_clock_arguments,
+    add_report_arguments,
+    chosen_preset,
+    verify_picture_names,
+    write_report_files,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Outputs = dict[str, Array]
@@ -32,13 +47,14 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = ArgumentParser(
-        prog="vta-run", description="Run a compiled package on the functional simulator."
+        prog="vta-run",
+        description="Run a compiled package on the functional simulator, and time it.",
+        epilog=PRESET_HELP,
     )
     add = parser.add_argument
     add("package", help="what vta-compile wrote (.vtapkg)")
     add(
         "--input",
-        required=True,
         help="samples, .npz by input name or .npy; the first axis is the sample, and samples are"
         " regrouped into the model's batch",
     )
@@ -51,14 +67,45 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--dump-programs", metavar="DIR", help="write NNN_NAME.npz a launch of the first batch")
     add("--order-seed", type=int, help="let the simulated modules take turns in another order")
+    profile = parser.add_argument_group("profile")
+    profile.add_argument(
+        "--profile", action="store_true", help="say where the accelerator's cycles go"
+    )
+    add_clock_arguments(profile)
+    add_report_arguments(profile)
     return parser
 
 
 def _run(args: argparse.Namespace) -> None:
+    shows = (args.preset, args.set, args.json, args.csv, args.trace, args.timeline, args.roofline)
+    profiles = args.profile or any(shows)
+    if args.input is None and not profiles:
+        raise CompileError(Problem("", "say what to run it on: --input", "Or ask for --profile."))
+    verify_picture_names(args)
     module = load(args.package)
+    if args.input is not None:
+        _run_samples(args, module)
+    if profiles:
+        _profile(args, module)
+
+
+def _profile(args: argparse.Namespace, module: Module) -> None:
+    profile = module.profile(chosen_preset(args, module.target))
+    write_report_files(args, [(launch.function, launch.report) for launch in profile.launches])
+    if args.json:
+        sys.stdout.write(profile.json())
+    elif args.csv:
+        sys.stdout.write(profile.csv())
+    elif profile.launches:
+        Console(highlight=False).print(profile.table())
+    else:
+        print("no profile: everything runs on the host")
+
+
+def _run_samples(args: argparse.Namespace, module: Module) -> None:
     samples = _samples(module, args.input)
     count = len(samples) if args.limit is None else min(len(samples), args.limit)
-    console, errors = Console(), Console(stderr=True)
+    console, errors = Console(stderr=args.json or args.csv), Console(stderr=True)
     records: list[RunRecord] = []
     results: list[Outputs] = []
     batches = [batch for batch, _ in zip(samples, range(count), strict=False)]
@@ -81,7 +128,7 @@ def _run(args: argparse.Namespace) -> None:
         stream = io.BytesIO()
         np.savez(stream, **outputs)  # type: ignore[arg-type]
         write_whole(args.output, stream.getvalue())
-        print(f"{args.output}: {', '.join(outputs)}")
+        console.print(f"{args.output}: {', '.join(outputs)}", highlight=False, soft_wrap=True)
 
 
 def _samples(module: Module, path: str) -> Samples:

@@ -11,7 +11,7 @@ import argparse
 import dataclasses
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +29,25 @@ from vtac.dialects.vta import ProgramOp
 from vtac.dialects.vta.encoding import EncodingError
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.vta_to_binary import encode_program
-from vtac.runtime.atomic import read_whole, write_whole
+from vtac.runtime.atomic import read_whole
 from vtac.sim import SimulationError, TimingReport, check, estimate
-from vtac.sim.timing import PRESETS, TimingPreset, preset_for
-from vtac.sim.timing.pictures import PlotsMissing, roofline_picture, timeline_picture
+from vtac.sim.timing import PRESETS, TimingPreset
 from vtac.sim.timing.render import as_csv, as_json, as_table
-from vtac.sim.timing.trace import as_trace
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.discovery import load_dialects
 from vtac.tools.ir_files import load_resources_beside
 from vtac.tools.positions import Positions, parse_module, verify_module
 from vtac.tools.program_files import read_program
+from vtac.tools.timing_output import (
+    PRESET_HELP,
+    add_clock_arguments,
+    add_report_arguments,
+    chosen_preset,
+    verify_picture_names,
+    write_report_files,
+)
 
 Image = NDArray[np.uint8]
-
-_PICTURES = (".png", ".svg", ".pdf")
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -55,8 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = ArgumentParser(
         prog="vta-sim",
         description="Time a program on a machine, and say where its cycles go.",
-        epilog=f"Targets: {', '.join(TARGETS)}. Timing presets: {', '.join(PRESETS)}, and"
-        " NAME-ideal (memory that answers at once) of each.",
+        epilog=f"Targets: {', '.join(TARGETS)}. {PRESET_HELP}",
     )
     parser.add_argument(
         "program", nargs="?", help="an .npz or .bin of words, vta IR (.mlir), or a .vtapkg"
@@ -66,30 +69,12 @@ def _parser() -> argparse.ArgumentParser:
         "--target", help="the machine, where the file does not say: a preset or a vta_config.json"
     )
     clock = parser.add_argument_group("clock")
-    clock.add_argument(
-        "--preset", help="a timing preset or a .toml or .json file of one (default: the target's)"
-    )
-    clock.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change one value of the preset, such as latency=32; may be given several times",
-    )
+    add_clock_arguments(clock)
     clock.add_argument(
         "--list-presets", action="store_true", help="print every value of every preset, and stop"
     )
     output = parser.add_argument_group("output")
-    form = output.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print the report as JSON")
-    form.add_argument("--csv", action="store_true", help="print the report as CSV, a line a layer")
-    output.add_argument(
-        "--trace", metavar="FILE.json", help="write a trace for the Perfetto viewer"
-    )
-    output.add_argument(
-        "--timeline", metavar="FILE.png", help="draw the modules over time (also .svg, .pdf)"
-    )
-    output.add_argument("--roofline", metavar="FILE.png", help="draw a roofline, a dot a layer")
+    add_report_arguments(output)
     output.add_argument(
         "--check", action="store_true", help="look for hazards too; exit with 1 if there are any"
     )
@@ -102,13 +87,10 @@ def _simulate(args: argparse.Namespace) -> None:
         return
     if args.program is None:
         raise CompileError(Problem("", "say which program to time", "See vta-sim --help."))
-    for path in (args.timeline, args.roofline):
-        if path is not None and Path(path).suffix not in _PICTURES:
-            raise CompileError(Problem(path, f"a picture is one of {', '.join(_PICTURES)}"))
+    verify_picture_names(args)
     target = Target.of(args.target) if args.target else None
     program, resources = _read(args.program, target, args.function)
-    preset = preset_for(program.target, args.preset)
-    preset = preset.replace_text(_changes(args.set)) if args.set else preset
+    preset = chosen_preset(args, program.target)
     try:
         addresses = program.place()
         words = program.relocate(addresses)
@@ -117,7 +99,7 @@ def _simulate(args: argparse.Namespace) -> None:
         report = estimate(program.target, words, preset, labels)
     except (SimulationError, EncodingError) as error:
         raise CompileError(Problem(args.program, str(error))) from None
-    _write_files(args, report)
+    write_report_files(args, [(program.name, report)])
     _print_report(args, report)
     if args.check:
         image = _image(args.program, program, resources, addresses)
@@ -145,32 +127,6 @@ def _read(
         known = ", ".join(programs) or "none"
         raise CompileError(Problem(path, f"its programs are: {known}", "Choose with --function."))
     return encode_program(programs[name]), dict(ctx.resources)
-
-
-def _changes(settings: Sequence[str]) -> dict[str, str]:
-    """``KEY=VALUE`` texts as a mapping; all that are malformed at once."""
-    problems = [
-        Problem(f"--set {text}", "is not KEY=VALUE") for text in settings if "=" not in text
-    ]
-    if problems:
-        raise CompileError(problems)
-    pairs = (text.partition("=") for text in settings)
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _write_files(args: argparse.Namespace, report: TimingReport) -> None:
-    if args.trace is not None:
-        write_whole(args.trace, as_trace(report).encode())
-    pictures: tuple[tuple[str | None, Callable[[TimingReport, str], bytes]], ...] = (
-        (args.timeline, timeline_picture),
-        (args.roofline, roofline_picture),
-    )
-    for path, draw in pictures:
-        if path is not None:
-            try:
-                write_whole(path, draw(report, Path(path).suffix[1:]))
-            except PlotsMissing as error:
-                raise CompileError(Problem(path, str(error))) from None
 
 
 def _print_report(args: argparse.Namespace, report: TimingReport) -> None:

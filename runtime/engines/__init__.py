@@ -9,13 +9,13 @@ import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.device import Device
-from vtac.sim import Counters
+from vtac.sim import Counters, TimingPreset, TimingReport
 
 if TYPE_CHECKING:
     from vtac.runtime.package.contents import Function, Package
@@ -46,6 +46,19 @@ class Session(Protocol):
         self, function: str, inputs: Sequence[Array], options: LaunchOptions
     ) -> LaunchResult:
         """Run a function on arrays in their physical layout."""
+        ...
+
+
+@runtime_checkable
+class TimedSession(Protocol):
+    """A session that knows how long its functions take on the machine."""
+
+    def time(self, function: str, preset: str | TimingPreset | None) -> TimingReport:
+        """The clock's report of a launch, with the layers of the network as labels.
+
+        preset: as in `vtac.sim.estimate`. Raises `CompileError` on a program that the preset's
+        machine cannot run.
+        """
         ...
 
 

@@ -21,6 +21,7 @@ from vtac.runtime.device import Device
 from vtac.runtime.engines import Array, LaunchOptions, LaunchResult
 from vtac.runtime.package.contents import LAUNCH, Function, Package
 from vtac.runtime.vta_program import from_function, program_faults, record_of
+from vtac.sim import SimulationError, TimingPreset, TimingReport, estimate
 
 
 class VtaSession:
@@ -79,6 +80,15 @@ class VtaSession:
             for buffer in program.of_kind(BufferKind.OUTPUT)
         ]
         return LaunchResult(outputs, counters)
+
+    def time(self, function: str, preset: str | TimingPreset | None) -> TimingReport:
+        """Time the program where it lies in memory; what a launch computes plays no part."""
+        program = self._programs[function]
+        layers = program.names.layers if program.names is not None else ()
+        try:
+            return estimate(program.target, self._code[function], preset, layers or None)
+        except SimulationError as error:
+            raise CompileError(Problem(f"function {function}", str(error))) from None
 
     def _dump(self, path: Path, function: str, before: NDArray[np.uint8]) -> None:
         config = json.dumps(self._device.target.to_vta_config(), sort_keys=True)

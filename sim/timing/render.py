@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -52,7 +52,7 @@ def as_table(report: TimingReport) -> Group:
     """Tables for a terminal: the summary, the modules, the regions."""
     parts: list[Any] = [_summary(report), "", _modules(report.total)]
     if report.regions:
-        parts += ["", _regions(report.regions)]
+        parts += ["", _regions(report.regions), "", _waits(report.regions)]
     parts += [Text(f"warning: {warning}", style="yellow") for warning in report.warnings]
     return Group(*parts)
 
@@ -160,4 +160,23 @@ def _regions(regions: Iterable[Account]) -> Table:
             f"{waiting:,}",
             f"{sum(region.nbytes.values()):,}",
         )
+    return table
+
+
+def _waits(regions: Sequence[Account]) -> Table:
+    """What the compute module waited for: a row a label, a column a cause."""
+    table = Table(
+        title="cycles in which compute waited",
+        title_justify="left",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
+    waits = [region.modules[Module.COMPUTE] for region in regions]
+    causes = [c for c in Cause if not c.work and any(c in found for found in waits)]
+    table.add_column("label", overflow="fold")
+    for cause in causes:
+        table.add_column(cause.value, justify="right")
+    for region, found in zip(regions, waits, strict=True):
+        cells = [f"{found[c]:,}" if c in found else "" for c in causes]
+        table.add_row(Text(region.label or "(none)"), *cells)
     return table

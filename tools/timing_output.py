@@ -1,0 +1,96 @@
+"""What the commands with a clock share: its arguments, and the files that show a run."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
+from vtac.runtime.atomic import write_whole
+from vtac.sim import TimingPreset, TimingReport
+from vtac.sim.timing import PRESETS, preset_for
+from vtac.sim.timing.pictures import PlotsMissing, roofline_picture, timeline_picture
+from vtac.sim.timing.trace import as_trace
+
+PRESET_HELP = f"Timing presets: {', '.join(PRESETS)}, and NAME-ideal (memory that answers at once)."
+
+_PICTURES = {"timeline": timeline_picture, "roofline": roofline_picture}
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def add_clock_arguments(group: argparse._ArgumentGroup) -> None:
+    """Which machine's clock: ``--preset``, ``--set``."""
+    group.add_argument(
+        "--preset", help="a timing preset or a .toml or .json file of one (default: the target's)"
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change one value of the preset, such as latency=32; may be given several times",
+    )
+
+
+def add_report_arguments(group: argparse._ArgumentGroup) -> None:
+    """How to print a report (``--json``, ``--csv``) and what to write beside it."""
+    form = group.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the report as JSON")
+    form.add_argument("--csv", action="store_true", help="print the report as CSV, a line a layer")
+    group.add_argument("--trace", metavar="FILE.json", help="write a trace for the Perfetto viewer")
+    group.add_argument(
+        "--timeline", metavar="FILE.png", help="draw the modules over time (also .svg, .pdf)"
+    )
+    group.add_argument("--roofline", metavar="FILE.png", help="draw a roofline, a dot a layer")
+
+
+def verify_picture_names(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on the name of a picture that is none, before anything else is done."""
+    for path in (args.timeline, args.roofline):
+        if path is not None and Path(path).suffix not in _SUFFIXES:
+            raise CompileError(Problem(path, f"a picture is one of {', '.join(_SUFFIXES)}"))
+
+
+def chosen_preset(args: argparse.Namespace, target: Target) -> TimingPreset:
+    """The preset that the arguments name, with what they change."""
+    preset = preset_for(target, args.preset)
+    return preset.replace_text(_changes(args.set)) if args.set else preset
+
+
+def _changes(settings: Sequence[str]) -> dict[str, str]:
+    """``KEY=VALUE`` texts as a mapping; all that are malformed at once."""
+    problems = [
+        Problem(f"--set {text}", "is not KEY=VALUE") for text in settings if "=" not in text
+    ]
+    if problems:
+        raise CompileError(problems)
+    pairs = (text.partition("=") for text in settings)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def write_report_files(
+    args: argparse.Namespace, reports: Sequence[tuple[str, TimingReport]]
+) -> None:
+    """Write the trace and the pictures that the arguments ask for, of named reports.
+
+    With one report the file has the name that was given; with several there is one a report,
+    with its number and name put in: ``t.png`` becomes ``t.000_vta_0.png``.
+    """
+    for number, (name, report) in enumerate(reports):
+        for option in ("trace", *_PICTURES):
+            given = getattr(args, option)
+            if given is None:
+                continue
+            path = Path(given)
+            if len(reports) > 1:
+                path = path.with_name(f"{path.stem}.{number:03d}_{name}{path.suffix}")
+            write_whole(path, _content(option, report, path))
+
+
+def _content(option: str, report: TimingReport, path: Path) -> bytes:
+    if option == "trace":
+        return as_trace(report).encode()
+    try:
+        return _PICTURES[option](report, path.suffix[1:])
+    except PlotsMissing as error:
+        raise CompileError(Problem(str(path), str(error))) from None
