@@ -25,7 +25,11 @@ STAGES = (
         "byte-planes,match-patterns,annotate,merge-regions,prune-regions,outline-regions,layout",
     ),
     Stage("te", "graph-to-te,te-legalize-casts,te-fuse-accumulators,te-split-bodies,te-schedule"),
-    Stage("loops", "te-declare-intrinsics,te-to-loops,te-apply-schedule,te-share-buffers"),
+    Stage(
+        "loops",
+        "te-declare-intrinsics,te-to-loops,te-apply-schedule,te-share-buffers,te-simplify-loops,"
+        "te-pack-constants",
+    ),
     Stage("vta", "te-to-vta,vta-allocate,vta-plan-microops,vta-insert-dependences"),
 )
 """After calibration, in order; ``{shift}`` is filled in."""

@@ -256,3 +256,45 @@ te.intrinsic @reset (b = 1, o = 2) writes acc[b, o] : i32 lowers reset {
 %a = te.alloc : memref<4x2x2xi32, #te.scope<acc>>
 te.invoke @reset "y" %a[0] ()
 // CHECK: operand 0 of @reset ends in (1, 2)
+
+// -----
+te.kernel @k(%w: memref<3x4xi8, #te.packed<cut (0 by [1, 1])>, #te.scope<dram>>) {
+  te.yield
+}
+// CHECK: slices of [1, 1] do not fill the 3 of a dimension
+
+// -----
+te.kernel @k(%w: memref<3x4xi8, #te.packed<cut (2 by 1)>, #te.scope<dram>>) {
+  te.yield
+}
+// CHECK: a cut along dimension 2 of 2
+
+// -----
+te.kernel @k(%w: memref<3x4xi8, #te.packed<[0 : 3]>, #te.scope<dram>>) {
+  te.yield
+}
+// CHECK: a box of 1 dimensions in a tensor of 2
+
+// -----
+te.kernel @k(%w: memref<3x4xi8, #te.packed<[0 : 3, 1 : 4]>, #te.scope<dram>>) {
+  te.yield
+}
+// CHECK: range 1 : 4 of a box leaves the dimension of 4
+
+// -----
+%b = te.alloc : memref<3x4xi8, #te.packed<cut (0 by 0)>, #te.scope<dram>>
+// CHECK: a packed layout has at least one region, a slice at least size 1
+
+// -----
+%b = te.alloc : memref<3x4xi8, #te.packed<cut (1 by 2)>, #te.scope<dram>>
+// CHECK: only parameters of a kernel are packed
+
+// -----
+func.func private @f(%w: tensor<3x4xi8>) {
+  te.call @k(%w) : (tensor<3x4xi8>) -> ()
+  func.return
+}
+te.kernel @k(%w: memref<3x4xi8, #te.packed<cut (1 by 2)>, #te.scope<dram>>) {
+  te.yield
+}
+// CHECK: the call of @k does not fit

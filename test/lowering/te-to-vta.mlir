@@ -199,3 +199,65 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
     te.yield
   }
 }
+
+// -----
+
+// A packed constant: each load is one run, wherever the box lies in the tensor. The last one goes
+// into every other row of a larger buffer.
+// CHECK-LABEL: vta.program @packed
+// CHECK:         vta.buffer @w constant bytes 3072 align 256
+// CHECK:         vta.load wgt %{{.*}} sram 0 from @w dram 0 size [1, 4] stride 4
+// CHECK:         vta.load wgt %{{.*}} sram 0 from @w dram 4 size [1, 4] stride 4
+// CHECK:         vta.load wgt %{{.*}} sram 0 from @w dram 8 size [1, 2] stride 2
+// CHECK:         vta.load wgt %{{.*}} sram 0 from @w dram 10 size [1, 2] stride 2
+// CHECK:         vta.load wgt %[[B:.*]] sram 1 from @w dram 4 size [1, 2] stride 2
+// CHECK-NEXT:    vta.load wgt %[[B]] sram 4 from @w dram 6 size [1, 2] stride 2
+// CHECK-NEXT:    vta.finish
+builtin.module attributes {vtac.target = #target.vta<"pynq">} {
+  func.func private @packed() attributes {codegen = "vta"} {
+    %w = te.constant #vtac.resource<"w", "0123456789abcdef"> : tensor<3072xi8>
+    te.call @k(%w) : (tensor<3072xi8>) -> ()
+    func.return
+  }
+  te.kernel @k(%w: memref<3x4x16x16xi8, #te.packed<cut (0 by 2, 1 by 2)>, #te.scope<dram>>) {
+    te.for "c" [%c : %c_n] in [0 : 3] step 2 {
+      te.for "k" [%k : %k_n] in [0 : 4] step 2 {
+        %a = te.alloc [%c : %c_n, %k : %k_n, 0 : 16, 0 : 16] slots 2 : memref<3x4x16x16xi8, #te.scope<wgt>>
+        te.copy %w to %a
+      }
+    }
+    %b = te.alloc [0 : 2, 1 : 3, 0 : 16, 0 : 16] : memref<3x4x16x16xi8, #te.scope<wgt>>
+    te.copy %w to %b [0 : 2, 2 : 2, 0 : 16, 0 : 16]
+    te.yield
+  }
+}
+
+// -----
+
+// CHECK: a copy of ((0, 3), (0, 2)), which is no box of the packed buffer w
+builtin.module attributes {vtac.target = #target.vta<"pynq">} {
+  func.func private @f() attributes {codegen = "vta"} {
+    %w = te.constant #vtac.resource<"w", "0123456789abcdef"> : tensor<3072xi8>
+    te.call @k(%w) : (tensor<3072xi8>) -> ()
+    func.return
+  }
+  te.kernel @k(%w: memref<3x4x16x16xi8, #te.packed<cut (0 by 2, 1 by 2)>, #te.scope<dram>>) {
+    %b = te.alloc [0 : 3, 0 : 2, 0 : 16, 0 : 16] : memref<3x4x16x16xi8, #te.scope<wgt>>
+    te.copy %w to %b
+    te.yield
+  }
+}
+
+// -----
+
+// CHECK: cut the lanes [16, 16]
+builtin.module attributes {vtac.target = #target.vta<"pynq">} {
+  func.func private @f() attributes {codegen = "vta"} {
+    %w = te.constant #vtac.resource<"w", "0123456789abcdef"> : tensor<768xi8>
+    te.call @k(%w) : (tensor<768xi8>) -> ()
+    func.return
+  }
+  te.kernel @k(%w: memref<3x16x16xi8, #te.packed<cut (1 by 8)>, #te.scope<dram>>) {
+    te.yield
+  }
+}
