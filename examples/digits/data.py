@@ -1,4 +1,9 @@
-"""The data: scikit-learn's handwritten digits, 1797 images of 8x8 pixels with values 0 to 16."""
+"""The data: scikit-learn's handwritten digits, 1797 images of 8x8 pixels with values 0 to 16.
+
+``python examples/digits/data.py digits.npz`` writes the training images as samples for vta-compile.
+"""
+
+import sys
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,3 +32,7 @@ def split() -> tuple[Images, Labels, Images, Labels]:
         held_out[places[: round(TEST_SHARE * len(places))]] = True
     train, test = order[~held_out[order]], order[held_out[order]]
     return images[train], labels[train], images[test], labels[test]
+
+
+if __name__ == "__main__":
+    np.savez(sys.argv[1], image=split()[0])
