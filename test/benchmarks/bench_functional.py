@@ -1,7 +1,10 @@
 """Speed of the functional simulator on the golden programs, against its floor.
 
 The floor is the matrix products alone: as many multiplications, in float32 calls of the size that
-the simulator uses, on data that is already in place. Run: ``python FILE``.
+the simulator uses, on data that is already in place. Warm: the same program again, strict, in
+program order; `orders` in a random one. `C++` is the time of the open C++ simulator on an idle
+machine of two cores, over ours, which means something on such a machine only; the C++ simulator
+takes about 13 times the floor. Run: ``python FILE``.
 """
 
 import os
@@ -20,6 +23,12 @@ from vtac.sim import Simulator
 
 GOLDEN = Path(__file__).parents[2] / ".." / "shared" / "golden"
 REPEATS = 15
+CPP_SECONDS = {
+    "speed_conv3x3": 0.175,
+    "C8_burst16": 0.030,
+    "C8_burst256": 0.030,
+    "C11_burst16": 0.021,
+}
 
 
 def best(*works: Callable[[], object]) -> list[float]:
@@ -55,7 +64,8 @@ def main() -> None:
     if not paths[0].exists():
         print("skipped: ../shared/golden is absent")
         return
-    print(f"{'program':24}{'first':>9}{'warm':>9}{'floor':>9}{'x floor':>9}{'M uops/s':>10}")
+    titles = ("first", "warm", "orders", "floor", "x floor", "C++", "M uops/s")
+    print(f"{'program':16}" + "".join(f"{title:>10}" for title in titles))
     for path in paths:
         with np.load(path) as golden:
             target = Target.from_vta_config(json.loads(str(golden["config"])), alu_bypass=True)
@@ -65,13 +75,15 @@ def main() -> None:
         counters = simulator.run(insns, image)
         first = time.process_time() - start
         np.testing.assert_array_equal(image, dram_out)
-        products = bare_products(counters.gemm_micro_ops)
-        warm, bare = best(lambda s=simulator, i=insns, m=image: s.run(i, m), products)
-        total = counters.gemm_micro_ops + counters.reset_micro_ops + counters.alu_micro_ops
-        print(
-            f"{path.stem:24}{first * 1e3:7.1f}ms{warm * 1e3:7.1f}ms{bare * 1e3:7.1f}ms"
-            f"{warm / bare:9.2f}{total / warm / 1e6:10.1f}"
+        warm, orders, bare = best(
+            lambda s=simulator, i=insns, m=image: s.run(i, m),
+            lambda s=simulator, i=insns, m=image: s.run(i, m, order_seed=1),
+            bare_products(counters.gemm_micro_ops),
         )
+        total = counters.gemm_micro_ops + counters.reset_micro_ops + counters.alu_micro_ops
+        times = "".join(f"{seconds * 1e3:8.1f}ms" for seconds in (first, warm, orders, bare))
+        cpp = f"{CPP_SECONDS[path.stem] / warm:10.2f}" if path.stem in CPP_SECONDS else " " * 10
+        print(f"{path.stem:16}{times}{warm / bare:10.2f}{cpp}{total / warm / 1e6:10.1f}")
 
 
 if __name__ == "__main__":
