@@ -176,7 +176,7 @@ class Machine:
         while True:
             first, *others = sorted(channels, key=_due)
             self._reads_due = first.due
-            if first.due > until:
+            if first.due > until or first.due >= NEVER:
                 return None
             if (transfer := first.issue(min(until, others[0].due))) is not None:
                 return transfer
