@@ -7,11 +7,19 @@ plain definition is `ReferenceMachine.alu`.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from .elements import Elements, Indices, distinct, elements_of
+from .elements import Elements, Indices, Loop, distinct, elements_of, sums
+from .errors import Fault
+
+MOST_MICRO_OPS = 1 << 22
+"""Micro-ops of one instruction: some hundred times what passes once over all accumulators."""
+
+MOST_LEVELS = 1 << 15
+"""Micro-ops of one instruction that wait for each other, one behind the other."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +43,36 @@ class AluPlan:
     adjacent: bool
 
 
+def in_order(micro_ops: Indices, loops: Sequence[Loop]) -> list[Indices]:
+    """The columns of micro-ops [n, columns] in the order in which they run inside two loops.
+
+    Raises `Fault` where there are too many.
+    """
+    outer, inner = loops
+    if (count := outer.count * inner.count * len(micro_ops)) > MOST_MICRO_OPS:
+        raise Fault(f"the simulator has no memory for a plan of {count} micro-ops")
+    return [
+        sums(
+            np.arange(outer.count) * outer.factors[column],
+            np.arange(inner.count) * inner.factors[column],
+            micro_ops[:, column],
+        ).reshape(-1)
+        for column in range(micro_ops.shape[1])
+    ]
+
+
 def plan_alu(dst: Indices, src: Indices | None, *, reads_dst: bool) -> AluPlan:
     """The plan of micro-ops with these elements, in the order in which they run.
 
     ``src`` is None where no element is read by that index; ``reads_dst`` says whether acc[dst] is
-    an operand.
+    an operand. Raises `Fault` on a chain that is too long.
     """
     adjacent = depends_on_previous(dst, src, immediate=src is None or not reads_dst)
     level = _levels(dst, src, reads_dst)
     levels = []
-    if (count := int(level.max()) + 1) == 1:
+    if (count := int(level.max()) + 1) > MOST_LEVELS:
+        raise Fault(f"the simulator has no memory for a chain of {count} micro-ops")
+    if count == 1:
         levels.append(_level(dst, src))
     else:
         by_level = np.argsort(level, kind="stable")

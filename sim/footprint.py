@@ -21,7 +21,7 @@ from ..dialects.vta.encoding import (
     Store,
     Transfer,
 )
-from .alu_plan import depends_on_previous
+from .alu_plan import depends_on_previous, in_order
 from .elements import (
     Elements,
     Indices,
@@ -32,7 +32,6 @@ from .elements import (
     elements_of,
     loops_of,
     span,
-    sums,
     verify_ranges,
 )
 from .errors import Fault
@@ -221,16 +220,8 @@ def _elements(
 @lru_cache(maxsize=4096)
 def _verify_apart(target: Target, kernel: bytes, loops: Loops, use_imm: bool) -> None:
     """Raise `Fault` where an ALU micro-op depends on the one just before it."""
-    micro_ops = decode_kernel(target, kernel)
-    outer, inner = (Loop(*loop) for loop in loops)
-    dst, src = (
-        sums(
-            np.arange(outer.count) * outer.factors[column],
-            np.arange(inner.count) * inner.factors[column],
-            micro_ops[:, column],
-        ).reshape(-1)
-        for column in (0, 1)
-    )
+    nest = [Loop(*loop) for loop in loops]
+    dst, src = in_order(decode_kernel(target, kernel)[:, :2], nest)
     reads_src = target.alu_imm_src or not use_imm
     if depends_on_previous(dst, src if reads_src else None, immediate=use_imm):
         raise Fault("a micro-op depends on the one before it (no alu_bypass)")

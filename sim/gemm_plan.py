@@ -32,8 +32,8 @@ CALL_SIZE = 262_144
 """Multiplications (m x n x k) of one BLAS call: below, it stays on one thread and in its fast
 small-matrix kernels."""
 
-MOST_INDICES = 1 << 26
-"""Indices in one plan; more is a program that would run for minutes anyway."""
+MOST_INDICES = 1 << 22
+"""Indices in one plan: some hundred times what a layer needs, and still no gigabyte."""
 
 _FULL_ENOUGH = 0.6
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..dialects.target import Target
-from .alu_plan import AluPlan, plan_alu
+from .alu_plan import AluPlan, in_order, plan_alu
 from .elements import (
     Elements,
     Indices,
@@ -19,11 +19,9 @@ from .elements import (
     decode_kernel,
     elements_of,
     span,
-    sums,
     verify_ranges,
 )
-from .errors import Fault
-from .gemm_plan import MOST_INDICES, GemmPlan, plan_gemm
+from .gemm_plan import GemmPlan, plan_gemm
 
 _PLANS = 4096
 """Plans of each kind that are kept."""
@@ -75,17 +73,7 @@ class Plans:
 
     def _plan_alu(self, relative: bytes, columns: int, loops: Loops, use_imm: bool) -> AluPlan:
         micro_ops = np.frombuffer(relative, np.intp).reshape(-1, columns)
-        outer, inner = (Loop(*loop) for loop in loops)
-        if (count := outer.count * inner.count * len(micro_ops)) > MOST_INDICES:
-            raise Fault(f"the simulator has no memory for a plan of {count} micro-ops")
-        dst, *src = (
-            sums(
-                np.arange(outer.count) * outer.factors[column],
-                np.arange(inner.count) * inner.factors[column],
-                micro_ops[:, column],
-            ).reshape(-1)
-            for column in range(columns)
-        )
+        dst, *src = in_order(micro_ops, [Loop(*loop) for loop in loops])
         if not src:
             return plan_alu(dst, None, reads_dst=True)
         return plan_alu(dst, src[0], reads_dst=not use_imm)
