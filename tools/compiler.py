@@ -30,7 +30,7 @@ from vtac.runtime.executor import Module
 from vtac.runtime.package import Function, Package
 from vtac.runtime.samples import Samples, Source, input_specs, load_samples, shapes_from_samples
 from vtac.runtime.vta_program import to_function
-from vtac.tools.discovery import load_dialects, our_codegens, our_passes
+from vtac.tools.discovery import OurPasses, load_dialects, our_codegens
 from vtac.tools.ir_files import module_text, write_ir
 from vtac.tools.pipelines import parse_passes
 from vtac.tools.placements import Nodes, place_nodes, quantisation_of
@@ -99,7 +99,7 @@ class _Driver:
         load_dialects(self.ctx)
         self.target = target
         self.report = CompileReport()
-        self._available = {name: lambda found=found: found for name, found in our_passes().items()}
+        self._passes = OurPasses()
         self._save_ir = None if save_ir is None else Path(save_ir)
         self._keep_ir = keep_ir
         self._observe = observe or (lambda name, module, ctx: None)
@@ -201,7 +201,7 @@ class _Driver:
 
     def _run(self, stage: Stage, module: ModuleOp) -> None:
         """The passes of a stage, each timed, and then the verifier."""
-        for found in parse_passes(self._available, stage.passes):
+        for found in parse_passes(stage.passes, self._passes):
             with self._step(found.name):
                 try:
                     found.apply(self.ctx, module)

@@ -1,10 +1,16 @@
-"""Finds what the rooms offer, so that no list of passes or dialects is written by hand."""
+"""Finds what the rooms offer, so that no list of passes or dialects is written by hand.
+
+A pass lies in a file named after it, and a dialect in a package named after it: what is asked for
+by name is imported alone, which is what makes ``vta-opt`` start quickly. Everything is imported
+only where everything is wanted: for ``--help``, and to say what a misspelt name may have meant.
+"""
 
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
 from types import ModuleType
 
 from xdsl.context import Context
@@ -16,7 +22,12 @@ import vtac.dialects
 import vtac.lowering.codegens
 import vtac.passes
 from vtac.passes.graph.codegen import Codegen
-from vtac.tools import verify_hazards
+
+PassFactory = Callable[[], type[ModulePass]]
+"""As xDSL registers passes: called when the pass is needed."""
+
+ROOT = Path(__file__).parents[1]
+PASS_ROOMS = ("passes", "lowering", "tools")
 
 
 @cache
@@ -34,12 +45,48 @@ def _classes(module: ModuleType) -> Iterator[type]:
 
 def our_passes() -> dict[str, type[ModulePass]]:
     """Every pass of ``vtac.passes`` and ``vtac.lowering``, and ``verify-hazards``, by name."""
+    verify_hazards = importlib.import_module("vtac.tools.verify_hazards")
     found: dict[str, type[ModulePass]] = {}
     for module in (*_modules(vtac.passes), *_modules(vtac.lowering), verify_hazards):
         for value in _classes(module):
             if issubclass(value, ModulePass) and isinstance(vars(value).get("name"), str):
                 found[value.name] = value
     return dict(sorted(found.items()))
+
+
+class OurPasses(Mapping[str, PassFactory]):
+    """`our_passes` as factories; looking one up imports its file alone."""
+
+    def __getitem__(self, name: str) -> PassFactory:
+        """The pass of that name. Raises KeyError if there is none."""
+        found = _pass_in_its_file(name) or our_passes()[name]
+        return partial(_the_class, found)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(our_passes())
+
+    def __len__(self) -> int:
+        return len(our_passes())
+
+
+def _the_class(found: type[ModulePass]) -> type[ModulePass]:
+    return found
+
+
+def _pass_in_its_file(name: str) -> type[ModulePass] | None:
+    """A pass by its file: ``te-apply-schedule`` in ``te_apply_schedule`` or ``apply_schedule``."""
+    stem = name.replace("-", "_")
+    for path in (p for room in PASS_ROOMS for p in sorted((ROOT / room).rglob("*.py"))):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        if stem in (parts[-1], "_".join(parts[-2:])):
+            module = importlib.import_module(".".join(("vtac", *parts)))
+            for value in vars(module).values():
+                if not isinstance(value, type) or not issubclass(value, ModulePass):
+                    continue
+                if vars(value).get("name") == name:
+                    return value
+    return None
 
 
 def our_codegens() -> list[Codegen]:
@@ -52,20 +99,22 @@ def our_codegens() -> list[Codegen]:
     return sorted(found.values(), key=lambda codegen: (codegen.name != "vta", codegen.name))
 
 
-def our_dialects() -> list[Dialect]:
-    """The dialects defined by the packages of ``vtac.dialects``."""
-    found: dict[str, Dialect] = {}
-    for info in pkgutil.iter_modules(vtac.dialects.__path__, "vtac.dialects."):
-        if info.ispkg:
-            module = importlib.import_module(info.name)
-            dialects = (value for value in vars(module).values() if isinstance(value, Dialect))
-            found |= {dialect.name: dialect for dialect in dialects}
-    return [dialect for _, dialect in sorted(found.items())]
+def our_dialects() -> dict[str, Callable[[], Dialect]]:
+    """The dialects of the packages of ``vtac.dialects``, imported when they are needed."""
+    packages = pkgutil.iter_modules(vtac.dialects.__path__, "vtac.dialects.")
+    return {
+        info.name.rpartition(".")[2]: partial(_dialect_of, info.name)
+        for info in packages
+        if info.ispkg
+    }
+
+
+def _dialect_of(package: str) -> Dialect:
+    values = vars(importlib.import_module(package)).values()
+    return next(value for value in values if isinstance(value, Dialect))
 
 
 def load_dialects(ctx: Context) -> None:
-    """Register xDSL's dialects and load ours."""
-    for name, factory in get_all_dialects().items():
+    """Register xDSL's dialects and ours."""
+    for name, factory in (get_all_dialects() | our_dialects()).items():
         ctx.register_dialect(name, factory)
-    for dialect in our_dialects():
-        ctx.load_dialect(dialect)

@@ -18,18 +18,22 @@ from vtac.tools.diagnostics import close_matches
 Factories = Mapping[str, Callable[[], type[ModulePass]]]
 
 
-def parse_passes(available: Factories, text: str) -> tuple[ModulePass, ...]:
-    """The passes of a pipeline. Raises `CompileError` with all that is wrong."""
+def parse_passes(text: str, *tables: Factories) -> tuple[ModulePass, ...]:
+    """The passes of a pipeline, each from the first table that has it.
+
+    Raises `CompileError` with all that is wrong.
+    """
     passes: list[ModulePass] = []
     problems: list[Problem] = []
     for spec in parse_pipeline(text):
-        if spec.name not in available:
-            matches = close_matches(spec.name, list(available))
+        table = next((table for table in tables if spec.name in table), None)
+        if table is None:
+            matches = close_matches(spec.name, [name for table in tables for name in table])
             problems.append(
                 Problem("", f"there is no pass '{spec.name}'{matches}", "See vta-opt --help.")
             )
             continue
-        found = available[spec.name]()
+        found = table[spec.name]()
         try:
             passes.append(found.from_pass_spec(spec))
         except (ValueError, TypeError, CompileError) as error:

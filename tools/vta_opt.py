@@ -6,7 +6,6 @@ and diagnostics with a place instead of tracebacks.
 
 import argparse
 import dataclasses
-import functools
 import io
 import sys
 import time
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 from xdsl.tools.command_line_tool import CommandLineTool
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
@@ -23,10 +21,9 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.lowering.onnx_to_graph import import_model
 from vtac.runtime.atomic import read_whole
 from vtac.tools.diagnostics import USER_ERRORS, ArgumentParser, problems_of, run_command
-from vtac.tools.discovery import load_dialects, our_codegens, our_passes
+from vtac.tools.discovery import OurPasses, load_dialects, our_codegens, our_passes
 from vtac.tools.ir_files import load_resources_beside, module_text, write_ir
 from vtac.tools.pipelines import describe_passes, parse_passes
 from vtac.tools.positions import Positions, parse_module, verify_module
@@ -35,14 +32,18 @@ SEPARATOR = "// -----"
 ONNX = "onnx"
 
 
-def _the_class(found: type[ModulePass]) -> type[ModulePass]:
-    return found
-
-
 class _ListPasses(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         print("\n".join(sorted(self.const)))
         parser.exit()
+
+
+class _Parser(ArgumentParser):
+    """Our passes stand below the options."""
+
+    def format_help(self) -> str:
+        self.epilog = f"passes of vtac:\n{describe_passes(our_passes())}"
+        return super().format_help()
 
 
 class VtaOptMain(xDSLOptMain):
@@ -54,17 +55,15 @@ class VtaOptMain(xDSLOptMain):
         self.available_frontends = {}
         self.available_passes = {}
         self.available_targets = {}
-        self.ours = our_passes()
         self.ctx = VtacContext(codegens=our_codegens())
         load_dialects(self.ctx)
         self.register_all_frontends()  # type: ignore[no-untyped-call]
         self.available_frontends[ONNX] = self._import_stream
-        self.register_all_passes()
+        self.register_all_passes()  # type: ignore[no-untyped-call]
         self.register_all_targets()  # type: ignore[no-untyped-call]
-        parser = ArgumentParser(
+        parser = _Parser(
             prog="vta-opt",
             description="Run passes over IR, or over an ONNX model, and print the IR.",
-            epilog=f"passes of vtac:\n{describe_passes(self.ours)}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         self.register_all_arguments(parser)
@@ -74,16 +73,16 @@ class VtaOptMain(xDSLOptMain):
         self.ctx.allow_unregistered = self.args.allow_unregistered_dialect
         self.machine = Target.of(self.args.machine) if self.args.machine else None
         self.positions = Positions(self.file)
-        self.passes = parse_passes(self.available_passes, self.args.passes)
+        self.passes = parse_passes(self.args.passes, self.available_passes, OurPasses())
 
     def _import_stream(self, stream: IO[bytes]) -> ModuleOp:
-        return import_model(stream.read(), self.ctx)
+        return self._import(stream.read())
 
-    def register_all_passes(self) -> None:
-        """Ours beside xDSL's."""
-        super().register_all_passes()  # type: ignore[no-untyped-call]
-        for name, found in self.ours.items():
-            self.register_pass(name, functools.partial(_the_class, found))
+    def _import(self, source: str | bytes) -> ModuleOp:
+        # Importing onnx takes longer than most runs of a pass: only where there is a model.
+        from vtac.lowering.onnx_to_graph import import_model
+
+        return import_model(source, self.ctx)
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         """xDSL's options for input and printing, our --target, and what to show of the passes."""
@@ -118,12 +117,11 @@ class VtaOptMain(xDSLOptMain):
         add("--print-no-properties", action="store_true", help="print properties as attributes")
         add("--print-debuginfo", action="store_true", help="print locations")
         add("--syntax-highlight", action="store_true", help="print in colours")
-        others = sorted(set(self.available_passes) - set(self.ours))
         add(
             "--list-xdsl-passes",
             action=_ListPasses,
             nargs=0,
-            const=others,
+            const=sorted(self.available_passes),
             help="print the names of xDSL's own passes, which can be used as well",
         )
 
@@ -171,7 +169,7 @@ class VtaOptMain(xDSLOptMain):
 
     def _parse(self, data: bytes, kind: str) -> ModuleOp:
         if kind == ONNX:
-            return import_model(self.args.input_file or data, self.ctx)
+            return self._import(self.args.input_file or data)
         if kind != "mlir":
             parsed = self.parse_chunk(io.BytesIO(data), kind)
             return cast(ModuleOp, parsed)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vta_runner import context, parse, run_loops
 
 from vtac.dialects.target import Target
-from vtac.tools.discovery import our_passes
+from vtac.tools.discovery import OurPasses
 from vtac.tools.pipelines import parse_passes
 from vtac.tools.stages import STAGES
 
@@ -87,9 +87,8 @@ def test_a_computation_that_is_no_layer(name: str) -> None:
     digest = ctx.resources.add(m, "m").digest.data
     text = TEXT.format(target=target, b=b, o=o, digest=digest, **types)
     module = parse(ctx, dedent(text))
-    available = {name: (lambda found=found: found) for name, found in our_passes().items()}
     pipeline = ",".join(stage.passes for stage in STAGES if stage.level in ("te", "loops"))
-    for one in parse_passes(available, pipeline):
+    for one in parse_passes(pipeline, OurPasses()):
         if one.name not in ("graph-to-te", "te-declare-intrinsics"):  # done by hand, and by parse
             one.apply(ctx, module)
     (result,) = run_loops(ctx, module, [x])

@@ -10,6 +10,7 @@ from digits_model import MODEL, images, save_images
 from onnx import TensorProto, helper
 
 from vtac.tools import vta_compile, vta_run, vta_translate
+from vtac.tools.discovery import _pass_in_its_file, our_passes
 
 Main = Callable[[Sequence[str]], None]
 
@@ -181,3 +182,8 @@ def test_packages_and_inputs_that_do_not_fit(
     assert "not a vtac package" in failure(vta_run.main, MODEL, "--input", x)
     assert "no such file of inputs" in failure(vta_run.main, package, "--input", "none.npy")
     assert "[1, 1, 8, 8]" in failure(vta_run.main, package, "--input", tmp_path / "wrong.npy")
+
+
+@pytest.mark.parametrize("name", our_passes())
+def test_a_pass_is_found_by_the_name_of_its_file(name: str) -> None:
+    assert _pass_in_its_file(name) is our_passes()[name]
