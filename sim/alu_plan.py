@@ -18,7 +18,7 @@ from .errors import Fault
 MOST_MICRO_OPS = 1 << 22
 """Micro-ops of one instruction: some hundred times what passes once over all accumulators."""
 
-MOST_LEVELS = 1 << 15
+MOST_LEVELS = 1 << 13
 """Micro-ops of one instruction that wait for each other, one behind the other."""
 
 

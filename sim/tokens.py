@@ -218,8 +218,20 @@ def verify_balance(flow: Flow) -> list[tuple[str, int]]:
     return found
 
 
+def starved(flow: Flow) -> list[tuple[int, Queue]]:
+    """Of each queue the first pop for which there is no push, in program order."""
+    found = []
+    for queue in Queue:
+        pushes = sum(queue in flow.pushes[index] for index in flow.members[PRODUCER[queue]])
+        pops = [index for index in flow.members[CONSUMER[queue]] if queue in flow.pops[index]]
+        found += [(index, queue) for index in pops[pushes : pushes + 1]]
+    return sorted(found)
+
+
 def verify_tokens(target: Target, program: Sequence[Instruction], flow: Flow) -> None:
-    """Raise `SimulationError` on tokens left over at FINISH or lost beyond a queue's depth."""
+    """Raise `SimulationError` on tokens that a queue lacks, keeps at FINISH or cannot hold."""
+    for index, queue in starved(flow):
+        raise SimulationError(index, program[index], f"nobody pushes the {queue} token it pops")
     for message, last in verify_balance(flow):
         raise SimulationError(
             flow.finish, program[flow.finish], f"{message}, the last pushed by instruction {last}"

@@ -42,7 +42,7 @@ from vtac.sim.timing import preset_for
 Words = NDArray[np.uint64]
 Image = NDArray[np.uint8]
 
-SECONDS = 10
+SECONDS = 20
 """Processor time after which a mutant hangs."""
 
 MEMORY = 3 << 30
