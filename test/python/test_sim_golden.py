@@ -11,7 +11,7 @@ from vtac.sim import execute
 
 GOLDEN = Path(__file__).parents[2] / ".." / "shared" / "golden"
 PATHS = [p for room in ("streams", "rtl", "layers") for p in sorted((GOLDEN / room).glob("*.npz"))]
-SEEDS = (None, 1, 2, 3)
+SEEDS = (None, 1, 2, 3, 4, 5)
 
 pytestmark = pytest.mark.skipif(not PATHS, reason="../shared/golden is absent")
 
