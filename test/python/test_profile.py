@@ -10,18 +10,27 @@ import onnx
 import pytest
 from onnx import helper
 from small_models import floats, small_model
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
 
 import vtac
+from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset, execute
 from vtac.tools import vta_run, vta_sim
+from vtac.tools.ir_files import write_ir
 
 SAMPLES = floats((4, 16, 6, 6))
 
 
 @pytest.fixture(scope="module")
-def module() -> Module:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("profile")
+
+
+@pytest.fixture(scope="module")
+def module(folder: Path) -> Module:
     """Two launches: between two convolutions stands what only the host computes."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"], name="before", pads=[1, 1, 1, 1]),
@@ -31,12 +40,20 @@ def module() -> Module:
     weights = {"w": floats((16, 16, 3, 3), 1), "v": floats((20, 16, 1, 1), 2)}
     model = small_model(nodes, {"x": [1, 16, 6, 6]}, ["y"], weights)
     model = onnx.shape_inference.infer_shapes(model)
-    return vtac.compile(model, "chisel-pynq", SAMPLES)
+
+    def keep(level: str, module: ModuleOp, ctx: VtacContext) -> None:
+        if level == "vta":
+            for name, debug in (("plain", False), ("located", True)):
+                stream = io.StringIO()
+                Printer(stream, print_debuginfo=debug).print_op(module)
+                write_ir(folder / f"{name}.mlir", stream.getvalue(), module, ctx)
+
+    return vtac.compile(model, "chisel-pynq", SAMPLES, observe=keep)
 
 
 @pytest.fixture(scope="module")
-def package(module: Module, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("profile") / "m.vtapkg"
+def package(module: Module, folder: Path) -> Path:
+    path = folder / "m.vtapkg"
     module.save(path)
     return path
 
@@ -50,6 +67,24 @@ def test_each_launch_has_its_layers(module: Module, package: Path) -> None:
     for launch in profile.launches:
         assert sum(r.cycles for r in launch.report.regions) == launch.report.cycles
     assert vtac.load(package).profile().json() == profile.json()
+
+
+def test_the_same_cycles_from_text_and_package(
+    module: Module, package: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """vta-sim reads the last level of IR, and packages; layers come along as locations."""
+    for launch in module.profile().launches:
+        layers = [region.label for region in launch.report.regions]
+        for path, labels in (
+            (package, layers),
+            (folder / "located.mlir", layers),
+            (folder / "plain.mlir", [""]),
+        ):
+            vta_sim.main([str(path), "--function", launch.function, "--json", "--check"])
+            found = json.loads(capsys.readouterr().out)
+            assert [region["label"] for region in found["regions"]] == labels
+            assert found["program"]["gemm_micro_ops"] == launch.report.total.gemm_micro_ops
+            assert abs(found["cycles"] - launch.report.cycles) < 0.1 * launch.report.cycles
 
 
 def test_another_machine(module: Module) -> None:
