@@ -73,12 +73,11 @@ def _the_class(found: type[ModulePass]) -> type[ModulePass]:
     return found
 
 
+@cache
 def _pass_in_its_file(name: str) -> type[ModulePass] | None:
     """A pass by its file: ``te-apply-schedule`` in ``te_apply_schedule`` or ``apply_schedule``."""
     stem = name.replace("-", "_")
-    for path in (p for room in PASS_ROOMS for p in sorted((ROOT / room).rglob("*.py"))):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        parts = parts[:-1] if parts[-1] == "__init__" else parts
+    for parts in _files():
         if stem in (parts[-1], "_".join(parts[-2:])):
             module = importlib.import_module(".".join(("vtac", *parts)))
             for value in vars(module).values():
@@ -87,6 +86,14 @@ def _pass_in_its_file(name: str) -> type[ModulePass] | None:
                 if vars(value).get("name") == name:
                     return value
     return None
+
+
+@cache
+def _files() -> tuple[tuple[str, ...], ...]:
+    """The modules that may hold passes, as the parts of their names below ``vtac``."""
+    paths = (path for room in PASS_ROOMS for path in sorted((ROOT / room).rglob("*.py")))
+    names = (path.relative_to(ROOT).with_suffix("").parts for path in paths)
+    return tuple(parts[:-1] if parts[-1] == "__init__" else parts for parts in names)
 
 
 def our_codegens() -> list[Codegen]:
