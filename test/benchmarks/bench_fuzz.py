@@ -86,7 +86,7 @@ def main(args: Sequence[str] | None = None) -> int:
     if options.plain:
         _trials.update({PLAIN + shape: comparison(shape) for shape in SHAPES})
     else:
-        programs = [*map(pipeline, TARGETS), *compiled()]
+        programs = [*map(pipeline, TARGETS), *compiled("pynq", "chisel-pynq")]
         _trials.update({program.name: mutants_of(program) for program in programs})
     if options.again:
         print(_trials[options.again[0]](int(options.again[1])))

@@ -39,10 +39,8 @@ def test_mutants_of_a_pipeline(name: str) -> None:
     assert verdicts["refused"] > COUNT / 4 and verdicts["runs"] > COUNT / 4
 
 
-def test_mutants_of_compiled_programs() -> None:
-    programs = compiled()
-    assert len(programs) == 2
-    for program in programs:
-        assert check(program.target, program.insns, program.dram).ok
-        verdicts = try_mutants(program, COUNT // 6, 10_000)
-        assert verdicts["refused"] > 0 and verdicts["runs"] > 0
+def test_mutants_of_a_compiled_program() -> None:
+    (program,) = compiled("chisel-pynq")
+    assert check(program.target, program.insns, program.dram).ok
+    verdicts = try_mutants(program, COUNT // 3, 10_000)
+    assert verdicts["refused"] > 0 and verdicts["runs"] > 0

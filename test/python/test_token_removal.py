@@ -21,7 +21,7 @@ from small_models import floats, small_model
 import vtac
 from vtac.dialects.target import Target
 from vtac.dialects.vta.encoding import Instruction, encode
-from vtac.sim import HazardKind, SimulationError, check, execute
+from vtac.sim import HazardKind, SimulationError, Simulator, check
 
 REMOVALS, MOVES, ORDERS = 60, 30, 50
 SMALL = Target.named("pynq").replace(
@@ -109,8 +109,8 @@ def _without(
 @pytest.mark.parametrize("name", ["digits", "mnist8", "random 0", "random 1", "random 2"])
 def test_tokens_are_needed(name: str) -> None:
     program, rng = program_of(name), random.Random(1)
-    oracle = Oracle(program)
-    expected = execute(program.target, program.insns, program.dram)
+    oracle, simulator = Oracle(program), Simulator(program.target)
+    expected = run(simulator, program, program.insns, None)
     assert oracle.conflicts and oracle.unordered(oracle.instructions) == []
     assert check(program.target, program.insns, program.dram).ok
     removed, objected, shown, accepted = 0, 0, 0, []
@@ -120,16 +120,23 @@ def test_tokens_are_needed(name: str) -> None:
         if ok:
             accepted.append(words)
         elif variant.change == "removed" and shown == 0:
-            shown += goes_wrong(program, words, expected)
+            shown += goes_wrong(simulator, program, words, expected)
         if variant.change == "removed":
             removed += 1
             objected += not ok
     assert removed >= 10 and objected >= 0.9 * removed, f"{objected} of {removed}"
     assert shown, "no removal that was objected to goes wrong in any order tried"
-    for words in [program.insns, *rng.sample(accepted, min(2, len(accepted)))]:
+    for words in [program.insns, *rng.sample(accepted, min(1, len(accepted)))]:
         for seed in range(ORDERS):
-            image = execute(program.target, words, program.dram, order_seed=seed)
+            image = run(simulator, program, words, seed)
             np.testing.assert_array_equal(image, expected)
+
+
+def run(simulator: Simulator, program: Program, words: np.ndarray, seed: int | None) -> np.ndarray:
+    """The memory after a run in one order. One simulator serves all: it remembers its plans."""
+    image = program.dram.copy()
+    simulator.run(words, image, order_seed=seed)
+    return image
 
 
 def judge(program: Program, oracle: Oracle, variant: Variant, words: np.ndarray) -> bool:
@@ -145,11 +152,13 @@ def judge(program: Program, oracle: Oracle, variant: Variant, words: np.ndarray)
     return report.ok
 
 
-def goes_wrong(program: Program, words: np.ndarray, expected: np.ndarray) -> bool:
+def goes_wrong(
+    simulator: Simulator, program: Program, words: np.ndarray, expected: np.ndarray
+) -> bool:
     """Whether some order leaves another image, or reads what nothing has written."""
     for seed in range(ORDERS):
         try:
-            image = execute(program.target, words, program.dram, order_seed=seed)
+            image = run(simulator, program, words, seed)
         except SimulationError as error:
             if "which no GEMM or ALU has written" in error.reason:
                 return True
