@@ -40,14 +40,14 @@ def check_on_simulator(f: IntegerFunction, module: ModuleOp) -> None:
     f.check(module, lambda m, inputs: run_loops(f.ctx, m, inputs), rank_of(module))
 
 
-@settings(max_examples=24)
+@settings(max_examples=14)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(TARGETS)), st.sampled_from(KINDS))
 def test_groups_are_exact_on_the_simulator(random: Random, target: str, kind: str) -> None:
     group = RandomGroup(random, TARGETS[target])
     check_on_simulator(group.function, group.build(kind, fused=random.random() < 0.5))
 
 
-@settings(max_examples=16)
+@settings(max_examples=10)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(SMALL)), st.sampled_from(KINDS))
 def test_groups_are_exact_on_small_machines(random: Random, target: str, kind: str) -> None:
     group = RandomGroup(random, SMALL[target])

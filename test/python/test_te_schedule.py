@@ -49,7 +49,7 @@ def check(module: ModuleOp, seed: int) -> None:
     compare(expected, run_loops(kernel, inputs))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**9))
 def test_random_schedules_keep_results(seed: int) -> None:
     random = Random(seed)
