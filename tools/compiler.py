@@ -37,7 +37,7 @@ from vtac.tools.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.planner import Plan, main_function, make_plan
 from vtac.tools.positions import Positions, verify_module
 from vtac.tools.report import CompileReport, count_ops
-from vtac.tools.stages import CANONICAL, IMPORTED, PARTITIONED, STAGES, Stage
+from vtac.tools.stages import CANONICAL, ENCODABLE, IMPORTED, PARTITIONED, STAGES, Stage
 from vtac.tools.verify_hazards import hazards_of
 
 Shapes = Mapping[str, Sequence[int]]
@@ -65,6 +65,7 @@ def compile_model(
     keep_ir: Collection[str] = (),
     observe: Observer | None = None,
     progress: Progress | None = None,
+    stages: Sequence[Stage] = STAGES,
 ) -> Module:
     """Compile an ONNX model (path, bytes or ModelProto) for a VTA.
 
@@ -74,11 +75,12 @@ def compile_model(
     what shares one shift (``quantize``). method: ``minmax``, ``percentile`` or ``entropy``.
     save_ir: a folder for the IR of every level; keep_ir: levels kept in the package as text.
     observe: called with the name of each level, the module as it is then, and the context.
+    stages: the passes after calibration, for experiments; they end in encodable programs.
     Raises `CompileError` with everything that is wrong. What only deserves a note is in
     ``module.report``; its warnings are also given as such.
     """
     driver = _Driver(Target.of(target), save_ir, keep_ir, observe, progress)
-    module = driver.compile(model, calibration, dict(shapes or {}), shift, method)
+    module = driver.compile(model, calibration, dict(shapes or {}), shift, method, stages)
     for warning in driver.report.warnings:
         warnings.warn(warning, stacklevel=2)
     return module
@@ -112,6 +114,7 @@ class _Driver:
         shapes: dict[str, Sequence[int]],
         shift: str,
         method: Method,
+        stages: Sequence[Stage],
     ) -> Module:
         module, samples = self._import(source, calibration, shapes)
         nodes = Nodes.of(module)
@@ -120,7 +123,7 @@ class _Driver:
         self._run(CANONICAL, module)
         self._calibrate(module, samples, method)
         plan: Plan | None = None
-        for stage in STAGES:
+        for stage in stages:
             self._run(Stage(stage.level, stage.passes.format(shift=shift)), module)
             if stage.level == PARTITIONED:
                 with self._step("cut into steps"):
@@ -209,7 +212,7 @@ class _Driver:
                     raise CompileError(
                         Problem(f"pass '{found.name}'", str(error).strip())
                     ) from error
-        if stage.level != STAGES[-1].level:  # encoding and the hazard checker see more
+        if stage.level != ENCODABLE:  # encoding and the hazard checker see more
             with self._step("verify"):
                 verify_module(module, Positions(f"level {stage.level}"))
         self._level(stage.level, module)

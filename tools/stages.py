@@ -40,3 +40,6 @@ LEVELS = (IMPORTED, CANONICAL.level, *(stage.level for stage in STAGES))
 
 PARTITIONED = "graph"
 """The level at which ``@main`` is cut into host parts and launches."""
+
+ENCODABLE = STAGES[-1].level
+"""The level whose programs are encoded and checked for hazards."""

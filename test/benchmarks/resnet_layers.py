@@ -1,0 +1,244 @@
+"""The convolutions of ResNet-18, one a program: C1 to C11 of the VTA paper's table 1.
+
+Moreau et al., "VTA: An Open Hardware-Software Stack for Deep Learning" (2018), evaluates each
+distinct convolution of ResNet-18 by itself; so does this module. Each is a network of its own, a
+convolution with a bias, a relu and, where asked for, the residual addition of its block, quantised
+and compiled by the ordinary pipeline.
+
+Weights are drawn as in He et al., "Delving Deep into Rectifiers". What a folded batch norm leaves
+behind in a trained network is drawn too: the gains of channels differ by factors of up to eight,
+and those of neighbouring blocks of channels by another four, so that shifts differ.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from vtac.dialects.context import VtacContext
+from vtac.dialects.target import Target
+from vtac.runtime.executor import Module
+from vtac.runtime.reference import run_reference
+from vtac.sim import TimingPreset, TimingReport
+from vtac.tools.compiler import compile_model
+from vtac.tools.stages import STAGES, Stage
+
+Array = NDArray[np.float32]
+
+CHANNEL_GAINS = 3.0
+"""Octaves between the smallest and the largest gain of a channel in its block."""
+BLOCK_GAINS = 2.0
+"""The same between blocks of `GAIN_BLOCK` channels."""
+GAIN_BLOCK = 16
+
+EPILOGUE_OPERATIONS = 3
+"""Of the ALU, for each element: a shift and two clips."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution with pads "same".
+
+    size: rows, and columns, of its input. times: how often ResNet-18 has it; additions: how many of
+    these end in a residual addition.
+    """
+
+    name: str
+    size: int
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int
+    times: int
+    additions: int = 0
+
+    @property
+    def pad(self) -> int:
+        """On each side."""
+        return self.kernel // 2
+
+    @property
+    def out_size(self) -> int:
+        """Rows, and columns, of its output."""
+        return (self.size + 2 * self.pad - self.kernel) // self.stride + 1
+
+    def elements(self, target: Target) -> int:
+        """Output elements: a block of channels of one pixel."""
+        return self.out_size**2 * -(-self.outputs // target.block)
+
+    def products(self, target: Target, *, padded: bool = False) -> int:
+        """Micro-ops of the GEMM core that it needs.
+
+        Taps in the padding count only if ``padded``. Where the channels leave most of a block
+        unused, taps are folded into it; then each output element takes all of them.
+        """
+        blocks = -(-self.inputs // target.block)
+        if self._folds(target) and not padded:
+            return self.elements(target) * -(-(self.inputs * self.kernel**2) // target.block)
+        positions = self.out_size * self.kernel if padded else self._valid_positions()
+        return positions**2 * blocks * -(-self.outputs // target.block)
+
+    def compute_limit(self, target: Target, preset: TimingPreset, *, residual: bool = False) -> int:
+        """Cycles of its micro-ops alone, as the limit of the machine is counted.
+
+        Each output element is reset, gets a bias on the GEMM core (for nothing where a lane is
+        spare), perhaps an addend, and passes the ALU three times.
+        """
+        spare = self._folds(target) and (self.inputs * self.kernel**2) % target.block > 0
+        gemms = 1 + (not spare) + residual
+        cycles = gemms * preset.gemm_cycles + EPILOGUE_OPERATIONS * preset.alu_immediate_cycles
+        return self.products(target) * preset.gemm_cycles + self.elements(target) * cycles
+
+    def _folds(self, target: Target) -> bool:
+        return 2 * self.inputs <= target.block and self.kernel > 1
+
+    def _valid_positions(self) -> int:
+        """Along one axis: pairs of an output and a tap that lies inside the input."""
+        places = np.arange(self.out_size)[:, None] * self.stride + np.arange(self.kernel) - self.pad
+        return int(((places >= 0) & (places < self.size)).sum())
+
+
+LAYERS = (
+    Layer("C1", 224, 3, 64, 7, 2, 1),
+    Layer("C2", 56, 64, 64, 3, 1, 4, 2),
+    Layer("C3", 56, 64, 128, 3, 2, 1),
+    Layer("C4", 56, 64, 128, 1, 2, 1),
+    Layer("C5", 28, 128, 128, 3, 1, 3, 2),
+    Layer("C6", 28, 128, 256, 3, 2, 1),
+    Layer("C7", 28, 128, 256, 1, 2, 1),
+    Layer("C8", 14, 256, 256, 3, 1, 3, 2),
+    Layer("C9", 14, 256, 512, 3, 2, 1),
+    Layer("C10", 14, 256, 512, 1, 2, 1),
+    Layer("C11", 7, 512, 512, 3, 1, 3, 2),
+)
+"""The eleven, in the order of the network."""
+
+
+def layer_named(name: str) -> Layer:
+    """One of the eleven. Raises ValueError."""
+    for layer in LAYERS:
+        if layer.name == name:
+            return layer
+    raise ValueError(f"there is no layer {name!r}; there are C1 to C11")
+
+
+def model_of(layer: Layer, *, residual: bool = False, seed: int = 0) -> onnx.ModelProto:
+    """The layer as a network: ``x`` (and ``skip``) to ``y``, float32."""
+    rng = np.random.default_rng([seed, LAYERS.index(layer) if layer in LAYERS else len(LAYERS)])
+    shape = (layer.outputs, layer.inputs, layer.kernel, layer.kernel)
+    gains = _gains(rng, layer.outputs)
+    weight = rng.normal(0, np.sqrt(2 / np.prod(shape[1:])), shape) * gains[:, None, None, None]
+    constants = {"weight": weight, "bias": rng.normal(0, 0.3, layer.outputs) * gains}
+    total = "sum" if residual else "y"
+    conv = helper.make_node(
+        "Conv",
+        ["x", "weight", "bias"],
+        ["conv"],
+        name=layer.name,
+        kernel_shape=[layer.kernel] * 2,
+        strides=[layer.stride] * 2,
+        pads=[layer.pad] * 4,
+    )
+    addition = [helper.make_node("Add", ["conv", "skip"], [total], name="add")] if residual else []
+    relu = helper.make_node("Relu", [total if residual else "conv"], ["y"], name="relu")
+    inputs = {"x": input_shape(layer)} | ({"skip": output_shape(layer)} if residual else {})
+    graph = helper.make_graph(
+        [conv, *addition, relu],
+        layer.name,
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, output_shape(layer))],
+        [numpy_helper.from_array(v.astype(np.float32), n) for n, v in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8, producer_name="vtac")
+
+
+def input_shape(layer: Layer) -> tuple[int, ...]:
+    """Of ``x``."""
+    return (1, layer.inputs, layer.size, layer.size)
+
+
+def output_shape(layer: Layer) -> tuple[int, ...]:
+    """Of ``skip`` and ``y``."""
+    return (1, layer.outputs, layer.out_size, layer.out_size)
+
+
+def feeds_of(layer: Layer, *, residual: bool = False, seed: int = 0) -> dict[str, Array]:
+    """Inputs: what a relu leaves of normal values (all of them for the image of C1)."""
+    rng = np.random.default_rng([seed, 1])
+    x = rng.normal(size=input_shape(layer)).astype(np.float32)
+    feeds = {"x": x if layer.inputs < GAIN_BLOCK else np.maximum(x, 0)}
+    if residual:
+        feeds["skip"] = np.maximum(rng.normal(size=output_shape(layer)), 0).astype(np.float32)
+    return feeds
+
+
+def _gains(rng: np.random.Generator, channels: int) -> NDArray[np.float64]:
+    blocks = rng.uniform(-BLOCK_GAINS / 2, BLOCK_GAINS / 2, -(-channels // GAIN_BLOCK))
+    octaves = np.repeat(blocks, GAIN_BLOCK)[:channels]
+    return np.exp2(octaves + rng.uniform(-CHANNEL_GAINS / 2, CHANNEL_GAINS / 2, channels))
+
+
+@dataclass(frozen=True)
+class CompiledLayer:
+    """A layer, compiled. levels: the module after each stage, copied, for those asked for."""
+
+    layer: Layer
+    module: Module
+    levels: dict[str, Any]
+    feeds: dict[str, Array]
+    context: VtacContext
+
+    @property
+    def seconds(self) -> float:
+        """That compiling took."""
+        return float(self.module.report.total_seconds)
+
+    def report(self, preset: str | TimingPreset | None = None) -> TimingReport:
+        """What the clock says about its program. Raises `ValueError` if there are several."""
+        launches = self.module.profile(preset).launches
+        if len(launches) != 1:
+            raise ValueError(f"{self.layer.name} has {len(launches)} launches instead of one")
+        return launches[0].report
+
+    def is_exact(self) -> bool:
+        """Whether the program computes what the integer reference does, to the last bit."""
+        expected = run_reference(self.levels["quantised"], self.feeds, self.context.resources)
+        return np.array_equal(self.module.run(self.feeds)["y"], expected["y"])
+
+
+def compile_layer(
+    layer: Layer,
+    target: str | Target,
+    *,
+    shift: str = "block",
+    residual: bool = False,
+    stages: Sequence[Stage] = STAGES,
+    keep: Sequence[str] = ("quantised",),
+) -> CompiledLayer:
+    """Compile one layer, so that all of it is one program.
+
+    shift: ``block`` or ``channel``, what shares one. keep: levels of which to keep a copy.
+    """
+    levels: dict[str, Any] = {}
+    contexts: list[VtacContext] = []
+
+    def observe(name: str, module: Any, ctx: VtacContext) -> None:
+        contexts.append(ctx)
+        if name in keep:
+            levels[name] = module.clone()
+
+    feeds = feeds_of(layer, residual=residual)
+    module = compile_model(
+        model_of(layer, residual=residual),
+        target,
+        feeds,
+        shift=shift,
+        observe=observe,
+        stages=stages,
+    )
+    return CompiledLayer(layer, module, levels, feeds, contexts[-1])
