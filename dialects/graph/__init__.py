@@ -43,6 +43,7 @@ from vtac.dialects.graph.quantised import (
     UnpackOp,
 )
 from vtac.dialects.graph.structure import CompositeOp, ConstantOp, HostOp, YieldOp
+from vtac.dialects.graph.unfolding import UnfoldOp
 
 Graph = Dialect(
     "graph",
@@ -70,6 +71,7 @@ Graph = Dialect(
         ShiftLeftOp,
         SplitBytesOp,
         SumPoolOp,
+        UnfoldOp,
         UnpackOp,
         YieldOp,
     ],
@@ -107,6 +109,7 @@ __all__ = [
     "ShiftLeftOp",
     "SplitBytesOp",
     "SumPoolOp",
+    "UnfoldOp",
     "UnpackOp",
     "WindowOp",
     "YieldOp",

@@ -23,6 +23,7 @@ from .body import YieldOp, combiner, scalar_body, yielded
 from .buffers import AllocOp, CopyOp
 from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
+from .layout import LAYOUT_ATTRIBUTE, Dimension, Layout, LayoutAttr
 from .loop_primitives import AxesOp, FuseOp, InitOp, ReorderOp, SplitOp, TileOp, UnrollOp, VthreadOp
 from .loops import ForOp, HullOp, SpanOp
 from .packing import Box, PackedAttr, packing_of
@@ -43,6 +44,7 @@ from .standard import standard_intrinsics
 from .statements import Access, InvokeOp, UpdateOp
 
 __all__ = [
+    "LAYOUT_ATTRIBUTE",
     "Access",
     "AllocOp",
     "AxesOp",
@@ -56,6 +58,7 @@ __all__ = [
     "ComputeWithOp",
     "ConstantOp",
     "CopyOp",
+    "Dimension",
     "DmaOp",
     "DomainAttr",
     "ForOp",
@@ -70,6 +73,8 @@ __all__ = [
     "InvokeOp",
     "KernelOp",
     "Lanes",
+    "Layout",
+    "LayoutAttr",
     "PackedAttr",
     "Primitive",
     "Range",
@@ -140,5 +145,5 @@ Te = Dialect(
         UpdateOp,
         InvokeOp,
     ],
-    [ScopeAttr, DomainAttr, StageType, AxisType, InstructionAttr, PackedAttr],
+    [ScopeAttr, DomainAttr, StageType, AxisType, InstructionAttr, LayoutAttr, PackedAttr],
 )

@@ -2,11 +2,16 @@
 
 Stored as an `AffineMapAttr` over the iteration variables, one result a dimension; used as rows of
 coefficients; written the way one writes an array access, ``%x[n, ci, 2 * h + kh - 1]``.
+
+A subscript may be divided, ``%x[n, ci, (h - kh + 1) / 2]``: that is how a transposed convolution
+reads its input. Where the division leaves a remainder there is no such element, and the read lies
+outside; so it is never rounded. In the map, which knows no such thing, it is a ``floordiv``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import gcd
 
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir.affine import (
@@ -17,7 +22,7 @@ from xdsl.ir.affine import (
     AffineExpr,
     AffineMap,
 )
-from xdsl.parser import Parser
+from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
@@ -27,35 +32,39 @@ class Row:
     """One subscript: the sum of ``coefficient * variable`` over ``terms``, plus ``constant``.
 
     ``terms`` are pairs (variable, coefficient) in ascending order of the variable, none of them 0.
+    All of it is divided by ``divisor``; what leaves a remainder is no index at all.
     """
 
     terms: tuple[tuple[int, int], ...]
     constant: int = 0
+    divisor: int = 1
 
     @staticmethod
-    def of(coefficients: Iterable[tuple[int, int]], constant: int = 0) -> "Row":
+    def of(coefficients: Iterable[tuple[int, int]], constant: int = 0, divisor: int = 1) -> "Row":
         """A row in normal form from any list of (variable, coefficient)."""
         total: dict[int, int] = {}
         for variable, coefficient in coefficients:
             total[variable] = total.get(variable, 0) + coefficient
-        return Row(tuple(sorted((v, c) for v, c in total.items() if c)), constant)
+        common = gcd(divisor, constant, *total.values())
+        terms = sorted((v, c // common) for v, c in total.items() if c)
+        return Row(tuple(terms), constant // common, divisor // common)
 
     @property
     def variable(self) -> int | None:
         """The variable, if the subscript is just one."""
-        if self.constant == 0 and len(self.terms) == 1 and self.terms[0][1] == 1:
+        if self == Row(self.terms) and len(self.terms) == 1 and self.terms[0][1] == 1:
             return self.terms[0][0]
         return None
 
     def renamed(self, names: Callable[[int], int]) -> "Row":
         """The same subscript over other variables."""
-        return Row.of([(names(v), c) for v, c in self.terms], self.constant)
+        return Row.of([(names(v), c) for v, c in self.terms], self.constant, self.divisor)
 
     def substituted(self, rows: Sequence["Row"]) -> "Row":
-        """The subscript with each variable replaced by ``rows[variable]``."""
+        """The subscript with each variable replaced by ``rows[variable]``, none of them divided."""
         terms = [(v, c * k) for variable, c in self.terms for v, k in rows[variable].terms]
         constant = self.constant + sum(c * rows[v].constant for v, c in self.terms)
-        return Row.of(terms, constant)
+        return Row.of(terms, constant, self.divisor)
 
     def interval(self, extents: Sequence[int]) -> tuple[int, int]:
         """Smallest and largest value when each variable runs over [0, extent)."""
@@ -63,7 +72,7 @@ class Row:
         for variable, coefficient in self.terms:
             reach = coefficient * (extents[variable] - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
-        return low, high
+        return -(-low // self.divisor), high // self.divisor
 
 
 @cache
@@ -79,6 +88,10 @@ def _row(expr: AffineExpr) -> Row:
         return Row((), expr.value)
     if isinstance(expr, AffineBinaryOpExpr):
         left, right = _row(expr.lhs), _row(expr.rhs)
+        if expr.kind is AffineBinaryOpKind.FloorDiv and not right.terms and right.constant > 0:
+            return Row.of(left.terms, left.constant, left.divisor * right.constant)
+        if left.divisor * right.divisor > 1:
+            raise VerifyException(f"in subscript {expr} a part is divided; all of it may be")
         if expr.kind is AffineBinaryOpKind.Add:
             return Row.of([*left.terms, *right.terms], left.constant + right.constant)
         if expr.kind is AffineBinaryOpKind.Mul and not (left.terms and right.terms):
@@ -101,8 +114,10 @@ def _expression(row: Row) -> AffineExpr:
             term = term * coefficient
         expr = term if expr is None else expr + term
     if expr is None:
-        return AffineExpr.constant(row.constant)
-    return expr + row.constant if row.constant else expr
+        expr = AffineExpr.constant(row.constant)
+    elif row.constant:
+        expr = expr + row.constant
+    return expr if row.divisor == 1 else expr // row.divisor
 
 
 def identity_map(rank: int) -> AffineMapAttr:
@@ -110,10 +125,11 @@ def identity_map(rank: int) -> AffineMapAttr:
     return map_of(tuple(Row(((i, 1),)) for i in range(rank)), rank)
 
 
-def parse_subscripts(parser: Parser, variable: Callable[[], int | None]) -> tuple[Row, ...]:
+def parse_subscripts(parser: AttrParser, variable: Callable[[], int | None]) -> tuple[Row, ...]:
     """Parse ``[row, row, ...]``; ``variable`` parses a variable, or returns None if none is there.
 
-    A row is a sum or difference of terms: ``3``, ``h``, ``2 * h``.
+    A row is a sum or difference of terms, ``3``, ``h``, ``2 * h``, or such a sum, in parentheses,
+    divided: ``(h - kh + 1) / 2``.
     """
     rows = parser.parse_comma_separated_list(
         parser.Delimiter.SQUARE, lambda: _parse_row(parser, variable)
@@ -121,7 +137,20 @@ def parse_subscripts(parser: Parser, variable: Callable[[], int | None]) -> tupl
     return tuple(rows)
 
 
-def _parse_row(parser: Parser, variable: Callable[[], int | None]) -> Row:
+def _parse_row(parser: AttrParser, variable: Callable[[], int | None]) -> Row:
+    if parser.parse_optional_punctuation("("):
+        row = _parse_sum(parser, variable)
+        parser.parse_punctuation(")")
+        parser.parse_punctuation("/")
+        position = parser.pos
+        divisor = parser.parse_integer(allow_boolean=False, allow_negative=False)
+        if divisor == 0:
+            parser.raise_error("a subscript is divided by 0", position, parser.pos)
+        return Row.of(row.terms, row.constant, divisor)
+    return _parse_sum(parser, variable)
+
+
+def _parse_sum(parser: AttrParser, variable: Callable[[], int | None]) -> Row:
     terms: list[tuple[int, int]] = []
     constant = 0
     sign = -1 if parser.parse_optional_punctuation("-") else 1
@@ -149,6 +178,11 @@ def print_subscripts(
     """Print what `parse_subscripts` reads."""
 
     def print_row(row: Row) -> None:
+        if row.divisor > 1:
+            printer.print_string("(")
+            print_row(Row(row.terms, row.constant))
+            printer.print_string(f") / {row.divisor}")
+            return
         for position, (variable, coefficient) in enumerate(row.terms):
             if position:
                 printer.print_string(" - " if coefficient < 0 else " + ")

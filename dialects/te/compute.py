@@ -420,6 +420,11 @@ class ComputeOp(IRDLOperation):
             return
         for dim, (row, size) in enumerate(zip(read.rows, shape, strict=True)):
             low, high = row.interval(self.extents)
+            if row.divisor > 1:
+                raise VerifyException(
+                    f"operand {number} is read at a quotient in dimension {dim}, which may leave a"
+                    " remainder, but has no outside value"
+                )
             if low < 0 or high >= size:
                 raise VerifyException(
                     f"operand {number} is read at {low} to {high} in dimension {dim} of {size},"

@@ -1,11 +1,13 @@
 """Collects nodes and weights of an ONNX graph under construction.
 
-A value with a packed type has two forms, the logical tensor and its bytes in the accelerator's
-layout. Each is made when something asks for it, so any op may be given either.
+A value may have several forms: the logical tensor, the same with channels last, and, if its type
+is packed, its bytes in the accelerator's layout. Each is made when something asks for it, so any op
+may be given any.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,14 @@ def place_of(op: Operation) -> str:
     """Words that say which op: its layer, if it is located, and its kind."""
     name = f"'{op.location.desc.data}' " if isinstance(op.location, NameLoc) else ""
     return f"op {name}({op.name})"
+
+
+class Form(Enum):
+    """How the elements of a value lie: [N, C, spatial...], [N, spatial..., C], or as in DRAM."""
+
+    PLAIN = "plain"
+    CHANNELS_LAST = "channels last"
+    PACKED = "packed"
 
 
 class OnnxBuilder:
@@ -44,8 +54,7 @@ class OnnxBuilder:
         self.initializers: list[TensorProto] = []
         self._names = names
         self._taken = {*taken, *names.values()}
-        self._plain: dict[SSAValue, str] = {}
-        self._packed: dict[SSAValue, str] = {}
+        self._forms: dict[Form, dict[SSAValue, str]] = {form: {} for form in Form}
         self._aliases: dict[SSAValue, SSAValue] = {}
         self._weights: dict[tuple[Attribute, Attribute], str] = {}
         self._node_name = ""
@@ -77,7 +86,7 @@ class OnnxBuilder:
         if isinstance(inner.owner, ConstantOp):
             self._aliases[result] = inner
         else:
-            for forms in (self._plain, self._packed):
+            for forms in self._forms.values():
                 if inner in forms:
                     forms[result] = forms[inner]
 
@@ -88,31 +97,46 @@ class OnnxBuilder:
 
     # Values.
 
-    def define(self, value: SSAValue, name: str, packed: bool = False) -> None:
-        """Record under which name a value is computed, as a logical tensor or in its layout."""
+    def define(self, value: SSAValue, name: str, form: Form = Form.PLAIN) -> None:
+        """Record under which name a value is computed, and how it lies."""
         self._aliases.pop(value, None)
-        for forms in (self._plain, self._packed):
+        for forms in self._forms.values():
             forms.pop(value, None)
-        (self._packed if packed else self._plain)[value] = name
+        self._forms[form][value] = name
 
     def name(self, value: SSAValue) -> str:
         """The name of a value as a logical tensor."""
         value = self._resolve(value)
-        if value not in self._plain:
-            if value in self._packed:
-                self._plain[value] = self.unpack(self._packed[value], value)
+        plain = self._forms[Form.PLAIN]
+        if value not in plain:
+            if (last := self.known(value, Form.CHANNELS_LAST)) is not None:
+                rank = len(shape_of(value) or ())
+                order = [0, rank - 1, *range(1, rank - 1)]
+                plain[value] = self.add("Transpose", [last], self.name_for(value), perm=order)
+            elif (packed := self.known(value, Form.PACKED)) is not None:
+                plain[value] = self.unpack(packed, value)
             else:
-                self._plain[value] = self._weight(value)
-        return self._plain[value]
+                plain[value] = self._weight(value)
+        return plain[value]
+
+    def known(self, value: SSAValue, form: Form) -> str | None:
+        """The name of a value in a form, if it has been made."""
+        return self._forms[form].get(self._resolve(value))
 
     def stored_name(self, value: SSAValue) -> str:
         """The name of a value as it crosses the border: packed, if its type says so."""
         value = self._resolve(value)
         if packing(value.type) is None:
             return self.name(value)
-        if value not in self._packed:
-            self._packed[value] = self.pack(self.name(value), value)
-        return self._packed[value]
+        packed = self._forms[Form.PACKED]
+        if value not in packed:
+            last = self.known(value, Form.CHANNELS_LAST)
+            packed[value] = (
+                self.pack(self.name(value), value)
+                if last is None
+                else self.pack_channels_last(last, value)
+            )
+        return packed[value]
 
     def constant(self, value: SSAValue) -> Array | None:
         """The array of a constant; None for any other value."""
@@ -197,15 +221,38 @@ class OnnxBuilder:
         layout, shape = packing(value.type), shape_of(value)
         assert layout is not None and shape is not None
         batch, block = layout.batch.data, layout.block.data
-        outer = layout.physical_shape(shape)[:2]
-        for axis, extent in enumerate((outer[0] * batch, outer[1] * block)):
-            if extent != shape[axis]:
-                name = self._pad_end(name, shape, axis, extent - shape[axis])
-                shape = (*shape[:axis], extent, *shape[axis + 1 :])
-        name = self.reshape(name, (outer[0], batch, outer[1], block, *shape[2:]))
+        name, (rows, channels) = self._fill(name, shape, {0: batch, 1: block})
+        name = self.reshape(name, (rows, batch, channels, block, *shape[2:]))
         order = [0, 2, *range(4, 2 + len(shape)), 1, 3]
-        stored = self._names.get(value) or self.fresh(f"{value.name_hint or 'value'}.packed")
-        return self.add("Transpose", [name], stored, perm=order)
+        return self.add("Transpose", [name], self._name_of_packed(value), perm=order)
+
+    def pack_channels_last(self, name: str, value: SSAValue) -> str:
+        """``pack`` of [N, spatial..., C], which moves whole blocks of channels."""
+        layout, shape = packing(value.type), shape_of(value)
+        assert layout is not None and shape is not None
+        batch, block = layout.batch.data, layout.block.data
+        spatial, rank = shape[2:], len(shape)
+        laid = (shape[0], *spatial, shape[1])
+        name, (rows, channels) = self._fill(name, laid, {0: batch, rank - 1: block})
+        name = self.reshape(name, (rows, batch, *spatial, channels, block))
+        order = [0, rank, *range(2, rank), 1, rank + 1]
+        return self.add("Transpose", [name], self._name_of_packed(value), perm=order)
+
+    def _name_of_packed(self, value: SSAValue) -> str:
+        return self._names.get(value) or self.fresh(f"{value.name_hint or 'value'}.packed")
+
+    def _fill(
+        self, name: str, shape: Sequence[int], lanes: Mapping[int, int]
+    ) -> tuple[str, list[int]]:
+        """The tensor with zeros up to whole lanes along these axes; how many of each it has."""
+        counts = []
+        for axis, lane in lanes.items():
+            counts.append(-(-shape[axis] // lane))
+            missing = counts[-1] * lane - shape[axis]
+            if missing:
+                name = self._pad_end(name, shape, axis, missing)
+                shape = (*shape[:axis], counts[-1] * lane, *shape[axis + 1 :])
+        return name, counts
 
     def _pad_end(self, name: str, shape: Sequence[int], axis: int, count: int) -> str:
         if self.opset >= 13:

@@ -13,8 +13,8 @@ from xdsl.traits import SymbolTable
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.lowering.graph_to_onnx import float_ops, host_ops, integer_ops
-from vtac.lowering.graph_to_onnx.builder import OnnxBuilder, place_of, value_info
+from vtac.lowering.graph_to_onnx import float_ops, host_ops, integer_ops, unfolding
+from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder, place_of, value_info
 from vtac.lowering.onnx_to_graph.attributes import export_attribute, subgraphs
 from vtac.lowering.onnx_to_graph.types import export_type
 
@@ -46,6 +46,7 @@ _CONVERTERS: Mapping[type[Operation], Any] = {
     graph.ShiftLeftOp: integer_ops.shift_left,
     graph.SplitBytesOp: integer_ops.split_bytes,
     graph.SumPoolOp: float_ops.sum_pool,
+    graph.UnfoldOp: unfolding.unfold,
     graph.UnpackOp: integer_ops.unpack,
 }
 
@@ -83,7 +84,8 @@ def build_model(
         type = export_type(value.type)
         if type is None:
             raise CompileError(Problem(f"value '{name}'", "its type is unknown to the compiler"))
-        builder.define(value, name, packed=graph.packing(value.type) is not None)
+        is_packed = graph.packing(value.type) is not None
+        builder.define(value, name, Form.PACKED if is_packed else Form.PLAIN)
         infos.append(value_info(name, type))
     emit(builder, ops)
     results = _outputs(builder, inputs, outputs, wanted)

@@ -20,12 +20,23 @@ from vtac.dialects.graph import (
     JoinBytesOp,
     PackOp,
     QuantizeOp,
+    UnfoldOp,
     UnpackOp,
 )
 from vtac.passes.graph.codegen import codegens_of
 from vtac.passes.graph.match_patterns import CODEGEN, HOST_REASON
 
-BORDER = (ConstantOp, DequantizeOp, JoinBytesOp, PackOp, QuantizeOp, UnpackOp, CallOp, ReturnOp)
+BORDER = (
+    ConstantOp,
+    DequantizeOp,
+    JoinBytesOp,
+    PackOp,
+    QuantizeOp,
+    UnfoldOp,
+    UnpackOp,
+    CallOp,
+    ReturnOp,
+)
 """Ops that belong to the border between host and accelerator: they need no reason."""
 
 

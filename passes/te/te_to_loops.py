@@ -52,6 +52,15 @@ def kernel_to_loops(kernel: te.KernelOp) -> None:
                     "a kernel returns each of its computes at most once, and no parameter",
                 )
             )
+    for compute in kernel.computes:
+        if any(row.divisor > 1 for read in compute.reads for row in read.rows):
+            raise CompileError(
+                Problem(
+                    f'te.kernel @{kernel.sym_name.data}, stage "{compute.label.data}"',
+                    "a subscript is divided, which loops cannot do",
+                    "Run te-split-phases first.",
+                )
+            )
     for argument in list(block.args):
         type = te.shaped(argument)
         new_type = te.buffer_type(type.get_shape(), type.element_type)

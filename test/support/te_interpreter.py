@@ -89,8 +89,8 @@ def _gather(
     index, inside = [], np.True_
     for row, size in zip(rows, array.shape, strict=True):
         at = row.constant + sum(coefficient * variables[v] for v, coefficient in row.terms)
-        at = np.asarray(at)
-        inside = inside & (at >= 0) & (at < size)
+        at, rest = np.divmod(np.asarray(at), row.divisor)
+        inside = inside & (rest == 0) & (at >= 0) & (at < size)
         index.append(np.clip(at, 0, size - 1))
     assert outside is not None or np.all(inside)
     found = array[tuple(index)]
@@ -224,12 +224,23 @@ class _Machine:
         window = [self.known(item) for item in op.window]
         for (start, length), (first, count) in zip(window, target.window, strict=True):
             assert first <= start and start + length <= first + count
+        if op.pads is not None:
+            self.load_padded(source, target, window, list(op.pads.get_values()))
+            return
         if source.boxes is not None and all(length for _, length in window):
             assert tuple(window) in source.boxes, f"{window} is no box of %{source.name}"
         region = tuple(slice(start, start + length) for start, length in window)
         assert np.all(source.there[region]), f"a copy of %{source.name} has holes"
         target.data[region] = wrap(source.data[region], target.bits)
         target.there[region] = True
+
+    def load_padded(self, source, target, window, pads) -> None:
+        """Element by element: zero where the tensor has none."""
+        for index in itertools.product(*(range(start, start + n) for start, n in window)):
+            at = tuple(i - pad for i, pad in zip(index, pads, strict=True))
+            inside = all(0 <= i < size for i, size in zip(at, source.shape, strict=True))
+            target.data[index] = source.read(at) if inside else 0
+            target.there[index] = True
 
     def place(self, access: te.Access) -> tuple[int, ...]:
         return tuple(

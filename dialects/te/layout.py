@@ -1,0 +1,265 @@
+"""The layout of a tensor at the border of an accelerator function: where each element lies.
+
+A tensor as its user sees it (*logical*: any shape) and as the machine loads it (*physical*: blocks
+of lanes, filled up) are the same numbers in two orders. Passes that change the type of a parameter
+or a result of a function (``te-split-phases``, ``te-byte-planes``, ``te-pack-lanes``) note the
+change here, and whoever calls the function follows it: `Layout.pack`, `Layout.unpack`.
+
+A layout is a set of axes and an affine subscript for each logical dimension over them: the same
+means by which computes read tensors. Axes are put together to physical dimensions:
+``#te.layout<"x"[5, 20] at [n, 16 * c + k] over (n = 5), (c = 2), (b = 1), (k = 16)>``.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Data
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from .affine import Row, parse_subscripts, print_subscripts
+
+LAYOUT_ATTRIBUTE = "te.layout"
+"""Attribute of a parameter or a result of a function: the `LayoutAttr` of its logical tensor."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A physical dimension: axes (name, extent) put together, the last moving fastest.
+
+    size: the length of the dimension; what is left after the axes holds zeros.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    size: int
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Extents of the axes."""
+        return tuple(extent for _, extent in self.axes)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of a logical tensor lie.
+
+    name, shape: the logical tensor. rows: for each of its dimensions the subscript over all axes.
+    dimensions: those of the physical tensor. zeros: subscripts over the axes that must be 0, else
+    the element is no element of the logical tensor (how diagonal blocks are written). byte: which
+    byte of an int32 element it holds, lowest first, if it is one of four planes.
+
+    An axis in no subscript repeats the tensor; outside the logical shape a physical element is 0.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    rows: tuple[Row, ...]
+    dimensions: tuple[Dimension, ...]
+    zeros: tuple[Row, ...] = ()
+    byte: int | None = None
+
+    @staticmethod
+    def plain(name: str, shape: Sequence[int]) -> "Layout":
+        """The layout of a tensor that lies as it is."""
+        dimensions = tuple(Dimension(((f"d{d}", n),), n) for d, n in enumerate(shape))
+        rows = tuple(Row.of([(d, 1)]) for d in range(len(shape)))
+        return Layout(name, tuple(shape), rows, dimensions)
+
+    @property
+    def physical(self) -> tuple[int, ...]:
+        """Shape of the physical tensor."""
+        return tuple(dimension.size for dimension in self.dimensions)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all axes, in the order in which the subscripts count them."""
+        return tuple(name for dimension in self.dimensions for name, _ in dimension.axes)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Extents of all axes."""
+        return tuple(extent for dimension in self.dimensions for extent in dimension.extents)
+
+    def within(
+        self,
+        dimensions: Sequence[Dimension],
+        rows: Sequence[Row],
+        zeros: Sequence[Row] = (),
+        byte: int | None = None,
+    ) -> "Layout":
+        """This layout after its physical tensor has itself got a layout.
+
+        rows: the subscript of each physical dimension of this layout, each of one axis, over the
+        axes of the new ``dimensions``.
+        """
+        if any(len(dimension.axes) != 1 for dimension in self.dimensions):
+            raise ValueError("the lanes of a layout are put together last")
+        return Layout(
+            self.name,
+            self.shape,
+            tuple(row.substituted(rows) for row in self.rows),
+            tuple(dimensions),
+            (*(row.substituted(rows) for row in self.zeros), *zeros),
+            self.byte if byte is None else byte,
+        )
+
+    def pack(self, array: Array) -> Array:
+        """The physical array of a logical one. Raises `ValueError` where its shape is another."""
+        if array.shape != self.shape:
+            raise ValueError(f"{self.name} is {list(self.shape)}, not {list(array.shape)}")
+        index, known = self._index
+        found = np.where(known, array[index], array.dtype.type(0))
+        merged = [math.prod(dimension.extents) for dimension in self.dimensions]
+        pads = [(0, d.size - used) for d, used in zip(self.dimensions, merged, strict=True)]
+        return np.pad(np.broadcast_to(found, self.extents).reshape(merged), pads)
+
+    def unpack(self, array: Array, into: Array) -> None:
+        """Put the elements of a physical array into a logical one."""
+        used = tuple(slice(math.prod(dimension.extents)) for dimension in self.dimensions)
+        index, known = self._index
+        found = array[used].reshape(self.extents)
+        places = tuple(np.broadcast_to(at, self.extents)[known] for at in index)
+        into[places] = found[known]
+
+    @cached_property
+    def _index(self) -> tuple[tuple[Array, ...], Array]:
+        """For all axes: the logical index, cut to the shape, and where it is one."""
+        axes = np.ogrid[tuple(slice(extent) for extent in self.extents)]
+        known: Array = np.ones(self.extents, bool)
+        index = []
+        for row, size in zip(self.rows, self.shape, strict=True):
+            at = _value(row, axes)
+            known &= (at >= 0) & (at < size)
+            index.append(np.clip(at, 0, size - 1))
+        for row in self.zeros:
+            known &= _value(row, axes) == 0
+        return tuple(index), known
+
+
+def _value(row: Row, axes: Sequence[Array]) -> Array:
+    """A subscript for all values of the axes."""
+    return np.asarray(row.constant + sum(c * axes[v] for v, c in row.terms))
+
+
+@irdl_attr_definition
+class LayoutAttr(Data[Layout]):
+    """``#te.layout<"w"[9, 9] at [c] over (c = 1), (o = 9) in 16, (k = 9) in 16 where [o - k]>``.
+
+    Axes of a dimension stand in one pair of parentheses; ``in`` says how long the dimension is if
+    they do not fill it. ``<"w"[9, 9]>`` lies as it is. `Layout` says what it means.
+    """
+
+    name = "te.layout"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Layout:
+        """Parse what `print_parameter` prints."""
+        with parser.in_angle_brackets():
+            byte = None
+            if parser.parse_optional_keyword("byte"):
+                byte = parser.parse_integer(allow_boolean=False, allow_negative=False)
+                parser.parse_keyword("of")
+            name = parser.parse_str_literal()
+            shape = parser.parse_comma_separated_list(
+                parser.Delimiter.SQUARE,
+                lambda: parser.parse_integer(allow_boolean=False, allow_negative=False),
+            )
+            if not parser.parse_optional_keyword("at"):
+                return replace(Layout.plain(name, shape), byte=byte)
+            # The subscripts stand before the axes, for readers; so they are first read by name.
+            names: list[str] = []
+
+            def variable() -> int | None:
+                found = parser.parse_optional_identifier()
+                if found is None:
+                    return None
+                if found not in names:
+                    names.append(found)
+                return names.index(found)
+
+            rows = parse_subscripts(parser, variable)
+            parser.parse_keyword("over")
+            dimensions = _parse_dimensions(parser)
+            zeros: tuple[Row, ...] = ()
+            if parser.parse_optional_keyword("where"):
+                zeros = parse_subscripts(parser, variable)
+            axes = [name for dimension in dimensions for name, _ in dimension.axes]
+            for unknown in set(names) - set(axes):
+                parser.raise_error(f"there is no axis {unknown}")
+            order = [axes.index(name) for name in names]
+            return Layout(
+                name,
+                tuple(shape),
+                tuple(row.renamed(order.__getitem__) for row in rows),
+                dimensions,
+                tuple(row.renamed(order.__getitem__) for row in zeros),
+                byte,
+            )
+
+    def print_parameter(self, printer: Printer) -> None:
+        """Print the logical tensor, its subscripts, the axes, and conditions."""
+        layout, names = self.data, self.data.names
+
+        def print_name(variable: int) -> None:
+            printer.print_string(names[variable])
+
+        with printer.in_angle_brackets():
+            if layout.byte is not None:
+                printer.print_string(f"byte {layout.byte} of ")
+            printer.print_string_literal(layout.name)
+            printer.print_string(str(list(layout.shape)))
+            if layout == replace(Layout.plain(layout.name, layout.shape), byte=layout.byte):
+                return
+            printer.print_string(" at ")
+            print_subscripts(printer, layout.rows, print_name)
+            printer.print_string(" over ")
+            printer.print_string(", ".join(map(_text, layout.dimensions)))
+            if layout.zeros:
+                printer.print_string(" where ")
+                print_subscripts(printer, layout.zeros, print_name)
+
+    def verify(self) -> None:
+        """Every logical dimension has its subscript, every physical one holds its axes."""
+        layout = self.data
+        if len(layout.rows) != len(layout.shape):
+            raise VerifyException(
+                f"{len(layout.rows)} subscripts for the {len(layout.shape)} dimensions of"
+                f' "{layout.name}"'
+            )
+        if len(set(layout.names)) != len(layout.names):
+            raise VerifyException(f"axis names must differ: {', '.join(layout.names)}")
+        if any(row.divisor > 1 for row in (*layout.rows, *layout.zeros)):
+            raise VerifyException("the subscripts of a layout are not divided")
+        for dimension in layout.dimensions:
+            if math.prod(dimension.extents) > dimension.size:
+                raise VerifyException(f"the axes {_text(dimension)} are longer than the dimension")
+
+
+def _parse_dimensions(parser: AttrParser) -> tuple[Dimension, ...]:
+    def axis() -> tuple[str, int]:
+        name = parser.parse_identifier()
+        parser.parse_punctuation("=")
+        return name, parser.parse_integer(allow_boolean=False, allow_negative=False)
+
+    def dimension() -> Dimension:
+        axes = tuple(parser.parse_comma_separated_list(parser.Delimiter.PAREN, axis))
+        size = math.prod(extent for _, extent in axes)
+        if parser.parse_optional_keyword("in"):
+            size = parser.parse_integer(allow_boolean=False, allow_negative=False)
+        return Dimension(axes, size)
+
+    return tuple(parser.parse_comma_separated_list(parser.Delimiter.NONE, dimension))
+
+
+def _text(dimension: Dimension) -> str:
+    axes = ", ".join(f"{name} = {extent}" for name, extent in dimension.axes)
+    full = math.prod(dimension.extents) == dimension.size
+    return f"({axes})" + ("" if full else f" in {dimension.size}")

@@ -1,0 +1,352 @@
+"""Tensors of Python as a module of te: kernels over logical tensors, and who calls them.
+
+Tensors that exchange int32 values share a kernel, since these never leave the accelerator between
+kernels; int8 values may. Nothing is packed into lanes yet: that is ``te-pack-lanes``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FunctionType,
+    IntegerAttr,
+    ModuleOp,
+    NameLoc,
+    NoneAttr,
+    StringAttr,
+    TensorType,
+    i8,
+    i32,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from vtac.dialects.context import VtacContext, constant_attr, tensor_type
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.te import (
+    LAYOUT_ATTRIBUTE,
+    CallOp,
+    ComputeOp,
+    ConstantOp,
+    KernelOp,
+    Layout,
+    LayoutAttr,
+    Read,
+    Row,
+    YieldOp,
+    scalar_body,
+)
+from vtac.lowering.python_to_te.expressions import (
+    INT8,
+    Apply,
+    Axis,
+    Computed,
+    Constant,
+    Element,
+    Number,
+    Placeholder,
+    Reduction,
+    Scalar,
+    Tensor,
+    elements,
+    is_product,
+)
+
+FUNCTION = "main"
+"""The accelerator function that is made."""
+
+_OPERATIONS: Mapping[str, Callable[[SSAValue, SSAValue], Operation]] = {
+    "add": arith.AddiOp,
+    "mul": arith.MuliOp,
+    "max": arith.MaxSIOp,
+    "min": arith.MinSIOp,
+    "shr": arith.ShRSIOp,
+    "shl": arith.ShLIOp,
+}
+
+
+def module_of(outputs: Sequence[Computed], target: Target, ctx: VtacContext) -> ModuleOp:
+    """A module with one function of the placeholders, oldest first, that returns ``outputs``.
+
+    Constants are stored in the context. Raises `CompileError` with all that is wrong.
+    """
+    order = _in_order(outputs)
+    groups = _groups(order)
+    inputs = sorted({t for c in order for t in _read_by(c) if isinstance(t, Placeholder)}, key=_age)
+    block = Block(arg_types=[_type(tensor) for tensor in inputs])
+    caller = _Caller(ctx, block, _Names())
+    for tensor, argument in zip(inputs, block.args, strict=True):
+        argument.name_hint = tensor.name
+        caller.values[tensor] = argument
+    wanted = {*outputs, *(t for c in order for t in _read_by(c) if _group(groups, t, c) is None)}
+    kernels = []
+    for members in _sorted_groups(order, groups):
+        results = [tensor for tensor in members if tensor in wanted]
+        kernels.append(_kernel(members, results, caller))
+    block.add_op(ReturnOp(*(caller.values[tensor] for tensor in outputs)))
+    type = FunctionType.from_lists(block.arg_types, [_type(tensor) for tensor in outputs])
+    function = FuncOp(
+        FUNCTION, type, Region(block), arg_attrs=_layouts(inputs), res_attrs=_layouts(outputs)
+    )
+    function.attributes |= {"codegen": StringAttr("vta"), TARGET_ATTRIBUTE: target}
+    module = ModuleOp([function, *kernels], {TARGET_ATTRIBUTE: target})
+    module.verify()
+    return module
+
+
+def _age(tensor: Tensor) -> int:
+    return tensor.number
+
+
+def _read_by(tensor: Computed) -> list[Tensor]:
+    return list(dict.fromkeys(element.tensor for element in elements(tensor.value)))
+
+
+def _in_order(outputs: Sequence[Computed]) -> list[Computed]:
+    """Everything that the outputs need, each after what it reads."""
+    problems = [
+        Problem(tensor.name, "an output is an input", "Compute something from it.")
+        for tensor in outputs
+        if not isinstance(tensor, Computed)
+    ]
+    if len(set(outputs)) != len(outputs):
+        problems.append(Problem("", "a tensor is an output twice"))
+    if problems or not outputs:
+        raise CompileError(problems or Problem("", "there is no output"))
+    needed: set[Computed] = set()
+    stack = list(outputs)
+    while stack:
+        tensor = stack.pop()
+        if tensor not in needed:
+            needed.add(tensor)
+            stack += [t for t in _read_by(tensor) if isinstance(t, Computed)]
+    return sorted(needed, key=_age)
+
+
+def _groups(order: Sequence[Computed]) -> dict[Tensor, list[Computed]]:
+    """The kernel of each tensor, as the list of its members: readers of int32 join its maker."""
+    groups: dict[Tensor, list[Computed]] = {}
+    for tensor in order:
+        joined = [tensor]
+        for other in _read_by(tensor):
+            if other in groups and other.dtype != INT8 and tensor not in groups[other]:
+                joined += [t for t in groups[other] if t not in joined]
+        for member in joined:
+            groups[member] = joined
+        joined.sort(key=_age)
+    return groups
+
+
+def _group(
+    groups: Mapping[Tensor, list[Computed]], tensor: Tensor, reader: Computed
+) -> list[Computed] | None:
+    """The kernel that both belong to; None where a kernel boundary lies between them."""
+    found = groups.get(tensor)
+    return found if found is groups[reader] else None
+
+
+def _sorted_groups(
+    order: Sequence[Computed], groups: Mapping[Tensor, list[Computed]]
+) -> list[list[Computed]]:
+    """The kernels, each after those whose results it reads."""
+    done: dict[int, list[Computed]] = {}
+    left = list({id(groups[tensor]): groups[tensor] for tensor in order}.values())
+    while left:
+        for members in left:
+            before = {id(groups[t]) for m in members for t in _read_by(m) if t in groups}
+            if before - {id(members)} <= done.keys():
+                done[id(members)] = members
+                left.remove(members)
+                break
+        else:
+            names = ", ".join(tensor.name for members in left for tensor in members)
+            raise CompileError(
+                Problem(
+                    names,
+                    "kernels need each other's results: int32 values would have to be stored",
+                    "Make what several tensors read int8.",
+                )
+            )
+    return list(done.values())
+
+
+@dataclass
+class _Names:
+    """Names that are still free."""
+
+    taken: set[str] = field(default_factory=set)
+
+    def fresh(self, wanted: str) -> str:
+        """The name, or it with the first free number."""
+        name, number = wanted, 0
+        while name in self.taken:
+            number += 1
+            name = f"{wanted}{number}"
+        self.taken.add(name)
+        return name
+
+
+@dataclass
+class _Caller:
+    """The function: what its tensors are, and the names of kernels so far."""
+
+    ctx: VtacContext
+    block: Block
+    names: _Names
+    values: dict[Tensor, SSAValue] = field(default_factory=dict)
+
+    def value(self, tensor: Tensor) -> SSAValue:
+        """A tensor as a value of the function."""
+        if tensor not in self.values and isinstance(tensor, Constant):
+            attr = constant_attr(self.ctx, tensor.array, tensor.name)
+            op = ConstantOp(attr, tensor_type(tensor.array))
+            op.result.name_hint = tensor.name
+            self.block.add_op(op)
+            self.values[tensor] = op.result
+        return self.values[tensor]
+
+
+def _kernel(members: Sequence[Computed], results: Sequence[Computed], caller: _Caller) -> KernelOp:
+    """The kernel of some tensors; its call is added to the function."""
+    inside: set[Tensor] = set(members)
+    given = [t for t in dict.fromkeys(t for m in members for t in _read_by(m)) if t not in inside]
+    block = Block(arg_types=[_type(tensor) for tensor in given])
+    values: dict[Tensor, SSAValue] = dict(zip(given, block.args, strict=True))
+    for tensor, argument in zip(given, block.args, strict=True):
+        argument.name_hint = tensor.name
+    labels, name = _Names(), caller.names.fresh(results[-1].name)
+    for tensor in members:
+        stage = _stage(tensor, labels.fresh(tensor.name), values)
+        stage.location = NameLoc(StringAttr(name), NoneAttr())
+        block.add_op(stage)
+        values[tensor] = stage.result
+    block.add_op(YieldOp(*(values[tensor] for tensor in results)))
+    types = [_type(tensor) for tensor in results]
+    kernel = KernelOp(name, FunctionType.from_lists(block.arg_types, types), Region(block))
+    call = CallOp(name, [caller.value(tensor) for tensor in given], types)
+    call.location = NameLoc(StringAttr(name), NoneAttr())
+    caller.block.add_op(call)
+    for tensor, output in zip(results, call.outputs, strict=True):
+        output.name_hint = tensor.name
+        caller.values[tensor] = output
+    return kernel
+
+
+def _stage(tensor: Computed, label: str, values: Mapping[Tensor, SSAValue]) -> ComputeOp:
+    """One tensor as a compute."""
+    value = tensor.value
+    reduction = value if isinstance(value, Reduction) else None
+    axes = (*tensor.axes, *(reduction.axes if reduction else ()))
+    number = {axis: position for position, axis in enumerate(axes)}
+    inner = reduction.operand if reduction else value
+    found = elements(inner)
+    if isinstance(inner, Apply) and is_product(inner):
+        found = [v for v in inner.operands if isinstance(v, Element)]
+    reads = [_read(element, number, values) for element in found]
+    place: dict[Read, int] = {}
+    if not is_product(inner):
+        for read in reads:
+            place.setdefault(read, len(place))
+    unique = list(place) or reads
+    positions = [place.get(read, position) for position, read in enumerate(reads)]
+
+    def body(*scalars: SSAValue) -> SSAValue:
+        accumulator, rest = (scalars[0], scalars[1:]) if reduction else (None, scalars)
+        writer = _BodyWriter()
+        for element, position in zip(found, positions, strict=True):
+            writer.elements.setdefault(element, []).append(rest[position])
+        if reduction is None:
+            return writer.result(value)
+        assert accumulator is not None
+        return _OPERATIONS[reduction.head](accumulator, writer.wide(inner)).results[0]
+
+    element_type = i8 if tensor.dtype == INT8 else i32
+    types: list[Attribute] = [element_type] if reduction else []
+    types += [_element_type(element) for element in _firsts(found, positions)]
+    compute = ComputeOp(
+        label,
+        {a.name: a.extent for a in tensor.axes},
+        _reduce_names(tensor, reduction),
+        unique,
+        scalar_body(types, body),
+        element_type,
+        identity=reduction.start if reduction else None,
+    )
+    compute.result.name_hint = label
+    return compute
+
+
+def _firsts(found: Sequence[Element], positions: Sequence[int]) -> list[Element]:
+    """An element for each operand."""
+    first = dict(zip(reversed(positions), reversed(found), strict=True))
+    return [first[position] for position in sorted(first)]
+
+
+def _element_type(element: Element) -> Attribute:
+    return i8 if element.dtype == INT8 else i32
+
+
+def _reduce_names(tensor: Computed, reduction: Reduction | None) -> dict[str, int]:
+    """Names of the reduction's axes, made different from those of the tensor."""
+    names = _Names({axis.name for axis in tensor.axes})
+    return {names.fresh(axis.name): axis.extent for axis in (reduction.axes if reduction else ())}
+
+
+def _read(element: Element, number: Mapping[Axis, int], values: Mapping[Tensor, SSAValue]) -> Read:
+    rows = [
+        Row.of([(number[axis], c) for axis, c in i.terms.items()], i.constant, i.divisor)
+        for i in element.indices
+    ]
+    return Read(values[element.tensor], tuple(rows), element.outside)
+
+
+@dataclass
+class _BodyWriter:
+    """Writes a scalar as operations of the body under construction."""
+
+    elements: dict[Element, list[SSAValue]] = field(default_factory=dict)
+    written: dict[Scalar, SSAValue] = field(default_factory=dict)
+
+    def result(self, scalar: Scalar) -> SSAValue:
+        """The value of a whole body; a mere element goes through the accumulators."""
+        if isinstance(scalar, Element) and scalar.dtype == INT8:
+            return arith.TruncIOp(self.wide(scalar), i8).result
+        if isinstance(scalar, Apply) and scalar.head == "narrow":
+            return arith.TruncIOp(self.wide(scalar.operands[0]), i8).result
+        return self.wide(scalar)
+
+    def wide(self, scalar: Scalar) -> SSAValue:
+        """The value as int32."""
+        if isinstance(scalar, Element):
+            places = self.elements[scalar]
+            value = places.pop(0) if len(places) > 1 else places[0]
+            return value if value.type == i32 else arith.ExtSIOp(value, i32).result
+        if scalar not in self.written:
+            self.written[scalar] = self._operation(scalar)
+        return self.written[scalar]
+
+    def _operation(self, scalar: Scalar) -> SSAValue:
+        if isinstance(scalar, Number):
+            return arith.ConstantOp(IntegerAttr(scalar.value, i32)).result
+        assert isinstance(scalar, Apply)
+        if scalar.head == "narrow":
+            return arith.ExtSIOp(self.result(scalar), i32).result
+        a, b = (self.wide(operand) for operand in scalar.operands)
+        return _OPERATIONS[scalar.head](a, b).results[0]
+
+
+def _type(tensor: Tensor) -> TensorType[Attribute]:
+    return TensorType(i8 if tensor.dtype == INT8 else i32, tensor.shape)
+
+
+def _layouts(tensors: Sequence[Tensor]) -> "ArrayAttr[DictionaryAttr]":
+    """The layout of each parameter or result: as it is, under a name of its own."""
+    names = _Names()
+    return ArrayAttr(
+        DictionaryAttr({LAYOUT_ATTRIBUTE: LayoutAttr(Layout.plain(names.fresh(t.name), t.shape))})
+        for t in tensors
+    )

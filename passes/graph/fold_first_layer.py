@@ -1,0 +1,178 @@
+"""``fold-first-layer``: kernel axes become channels where the input's channels fill no block.
+
+A micro-op of the GEMM core takes a block of channels; three colours fill 3 of 16 lanes. The host,
+which has to pack a network's input anyway, lays out the elements under the taps of some kernel axes
+as channels (``graph.unfold``), and the convolution loses these axes. Lanes that stay spare hold the
+constants (1, 127, 127, ...): their weights are the digits of the bias, which then costs nothing.
+
+Takes integer convolutions (``quantize``) whose operand the host makes. ``folds`` looks for the
+cheapest axes to fold, perhaps none. The bias moves as a whole or stays in what ends the sum.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType, i8
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+from xdsl.rewriter import InsertPoint
+
+from vtac.dialects.context import Array
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph import (
+    AddBiasOp,
+    AddOp,
+    ConstantOp,
+    ConvOp,
+    HostOp,
+    QuantizeOp,
+    RequantizeOp,
+    ReshapeOp,
+    UnfoldOp,
+    is_static,
+    shape_of,
+)
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.passes.graph.constants import constant_of, new_constant
+from vtac.passes.graph.folds import Choice, Fold, fold_weights, windows_of, with_bias_lanes
+from vtac.passes.graph.match_patterns import CODEGEN
+
+
+@dataclass
+class FoldConvolution(RewritePattern):
+    """Fold one convolution, if that is cheaper."""
+
+    ctx: Context
+    target: Target
+    border: float
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ConvOp, rewriter: PatternRewriter) -> None:
+        """Match convolutions of what the host makes, by constants, in int8."""
+        weights = constant_of(self.ctx, op.w)
+        if weights is None or weights.dtype != np.int8 or not _is_foldable(op):
+            return
+        ending = _ending_of(op.result)
+        bias = None if ending is None else constant_of(self.ctx, ending.bias)
+        if bias is not None and not bias.any():
+            bias = None
+        others = (use.operation for use in op.x.uses if use.operation is not op)
+        is_shared = any(not isinstance(other, UnfoldOp) for other in others)
+        fold = Choice(op, bias, is_shared, self.target, self.border).best()
+        if fold == Fold(()):
+            return
+        weights = fold_weights(weights, fold.axes)
+        if fold.lanes:
+            assert bias is not None and ending is not None
+            weights = with_bias_lanes(weights, bias, fold)
+            zeros = new_constant(self.ctx, np.zeros_like(bias), ending.bias.name_hint, ending)
+            rewriter.insert(zeros, InsertPoint.before(op))
+            old, ending.operands[1] = ending.bias, zeros.result
+            _erase_unused(old, rewriter)
+        old = op.w
+        self._replace(op, fold, weights, rewriter)
+        _erase_unused(old, rewriter)
+
+    def _replace(self, op: ConvOp, fold: Fold, weights: Array, rewriter: PatternRewriter) -> None:
+        """The host unfolds some axes; the convolution has a kernel along the others only."""
+        windows, axes = windows_of(op), fold.axes
+        shape, taps = shape_of(op.x) or (), op.kernel_shape()
+        rank = len(windows)
+        extents = [w.count if axis in axes else w.size for axis, w in enumerate(windows)]
+        numbers = {
+            "strides": list(op.strides.get_values()),
+            "pads": list(op.pads.get_values()),
+            "dilations": list(op.dilations.get_values()),
+        }
+        outer, inner = (
+            {
+                name: [
+                    value if (position % rank in axes) == is_outer else int(name != "pads")
+                    for position, value in enumerate(values)
+                ]
+                for name, values in numbers.items()
+            }
+            for is_outer in (True, False)
+        )
+        unfold = UnfoldOp(
+            op.x,
+            TensorType(i8, [shape[0], weights.shape[1], *extents]),
+            kernel=[taps[axis] if axis in axes else 1 for axis in range(rank)],
+            constants=fold.constants,
+            **outer,
+        )
+        unfold.result.name_hint = op.x.name_hint
+        w = new_constant(self.ctx, weights, op.w.name_hint, op)
+        conv = ConvOp(unfold.result, w.result, None, op.result.type, **inner)
+        unfold.location = conv.location = op.location
+        rewriter.replace(op, [unfold, w, conv])
+
+
+def _erase_unused(constant: SSAValue, rewriter: PatternRewriter) -> None:
+    if isinstance(constant.owner, ConstantOp) and not constant.uses:
+        rewriter.erase(constant.owner)
+
+
+def _is_foldable(op: ConvOp) -> bool:
+    return (
+        op.group.value.data == 1
+        and op.bias is None
+        and is_static(op.x)
+        and isinstance(op.x.type, TensorType)
+        and op.x.type.get_element_type() == i8
+        and _is_made_on_host(op.x)
+    )
+
+
+def _is_made_on_host(value: SSAValue) -> bool:
+    """Whether an int8 value comes from the host whatever the codegens take."""
+    owner = value.owner
+    if isinstance(owner, ReshapeOp):
+        return _is_made_on_host(owner.x)
+    return isinstance(value, BlockArgument) or isinstance(owner, QuantizeOp | HostOp)
+
+
+def _ending_of(acc: SSAValue) -> RequantizeOp | AddBiasOp | None:
+    """What adds the bias to a sum that these accumulators are part of."""
+    users = [use.operation for use in acc.uses]
+    if len(users) != 1:
+        return None
+    (user,) = users
+    if isinstance(user, AddOp):
+        return _ending_of(user.result)
+    if isinstance(user, RequantizeOp | AddBiasOp) and user.operands[0] is acc:
+        return user
+    return None
+
+
+@dataclass(frozen=True)
+class FoldFirstLayerPass(ModulePass):
+    """Fold kernel axes of convolutions of the host's values into their channels.
+
+    border: cycles that an element of INP which the host lays out counts for.
+    """
+
+    name = "fold-first-layer"
+
+    border: float = 0.5
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Fold in every function that no codegen has taken, for the target of the module."""
+        target = op.attributes.get(TARGET_ATTRIBUTE)
+        if not isinstance(target, Target):
+            what = "lanes can only be filled for a target, and there is none"
+            raise CompileError(Problem(self.name, what, "Name one: vta-opt --target pynq."))
+        walker = PatternRewriteWalker(
+            FoldConvolution(ctx, target, self.border), apply_recursively=False
+        )
+        for function in op.walk():
+            if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
+                walker.rewrite_region(function.body)
