@@ -19,12 +19,13 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     i32,
 )
-from xdsl.ir import Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -37,7 +38,7 @@ from xdsl.traits import SymbolTable, SymbolUserOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from .affine import Row, map_of, parse_subscripts, print_subscripts, rows_of
-from .attributes import Outside, outside_value, scope_of, shaped
+from .attributes import Outside, Scope, outside_value, scope_of, shaped
 from .body import verify_body
 from .compute import Read, outside_attr
 from .intrinsics import IntrinsicOp
@@ -212,15 +213,22 @@ class InvokesIntrinsic(SymbolUserOpInterface):
             [
                 len(shaped(operand).get_shape()) - len(lane.rows)
                 for operand, lane in zip(operands, lanes, strict=True)
-            ],
+            ]
+            + ([] if op.table is None else [len(shaped(op.table).get_shape())]),
         )
         _verify_immediate(op, intrinsic)
 
 
 def _verify_immediate(op: "InvokeOp", intrinsic: IntrinsicOp) -> None:
     bounds = intrinsic.immediate_bounds
-    if (bounds is None) != (op.immediate is None):
+    given = (op.immediate is not None) + (op.table is not None)
+    if given != (0 if bounds is None else 1):
         raise VerifyException(f"{op.callee} {'has no' if bounds is None else 'needs an'} immediate")
+    if op.table is not None:
+        if shaped(op.table).element_type != i32 or scope_of(op.table) is not Scope.DRAM:
+            raise VerifyException(f"a table of immediates holds i32 in dram, not {op.table.type}")
+        if not isinstance(op.table.owner, Block):
+            raise VerifyException("a table of immediates is a parameter of the kernel")
     if bounds is not None and op.immediate is not None:
         value = op.immediate.value.data
         if not bounds[0] <= value <= bounds[1]:
@@ -236,6 +244,8 @@ class InvokeOp(IRDLOperation):
     maps: destination, then sources, over ``indices``; they give the dimensions before the lanes,
     which the intrinsic covers. Where a source's element lies outside its tensor, nothing happens:
     a left-out tap (tensorize has proved that ``outside`` would not have changed the accumulator).
+    immediate, table: the constant of an intrinsic that takes one, or a parameter of the kernel with
+    one constant an element, subscripted by the last of ``maps``; calls pass a te.constant for it.
     """
 
     name = "te.invoke"
@@ -246,6 +256,7 @@ class InvokeOp(IRDLOperation):
     immediate = opt_prop_def(IntegerAttr.constr(i32))
     destination = operand_def(MemRefType)
     sources = var_operand_def(MemRefType)
+    table = opt_operand_def(MemRefType)
     indices = var_operand_def(IndexType)
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
@@ -258,16 +269,22 @@ class InvokeOp(IRDLOperation):
         label: str,
         write: Access,
         reads: Sequence[Access],
-        immediate: int | None = None,
+        constant: int | Access | None = None,
     ):
-        indices, rows = _number([write, *reads])
+        table = constant if isinstance(constant, Access) else None
+        indices, rows = _number([write, *reads, *([] if table is None else [table])])
         super().__init__(
-            operands=[write.buffer, [read.buffer for read in reads], indices],
+            operands=[
+                write.buffer,
+                [read.buffer for read in reads],
+                None if table is None else table.buffer,
+                indices,
+            ],
             properties={
                 "callee": SymbolRefAttr(callee),
                 "label": StringAttr(label),
                 "maps": ArrayAttr(map_of(row, len(indices)) for row in rows),
-                "immediate": None if immediate is None else IntegerAttr(immediate, i32),
+                "immediate": IntegerAttr(constant, i32) if isinstance(constant, int) else None,
             },
         )
 
@@ -281,8 +298,15 @@ class InvokeOp(IRDLOperation):
         """The sources."""
         return [
             Access.of(buffer, rows_of(map), self.indices)
-            for buffer, map in zip(self.sources, self.maps.data[1:], strict=True)
+            for buffer, map in zip(self.sources, self.maps.data[1:], strict=False)
         ]
+
+    @property
+    def constant(self) -> int | Access | None:
+        """The immediate: a number, or where in a table it stands."""
+        if self.table is not None:
+            return Access.of(self.table, rows_of(self.maps.data[-1]), self.indices)
+        return None if self.immediate is None else self.immediate.value.data
 
     @property
     def intrinsic(self) -> IntrinsicOp:
@@ -293,17 +317,18 @@ class InvokeOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> "InvokeOp":
-        """Parse ``@gemm "conv" %acc[%h] (%x[%h + %k], %w[%k]) immediate 3``."""
+        """Parse ``@shr_imm "shift" %acc[%h] () immediate 3``, or ``immediate %table[%h]``."""
         callee = parser.parse_symbol_name().data
         label = parser.parse_str_literal()
         write = _parse_access(parser)
         reads = parser.parse_comma_separated_list(
             parser.Delimiter.PAREN, lambda: _parse_access(parser)
         )
-        immediate = None
+        constant: int | Access | None = None
         if parser.parse_optional_keyword("immediate"):
-            immediate = parser.parse_integer(allow_boolean=False)
-        invoke = cls(callee, label, write, reads, immediate)
+            constant = parser.parse_optional_integer(allow_boolean=False)
+            constant = _parse_access(parser) if constant is None else constant
+        invoke = cls(callee, label, write, reads, constant)
         invoke.attributes |= parser.parse_optional_attr_dict()
         return invoke
 
@@ -318,8 +343,12 @@ class InvokeOp(IRDLOperation):
         printer.print_string(" (")
         printer.print_list(self.reads, lambda read: _print_access(printer, read))
         printer.print_string(")")
-        if self.immediate is not None:
-            printer.print_string(f" immediate {self.immediate.value.data}")
+        constant = self.constant
+        if isinstance(constant, Access):
+            printer.print_string(" immediate ")
+            _print_access(printer, constant)
+        elif constant is not None:
+            printer.print_string(f" immediate {constant}")
         printer.print_op_attributes(self.attributes)
 
 

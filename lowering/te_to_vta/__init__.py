@@ -19,11 +19,13 @@ from xdsl.rewriter import Rewriter
 from xdsl.traits import SymbolTable
 
 from vtac.dialects import te, vta
+from vtac.dialects.context import constant_value
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vta import BufferKind
 from vtac.dialects.vtac import ResourceAttr
 
+from .immediates import Table
 from .interpreter import KernelRun
 from .invocation import Invocation
 from .prepared import Prepared
@@ -46,7 +48,7 @@ class TeToVtaPass(ModulePass):
         functions = [f for f in op.body.block.ops if isinstance(f, FuncOp) and _is_ours(f)]
         for function in functions:
             try:
-                Rewriter.replace_op(function, _convert(function, op, kernels), [])
+                Rewriter.replace_op(function, _convert(ctx, function, op, kernels), [])
             except CompileError as error:
                 problems += error.problems
         if problems:
@@ -85,15 +87,21 @@ def _target_of(function: FuncOp, module: ModuleOp) -> Target:
     return target
 
 
-def _convert(function: FuncOp, module: ModuleOp, kernels: "_Kernels") -> vta.ProgramOp:
+def _convert(
+    ctx: Context, function: FuncOp, module: ModuleOp, kernels: "_Kernels"
+) -> vta.ProgramOp:
     target = _target_of(function, module)
-    lowering = _Function(function, module, Buffers(target), kernels)
+    lowering = _Function(ctx, function, module, Buffers(target), kernels)
     out = lowering.run()
     finish = vta.FinishOp.create()
     body = Region(Block([*lowering.buffers.declarations(), *out, finish]))
     program = vta.ProgramOp(function.sym_name.data, target, body)
     program.location = function.location
     return program
+
+
+def _is_table_of(user: Operation, parameter: SSAValue) -> bool:
+    return isinstance(user, te.InvokeOp) and user.table is parameter
 
 
 @dataclass
@@ -107,7 +115,15 @@ class _Kernels:
 class _Function:
     """The lowering of one accelerator function."""
 
-    def __init__(self, function: FuncOp, module: ModuleOp, buffers: Buffers, kernels: "_Kernels"):
+    def __init__(
+        self,
+        ctx: Context,
+        function: FuncOp,
+        module: ModuleOp,
+        buffers: Buffers,
+        kernels: "_Kernels",
+    ):
+        self._ctx = ctx
         self._function = function
         self._module = module
         self._kernels = kernels
@@ -167,7 +183,13 @@ class _Function:
         for result in call.outputs:
             if result not in self._names:
                 self._names[result] = self.buffers.scratch(bytes_of(result.type))
-        parameters = [self._name(value) for value in (*call.arguments, *call.outputs)]
+        tables = self._tables(call, kernel)
+        parameters = [
+            "" if parameter in tables else self._name(value)
+            for parameter, value in zip(
+                kernel.body.block.args, (*call.arguments, *call.outputs), strict=True
+            )
+        ]
         run = KernelRun(
             call,
             kernel,
@@ -177,8 +199,28 @@ class _Function:
             out,
             self._kernels.prepared,
             self._kernels.invocations,
+            tables,
         )
         return run.run()
+
+    def _tables(self, call: te.CallOp, kernel: te.KernelOp) -> dict[SSAValue, Table]:
+        """The values of the kernel's tables of immediates: they lie in instructions, not DRAM."""
+        tables = dict[SSAValue, Table]()
+        for parameter, value in zip(kernel.body.block.args, call.arguments, strict=False):
+            if not any(_is_table_of(use.operation, parameter) for use in parameter.uses):
+                continue
+            constant = value.owner
+            if not isinstance(constant, te.ConstantOp):
+                raise CompileError(
+                    Problem(
+                        vta.layer_of(call),
+                        f"the immediates %{parameter.name_hint or parameter.index} of"
+                        f" {call.callee} are not constant",
+                        "Pass a te.constant for them.",
+                    )
+                )
+            tables[parameter] = constant_value(self._ctx, constant.value, value.type)
+        return tables
 
     def _name(self, value: SSAValue) -> str:
         if value not in self._names:

@@ -16,6 +16,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
 
 from .compute import OutsideWindowError
+from .immediates import Table
 from .invocation import Invocation
 from .prepared import Interval, Prepared, evaluate, interval
 from .storage import (
@@ -43,7 +44,10 @@ class _Site:
 
 
 class KernelRun:
-    """One call of a kernel. Appends instructions to `out`, located at the call's layer."""
+    """One call of a kernel. Appends instructions to `out`, located at the call's layer.
+
+    parameters: names of the buffers passed; "" for tables of immediates, whose values are `tables`.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class KernelRun:
         out: list[Operation],
         prepared: Prepared,
         invocations: dict[te.InvokeOp, Invocation],
+        tables: Mapping[SSAValue, Table],
     ):
         self._target: Target = buffers.target
         self._location: LocationAttr = call.location
@@ -63,6 +68,7 @@ class KernelRun:
         self._out = out
         self._prepared = prepared
         self._invocations = invocations
+        self._tables = tables
         self._numbers: dict[SSAValue, int] = {}
         self._first_site = first_site
         self._sites: dict[te.AllocOp, _Site] = {}
@@ -74,6 +80,7 @@ class KernelRun:
                 packed_boxes(argument.type, self._where),
             )
             for argument, name in zip(kernel.body.block.args, parameters, strict=True)
+            if argument not in tables
         }
         self._kernel = kernel
 
@@ -217,8 +224,9 @@ class KernelRun:
                 self._fail(f"{op.callee} works on a buffer in DRAM")
             operands.append(operand)
         try:
-            instructions = invocation.instructions(self._numbers, operands)
-        except OutsideWindowError as error:
+            table = None if invocation.table is None else self._tables[invocation.table]
+            instructions = invocation.instructions(self._numbers, operands, table)
+        except (OutsideWindowError, IndexError, ValueError) as error:
             raise CompileError(Problem(self._where, f"stage {op.label.data}: {error}")) from None
         buffers = [operand.buffer for operand in operands]
         for kind, properties in instructions:

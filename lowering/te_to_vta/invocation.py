@@ -1,8 +1,9 @@
 """One ``te.invoke`` with its hardware loops, prepared once and then run for every tile.
 
-The hardware loops around an invocation are one instruction (a few, where taps are left out or
-fields are too narrow). What depends on the kernel alone is worked out once; for a tile only the
-numbers are filled in, and tiles that look alike relative to their windows share the result.
+The hardware loops around an invocation are one instruction (a few, where taps are left out, fields
+are too narrow, or the immediate changes: `immediates`). What depends on the kernel alone is worked
+out once; for a tile only the numbers are filled in, and tiles that look alike relative to their
+windows share the result.
 """
 
 import itertools
@@ -20,6 +21,7 @@ from vtac.dialects.target import Target
 from vtac.dialects.vta.encoding import AluOpcode
 
 from .compute import Nest, OutsideWindowError, depends_on_neighbour, plan
+from .immediates import Part, Table, parts_of
 from .prepared import Numbers, evaluate, interval
 from .storage import Sram
 from .taps import Axis, Place
@@ -73,10 +75,18 @@ class Invocation:
         inner: set[SSAValue] = {value for loop in loops for value in loop.body.block.args}
         accesses = [op.write, *op.reads]
         self.buffers = [access.buffer for access in accesses]
-        self._subscripts = [
-            [self._split(terms, constant, axis_of, inner) for terms, constant in access.subscripts]
-            for access in accesses
-        ]
+
+        def split(access: te.Access) -> list[_Subscript]:
+            return [self._split(*subscript, axis_of, inner) for subscript in access.subscripts]
+
+        self._subscripts = [split(access) for access in accesses]
+        constant = op.constant
+        self.table: SSAValue | None = None
+        if isinstance(constant, te.Access):
+            self.table = constant.buffer
+            self._entry = split(constant)
+        else:
+            self._immediate = constant
         self._instruction = op.intrinsic.instruction
         self._cache: dict[object, list[tuple[Kind, Properties]]] = {}
         self._extents: dict[object, list[list[_Extent]]] = {}
@@ -102,11 +112,13 @@ class Invocation:
         )
 
     def instructions(
-        self, numbers: Numbers, operands: Sequence[Sram]
+        self, numbers: Numbers, operands: Sequence[Sram], table: Table | None = None
     ) -> list[tuple[Kind, Properties]]:
         """The instructions for one tile, indices relative to the operands' buffers.
 
-        Raises `OutsideWindowError` where an operand's window lacks what the invocation touches.
+        table: the values behind `table`, if that is not None. Raises `OutsideWindowError` where an
+        operand's window lacks what the invocation touches, `ValueError` for a table's value that is
+        no immediate of the intrinsic.
         """
         runs = [
             _run(chain, evaluate(over, numbers), self.op)
@@ -115,17 +127,41 @@ class Invocation:
         counts = tuple(run.count for run in runs)
         if 0 in counts:
             return []
+        if table is None:
+            whole = Part((0,) * len(counts), counts, self._immediate)
+            return self._part(whole, runs, numbers, operands)
+        parts = parts_of(table, self._rows(numbers, runs), counts, self.op.intrinsic)
+        return [
+            instruction
+            for part in parts
+            for instruction in self._part(part, runs, numbers, operands)
+        ]
+
+    def _rows(self, numbers: Numbers, runs: Sequence[_Run]) -> list[tuple[int, dict[int, int]]]:
+        """The table's subscripts: their value at the first iteration, and the steps by axis."""
+        rows = []
+        for subscript in self._entry:
+            first = subscript.constant
+            first += sum(by * numbers[value] for value, by in subscript.known)
+            first += sum(by * runs[axis].first for axis, by in subscript.axes)
+            rows.append((first, {axis: by * runs[axis].step for axis, by in subscript.axes}))
+        return rows
+
+    def _part(
+        self, part: Part, runs: Sequence[_Run], numbers: Numbers, operands: Sequence[Sram]
+    ) -> list[tuple[Kind, Properties]]:
+        """The instructions for a box of iterations with one immediate (or none)."""
+        counts = part.counts
         extents = self._extents_of(counts, tuple(run.step for run in runs))
-        firsts = [run.first for run in runs]
+        firsts = [run.first + run.step * at for run, at in zip(runs, part.start, strict=True)]
         places = tuple(
             _places(subscripts, operand, extent, firsts, numbers)
             for subscripts, operand, extent in zip(self._subscripts, operands, extents, strict=True)
         )
-        key = (counts, places, len({operand.buffer for operand in operands}))
+        key = (counts, places, len({operand.buffer for operand in operands}), part.immediate)
         if key not in self._cache:
-            self._cache[key] = self._plan(
-                counts, [[Place(*place) for place in row] for row in places], operands
-            )
+            rows = [[Place(*place) for place in row] for row in places]
+            self._cache[key] = self._plan(counts, rows, operands, part.immediate)
         return self._cache[key]
 
     def _extents_of(self, counts: tuple[int, ...], steps: tuple[int, ...]) -> list[list[_Extent]]:
@@ -142,21 +178,21 @@ class Invocation:
         counts: Sequence[int],
         places: Sequence[Sequence[Place]],
         operands: Sequence[Sram],
+        immediate: int | None,
     ) -> list[tuple[Kind, Properties]]:
         axes = [Axis(count, flag) for count, flag in zip(counts, self._reduce, strict=True)]
         for place in places[0]:
             low, high = place.reach([(0, axis.count - 1) for axis in axes])
             if low < 0 or high >= place.length:
                 raise OutsideWindowError(f"it writes {low} to {high} of {place.length} elements")
-        refuses = self._refuses(operands)
+        refuses = self._refuses(operands, immediate is not None)
         nests = plan(axes, places, self._target.uop_entries, refuses)
-        return [self._properties(nest) for nest in nests]
+        return [self._properties(nest, immediate) for nest in nests]
 
-    def _refuses(self, operands: Sequence[Sram]) -> Callable[[Nest], bool]:
+    def _refuses(self, operands: Sequence[Sram], immediate: bool) -> Callable[[Nest], bool]:
         """What an order of micro-ops must not do on the target."""
         if not self._instruction.is_alu:
             return lambda nest: False
-        immediate = self.op.immediate is not None
         same = len(operands) == 1 or operands[0].buffer is operands[1].buffer
 
         def refuses(nest: Nest) -> bool:
@@ -175,7 +211,7 @@ class Invocation:
                 Problem(self.op.label.data, "an operation reads elements of its own result")
             )
 
-    def _properties(self, nest: Nest) -> tuple[Kind, Properties]:
+    def _properties(self, nest: Nest, immediate: int | None) -> tuple[Kind, Properties]:
         rows = nest.micro_ops
         columns = rows.shape[1]
         triples = np.zeros((len(rows), 3), np.int64)
@@ -193,8 +229,8 @@ class Invocation:
             properties[name] = vta.integers(*(by[column] for by in steps))
         if alu:
             properties["operation"] = vta.AluOpcodeAttr(AluOpcode[self._instruction.name])
-            if self.op.immediate is not None:
-                properties["imm"] = vta.integer(self.op.immediate.value.data)
+            if immediate is not None:
+                properties["imm"] = vta.integer(immediate)
             return vta.AluOp, properties
         if self._instruction is te.Instruction.RESET:
             properties["reset"] = UnitAttr()

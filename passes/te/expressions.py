@@ -125,8 +125,9 @@ Binding = Mapping[Expression, Expression]
 def unify(pattern: Expression, target: Expression, binding: Binding) -> Iterator[Binding]:
     """All ways to make the pattern equal to the target by choosing its sources and immediates."""
     if pattern.head in ("source", "immediate"):
-        wanted = "operand" if pattern.head == "source" else "constant"
-        if target.head == wanted and binding.get(pattern, target) == target:
+        # An immediate may also be an operand: an element of a table of constants.
+        wanted = ("operand",) if pattern.head == "source" else ("constant", "operand")
+        if target.head in wanted and binding.get(pattern, target) == target:
             yield {**binding, pattern: target}
         return
     if pattern.head != target.head or len(pattern.operands) != len(target.operands):

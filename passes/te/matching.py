@@ -3,6 +3,8 @@
 A statement in a nest of loops equals a sequence of intrinsics if
 - the bodies have the same normal form, once sources and immediates of the intrinsics are bound to
   operands and constants of the statement (`expressions`), and all operands are bound;
+- an operand that is an immediate is the same for all lanes, and comes from a table: a parameter of
+  the kernel whose values are known when it is called;
 - the last dimensions of each access are subscripted by loops of their own over [0, extent), the
   same loop wherever the declaration has the same lane axis; axes of extent 1 may be missing;
 - scopes and element types agree;
@@ -14,6 +16,7 @@ The order of loops does not matter. This module only looks; the rewrite is in ``
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from xdsl.dialects.builtin import i32
 from xdsl.ir import Block, SSAValue
 
 from vtac.dialects import te
@@ -38,12 +41,15 @@ class Mismatch(Exception):  # noqa: N818 - it is an answer, not an accident
 
 @dataclass(frozen=True)
 class Invocation:
-    """One intrinsic with its operands, subscripted without their lanes."""
+    """One intrinsic with its operands, subscripted without their lanes.
+
+    immediate: a number, or the element of a table.
+    """
 
     intrinsic: te.IntrinsicOp
     write: te.Access
     reads: tuple[te.Access, ...]
-    immediate: int | None
+    immediate: int | te.Access | None
 
 
 @dataclass(eq=False)
@@ -125,28 +131,53 @@ def _checked(
     reads = update.reads
     for number, intrinsic in enumerate(intrinsics):
         chosen = [reads[binding[source].value] for source in _sources(intrinsics, number)]
-        immediate = _immediate(intrinsic, number, binding)
+        immediate = _immediate(intrinsic, number, binding, reads)
         accesses = _without_lanes(intrinsic, [update.write, *chosen], result.lanes)
         result.invocations.append(
             Invocation(intrinsic, accesses[0], tuple(accesses[1:]), immediate)
         )
+    _check_tables(result)
     for number, read in enumerate(reads):
         if read.outside is not None and not never_outside[number]:
             _check_left_out(update, number, read.outside, identity, statement)
     return result
 
 
-def _immediate(intrinsic: te.IntrinsicOp, number: int, binding: Binding) -> int | None:
+def _immediate(
+    intrinsic: te.IntrinsicOp, number: int, binding: Binding, reads: Sequence[te.Access]
+) -> int | te.Access | None:
     bounds = intrinsic.immediate_bounds
     if bounds is None:
         return None
-    value = binding[Expression("immediate", (), number)].value
+    bound = binding[Expression("immediate", (), number)]
+    if bound.head == "operand":
+        return reads[bound.value]
+    value = bound.value
     if not bounds[0] <= value <= bounds[1]:
         raise Mismatch(
             f"the constant {value} is not within {bounds[0]} to {bounds[1]}, the immediates of"
             f" @{intrinsic.sym_name.data}"
         )
     return value
+
+
+def _check_tables(found: Match) -> None:
+    """Immediates from tables are known when the kernel is called, and equal in all lanes."""
+    lanes = {loop.index for loop in found.lanes}
+    for invocation in found.invocations:
+        table = invocation.immediate
+        if not isinstance(table, te.Access):
+            continue
+        name = f"the immediate of @{invocation.intrinsic.sym_name.data}"
+        if not isinstance(table.buffer.owner, Block) or table.outside is not None:
+            raise Mismatch(
+                f"{name} is neither a constant nor an element of a table",
+                "a table is a parameter of the kernel, read where it lies",
+            )
+        if te.shaped(table.buffer).element_type != i32:
+            raise Mismatch(f"{name} is {te.shaped(table.buffer).element_type} instead of i32")
+        if any(index in lanes for terms, _ in table.subscripts for index, _ in terms):
+            raise Mismatch(f"{name} differs between lanes", "use the intrinsic with two operands")
 
 
 def _without_lanes(

@@ -106,12 +106,13 @@ def _with_known(user: Operation, span: te.Range, known: te.Range) -> Operation |
         case te.CopyOp():
             new = te.CopyOp(user.source, user.target, _replaced(user.window, span, known))
         case te.InvokeOp():
+            constant = user.constant
             new = te.InvokeOp(
                 user.callee.root_reference.data,
                 user.label.data,
                 _at(user.write, span, known),
                 [_at(read, span, known) for read in user.reads],
-                None if user.immediate is None else user.immediate.value.data,
+                _at(constant, span, known) if isinstance(constant, te.Access) else constant,
             )
         case te.UpdateOp():
             new = te.UpdateOp(

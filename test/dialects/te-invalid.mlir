@@ -240,6 +240,17 @@ te.invoke @add_imm "y" %a[0] () immediate 4
 // CHECK: immediate 4 of @add_imm is not within -4 to 3
 
 // -----
+te.intrinsic @add_imm (b = 1, o = 2) updates acc[b, o] : i32 immediate -4 to 3 lowers add {
+^bb0(%a: i32, %c: i32):
+  %0 = arith.addi %a, %c : i32
+  te.yield %0 : i32
+}
+%a = te.alloc : memref<4x1x2xi32, #te.scope<acc>>
+%t = te.alloc : memref<4xi32, #te.scope<dram>>
+te.invoke @add_imm "y" %a[0] () immediate %t[0]
+// CHECK: a table of immediates is a parameter of the kernel
+
+// -----
 te.intrinsic @reset (b = 1, o = 2) writes acc[b, o] : i32 lowers reset {
   %0 = arith.constant 0 : i32
   te.yield %0 : i32

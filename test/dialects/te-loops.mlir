@@ -24,7 +24,7 @@ te.intrinsic @add_imm (b = 1, o = 2) updates acc[b, o] : i32 immediate -32768 to
 }
 // CHECK: te.intrinsic @add_imm (b = 1, o = 2) updates acc[b, o] : i32 immediate -32768 to 32767 lowers add {
 
-te.kernel @k(%x: memref<8x1x2xi8, #te.scope<dram>>, %w: memref<3x2x2xi8, #te.scope<dram>>, %y: memref<8x1x2xi8, #te.scope<dram>>) {
+te.kernel @k(%x: memref<8x1x2xi8, #te.scope<dram>>, %w: memref<3x2x2xi8, #te.scope<dram>>, %each: memref<4xi32, #te.scope<dram>>, %y: memref<8x1x2xi8, #te.scope<dram>>) {
   %wgt = te.alloc : memref<3x2x2xi8, #te.scope<wgt>>
   te.copy %w to %wgt
   te.for "h" [%h : %h_n] in [0 : 8] step 3 {
@@ -52,6 +52,7 @@ te.kernel @k(%x: memref<8x1x2xi8, #te.scope<dram>>, %w: memref<3x2x2xi8, #te.sco
     }
     te.for "h" [%l : %l_n] in [%h : %h_n] hardware {
       te.invoke @add_imm "more" %acc[%l] () immediate -5
+      te.invoke @add_imm "each" %acc[%l] () immediate %each[%l - %h + 1]
     }
     te.update "odd" accumulate %acc[%h, 0, 1] ins (%inp[2 * %h - %s + 1, 0, %c] outside -3) {
     ^bb0(%a: i32, %v: i8):
@@ -78,5 +79,6 @@ te.kernel @k(%x: memref<8x1x2xi8, #te.scope<dram>>, %w: memref<3x2x2xi8, #te.sco
 // CHECK-NEXT:         te.for "h" [%j : %j_n] in [%h : %h_n] hardware {
 // CHECK-NEXT:           te.invoke @gemm "sum" %acc[%j] (%inp[%j + %k - 1], %wgt[%k])
 // CHECK:          te.invoke @add_imm "more" %acc[%l] () immediate -5
+// CHECK-NEXT:     te.invoke @add_imm "each" %acc[%l] () immediate %each[%l - %h + 1]
 // CHECK:          te.update "odd" accumulate %acc[%h, 0, 1] ins (%inp[2 * %h - %s + 1, 0, %c] outside -3) {
 // CHECK:          te.copy %acc to %y [%h : %h_n, 0 : 1, 0 : 2]

@@ -125,7 +125,11 @@ class _Kernel:
             self.arrays[read.buffer][place].astype(np.int32)
             for read, place in zip(reads, places, strict=True)
         ]
-        immediate = None if op.immediate is None else op.immediate.value.data
+        immediate = op.constant
+        if isinstance(immediate, te.Access):
+            entry = self.place(immediate)
+            assert entry is not None
+            immediate = int(self.arrays[immediate.buffer][entry])
         acc[write] = result(instruction, acc[write], sources, immediate)
 
 

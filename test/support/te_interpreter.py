@@ -280,8 +280,11 @@ class _Machine:
                 _gather(array, lane.rows, [*spatial, *point], None)
                 for array, lane in zip(sources, lanes, strict=True)
             ]
-            if op.immediate is not None:
-                arguments.append(np.int64(op.immediate.value.data))
+            if isinstance(op.constant, te.Access):
+                table = self.buffers[op.constant.buffer]
+                arguments.append(table.read(self.place(op.constant)))
+            elif op.constant is not None:
+                arguments.append(np.int64(op.constant))
             result = np.broadcast_to(evaluate(intrinsic.body, arguments), intrinsic.spatial.extents)
         target.write(place, result)
 

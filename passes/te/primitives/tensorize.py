@@ -72,12 +72,13 @@ def _invoke(invocation: Invocation, stage: Stage, mapping: dict[SSAValue, SSAVal
         )
         return replace(access, subscripts=subscripts)
 
+    constant = invocation.immediate
     return te.InvokeOp(
         invocation.intrinsic.sym_name.data,
         stage.label,
         mapped(invocation.write),
         [mapped(read) for read in invocation.reads],
-        invocation.immediate,
+        mapped(constant) if isinstance(constant, te.Access) else constant,
     )
 
 
