@@ -20,7 +20,7 @@ from .attributes import (
     shaped,
 )
 from .body import YieldOp, combiner, scalar_body, yielded
-from .buffers import AllocOp, CopyOp
+from .buffers import AllocOp, CopyOp, Padded
 from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
 from .layout import LAYOUT_ATTRIBUTE, Dimension, Layout, LayoutAttr
@@ -47,6 +47,7 @@ __all__ = [
     "LAYOUT_ATTRIBUTE",
     "Access",
     "AllocOp",
+    PadOp,
     "AxesOp",
     "AxisType",
     "Box",
@@ -87,6 +88,8 @@ __all__ = [
     "SetScopeOp",
     "SpanOp",
     "SplitOp",
+    "PadOp",
+    "Padded",
     "StageType",
     "Te",
     "TensorizeOp",
@@ -147,3 +150,4 @@ Te = Dialect(
     ],
     [ScopeAttr, DomainAttr, StageType, AxisType, InstructionAttr, LayoutAttr, PackedAttr],
 )
+        PadOp,

@@ -1,6 +1,7 @@
 """Buffers of the loop form: a window of a tensor in some scope, and copies to and from it."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, i64
 from xdsl.ir import Attribute, SSAValue
@@ -8,6 +9,7 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     var_operand_def,
@@ -18,7 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import Scope, scope_of, shaped
 from .packing import packing_of
-from .ranges import Range, decode_ranges, encode_ranges, parse_range, print_range
+from .ranges import Range, decode_ranges, encode_ranges, integers, parse_range, print_range
 
 
 def _parse_window(parser: Parser) -> list[Range]:
@@ -110,24 +112,48 @@ class AllocOp(IRDLOperation):
             raise VerifyException("only parameters of a kernel are packed")
 
 
+class Padded(NamedTuple):
+    """A range of a tensor, and how many elements of padding lie before and after it."""
+
+    start: int
+    length: int
+    before: int
+    after: int
+
+
 @irdl_op_definition
 class CopyOp(IRDLOperation):
     """Copies a window between DRAM and a scratchpad: a load, or a store that keeps the low bits.
 
     Without a window of its own it copies that of the scratchpad's `AllocOp`. Of a packed source
     (`PackedAttr`) that window must be one of the boxes it is stored as.
+    pads: of a load, how far before the tensor the buffer begins in each dimension. Element i of the
+    buffer is element i - pads of the tensor, and 0 where there is no such element.
     """
 
     name = "te.copy"
 
     static_ranges = prop_def(DenseArrayBase.constr(i64))
+    pads = opt_prop_def(DenseArrayBase.constr(i64))
     source = operand_def(MemRefType)
     target = operand_def(MemRefType)
     bounds = var_operand_def(IndexType)
 
-    def __init__(self, source: SSAValue, target: SSAValue, window: Sequence[Range] = ()):
+    def __init__(
+        self,
+        source: SSAValue,
+        target: SSAValue,
+        window: Sequence[Range] = (),
+        pads: Sequence[int] | None = None,
+    ):
         operands, static = encode_ranges(window)
-        super().__init__(operands=[source, target, operands], properties={"static_ranges": static})
+        super().__init__(
+            operands=[source, target, operands],
+            properties={
+                "static_ranges": static,
+                "pads": None if pads is None else DenseArrayBase.from_list(i64, list(pads)),
+            },
+        )
 
     @property
     def is_load(self) -> bool:
@@ -149,6 +175,23 @@ class CopyOp(IRDLOperation):
             return alloc.window
         return [Range(0, size) for size in shaped(self.scratchpad).get_shape()]
 
+    def padded(self, window: Sequence[tuple[int, int]]) -> list[Padded]:
+        """What of the source a known window of the buffer is, a part a dimension.
+
+        Without pads that is the window itself.
+        """
+        if self.pads is None:
+            return [Padded(start, length, 0, 0) for start, length in window]
+        parts = []
+        shape = shaped(self.source).get_shape()
+        for (start, length), pad, size in zip(window, integers(self.pads), shape, strict=True):
+            first, end = start - pad, start - pad + length
+            low = min(max(first, 0), size)
+            high = max(min(end, size), low)
+            before = min(low - first, length)
+            parts.append(Padded(low, high - low, before, length - before - (high - low)))
+        return parts
+
     def set_window(self, window: Sequence[Range]) -> None:
         """Copy this window, said only where it is not that of the scratchpad's allocation."""
         alloc = self.scratchpad.owner
@@ -161,7 +204,13 @@ class CopyOp(IRDLOperation):
         """Parse ``%x to %b [%h : %h_n, 0 : 16]``."""
         source = parser.parse_operand()
         parser.parse_keyword("to")
-        copy = cls(source, parser.parse_operand(), _parse_window(parser))
+        target, window, pads = parser.parse_operand(), _parse_window(parser), None
+        if parser.parse_optional_keyword("pads"):
+            pads = parser.parse_comma_separated_list(
+                parser.Delimiter.SQUARE,
+                lambda: parser.parse_integer(allow_boolean=False, allow_negative=False),
+            )
+        copy = cls(source, target, window, pads)
         copy.attributes |= parser.parse_optional_attr_dict()
         return copy
 
@@ -173,13 +222,24 @@ class CopyOp(IRDLOperation):
         printer.print_operand(self.target)
         if len(self.static_ranges):
             _print_window(printer, self.window)
+        if self.pads is not None:
+            printer.print_string(f" pads {integers(self.pads)}")
         printer.print_op_attributes(self.attributes)
 
     def verify_(self) -> None:
-        """Equal shapes; element types that a load keeps and a store may narrow."""
+        """Equal shapes (but for pads); element types that a load keeps and a store may narrow."""
         source, target = shaped(self.source), shaped(self.target)
-        if source.get_shape() != target.get_shape():
+        if self.pads is not None:
+            self._verify_pads(integers(self.pads))
+        elif source.get_shape() != target.get_shape():
             raise VerifyException(f"a copy of {source} to {target} changes the shape")
         _verify_window(decode_ranges(self.static_ranges, self.bounds), self.target)
         if self.is_load and source.element_type != target.element_type:
             raise VerifyException(f"a load of {source.element_type} as {target.element_type}")
+
+    def _verify_pads(self, pads: Sequence[int]) -> None:
+        ranks = {len(shaped(buffer).get_shape()) for buffer in (self.source, self.target)}
+        if ranks != {len(pads)} or min(pads, default=0) < 0:
+            raise VerifyException("pads are a number from 0 a dimension, of source and target")
+        if not self.is_load or packing_of(self.source) is not None:
+            raise VerifyException("only a load of a tensor that is not packed has pads")

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
     DenseArrayBase,
+    IntegerAttr,
     IntegerType,
     StringAttr,
     SymbolNameConstraint,
@@ -37,7 +38,14 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from .affine import Row, map_of, parse_subscripts, print_subscripts, rows_of
-from .attributes import SUPPORTED_ELEMENTS, DomainAttr, Scope, ScopeAttr
+from .attributes import (
+    SUPPORTED_ELEMENTS,
+    DomainAttr,
+    Outside,
+    Scope,
+    ScopeAttr,
+    outside_value,
+)
 from .body import combiner, verify_body
 
 
@@ -51,11 +59,18 @@ class Instruction(StrEnum):
     MIN = "min"
     SHR = "shr"
     MUL = "mul"
+    LOAD = "load"
+    STORE = "store"
 
     @property
     def is_alu(self) -> bool:
-        """Whether it is an operation of the ALU, rather than the GEMM core's."""
-        return self not in (Instruction.GEMM, Instruction.RESET)
+        """Whether it is an operation of the ALU, rather than the GEMM core's or a transfer."""
+        return not self.is_transfer and self not in (Instruction.GEMM, Instruction.RESET)
+
+    @property
+    def is_transfer(self) -> bool:
+        """Whether it moves elements between main memory and a scratchpad."""
+        return self in (Instruction.LOAD, Instruction.STORE)
 
 
 @irdl_attr_definition
@@ -78,19 +93,24 @@ class InstructionAttr(EnumAttribute[Instruction]):
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """One operand of an intrinsic: an element of ``scope``, subscripted by the lane axes."""
+    """One operand of an intrinsic: an element of ``scope``, subscripted by the lane axes.
+
+    outside: what the instruction takes for a source element outside its tensor, if it can do that
+    (the pads of a LOAD).
+    """
 
     scope: Scope
     rows: tuple[Row, ...]
     element: IntegerType
+    outside: int | None = None
 
 
 @irdl_op_definition
 class IntrinsicOp(IRDLOperation):
     """Declares an instruction's effect on one element of each operand.
 
-    spatial, reduce: the lane axes. scopes, maps, elements: the destination, then the sources.
-    updates: the body's first argument is the destination's old value.
+    spatial, reduce: the lane axes. scopes, maps, elements, outside: the destination, then the
+    sources. updates: the body's first argument is the destination's old value.
     immediate: smallest and largest value of a constant, the body's last argument (of i32).
     """
 
@@ -102,6 +122,7 @@ class IntrinsicOp(IRDLOperation):
     scopes = prop_def(ArrayAttr[ScopeAttr])
     maps = prop_def(ArrayAttr[AffineMapAttr])
     elements = prop_def(ArrayAttr[IntegerType])
+    outside = prop_def(ArrayAttr[Outside])
     updates = opt_prop_def(UnitAttr)
     immediate = opt_prop_def(DenseArrayBase.constr(i64))
     lowers = prop_def(InstructionAttr)
@@ -130,6 +151,10 @@ class IntrinsicOp(IRDLOperation):
                 "scopes": ArrayAttr(ScopeAttr(lanes.scope) for lanes in operands),
                 "maps": ArrayAttr(map_of(lanes.rows, variables) for lanes in operands),
                 "elements": ArrayAttr(lanes.element for lanes in operands),
+                "outside": ArrayAttr(
+                    UnitAttr() if lanes.outside is None else IntegerAttr(lanes.outside, i32)
+                    for lanes in operands
+                ),
                 "updates": UnitAttr() if updates else None,
                 "immediate": None
                 if immediate is None
@@ -143,8 +168,10 @@ class IntrinsicOp(IRDLOperation):
     def lanes(self) -> list[Lanes]:
         """The destination, then the sources."""
         return [
-            Lanes(scope.data, rows_of(map), element)
-            for scope, map, element in zip(self.scopes, self.maps, self.elements, strict=True)
+            Lanes(scope.data, rows_of(map), element, outside_value(outside))
+            for scope, map, element, outside in zip(
+                self.scopes, self.maps, self.elements, self.outside, strict=True
+            )
         ]
 
     @property
@@ -230,7 +257,7 @@ class IntrinsicOp(IRDLOperation):
 
     def verify_(self) -> None:
         """One destination over exactly the spatial axes; a body that fits."""
-        if not len(self.scopes) == len(self.maps) == len(self.elements) > 0:
+        if len({len(p) for p in (self.scopes, self.maps, self.elements, self.outside)}) > 1:
             raise VerifyException("every operand has a scope, a map and an element type")
         destination, *sources = self.lanes
         if sorted(_variables(destination)) != list(range(len(self.spatial))):
@@ -241,6 +268,8 @@ class IntrinsicOp(IRDLOperation):
                 raise VerifyException("a lane axis subscripts an operand once")
             if lanes.element not in SUPPORTED_ELEMENTS:
                 raise VerifyException(f"elements are i8 or i32, not {lanes.element}")
+        if destination.outside is not None:
+            raise VerifyException("what is outside of the destination is not written")
         if self.immediate is not None:
             bounds = self.immediate.get_values()
             if len(bounds) != 2 or bounds[0] > bounds[1]:
@@ -273,16 +302,21 @@ def _parse_lanes(parser: Parser, names: Sequence[str]) -> Lanes:
         return None if name is None else names.index(name)
 
     rows = parse_subscripts(parser, variable)
+    outside = None
+    if parser.parse_optional_keyword("outside"):
+        outside = parser.parse_integer(allow_boolean=False)
     parser.parse_punctuation(":")
     position = parser.pos
     element = parser.parse_type()
     if not isinstance(element, IntegerType):
         parser.raise_error("elements are integers", position, parser.pos)
-    return Lanes(scope, rows, element)
+    return Lanes(scope, rows, element, outside)
 
 
 def _print_lanes(printer: Printer, lanes: Lanes, names: Sequence[str]) -> None:
     printer.print_string(lanes.scope.value)
     print_subscripts(printer, lanes.rows, lambda index: printer.print_string(names[index]))
+    if lanes.outside is not None:
+        printer.print_string(f" outside {lanes.outside}")
     printer.print_string(" : ")
     printer.print_attribute(lanes.element)

@@ -170,7 +170,29 @@ class TensorizeOp(Primitive):
 
 @irdl_op_definition
 class DmaOp(_StageAtAxis):
-    """Replaces the loops of a stage that copies or narrows, from the axis inward, by one copy."""
+    """Replaces the loops of a stage, from the axis inward, by one transfer that is proved equal.
+
+    The stage copies from DRAM to a scratchpad, perhaps with a border of zeros, or from ACC to DRAM;
+    the proof is against the module's intrinsics that lower to load and store.
+    """
 
     name = "te.dma"
     assembly_format = "$stage `at` $axis attr-dict"
+
+
+@irdl_op_definition
+class PadOp(Primitive):
+    """Lets the DMA of a cached operand fill what its reader reads outside of the tensor.
+
+    The buffer grows by that border, the hardware's pads write it, and no read is outside any more:
+    border elements are multiplied like all others, instead of being left out.
+    """
+
+    name = "te.pad"
+
+    cache = operand_def(eq(STAGE))
+
+    assembly_format = "$cache attr-dict"
+
+    def __init__(self, cache: SSAValue):
+        super().__init__(operands=[cache])

@@ -1,7 +1,7 @@
-"""The intrinsics of a VTA, as declarations: GEMM, its reset, and the operations of the ALU.
+"""The intrinsics of a VTA, as declarations: GEMM, its reset, the operations of the ALU, transfers.
 
 Apache tvm declares the same in ``vta/environment.py``; the semantics are those of VTA.md section 3.
-The lane axes are b (BATCH rows), o (output lanes) and, for GEMM, k (input lanes).
+The lane axes are b (BATCH rows), o (output lanes) and k (input lanes).
 """
 
 from xdsl.dialects import arith
@@ -62,7 +62,42 @@ def standard_intrinsics(target: Target) -> list[IntrinsicOp]:
                     immediate=immediate,
                 )
             )
-    return intrinsics
+    return intrinsics + _transfers(target)
+
+
+def _transfers(target: Target) -> list[IntrinsicOp]:
+    """LOAD into each scratchpad, zeros where pads lie, and STORE, which keeps the low 8 bits.
+
+    WGT has no pads: the designs disagree about them.
+    """
+    b, o, k = ("b", target.batch), ("o", target.block), ("k", target.block)
+    loads = [
+        ("load_inp", DomainAttr((b, k)), Scope.INP, i8, 0),
+        ("load_wgt", DomainAttr((o, k)), Scope.WGT, i8, None),
+        ("load_acc", DomainAttr((b, o)), Scope.ACC, i32, 0),
+    ]
+    transfers = [
+        IntrinsicOp(
+            name,
+            lanes,
+            DomainAttr(()),
+            [Lanes(scope, (_B, _O), element), Lanes(Scope.DRAM, (_B, _O), element, pads)],
+            scalar_body([element], lambda value: value),
+            Instruction.LOAD,
+            updates=False,
+        )
+        for name, lanes, scope, element, pads in loads
+    ]
+    store = IntrinsicOp(
+        "store",
+        DomainAttr((b, o)),
+        DomainAttr(()),
+        [Lanes(Scope.DRAM, (_B, _O), i8), _ACC],
+        scalar_body([i32], lambda value: arith.TruncIOp(value, i8).result),
+        Instruction.STORE,
+        updates=False,
+    )
+    return [*transfers, store]
 
 
 def _gemm(target: Target) -> IntrinsicOp:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn, cast
 
 from xdsl.dialects.builtin import LocationAttr, i8
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from vtac.dialects import te, vta
 from vtac.dialects.errors import CompileError, Problem
@@ -18,6 +18,7 @@ from vtac.dialects.target import Memory, Target
 from .compute import OutsideWindowError
 from .immediates import Table
 from .invocation import Invocation
+from .padding import PaddingError, padded_rectangles
 from .prepared import Interval, Prepared, evaluate, interval
 from .storage import (
     LANES,
@@ -161,6 +162,9 @@ class KernelRun:
         if not isinstance(sram, Sram) or not isinstance(dram, Dram):
             self._fail("a copy must go between DRAM and a scratchpad")
         memory = sram.memory if source is dram else self._stored(op, sram)
+        if op.pads is not None:
+            self._padded(op, sram, dram)
+            return
         window = clamp(self._outer(self._prepared.window(op), sram.lanes), sram.shape)
         if any(
             length and not (first <= start and start + length <= first + held)
@@ -169,6 +173,22 @@ class KernelRun:
             self._fail(f"a copy of {window} leaves the buffer's window {sram.window}")
         for rectangle in self._rectangles(dram, sram, window, memory):
             self._transfer(memory, sram.buffer, dram.name, rectangle)
+
+    def _padded(self, op: te.CopyOp, sram: Sram, dram: Dram) -> None:
+        """A load that fills a window with a border of zeros."""
+        window = self._outer(self._prepared.window(op), sram.lanes)
+        whole = [(0, size) for size in sram.lanes]
+        parts = op.padded([*sram.window, *whole])
+        lanes = [te.Padded(*item, 0, 0) for item in whole]
+        if clamp(window, sram.shape) != sram.window or parts[-LANES:] != lanes:
+            self._fail("a load with pads fills the whole of its buffer, with whole elements")
+        largest = _largest_load(self._target, sram.memory)
+        try:
+            transfers = padded_rectangles(parts[:-LANES], dram.shape, largest)
+        except PaddingError as error:
+            self._fail(f"a load with pads: {error}", "Choose other tiles, or leave te.pad out.")
+        for transfer in transfers:
+            self._transfer(sram.memory, sram.buffer, dram.name, transfer)
 
     def _rectangles(
         self, dram: Dram, sram: Sram, window: tuple[tuple[int, int], ...], memory: Memory
@@ -191,7 +211,7 @@ class KernelRun:
         return Memory.OUT
 
     def _transfer(self, memory: Memory, sram: SSAValue, dram: str, part: Rectangle) -> None:
-        properties = {
+        properties: dict[str, Attribute] = {
             "sram_base": vta.integer(part.sram),
             "buffer": vta.symbol(dram),
             "dram_base": vta.integer(part.dram),
@@ -202,10 +222,11 @@ class KernelRun:
         if memory is Memory.OUT:
             op = vta.StoreOp.create(operands=[sram], properties=properties, location=self._location)
         else:
+            properties["memory"] = vta.memory_attr(memory)
+            if any(part.pads):
+                properties["pads"] = vta.integers(*part.pads)
             op = vta.LoadOp.create(
-                operands=[sram],
-                properties=properties | {"memory": vta.memory_attr(memory)},
-                location=self._location,
+                operands=[sram], properties=properties, location=self._location
             )
         self._out.append(op)
 

@@ -16,7 +16,10 @@ FIELD = (1 << 16) - 1
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """One transfer, in elements: y rows of x, `stride` apart in DRAM, dense in the scratchpad."""
+    """One transfer, in elements: y rows of x, `stride` apart in DRAM, dense in the scratchpad.
+
+    pads: rows of zeros above and below, elements left and right; `sram` is where they begin.
+    """
 
     sram: int
     dram: int
@@ -25,6 +28,7 @@ class Rectangle:
     stride: int
 
 
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
 @dataclass(frozen=True, slots=True)
 class _Dim:
     """A dimension of a box: its extent, and how far apart its neighbours are on both sides."""

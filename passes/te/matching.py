@@ -8,7 +8,8 @@ A statement in a nest of loops equals a sequence of intrinsics if
 - the last dimensions of each access are subscripted by loops of their own over [0, extent), the
   same loop wherever the declaration has the same lane axis; axes of extent 1 may be missing;
 - scopes and element types agree;
-- a read outside an operand's shape would leave the accumulator as it is, so it may be left out.
+- a read outside an operand's shape yields what the declaration says (the pads of a transfer), or
+  would leave the accumulator as it is, so it may be left out.
 
 The order of loops does not matter. This module only looks; the rewrite is in ``primitives``.
 """
@@ -138,9 +139,28 @@ def _checked(
         )
     _check_tables(result)
     for number, read in enumerate(reads):
-        if read.outside is not None and not never_outside[number]:
+        if read.outside is None or never_outside[number]:
+            continue
+        filling = _filling(intrinsics, binding, number)
+        if filling is None:
             _check_left_out(update, number, read.outside, identity, statement)
+        elif filling.outside != read.outside:
+            raise Mismatch(
+                f"operand {number} yields {read.outside} outside its shape, the instruction"
+                f" {filling.outside}"
+            )
     return result
+
+
+def _filling(
+    intrinsics: Sequence[te.IntrinsicOp], binding: Binding, operand: int
+) -> te.Lanes | None:
+    """The source that an operand is, if its declaration says what lies outside of its tensor."""
+    for number, intrinsic in enumerate(intrinsics):
+        for source, lanes in zip(_sources(intrinsics, number), intrinsic.lanes[1:], strict=True):
+            if binding[source].value == operand and lanes.outside is not None:
+                return lanes
+    return None
 
 
 def _immediate(

@@ -82,7 +82,8 @@ def _loads_of(parameter: SSAValue) -> list[te.CopyOp]:
 
 
 def _is_load(copy: te.CopyOp, parameter: SSAValue) -> bool:
-    return copy.source is parameter and te.scope_of(copy.target) is not te.Scope.DRAM
+    into_scratchpad = te.scope_of(copy.target) is not te.Scope.DRAM
+    return copy.source is parameter and into_scratchpad and copy.pads is None
 
 
 def _are_runs_in_order(boxes: Sequence[te.Box], shape: Sequence[int]) -> bool:

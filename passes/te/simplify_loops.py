@@ -105,6 +105,7 @@ def _with_known(user: Operation, span: te.Range, known: te.Range) -> Operation |
             new = te.AllocOp(user.buffer.type, window, user.slots.value.data)
         case te.CopyOp():
             new = te.CopyOp(user.source, user.target, _replaced(user.window, span, known))
+            new.pads = user.pads
         case te.InvokeOp():
             constant = user.constant
             new = te.InvokeOp(

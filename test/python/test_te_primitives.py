@@ -192,10 +192,13 @@ REFUSED = {
     "in_place of a reduction": ("te.in_place %z operand 0", "it accumulates"),
     "cache_write of a reduction": ("%n = te.cache_write %z scope <acc> slots 1", "is a reduction"),
     "cache_read of nothing": ("%n = te.cache_read %z operand 2 scope <inp> slots 1", "no 2"),
-    "dma of a computation": (ROOT + "te.dma %o at %v", "computes, a copy does not"),
+    "dma of a computation": (
+        "te.set_scope %y scope <acc> slots 1\n" + ROOT + "te.dma %o at %v",
+        "is not store: the statement is trunc(shr(operand 0, 3)), but @store is trunc(source 0)",
+    ),
     "dma from main memory": (
         "%n = te.cache_write %o scope <dram> slots 1\n" + ROOT + "te.dma %o at %v",
-        "a store goes from acc to dram",
+        "the copy goes from dram to dram; declared are @load_inp (dram to inp)",
     ),
     "unknown intrinsic": (SUM + "te.tensorize %z at %v2 by [@conv]", "there is no te.intrinsic"),
     "scopes": (SUM + "te.tensorize %z at %v2 by [@gemm]", "is in acc, the buffer %z is in dram"),

@@ -96,8 +96,11 @@ class _Kernel:
                 self.arrays[op.buffer] = _empty(op.buffer)
             elif isinstance(op, te.CopyOp):
                 window = tuple(slice(s, s + n) for s, n in map(self.range, op.window))
-                part = self.arrays[op.source][window]
-                target = self.arrays[op.target]
+                source, target = self.arrays[op.source], self.arrays[op.target]
+                if op.pads is not None:
+                    borders = [(low, 99) for low in te.integers(op.pads)]
+                    source = np.pad(source, borders)
+                part = source[window]
                 target[window] = part.astype(target.dtype)
             elif isinstance(op, te.InvokeOp):
                 self.invoke(op)

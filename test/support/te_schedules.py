@@ -27,7 +27,7 @@ class Scheduler:
     def schedule(self) -> te.ScheduleOp:
         root = self.stages[-1]
         chain = self.tiled(self.handles[root.label], root.axes, lanes=2)
-        copied = self.random.randint(1, len(chain) - 2)
+        copied = self.random.randint(1, len(chain) - 3)
         self.place(root, chain, copied - 1)
         steps = [self.share, lambda: self.store(chain[copied])]
         self.random.shuffle(steps)

@@ -5,7 +5,7 @@ from typing import Any
 
 from vtac.dialects import te
 
-from . import buffers, inline, loops, placement, tensorize, threads
+from . import buffers, inline, loops, placement, tensorize, threads, transfers
 from .nest import Nest, Refused, Stage
 
 RULES: Mapping[type[te.Primitive], Callable[[Nest, Any], None]] = {
@@ -19,7 +19,8 @@ RULES: Mapping[type[te.Primitive], Callable[[Nest, Any], None]] = {
     te.CacheWriteOp: buffers.cache_write,
     te.SetScopeOp: buffers.set_scope,
     te.InPlaceOp: buffers.in_place,
-    te.DmaOp: buffers.dma,
+    te.DmaOp: transfers.dma,
+    te.PadOp: transfers.pad,
     te.ComputeAtOp: placement.compute_at,
     te.ComputeWithOp: placement.compute_with,
     te.InlineOp: inline.inline,

@@ -1,17 +1,17 @@
-"""Primitives about where values live: set_scope, cache_read, cache_write, in_place, dma."""
+"""Primitives about where values live: set_scope, cache_read, cache_write, in_place."""
 
 from dataclasses import replace
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import i8, i32
+from xdsl.dialects.builtin import i8
 from xdsl.ir import Block, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 from vtac.passes.te.share_buffers import NotShared, share
 
-from .intervals import interval_of, materialise
 from .nest import Nest, Refused, Stage, ancestor_in, perfect_chain
+from .transfers import check_load
 
 
 def set_scope(nest: Nest, step: te.SetScopeOp) -> None:
@@ -49,6 +49,7 @@ def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
     name = source.name_hint or "x"
     alloc.buffer.name_hint = f"{name}_{step.scope.data.value}"
     copy = te.CopyOp(source, alloc.buffer)
+    check_load(nest, copy)
     copy.location = alloc.location = update.location
     place: Operation | None = stage.parts[0].root
     if place is not None and isinstance(source.owner, Block) and not nest.writers(source):
@@ -135,53 +136,3 @@ def _update_buffers(nest: Nest) -> None:
                     part.buffer = statement.destination
                 elif isinstance(statement, te.CopyOp):
                     part.buffer = statement.target
-
-
-def dma(nest: Nest, step: te.DmaOp) -> None:
-    """Replace the loops from an axis inward by a copy of what they cover."""
-    stage = nest.stage(step.stage)
-    owner, loop = nest.loop(step.axis)
-    if owner is not stage:
-        raise Refused(f'the axis is a loop of "{owner.label}", not of "{stage.label}"')
-    update = stage.update
-    read = _copied(stage, update)
-    place = stage.loops.index(loop)
-    perfect_chain(stage.loops[place:])
-    block = loop.parent
-    assert block is not None
-    shape, kernel = te.shaped(update.destination).get_shape(), nest.kernel.body.block
-    window = [
-        materialise([interval_of(subscript, block)], size, block, kernel)
-        for subscript, size in zip(read.subscripts, shape, strict=True)
-    ]
-    copy = te.CopyOp(read.buffer, update.destination)
-    copy.set_window(window)
-    copy.location = update.location
-    Rewriter.replace_op(loop, copy)
-    stage.loops, stage.statements = stage.loops[:place], [copy]
-
-
-def _copied(stage: Stage, update: te.UpdateOp) -> te.Access:
-    """The operand, if the statement only copies it, or narrows an accumulator to i8."""
-    reads = update.reads
-    if len(reads) != 1 or update.accumulate is not None or reads[0].outside is not None:
-        raise Refused(f'stage "{stage.label}" is no copy of one operand')
-    read, result = reads[0], te.yielded(update.body)
-    if isinstance(result.owner, arith.TruncIOp):
-        result = result.owner.input
-    if result is not update.body.block.args[0]:
-        raise Refused(
-            f'stage "{stage.label}" computes, a copy does not',
-            "split the computation off (cache_write) or give the stage a body of trunci alone",
-        )
-    if read.subscripts != update.write.subscripts:
-        raise Refused(f'stage "{stage.label}" permutes or moves elements, a copy does not')
-    ends = te.scope_of(read.buffer), te.scope_of(update.destination)
-    if ends != (te.Scope.ACC, te.Scope.DRAM):
-        raise Refused(
-            f"the copy goes from {ends[0].value} to {ends[1].value}; a store goes from acc to dram",
-            "set_scope the operand; load operands by cache_read",
-        )
-    if te.shaped(read.buffer).element_type != i32:
-        raise Refused("a store takes the low bits of i32 accumulators")
-    return read

@@ -1,6 +1,6 @@
 """The primitive inline: an elementwise stage is computed by its readers, where they read it."""
 
-from xdsl.ir import Operation, Region, SSAValue
+from xdsl.ir import Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
@@ -26,17 +26,10 @@ def inline(nest: Nest, step: te.InlineOp) -> None:
         assert isinstance(reader, te.UpdateOp)
         new = _substituted(reader, update)
         new.location = reader.location
-        Rewriter.replace_op(reader, new)
-        _replace_statement(nest, reader, new)
+        nest.replace_statement(reader, new)
     Rewriter.erase_op(stage.root)
     Rewriter.erase_op(alloc)
     stage.statements, stage.loops = [], []
-
-
-def _replace_statement(nest: Nest, old: Operation, new: Operation) -> None:
-    for stage in nest.stages:
-        for part in stage.parts:
-            part.statements = [new if op is old else op for op in part.statements]
 
 
 def _substituted(reader: te.UpdateOp, producer: te.UpdateOp) -> te.UpdateOp:

@@ -17,7 +17,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 
-from .nest import Refused, is_around
+from .nest import Nest, Refused, is_around
 
 Subscript = tuple[tuple[tuple[SSAValue, int], ...], int]
 
@@ -122,6 +122,20 @@ def known_bounds(interval: Interval, kernel: Block) -> tuple[int, int]:
     for coefficient, start, length in interval.terms:
         total = total + range_interval(te.Range(start, length), kernel).scaled(coefficient)
     return total.offset, total.offset + total.extra - 1
+
+
+def never_outside(nest: Nest, update: te.UpdateOp) -> list[bool]:
+    """For each operand of a statement, whether it is known to be read inside its shape only."""
+    kernel = nest.kernel.body.block
+    answers: list[bool] = []
+    for read in update.reads:
+        inside = True
+        shape = te.shaped(read.buffer).get_shape()
+        for subscript, size in zip(read.subscripts, shape, strict=True):
+            low, high = known_bounds(interval_of(subscript, kernel), kernel)
+            inside = inside and low >= 0 and high < size
+        answers.append(inside)
+    return answers
 
 
 def header(block: Block) -> list[te.SpanOp | te.HullOp]:

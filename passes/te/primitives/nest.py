@@ -121,6 +121,13 @@ class Nest:
         parts = [part for stage in self.stages for part in stage.parts]
         return [part for part in parts if part.buffer is buffer and part.statements]
 
+    def replace_statement(self, old: Operation, new: Operation) -> None:
+        """Put a statement in the place of another, in the IR and in its stage."""
+        Rewriter.replace_op(old, new)
+        for stage in self.stages:
+            for part in stage.parts:
+                part.statements = [new if op is old else op for op in part.statements]
+
 
 def accesses_to(buffer: SSAValue) -> Iterator[tuple[Operation, te.Access]]:
     """Every read of a buffer by a statement: the operation, and the access."""

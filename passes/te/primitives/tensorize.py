@@ -10,7 +10,7 @@ from xdsl.traits import SymbolTable
 from vtac.dialects import te
 from vtac.passes.te.matching import Invocation, Match, Mismatch, match
 
-from .intervals import interval_of, known_bounds
+from .intervals import never_outside
 from .loops import dissolve
 from .nest import Nest, Refused, Stage, perfect_chain
 
@@ -24,7 +24,7 @@ def tensorize(nest: Nest, step: te.TensorizeOp) -> None:
     update = stage.update
     intrinsics = [_declaration(nest, name.root_reference.data) for name in step.intrinsics]
     try:
-        found = match(update, intrinsics, _never_outside(nest, update), stage.identity)
+        found = match(update, intrinsics, never_outside(nest, update), stage.identity)
     except Mismatch as mismatch:
         raise Refused(
             f'stage "{stage.label}" is not {", ".join(i.sym_name.data for i in intrinsics)}:'
@@ -87,16 +87,3 @@ def _declaration(nest: Nest, name: str) -> te.IntrinsicOp:
     if not isinstance(found, te.IntrinsicOp):
         raise Refused(f"there is no te.intrinsic @{name}", "run te-declare-intrinsics before")
     return found
-
-
-def _never_outside(nest: Nest, update: te.UpdateOp) -> list[bool]:
-    kernel = nest.kernel.body.block
-    answers: list[bool] = []
-    for read in update.reads:
-        inside = True
-        shape = te.shaped(read.buffer).get_shape()
-        for subscript, size in zip(read.subscripts, shape, strict=True):
-            low, high = known_bounds(interval_of(subscript, kernel), kernel)
-            inside = inside and low >= 0 and high < size
-        answers.append(inside)
-    return answers

@@ -1,6 +1,7 @@
-// RUN: vta-opt %s -p te-to-loops,te-apply-schedule | filecheck %s
+// RUN: vta-opt %s -p te-declare-intrinsics,te-to-loops,te-apply-schedule | filecheck %s
 
 // "d" works in the buffer of "b", which holds a halo for "m". What is stored is "d", without halo.
+builtin.module attributes {vtac.target = #target.vta<"pynq", log_block = 1, log_inp_buff_size = 10, log_wgt_buff_size = 10, log_acc_buff_size = 12>} {
 te.kernel @k(%x: tensor<8x1x2xi32>) -> (tensor<8x1x2xi8>, tensor<8x1x2xi8>) {
   %b = te.compute "b" (h = 8, i = 1, o = 2) ins (%x[h, i, o] : tensor<8x1x2xi32>) {
   ^bb0(%v: i32):
@@ -43,6 +44,7 @@ te.schedule @k {
   %hp, %ip, %op = te.axes %p (h, i, o)
   te.dma %p at %hp
   te.in_place %d operand 0
+}
 }
 // CHECK:      te.for "h" [%h : %h_n] in [0 : 8] step 4 {
 // CHECK-NEXT:   %h_1, %h_n_1 = te.span [%h : %h_n] + [-1 : 3] within 8
