@@ -26,9 +26,9 @@ class Rectangle:
     y: int
     x: int
     stride: int
-
-
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Dim:
     """A dimension of a box: its extent, and how far apart its neighbours are on both sides."""
