@@ -132,6 +132,12 @@ SCHEDULES = {
     "unroll": PLACED + "te.unroll %uo",
     "unroll in place": TENSORIZED + "te.unroll %uo",
     "vthread": TENSORIZED + "te.vthread %uo",
+    "vthread of halves": (
+        "te.set_scope %y scope <acc> slots 1\n"
+        + ROOT
+        + "%uo, %u1 = te.split %u factor 2\n %a, %b = te.split %u1 factor 1\n"
+        + "te.reorder %uo, %r, %a, %v\n te.compute_at %y, %a\n te.vthread %uo"
+    ),
     "vthread of rows": ROOT + "te.compute_at %y, %v\n te.compute_at %z, %v\n te.vthread %v",
     "compute_at deeper": PLACED + SUM + "te.compute_at %z, %r",
     "tensorize": TENSORIZED,
@@ -152,9 +158,18 @@ def test_everything_is_tensorized_without_names() -> None:
 def test_vthread_runs_inner_loops_once_for_all() -> None:
     kernel = applied(SCHEDULES["vthread"])
     loads = [op for op in kernel.walk() if isinstance(op, te.CopyOp) and op.is_load]
-    assert len(loads) == 6
+    assert len(loads) == 4, "a load of %x a thread; %w and %c are the same for both"
     loops = [op for op in kernel.body.block.ops if isinstance(op, te.ForOp)]
     assert "u" not in [loop.label.data for loop in loops]
+
+
+def test_threads_share_loops_over_tiles_that_lie_apart() -> None:
+    kernel = applied(SCHEDULES["vthread of halves"])
+    [outer] = [op for op in kernel.body.block.ops if isinstance(op, te.ForOp)][2:]
+    tiles = [op for op in outer.body.block.ops if isinstance(op, te.ForOp)]
+    assert [loop.label.data for loop in (outer, *tiles)] == ["r", "u"]
+    allocs = [op for op in tiles[0].body.block.ops if isinstance(op, te.AllocOp)]
+    assert len(allocs) == 2, "each thread has a buffer of its own"
 
 
 REFUSED = {
