@@ -267,6 +267,14 @@ def window_sum(x: Array, op: graph.PoolOp) -> Array:
     return cast(Array, sum((window for _, window in taps), start=np.float64(0.0)))
 
 
+def unfold(x: Array, op: graph.UnfoldOp) -> Array:
+    """The elements of each window as channels, tap by tap, and then the constant channels."""
+    taps = [window for _, window in _taps(x, op, op.kernel.get_values(), outside=0.0)]
+    n, _, *spatial = taps[0].shape
+    constants = [np.full((n, 1, *spatial), value, x.dtype) for value in op.constants.get_values()]
+    return np.concatenate([*taps, *constants], axis=1)
+
+
 def max_pool(x: Array, op: graph.MaxPoolOp) -> Array:
     """Largest element of each window; a pad never wins."""
     lowest = np.iinfo(x.dtype).min if x.dtype.kind == "i" else -np.inf
@@ -348,5 +356,6 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.ReshapeOp: _reshape,
     graph.ShiftLeftOp: lambda op, x, amount: shift_left(x, amount),
     graph.SumPoolOp: lambda op, x: window_sum(x, op),
+    graph.UnfoldOp: lambda op, x: unfold(x, op),
     graph.UnpackOp: lambda op, x: x,
 }

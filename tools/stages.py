@@ -22,7 +22,8 @@ STAGES = (
     Stage("quantised", "quantize{{shift={shift}}}"),
     Stage(
         "graph",
-        "byte-planes,match-patterns,annotate,merge-regions,prune-regions,outline-regions,layout",
+        "byte-planes,fold-first-layer,match-patterns,annotate,merge-regions,prune-regions,"
+        "outline-regions,layout",
     ),
     Stage("te", "graph-to-te,te-legalize-casts,te-fuse-accumulators,te-split-bodies,te-schedule"),
     Stage(

@@ -16,6 +16,7 @@ from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder
 
 def unfold(b: OnnxBuilder, op: UnfoldOp) -> None:
     """[N, C, spatial...] as [N, windows..., taps * C + constants]."""
+    b.require(op, 8)
     shape, result = shape_of(op.x) or (), shape_of(op.result) or ()
     rank = len(shape) - 2
     laid = [shape[0], *shape[2:], shape[1]]
@@ -23,7 +24,8 @@ def unfold(b: OnnxBuilder, op: UnfoldOp) -> None:
         name = b.reshape(b.name(op.x), laid)
     else:
         name = b.add("Transpose", [b.name(op.x)], perm=[0, *range(2, 2 + rank), 1])
-    windows, taps = [], []
+    windows: list[int] = []
+    taps: list[int] = []
     for axis in reversed(range(1, 1 + rank)):
         table = positions(op, axis - 1)
         windows = [axis, *windows]

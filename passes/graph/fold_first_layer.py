@@ -87,31 +87,43 @@ class FoldConvolution(RewritePattern):
         shape, taps = shape_of(op.x) or (), op.kernel_shape()
         rank = len(windows)
         extents = [w.count if axis in axes else w.size for axis, w in enumerate(windows)]
-        numbers = {
-            "strides": list(op.strides.get_values()),
-            "pads": list(op.pads.get_values()),
-            "dilations": list(op.dilations.get_values()),
-        }
-        outer, inner = (
-            {
-                name: [
-                    value if (position % rank in axes) == is_outer else int(name != "pads")
-                    for position, value in enumerate(values)
-                ]
-                for name, values in numbers.items()
-            }
-            for is_outer in (True, False)
+        strides, pads, dilations = (
+            (
+                [
+                    value if (place % rank in axes) else neutral
+                    for place, value in enumerate(values)
+                ],
+                [
+                    neutral if (place % rank in axes) else value
+                    for place, value in enumerate(values)
+                ],
+            )
+            for values, neutral in (
+                (op.strides.get_values(), 1),
+                (op.pads.get_values(), 0),
+                (op.dilations.get_values(), 1),
+            )
         )
         unfold = UnfoldOp(
             op.x,
             TensorType(i8, [shape[0], weights.shape[1], *extents]),
             kernel=[taps[axis] if axis in axes else 1 for axis in range(rank)],
+            strides=strides[0],
+            pads=pads[0],
+            dilations=dilations[0],
             constants=fold.constants,
-            **outer,
         )
         unfold.result.name_hint = op.x.name_hint
         w = new_constant(self.ctx, weights, op.w.name_hint, op)
-        conv = ConvOp(unfold.result, w.result, None, op.result.type, **inner)
+        conv = ConvOp(
+            unfold.result,
+            w.result,
+            None,
+            op.result.type,
+            strides=strides[1],
+            pads=pads[1],
+            dilations=dilations[1],
+        )
         unfold.location = conv.location = op.location
         rewriter.replace(op, [unfold, w, conv])
 

@@ -184,5 +184,6 @@ def with_bias_lanes(weights: Array, bias: Array, fold: Fold) -> Array:
     found = digits(bias, fold.lanes)
     assert found is not None and fold.bias_tap is not None, "the bias was seen to fit"
     lanes = np.zeros((weights.shape[0], fold.lanes, *weights.shape[2:]), np.int8)
-    lanes[(slice(None), slice(None), *fold.bias_tap)] = found
+    index: tuple[int | slice, ...] = (slice(None), slice(None), *fold.bias_tap)
+    lanes[index] = found
     return np.concatenate([weights, lanes], axis=1)

@@ -323,3 +323,35 @@ func.func @refused(%a: tensor<2xi8>) {
   %y = graph.join_bytes %a, %a, %a, %a : (tensor<2xi8>, tensor<2xi8>, tensor<2xi8>, tensor<2xi8>) -> tensor<3xi32>
   func.return
 }
+
+// -----
+
+// CHECK: result has shape [1, 27, 2, 2], expected [1, 28, 2, 2]
+func.func @refused(%x: tensor<1x3x4x4xi8>) {
+  %y = graph.unfold %x {kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, constants = array<i64: 1>} : (tensor<1x3x4x4xi8>) -> tensor<1x27x2x2xi8>
+  func.return
+}
+
+// -----
+
+// CHECK: constant channels hold int8 values
+func.func @refused(%x: tensor<1x3x4xi8>) {
+  %y = graph.unfold %x {kernel = array<i64: 1>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, constants = array<i64: 128>} : (tensor<1x3x4xi8>) -> tensor<1x4x4xi8>
+  func.return
+}
+
+// -----
+
+// CHECK: only int8 tensors have constant channels
+func.func @refused(%x: tensor<1x3x4xf32>) {
+  %y = graph.unfold %x {kernel = array<i64: 1>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, constants = array<i64: 1>} : (tensor<1x3x4xf32>) -> tensor<1x4x4xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: unfold moves elements and keeps their type
+func.func @refused(%x: tensor<1x3x4xi8>) {
+  %y = graph.unfold %x {kernel = array<i64: 1>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, constants = array<i64>} : (tensor<1x3x4xi8>) -> tensor<1x3x4xf32>
+  func.return
+}

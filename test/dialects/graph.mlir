@@ -39,6 +39,8 @@ func.func @network(%x: tensor<?x3x8x8xf32>) {
 func.func @quantised(%x: tensor<2x20x4x4xf32>, %vector: tensor<20xi32>) {
   // CHECK: graph.quantize %x {scale = 2.500000e-01 : f64, zero_point = 0 : i64}
   %q = graph.quantize %x {scale = 0.25 : f64, zero_point = 0 : i64} : (tensor<2x20x4x4xf32>) -> tensor<2x20x4x4xi8>
+  // CHECK: graph.unfold %q {kernel = array<i64: 1, 3>, strides = array<i64: 1, 2>, pads = array<i64: 0, 1, 0, 0>, dilations = array<i64: 1, 1>, constants = array<i64: 1, 127>} : (tensor<2x20x4x4xi8>) -> tensor<2x62x4x2xi8>
+  %uf = graph.unfold %q {kernel = array<i64: 1, 3>, strides = array<i64: 1, 2>, pads = array<i64: 0, 1, 0, 0>, dilations = array<i64: 1, 1>, constants = array<i64: 1, 127>} : (tensor<2x20x4x4xi8>) -> tensor<2x62x4x2xi8>
   // CHECK: graph.pack %q : (tensor<2x20x4x4xi8>) -> tensor<2x20x4x4xi8, #graph.packed<1, 16>>
   %p = graph.pack %q : (tensor<2x20x4x4xi8>) -> tensor<2x20x4x4xi8, #graph.packed<1, 16>>
   // CHECK: graph.unpack %p
