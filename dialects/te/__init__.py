@@ -24,7 +24,17 @@ from .buffers import AllocOp, CopyOp, Padded
 from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
 from .layout import LAYOUT_ATTRIBUTE, Dimension, Layout, LayoutAttr
-from .loop_primitives import AxesOp, FuseOp, InitOp, ReorderOp, SplitOp, TileOp, UnrollOp, VthreadOp
+from .loop_primitives import (
+    AxesOp,
+    FuseOp,
+    InitOp,
+    JoinOp,
+    ReorderOp,
+    SplitOp,
+    TileOp,
+    UnrollOp,
+    VthreadOp,
+)
 from .loops import ForOp, HullOp, SpanOp
 from .packing import Box, PackedAttr, packing_of
 from .ranges import Range, integers
@@ -37,6 +47,7 @@ from .stage_primitives import (
     DmaOp,
     InlineOp,
     InPlaceOp,
+    PadOp,
     SetScopeOp,
     TensorizeOp,
 )
@@ -47,7 +58,6 @@ __all__ = [
     "LAYOUT_ATTRIBUTE",
     "Access",
     "AllocOp",
-    PadOp,
     "AxesOp",
     "AxisType",
     "Box",
@@ -72,11 +82,14 @@ __all__ = [
     "InstructionAttr",
     "IntrinsicOp",
     "InvokeOp",
+    "JoinOp",
     "KernelOp",
     "Lanes",
     "Layout",
     "LayoutAttr",
     "PackedAttr",
+    "PadOp",
+    "Padded",
     "Primitive",
     "Range",
     "Read",
@@ -88,8 +101,6 @@ __all__ = [
     "SetScopeOp",
     "SpanOp",
     "SplitOp",
-    "PadOp",
-    "Padded",
     "StageType",
     "Te",
     "TensorizeOp",
@@ -127,6 +138,7 @@ Te = Dialect(
         SplitOp,
         TileOp,
         FuseOp,
+        JoinOp,
         ReorderOp,
         VthreadOp,
         UnrollOp,
@@ -139,6 +151,7 @@ Te = Dialect(
         InPlaceOp,
         TensorizeOp,
         DmaOp,
+        PadOp,
         IntrinsicOp,
         ForOp,
         SpanOp,
@@ -150,4 +163,3 @@ Te = Dialect(
     ],
     [ScopeAttr, DomainAttr, StageType, AxisType, InstructionAttr, LayoutAttr, PackedAttr],
 )
-        PadOp,

@@ -200,6 +200,34 @@ class ReorderOp(Primitive):
             raise VerifyException("an axis stands twice in the new order")
 
 
+@irdl_op_definition
+class JoinOp(Primitive):
+    """Makes one loop of neighbouring loops of several stages, which run over the same range.
+
+    An iteration then runs the bodies one after the other. What one stage hands to another must stay
+    within an iteration. The stages keep the loops inside; the joined loop is one around them.
+    """
+
+    name = "te.join"
+
+    axes = var_operand_def(eq(AXIS))
+
+    assembly_format = "$axes attr-dict"
+
+    def __init__(self, *axes: SSAValue):
+        super().__init__(operands=[axes])
+
+    @property
+    def consumed(self) -> Sequence[SSAValue]:
+        """All axes."""
+        return tuple(self.axes)
+
+    def verify_(self) -> None:
+        """Two axes at least, none twice."""
+        if len(self.axes) < 2 or len(set(self.axes)) != len(self.axes):
+            raise VerifyException("join takes two or more different axes")
+
+
 class _OfAxis(Primitive):
     axis = operand_def(eq(AXIS))
 

@@ -18,6 +18,7 @@ from vtac.dialects.target import Memory, Target
 from .compute import OutsideWindowError
 from .immediates import Table
 from .invocation import Invocation
+from .lattice import Lattice, extents_on_lattice, on_lattice
 from .padding import PaddingError, padded_rectangles
 from .prepared import Interval, Prepared, evaluate, interval
 from .storage import (
@@ -136,7 +137,9 @@ class KernelRun:
                 f"the lanes of {op.buffer.type} are {list(lanes)}, those of {memory.name.lower()}"
                 f" are {list(lanes_of(memory, self._target))}"
             )
+        lattice = self._prepared.lattice(op.buffer)
         window = clamp(self._outer(self._prepared.window(op), lanes), shape)
+        window, shape = on_lattice(window, lattice), extents_on_lattice(shape, lattice)
         if op not in self._sites:
             self._sites[op] = _Site(self._first_site + len(self._sites))
         site = self._sites[op]
@@ -165,13 +168,15 @@ class KernelRun:
         if op.pads is not None:
             self._padded(op, sram, dram)
             return
-        window = clamp(self._outer(self._prepared.window(op), sram.lanes), sram.shape)
+        lattice = self._prepared.lattice(op.target if sram is target else op.source)
+        window = clamp(self._outer(self._prepared.window(op), sram.lanes), dram.shape)
+        window = on_lattice(window, lattice)
         if any(
             length and not (first <= start and start + length <= first + held)
             for (start, length), (first, held) in zip(window, sram.window, strict=True)
         ):
             self._fail(f"a copy of {window} leaves the buffer's window {sram.window}")
-        for rectangle in self._rectangles(dram, sram, window, memory):
+        for rectangle in self._rectangles(dram, sram, window, memory, lattice):
             self._transfer(memory, sram.buffer, dram.name, rectangle)
 
     def _padded(self, op: te.CopyOp, sram: Sram, dram: Dram) -> None:
@@ -191,12 +196,17 @@ class KernelRun:
             self._transfer(sram.memory, sram.buffer, dram.name, transfer)
 
     def _rectangles(
-        self, dram: Dram, sram: Sram, window: tuple[tuple[int, int], ...], memory: Memory
+        self,
+        dram: Dram,
+        sram: Sram,
+        window: tuple[tuple[int, int], ...],
+        memory: Memory,
+        lattice: Lattice,
     ) -> list[Rectangle]:
         starts, extents = [start for start, _ in window], [length for _, length in window]
         largest = _largest_load(self._target, memory)
         if dram.packed is None or 0 in extents:
-            return rectangles(starts, extents, dram.shape, sram.window, largest)
+            return rectangles(starts, extents, dram.shape, sram.window, largest, lattice)
         if window not in dram.packed:
             self._fail(f"a copy of {window}, which is no box of the packed buffer {dram.name}")
         return box_rectangles(dram.packed[window], starts, extents, sram.window, largest)
@@ -225,9 +235,7 @@ class KernelRun:
             properties["memory"] = vta.memory_attr(memory)
             if any(part.pads):
                 properties["pads"] = vta.integers(*part.pads)
-            op = vta.LoadOp.create(
-                operands=[sram], properties=properties, location=self._location
-            )
+            op = vta.LoadOp.create(operands=[sram], properties=properties, location=self._location)
         self._out.append(op)
 
     def _single(self, op: te.InvokeOp) -> None:
@@ -236,7 +244,7 @@ class KernelRun:
     def _invoke(self, loops: Sequence[te.ForOp], op: te.InvokeOp) -> None:
         invocations = self._invocations
         if op not in invocations:
-            invocations[op] = Invocation(op, loops, self._target)
+            invocations[op] = Invocation(op, loops, self._target, self._prepared)
         invocation = invocations[op]
         operands = []
         for value in invocation.buffers:

@@ -22,7 +22,8 @@ from vtac.dialects.vta.encoding import AluOpcode
 
 from .compute import Nest, OutsideWindowError, depends_on_neighbour, plan
 from .immediates import Part, Table, parts_of
-from .prepared import Numbers, evaluate, interval
+from .lattice import Line
+from .prepared import Numbers, Prepared, evaluate, interval
 from .storage import Sram
 from .taps import Axis, Place
 
@@ -50,6 +51,14 @@ class _Subscript:
     known: tuple[tuple[SSAValue, int], ...]
     constant: int
 
+    def on_line(self, line: Line) -> "_Subscript":
+        """The same in the coordinates of the line that it never leaves."""
+        return _Subscript(
+            tuple((axis, by // line.step) for axis, by in self.axes),
+            tuple((value, by // line.step) for value, by in self.known),
+            (self.constant - line.first) // line.step,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
@@ -63,7 +72,9 @@ class _Extent:
 class Invocation:
     """A ``te.invoke`` and the hardware loops around it, outermost first."""
 
-    def __init__(self, op: te.InvokeOp, loops: Sequence[te.ForOp], target: Target):
+    def __init__(
+        self, op: te.InvokeOp, loops: Sequence[te.ForOp], target: Target, prepared: Prepared
+    ):
         self.op = op
         self._target = target
         self._chains = _chains(loops)
@@ -79,7 +90,15 @@ class Invocation:
         def split(access: te.Access) -> list[_Subscript]:
             return [self._split(*subscript, axis_of, inner) for subscript in access.subscripts]
 
-        self._subscripts = [split(access) for access in accesses]
+        self._subscripts = [
+            [
+                subscript.on_line(line)
+                for subscript, line in zip(
+                    split(access), prepared.lattice(access.buffer), strict=True
+                )
+            ]
+            for access in accesses
+        ]
         constant = op.constant
         self.table: SSAValue | None = None
         if isinstance(constant, te.Access):

@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
 
+from .lattice import Lattice, lattice_of
 from .storage import LANES, outer_shape, shape_of
 
 Numbers: TypeAlias = Mapping[SSAValue, int]
@@ -49,6 +50,7 @@ class Prepared:
     _nests: dict[te.ForOp, Loops] = field(default_factory=dict)
     _ranges: dict[Operation, list[Interval]] = field(default_factory=dict)
     _buffers: dict[te.AllocOp, Buffer] = field(default_factory=dict)
+    _lattices: dict[SSAValue, Lattice] = field(default_factory=dict)
 
     def nest(self, outermost: te.ForOp, where: str) -> Loops:
         """The loops of an instruction."""
@@ -75,6 +77,12 @@ class Prepared:
             shape = outer_shape(type, where)
             self._buffers[op] = te.scope_of(op.buffer), shape, shape_of(type)[-LANES:]
         return self._buffers[op]
+
+    def lattice(self, buffer: SSAValue) -> Lattice:
+        """What of a buffer's window is ever touched."""
+        if buffer not in self._lattices:
+            self._lattices[buffer] = lattice_of(buffer)
+        return self._lattices[buffer]
 
 
 def _hardware_nest(outermost: te.ForOp, where: str) -> Loops:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from .lattice import Lattice, Line
+
 FIELD = (1 << 16) - 1
 """Largest size or stride of a transfer."""
 
@@ -49,17 +51,23 @@ def rectangles(
     shape: Sequence[int],
     window: Sequence[tuple[int, int]],
     largest: int,
+    lattice: Lattice | None = None,
 ) -> list[Rectangle]:
     """The transfers of the box `starts`, `extents` of a tensor of `shape`.
 
     All are counted in elements, lanes left out. window: (start, length) a dimension, the part of
     the tensor that the scratchpad's buffer holds, and that contains the box. largest: elements that
-    one transfer may move.
+    one transfer may move. lattice: in whose coordinates box and window are, if not the tensor's.
     """
     if 0 in extents:
         return []
     in_dram, in_sram = row_major(shape), row_major([length for _, length in window])
-    dram = sum(start * by for start, by in zip(starts, in_dram, strict=True))
+    lines = (Line(),) * len(shape) if lattice is None else lattice
+    dram = sum(
+        (line.first + start * line.step) * by
+        for start, by, line in zip(starts, in_dram, lines, strict=True)
+    )
+    in_dram = tuple(by * line.step for by, line in zip(in_dram, lines, strict=True))
     sram = sum(
         (start - first) * by for start, (first, _), by in zip(starts, window, in_sram, strict=True)
     )

@@ -61,6 +61,7 @@ te.schedule @k {
   te.reorder %si, %mb
   te.tensorize %more at %si by [@gemm]
   te.unroll %so
+  te.join %mo, %o
   te.vthread %mn
   %c = te.cache_write %q scope <acc> slots 1
   te.compute_with %q, %f
@@ -83,6 +84,7 @@ te.schedule @k {
 // CHECK-NEXT:   te.reorder %si, %mb
 // CHECK-NEXT:   te.tensorize %more at %si by [@gemm]
 // CHECK-NEXT:   te.unroll %so
+// CHECK-NEXT:   te.join %mo, %o
 // CHECK-NEXT:   te.vthread %mn
 // CHECK-NEXT:   %c = te.cache_write %q scope <acc> slots 1
 // CHECK-NEXT:   te.compute_with %q, %f

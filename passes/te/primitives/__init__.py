@@ -5,7 +5,7 @@ from typing import Any
 
 from vtac.dialects import te
 
-from . import buffers, inline, loops, placement, tensorize, threads, transfers
+from . import buffers, inline, joining, loops, placement, tensorize, threads, transfers
 from .nest import Nest, Refused, Stage
 
 RULES: Mapping[type[te.Primitive], Callable[[Nest, Any], None]] = {
@@ -15,6 +15,7 @@ RULES: Mapping[type[te.Primitive], Callable[[Nest, Any], None]] = {
     te.TileOp: loops.tile,
     te.FuseOp: loops.fuse,
     te.ReorderOp: loops.reorder,
+    te.JoinOp: joining.join,
     te.CacheReadOp: buffers.cache_read,
     te.CacheWriteOp: buffers.cache_write,
     te.SetScopeOp: buffers.set_scope,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.ir import Block, Region, SSAValue
@@ -14,6 +15,7 @@ from vtac.dialects.te import (
     DmaOp,
     InitOp,
     InPlaceOp,
+    JoinOp,
     KernelOp,
     ReorderOp,
     ScheduleOp,
@@ -24,7 +26,7 @@ from vtac.dialects.te import (
     TensorizeOp,
 )
 from vtac.passes.te.schedule.footprint import axes_of_row, root_axes_of
-from vtac.passes.te.schedule.plan import Plan
+from vtac.passes.te.schedule.plan import Plan, even
 from vtac.passes.te.schedule.structure import INIT, LANES, Kind, Stage, Structure
 
 
@@ -57,6 +59,12 @@ class _Writer:
     inner: list[SSAValue] = field(default_factory=list)
     caches: list[_Cache] = field(default_factory=list)
     reductions: dict[int, dict[int, SSAValue]] = field(default_factory=dict)
+    pieces: list[SSAValue] = field(default_factory=list)
+
+    @cached_property
+    def epilogue(self) -> Sequence[Stage]:
+        """The stages that are computed and stored piece by piece."""
+        return self.structure.epilogue if self.plan.piece is not None else ()
 
     def write(self) -> None:
         """The primitives, in an order in which each finds what it needs."""
@@ -76,6 +84,9 @@ class _Writer:
         }
         for cache in self.caches:
             self._place_cache(cache)
+        if self.epilogue:
+            self.inner[0] = self._cut_piece(self.inner)
+            JoinOp(*self.pieces)
         for stage in self.structure.stages:
             if stage.kind is Kind.STORE:
                 DmaOp(self._handle(stage), self._store_axis(stage))
@@ -98,11 +109,11 @@ class _Writer:
         """Tile loops of the root outside, the loops of one tile inside."""
         root = self.structure.root
         axes = AxesOp(self._handle(root), root.compute.spatial.names).axes
-        for number, (extent, size) in enumerate(zip(root.extents, self.plan.tile, strict=True)):
-            if size == extent:
+        for number, sizes in enumerate(self.plan.tiles):
+            if len(sizes) == 1:
                 self.inner.append(axes[number])
                 continue
-            split = _split(axes[number], size)
+            split = _split(axes[number], sizes)
             self.outer[number] = split.outer
             self.inner.append(split.inner)
         loops = [self.outer[axis] for axis in self.plan.order if axis in self.outer]
@@ -152,21 +163,34 @@ class _Writer:
         if stage.kind is not Kind.PRODUCT:
             if taps:
                 ReorderOp(*taps, *spatial)
+            elif stage in self.epilogue:
+                return self._cut_piece(list(spatial))
             return [*taps, *spatial][0]
-        tiles = self.plan.products[stage.number].taps
         outer: dict[int, SSAValue] = {}
         inner: list[SSAValue] = []
-        for number, (axis, extent, size) in enumerate(zip(taps, stage.taps, tiles, strict=True)):
-            if size == extent:
+        cuts = self.plan.products[stage.number].cuts
+        for number, (axis, sizes) in enumerate(zip(taps, cuts, strict=True)):
+            if len(sizes) == 1:
                 inner.append(axis)
                 continue
-            split = _split(axis, size)
+            split = _split(axis, sizes)
             outer[number] = split.outer
             inner.append(split.inner)
         self.reductions[stage.number] = outer
         if outer or inner:
             ReorderOp(*outer.values(), *inner, *spatial)
         return [*inner, *spatial][0]
+
+    def _cut_piece(self, axes: list[SSAValue]) -> SSAValue:
+        """Cut an axis of a stage of the epilogue into pieces; returns the first loop in a piece."""
+        assert self.plan.piece is not None
+        place, size = self.plan.piece
+        split = SplitOp(axes[place], factor=size)
+        split.outer.name_hint = split.inner.name_hint = axes[place].name_hint
+        axes[place] = split.inner
+        ReorderOp(split.outer, *axes)
+        self.pieces.append(split.outer)
+        return axes[0]
 
     def _place_cache(self, cache: _Cache) -> None:
         """In the innermost loop that moves its window; outside of all loops if none does."""
@@ -190,8 +214,8 @@ class _Writer:
         return self.outer[moving[-1]] if moving else None
 
     def _is_cut(self, stage: Stage, operand: int) -> bool:
-        tiles = self.plan.products[stage.number].taps
-        return any(tiles[tap] < stage.taps[tap] for tap in _taps_of(stage, operand))
+        cuts = self.plan.products[stage.number].cuts
+        return any(len(cuts[tap]) > 1 for tap in _taps_of(stage, operand))
 
     def _store_axis(self, stage: Stage) -> SSAValue:
         """The outermost loop that one store covers."""
@@ -213,8 +237,11 @@ class _Writer:
         TensorizeOp(handle, axis, ["gemm" if stage.kind is Kind.PRODUCT else stage.intrinsic])
 
 
-def _split(axis: SSAValue, size: int) -> SplitOp:
-    split = SplitOp(axis, factor=size)
+def _split(axis: SSAValue, sizes: Sequence[int]) -> SplitOp:
+    if tuple(sizes) == even(sum(sizes), sizes[0]):
+        split = SplitOp(axis, factor=sizes[0])
+    else:
+        split = SplitOp(axis, sizes=sizes)
     split.outer.name_hint, split.inner.name_hint = f"{axis.name_hint}o", f"{axis.name_hint}i"
     return split
 

@@ -14,11 +14,12 @@ from vtac.passes.te.schedule.footprint import (
     Extents,
     Flags,
     axes_of_row,
+    steps_of,
     transfers,
     volume,
     window,
 )
-from vtac.passes.te.schedule.plan import Plan, ProductPlan
+from vtac.passes.te.schedule.plan import Plan, ProductPlan, even
 from vtac.passes.te.schedule.structure import LANES, Kind, Stage
 from vtac.passes.te.schedule.tilings import Tilings, micro_ops
 
@@ -94,14 +95,16 @@ class Evaluation:
             turns = np.where(whole, self.one, self._turns(stage, used))
             tiles = self.reductions.taps[stage.number]
             taps = [np.where(whole, *both) for both in zip(taps, tiles, strict=True)]
-        extents = window(stage, operand, self.tilings.regions[stage.number], taps)
+        steps = steps_of(stage, operand)
+        extents = window(stage, operand, self.tilings.regions[stage.number], taps, steps)
         shape = shaped(stage.compute.inputs[operand]).get_shape()[:-LANES]
+        shape = [-(-size // step) for size, step in zip(shape, steps, strict=True)]
         times = self._repetitions(stage, operand, turns)
         # Where no loop moves the window, the operand is loaded before all loops, and wholly.
         extents = [
             np.where(times > 1, extent, size) for extent, size in zip(extents, shape, strict=True)
         ]
-        instructions, rows = transfers(extents, shape, self.one)
+        instructions, rows = transfers(extents, shape, self.one, steps)
         return Load(memory, volume(extents, self.one), times, instructions, rows)
 
     def _turns(self, stage: Stage, used: Container[int]) -> Extents:
@@ -230,11 +233,19 @@ class Evaluation:
         inp, wgt, acc = slots.values()
         activations, weights = self.reductions.whole
         return Plan(
-            tile=[int(size[index]) for size in self.tilings.tile],
+            tiles=[
+                even(extent, int(size[index]))
+                for extent, size in zip(self.structure.root.extents, self.tilings.tile, strict=True)
+            ],
             order=list(self.order),
             products={
                 number: ProductPlan(
-                    tuple(int(size[index]) for size in taps),
+                    [
+                        even(extent, int(size[index]))
+                        for extent, size in zip(
+                            self.structure.stages[number].taps, taps, strict=True
+                        )
+                    ],
                     (bool(activations[index]), bool(weights[index])),
                 )
                 for number, taps in self.reductions.taps.items()

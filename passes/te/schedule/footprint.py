@@ -7,6 +7,7 @@ inference; positions do not matter, only extents, cut to the tensor.
 """
 
 from collections.abc import Mapping, Sequence
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -31,16 +32,21 @@ def volume(extents: Sequence[Extents], one: Extents) -> Extents:
 
 
 def transfers(
-    window: Sequence[Extents], shape: Sequence[int], one: Extents
+    window: Sequence[Extents], shape: Sequence[int], one: Extents, steps: Sequence[int] = ()
 ) -> tuple[Extents, Extents]:
     """Instructions and rows with which DMA moves a window of a tensor, lanes left out.
 
     A row is contiguous in memory; an instruction moves rows at one distance. Dimensions from the
-    last on belong to a row until one is cut, then to the rows of an instruction until one is.
+    last on belong to a row until one is cut, then to the rows of an instruction until one is. Where
+    only every so manieth element of a dimension is moved (``steps``), it is no part of a row.
     """
     rows, instructions = one, one
     in_row, in_instruction = one > 0, one > 0
-    for extent, size in zip(reversed(window), reversed(shape), strict=True):
+    for extent, size, step in zip(
+        reversed(window), reversed(shape), reversed(steps or [1] * len(shape)), strict=True
+    ):
+        if step > 1:
+            in_row = one < 0
         rows = np.where(in_row, rows, rows * extent)
         instructions = np.where(in_instruction, instructions, instructions * extent)
         is_cut = extent < size
@@ -49,26 +55,39 @@ def transfers(
     return instructions, rows
 
 
+def steps_of(stage: Stage, operand: int) -> list[int]:
+    """How far apart the elements are that a stage reads of an operand, dimensions before the lanes.
+
+    A load leaves out what lies between.
+    """
+    rows = stage.reads[operand].rows[:-LANES]
+    return [max(gcd(*(coefficient for _, coefficient in row.terms)), 1) for row in rows]
+
+
 def window(
-    stage: Stage, operand: int, region: Sequence[Extents], taps: Sequence[Extents]
+    stage: Stage,
+    operand: int,
+    region: Sequence[Extents],
+    taps: Sequence[Extents],
+    steps: Sequence[int] = (),
 ) -> list[Extents]:
     """Extents that a stage reads of an operand, dimensions before the lanes.
 
     region: extents of the stage's spatial axes. taps: those of its reduction axes. Both without
-    lanes, which are whole elements on both sides.
+    lanes, which are whole elements on both sides. steps: only these elements of a dimension count.
     """
     read = stage.reads[operand]
     spatial = len(region)
     shape = shaped(read.value).get_shape()[:-LANES]
     windows = []
-    for row, size in zip(read.rows[:-LANES], shape, strict=True):
+    for row, size, step in zip(read.rows[:-LANES], shape, steps or [1] * len(shape), strict=True):
         total = np.ones_like(region[0])
         for variable, coefficient in row.terms:
             if variable < spatial:
-                total = total + abs(coefficient) * (region[variable] - 1)
+                total = total + abs(coefficient) // step * (region[variable] - 1)
             elif (tap := variable - spatial - LANES) >= 0:
-                total = total + abs(coefficient) * (taps[tap] - 1)
-        windows.append(np.minimum(total, size))
+                total = total + abs(coefficient) // step * (taps[tap] - 1)
+        windows.append(np.minimum(total, -(-size // step)))
     return windows
 
 

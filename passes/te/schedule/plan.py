@@ -1,35 +1,59 @@
 """What the default rule decides for a kernel: tiles, their order, where operands are loaded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+
+def even(extent: int, size: int) -> tuple[int, ...]:
+    """Tiles of one size; the last is what is left."""
+    full, rest = divmod(extent, size)
+    return (size,) * full + ((rest,) if rest else ())
 
 
 @dataclass(frozen=True)
 class ProductPlan:
     """How a product accumulates in one tile.
 
-    taps: tile of each reduction axis that is a loop (the lane is none).
+    cuts: tiles of each reduction axis that is a loop (the lane is none), in their order.
     whole: for the operands (activations, weights): loaded for all of the reduction at once, rather
         than a part a reduction tile.
     """
 
-    taps: Sequence[int]
+    cuts: Sequence[tuple[int, ...]]
     whole: tuple[bool, bool]
+
+    @property
+    def taps(self) -> list[int]:
+        """The largest tile of each axis."""
+        return [max(sizes) for sizes in self.cuts]
 
 
 @dataclass(frozen=True)
 class Plan:
     """One schedule.
 
-    tile: tile of each axis of the root before its lanes.
+    tiles: of each axis of the root before its lanes, in their order.
     order: those axes, outermost tile loop first.
     products: by number of the stage.
     slots: of the buffers for activations, weights and accumulators.
     cycles: what the cost model expects.
+    piece: an axis and a size: in these pieces of a tile the last operations and the store follow
+        each other, so that the store of one runs beside the operations on the next.
     """
 
-    tile: Sequence[int]
+    tiles: Sequence[tuple[int, ...]]
     order: Sequence[int]
     products: dict[int, ProductPlan]
     slots: tuple[int, int, int]
     cycles: int
+    piece: tuple[int, int] | None = None
+
+    @property
+    def tile(self) -> list[int]:
+        """The largest tile of each axis."""
+        return [max(sizes) for sizes in self.tiles]
+
+    def with_cuts(self, number: int, cuts: Sequence[tuple[int, ...]]) -> "Plan":
+        """The same with other reduction tiles of one product."""
+        changed = replace(self.products[number], cuts=cuts)
+        return replace(self, products={**self.products, number: changed})

@@ -127,6 +127,29 @@ class Structure:
         found = [stage for stage in self.stages if stage.kind is Kind.PRODUCT]
         return sorted(found, key=_work, reverse=True)
 
+    @cached_property
+    def epilogue(self) -> Sequence[Stage]:
+        """The elementwise stages in place, one after the other, that end in the only result."""
+        chain: list[Stage] = []
+        reader = self.root
+        while len(self.roots) == 1 and (maker := self._handed_on(reader)) is not None:
+            chain.insert(0, maker)
+            reader = maker
+        return chain
+
+    def _handed_on(self, reader: Stage) -> Stage | None:
+        """The elementwise stage just before one that works in its buffer, or stores it."""
+        operand = 0 if reader.kind is Kind.STORE else reader.in_place
+        if operand is None or reader.kind not in (Kind.STORE, Kind.ELEMENTWISE):
+            return None
+        read = reader.reads[operand]
+        maker = self.stage_of(read.value)
+        same = read.rows == rows_of(identity_map(len(reader.compute.spatial)))
+        if maker is None or not same or maker.number != reader.number - 1:
+            return None
+        in_place = maker.kind is Kind.ELEMENTWISE and maker.in_place is not None
+        return maker if in_place and len(list(maker.compute.result.uses)) == 1 else None
+
     def stage_of(self, value: SSAValue) -> Stage | None:
         """The stage that makes a tensor; None for parameters."""
         return self._makers.get(value)

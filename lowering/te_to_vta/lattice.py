@@ -1,0 +1,79 @@
+"""Which elements of a scratchpad's window are ever touched, where steps leave some out.
+
+A convolution of kernel 1 and stride 2 reads every second row and column. The window that loops name
+contains all of them, and so would a load. Since every access has known coefficients, the elements
+that any of them can reach lie on a lattice, a step and a first element a dimension; only that is
+loaded and kept, in coordinates of the lattice.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.ir import SSAValue
+
+from vtac.dialects import te
+
+from .storage import LANES
+
+Subscript: TypeAlias = tuple[Sequence[tuple[SSAValue, int]], int]
+"""Indices, each with a coefficient, and a constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The elements of one dimension: ``first``, ``first + step``, and so on."""
+
+    step: int = 1
+    first: int = 0
+
+    def within(self, start: int, length: int) -> tuple[int, int]:
+        """The part of [start, start + length) on the line, in the line's own coordinates."""
+        low = -(-(start - self.first) // self.step)
+        return low, max(0, -(-(start + length - self.first) // self.step) - low)
+
+    def size(self, extent: int) -> int:
+        """Elements of [0, extent) on the line."""
+        return self.within(0, extent)[1]
+
+
+Lattice = tuple[Line, ...]
+"""A line a dimension before the lanes."""
+
+
+def lattice_of(buffer: SSAValue) -> Lattice:
+    """The lattice of a scratchpad's buffer: where it is only filled by plain loads, and read."""
+    rank = len(te.shaped(buffer).get_shape()) - LANES
+    subscripts: list[Sequence[Subscript]] = []
+    for operation in dict.fromkeys(use.operation for use in buffer.uses):
+        if isinstance(operation, te.InvokeOp) and operation.destination is not buffer:
+            reads = (read for read in operation.reads if read.buffer is buffer)
+            subscripts += [read.subscripts for read in reads]
+        elif not isinstance(operation, te.CopyOp) or not _is_plain_load(operation, buffer):
+            return (Line(),) * rank
+    return tuple(_line(subscript[dim] for subscript in subscripts) for dim in range(rank))
+
+
+def on_lattice(window: Sequence[tuple[int, int]], lattice: Lattice) -> tuple[tuple[int, int], ...]:
+    """The part of a window on the lattice, in its coordinates."""
+    return tuple(line.within(*item) for item, line in zip(window, lattice, strict=True))
+
+
+def extents_on_lattice(shape: Sequence[int], lattice: Lattice) -> tuple[int, ...]:
+    """The shape of what a tensor has on the lattice."""
+    return tuple(line.size(extent) for extent, line in zip(shape, lattice, strict=True))
+
+
+def _is_plain_load(copy: te.CopyOp, buffer: SSAValue) -> bool:
+    plain = te.packing_of(copy.source) is None and copy.pads is None
+    return copy.target is buffer and plain
+
+
+def _line(subscripts: Iterable[Subscript]) -> Line:
+    """Where these subscripts of one dimension can point to, whatever the indices."""
+    step, first = 0, None
+    for terms, constant in subscripts:
+        first = constant if first is None else first
+        step = math.gcd(step, constant - first, *(coefficient for _, coefficient in terms))
+    return Line(step, (first or 0) % step) if step > 1 else Line()
