@@ -1,12 +1,13 @@
-"""te, run by NumPy: tensors as whole arrays, loops element by element. Shares no code with passes.
+"""te, run by NumPy: tensors as whole arrays, loops in their order. Shares no code with passes.
 
 `run_tensors` evaluates a kernel of computes. `run_loops` executes the loop form and is strict: a
 read of an element that is not there, or a write outside a buffer's window, is an error, so a window
-that a schedule made too small cannot go unnoticed.
+that a schedule made too small cannot go unnoticed. All iterations of a perfect nest are looked at
+together, those that write the same element one after the other; ``plain`` runs them one by one.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects import arith
@@ -30,26 +31,33 @@ BINARY = {
 
 def wrap(array: Array, bits: int) -> Array:
     """The low bits, as a signed number."""
-    half = 1 << (bits - 1)
-    return (np.asarray(array, np.int64) + half) % (2 * half) - half
+    return np.asarray(array, np.int64).astype(f"i{bits // 8}").astype(np.int64)
 
 
-def evaluate(body: Region, arguments: Sequence[Array]) -> Array:
-    """What a scalar body yields, elementwise over arrays."""
-    values: dict[SSAValue, Array] = dict(zip(body.block.args, arguments, strict=True))
-    for op in body.block.ops:
-        if isinstance(op, arith.ConstantOp):
-            values[op.result] = np.int64(op.value.value.data)
-        elif isinstance(op, te.YieldOp):
-            return np.asarray(values[op.values[0]])
-        elif isinstance(op, arith.ExtSIOp | arith.TruncIOp):
-            values[op.results[0]] = wrap(values[op.operands[0]], op.results[0].type.width.data)
-        else:
-            left, right = (np.asarray(values[operand], np.int64) for operand in op.operands)
-            values[op.results[0]] = wrap(
-                BINARY[type(op)](left, right), op.results[0].type.width.data
-            )
-    raise AssertionError("a body without te.yield")
+class Body:
+    """A scalar body, looked at once: what it yields, elementwise over arrays."""
+
+    def __init__(self, body: Region) -> None:
+        number: dict[SSAValue, int] = {v: i for i, v in enumerate(body.block.args)}
+        self.steps: list[tuple[Callable[..., Array], list[int], int]] = []
+        for op in body.block.ops:
+            if isinstance(op, te.YieldOp):
+                self.result = number[op.values[0]]
+                return
+            bits = op.results[0].type.width.data
+            function = BINARY.get(type(op), lambda a: a)
+            if isinstance(op, arith.ConstantOp):
+                value = np.int64(op.value.value.data)
+                function = lambda value=value: value  # noqa: E731
+            self.steps.append((function, [number[operand] for operand in op.operands], bits))
+            number[op.results[0]] = len(number)
+        raise AssertionError("a body without te.yield")
+
+    def __call__(self, arguments: Sequence[Array]) -> Array:
+        values = [np.asarray(argument, np.int64) for argument in arguments]
+        for function, operands, bits in self.steps:
+            values.append(wrap(function(*(values[operand] for operand in operands)), bits))
+        return values[self.result]
 
 
 def run_tensors(kernel: te.KernelOp, inputs: Sequence[Array]) -> list[Array]:
@@ -73,13 +81,14 @@ def _compute(op: te.ComputeOp, values: Mapping[SSAValue, Array]) -> Array:
         result = values[op.init]
     else:
         result = np.full(shape, 0 if op.identity is None else op.identity.value.data, np.int64)
+    body = Body(op.body)
     for point in itertools.product(*map(range, op.reduce.extents)):
         arguments = [result] if op.reduce.data else []
         arguments += [
             _gather(values[read.value], read.rows, [*spatial, *point], read.outside)
             for read in op.reads
         ]
-        result = np.broadcast_to(evaluate(op.body, arguments), shape)
+        result = np.broadcast_to(body(arguments), shape)
     return result
 
 
@@ -128,23 +137,29 @@ class Buffer:
         assert rest.size == 0
         return buffer
 
-    def contains(self, index: Sequence[int]) -> bool:
-        return all(0 <= at < size for at, size in zip(index, self.shape, strict=False))
+    def inside(self, places: Sequence[Array]) -> Array:
+        """Which points lie inside the tensor's shape; places are arrays [points], a dimension."""
+        result = np.True_
+        for at, size in zip(places, self.shape, strict=False):
+            result = result & (at >= 0) & (at < size)
+        return result
 
-    def read(self, index: tuple[int, ...]) -> Array:
-        assert np.all(self.there[index]), f"%{self.name}{list(index)} is read but not there"
+    def read(self, places: Sequence[Array]) -> Array:
+        """The elements (or lanes) at points inside the shape; without places there is one point."""
+        index = tuple(places) or (None,)
+        assert np.all(self.there[index]), f"%{self.name} is read where it is not there"
         return self.data[index]
 
-    def write(self, index: tuple[int, ...], value: Array) -> None:
-        for at, (start, length) in zip(index, self.window, strict=False):
-            assert start <= at < start + length, f"%{self.name}{list(index)} not in {self.window}"
-        self.data[index] = wrap(value, self.bits)
-        self.there[index] = True
+    def write(self, places: Sequence[Array], values: Array) -> None:
+        for at, (start, length) in zip(places, self.window, strict=False):
+            assert np.all((at >= start) & (at < start + length)), f"%{self.name}: {self.window}"
+        self.data[tuple(places)] = wrap(values, self.bits)
+        self.there[tuple(places)] = True
 
 
-def run_loops(kernel: te.KernelOp, inputs: Sequence[Array]) -> list[Array]:
+def run_loops(kernel: te.KernelOp, inputs: Sequence[Array], *, plain: bool = False) -> list[Array]:
     """The results of a kernel in loop form. Every element of every result must be written."""
-    machine = _Machine()
+    machine = _Machine(plain)
     parameters = kernel.body.block.args
     for number, argument in enumerate(parameters):
         window = [(0, size) for size in argument.type.get_shape()]
@@ -160,17 +175,78 @@ def run_loops(kernel: te.KernelOp, inputs: Sequence[Array]) -> list[Array]:
     return [result.data for result in results]
 
 
-class _Machine:
-    def __init__(self) -> None:
-        self.buffers: dict[SSAValue, Buffer] = {}
-        self.indices: dict[SSAValue, int] = {}
-        self.plans: dict[Operation, tuple[te.Access, list[te.Access]]] = {}
+class Statement:
+    """A `te.update` or `te.invoke`, looked at once."""
 
-    def accesses(self, op) -> tuple[te.Access, list[te.Access]]:
-        """Destination and sources of a statement, looked up once."""
-        if op not in self.plans:
-            self.plans[op] = op.write, op.reads
-        return self.plans[op]
+    def __init__(self, op: te.UpdateOp | te.InvokeOp) -> None:
+        self.write, self.reads = op.write, op.reads
+        self.intrinsic: te.IntrinsicOp | None = None
+        self.updates = isinstance(op, te.UpdateOp) and op.accumulate is not None
+        self.immediate: int | te.Access | None = None
+        if isinstance(op, te.UpdateOp):
+            self.body = Body(op.body)
+            return
+        intrinsic = self.intrinsic = op.intrinsic
+        self.body, self.immediate = Body(intrinsic.body), op.constant
+        self.updates = intrinsic.updates is not None
+        self.extents = intrinsic.spatial.extents
+        destination, *self.lanes = intrinsic.lanes
+        assert [row.variable for row in destination.rows] == list(range(len(self.extents)))
+        spatial = list(np.ogrid[tuple(slice(extent) for extent in self.extents)])
+        self.taps = [
+            [
+                (slice(None), *(np.asarray([*spatial, *point][row.variable]) for row in lane.rows))
+                for lane in self.lanes
+            ]
+            for point in itertools.product(*map(range, intrinsic.reduce.extents))
+        ]
+
+    def lanes_of(
+        self, old: Array | None, sources: Sequence[Array], immediate: Array | None
+    ) -> Array:
+        """The intrinsic's new elements [points, lanes...]."""
+        result = old
+        for taps in self.taps:
+            arguments = [] if result is None else [result]
+            arguments += [array[tap] for array, tap in zip(sources, taps, strict=True)]
+            arguments += [] if immediate is None else [immediate]
+            result = self.body(arguments)
+        return result
+
+
+class Loop:
+    """A `te.for`, looked at once. sizes: of its tiles, if they are listed."""
+
+    def __init__(self, op: te.ForOp) -> None:
+        over = op.over
+        self.start, self.length = over.start, over.length
+        self.tile = tuple(op.body.block.args)
+        self.sizes = None if op.sizes is None else np.array(op.sizes.get_values())
+        self.step = 1 if op.step is None else op.step.value.data
+        self.ops = list(op.body.block.ops)
+
+
+class _Machine:
+    """Runs operations in order. An index is a number, inside a perfect nest an array [points]."""
+
+    def __init__(self, plain: bool) -> None:
+        self.plain = plain
+        self.buffers: dict[SSAValue, Buffer] = {}
+        self.indices: dict[SSAValue, int | Array] = {}
+        self.statements: dict[Operation, Statement] = {}
+        self.loops: dict[te.ForOp, Loop] = {}
+        self.nests: dict[te.ForOp, list[te.ForOp] | None] = {}
+        self.windows: dict[Operation, list[te.Range]] = {}
+
+    def loop(self, op: te.ForOp) -> Loop:
+        if op not in self.loops:
+            self.loops[op] = Loop(op)
+        return self.loops[op]
+
+    def window(self, op: te.AllocOp | te.CopyOp) -> list[tuple[int, int]]:
+        if op not in self.windows:
+            self.windows[op] = op.window
+        return [self.known(item.start, item.length) for item in self.windows[op]]
 
     def run(self, ops) -> None:
         for op in ops:
@@ -179,23 +255,69 @@ class _Machine:
     def run_yield(self, op: te.YieldOp) -> None:
         pass
 
-    def known(self, item: te.Range) -> tuple[int, int]:
-        parts = (item.start, item.length)
-        start, length = (p if isinstance(p, int) else self.indices[p] for p in parts)
-        return start, length
+    def known(self, *parts: int | SSAValue) -> tuple:
+        return tuple(part if isinstance(part, int) else self.indices[part] for part in parts)
 
     def run_for(self, op: te.ForOp) -> None:
-        start, length = self.known(op.over)
-        if op.sizes is not None:
-            sizes = list(op.sizes.get_values())
-        else:
-            step = op.step.value.data
-            sizes = [min(step, length - done) for done in range(0, length, step)]
+        if op not in self.nests:
+            self.nests[op] = None if self.plain else perfect_nest(op)
+        nest, loop = self.nests[op], self.loop(op)
+        if nest is not None:
+            count, outer = 1, []
+            for inner in map(self.loop, nest):
+                count = self.spread(inner, outer, count)
+                outer += inner.tile
+            self.run_points(inner.ops[0], count)
+            return
+        start, length = self.known(loop.start, loop.length)
+        sizes = loop.sizes
+        if sizes is None:
+            sizes = [min(loop.step, length - done) for done in range(0, length, loop.step)]
         for size in sizes:
-            self.indices[op.body.block.args[0]] = start
-            self.indices[op.body.block.args[1]] = size
-            self.run(op.body.block.ops)
+            self.indices[loop.tile[0]], self.indices[loop.tile[1]] = start, size
+            self.run(loop.ops)
             start += size
+
+    def spread(self, loop: Loop, outer: Sequence[SSAValue], points: int) -> int:
+        """The loop's tiles at each of the points so far; returns how many points there are now.
+
+        outer: what differs from point to point already.
+        """
+        start, length = self.known(loop.start, loop.length)
+        if loop.sizes is not None:
+            counts, steps, sizes = len(loop.sizes), np.cumsum(loop.sizes) - loop.sizes, loop.sizes
+        elif isinstance(length, np.ndarray):
+            return self.spread_unevenly(loop, outer, start, length)
+        else:
+            counts = -(-length // loop.step)
+            steps = np.arange(counts) * loop.step
+            sizes = np.minimum(loop.step, length - steps)
+        if counts == 1:
+            self.indices[loop.tile[0]], self.indices[loop.tile[1]] = start, length
+            return points
+        for value in outer:
+            if isinstance(index := self.indices[value], np.ndarray):
+                self.indices[value] = index.repeat(counts)
+        if isinstance(start, np.ndarray):
+            start = start.repeat(counts)
+        self.indices[loop.tile[0]] = start + np.concatenate([steps] * points)
+        self.indices[loop.tile[1]] = np.concatenate([sizes] * points)
+        return points * counts
+
+    def spread_unevenly(
+        self, loop: Loop, outer: Sequence[SSAValue], start: Array, length: Array
+    ) -> int:
+        """As `spread`, where points have tiles of different lengths to cut."""
+        counts = -(-length // loop.step)
+        of = np.repeat(np.arange(len(length)), counts)
+        done = (np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)) * loop.step
+        for value in outer:
+            if isinstance(index := self.indices[value], np.ndarray):
+                self.indices[value] = index[of]
+        start = start[of] if isinstance(start, np.ndarray) else start
+        self.indices[loop.tile[0]] = start + done
+        self.indices[loop.tile[1]] = np.minimum(loop.step, length[of] - done)
+        return len(of)
 
     def run_span(self, op: te.SpanOp) -> None:
         values = [[0], [op.offset.value.data, op.offset.value.data + op.extra.value.data - 1]]
@@ -210,18 +332,18 @@ class _Machine:
         self.indices[op.start], self.indices[op.length] = low, max(high - low + 1, 0)
 
     def run_hull(self, op: te.HullOp) -> None:
-        ranges = [(s, s + n) for s, n in map(self.known, op.ranges) if n]
+        known = [self.known(item.start, item.length) for item in op.ranges]
+        ranges = [(s, s + n) for s, n in known if n]
         low = min((s for s, _ in ranges), default=0)
         self.indices[op.start] = low
         self.indices[op.length] = max((e for _, e in ranges), default=low) - low
 
     def run_alloc(self, op: te.AllocOp) -> None:
-        window = [self.known(item) for item in op.window]
-        self.buffers[op.buffer] = Buffer(op.buffer, window, None)
+        self.buffers[op.buffer] = Buffer(op.buffer, self.window(op), None)
 
     def run_copy(self, op: te.CopyOp) -> None:
         source, target = self.buffers[op.source], self.buffers[op.target]
-        window = [self.known(item) for item in op.window]
+        window = self.window(op)
         for (start, length), (first, count) in zip(window, target.window, strict=True):
             assert first <= start and start + length <= first + count
         if op.pads is not None:
@@ -242,51 +364,110 @@ class _Machine:
             target.data[index] = source.read(at) if inside else 0
             target.there[index] = True
 
-    def place(self, access: te.Access) -> tuple[int, ...]:
-        return tuple(
-            constant + sum(c * self.indices[index] for index, c in terms)
-            for terms, constant in access.subscripts
-        )
-
     def run_update(self, op: te.UpdateOp) -> None:
-        write, reads = self.accesses(op)
-        target, place = self.buffers[op.destination], self.place(write)
-        arguments = [target.read(place)] if op.accumulate is not None else []
-        for read in reads:
-            buffer, at = self.buffers[read.buffer], self.place(read)
-            if buffer.contains(at):
-                arguments.append(buffer.read(at))
-            else:
-                assert read.outside is not None
-                arguments.append(np.int64(read.outside))
-        target.write(place, evaluate(op.body, arguments))
+        self.run_points(op, 1)
 
     def run_invoke(self, op: te.InvokeOp) -> None:
-        write, reads = self.accesses(op)
-        places = [self.place(read) for read in reads]
-        buffers = [self.buffers[read.buffer] for read in reads]
-        if not all(b.contains(at) for b, at in zip(buffers, places, strict=True)):
-            return
-        intrinsic = op.intrinsic
-        target, place = self.buffers[op.destination], self.place(write)
-        sources = [b.read(at) for b, at in zip(buffers, places, strict=True)]
-        spatial = list(np.ogrid[tuple(slice(extent) for extent in intrinsic.spatial.extents)])
-        result = target.read(place) if intrinsic.updates is not None else None
-        destination, *lanes = intrinsic.lanes
-        assert [row.variable for row in destination.rows] == list(range(len(spatial)))
-        for point in itertools.product(*map(range, intrinsic.reduce.extents)):
-            arguments = [] if result is None else [result]
-            arguments += [
-                _gather(array, lane.rows, [*spatial, *point], None)
-                for array, lane in zip(sources, lanes, strict=True)
-            ]
-            if isinstance(op.constant, te.Access):
-                table = self.buffers[op.constant.buffer]
-                arguments.append(table.read(self.place(op.constant)))
-            elif op.constant is not None:
-                arguments.append(np.int64(op.constant))
-            result = np.broadcast_to(evaluate(intrinsic.body, arguments), intrinsic.spatial.extents)
-        target.write(place, result)
+        self.run_points(op, 1)
+
+    def place(self, access: te.Access, points: int) -> list[Array]:
+        """The subscripts at each point."""
+        subscripts = []
+        for terms, constant in access.subscripts:
+            at = constant + sum(c * self.indices[i] for i, c in terms)
+            subscripts.append(at if isinstance(at, np.ndarray) else np.full(points, at))
+        return subscripts
+
+    def run_points(self, op: te.UpdateOp | te.InvokeOp, points: int) -> None:
+        """Run a statement at all points, those with the same destination in their order."""
+        if op not in self.statements:
+            self.statements[op] = Statement(op)
+        statement = self.statements[op]
+        into = self.place(statement.write, points)
+        places = [self.place(read, points) for read in statement.reads]
+        if isinstance(statement.immediate, te.Access):
+            places.append(self.place(statement.immediate, points))
+        chosen = np.arange(points)
+        if statement.intrinsic is not None:
+            happens = np.full(points, True)
+            for read, at in zip(statement.reads, places, strict=False):
+                happens &= self.buffers[read.buffer].inside(at)
+            chosen = np.flatnonzero(happens)
+        moves = any(
+            read.buffer is statement.write.buffer and not all(map(np.array_equal, at, into))
+            for read, at in zip(statement.reads, places, strict=False)
+        )
+        run = self.run_scalars if statement.intrinsic is None else self.run_lanes
+        for turn in turns(into, chosen, one_by_one=moves):
+            run(
+                statement,
+                [at[turn] for at in into],
+                [[at[turn] for at in place] for place in places],
+                len(turn),
+            )
+
+    def run_scalars(
+        self, statement: Statement, into: list[Array], places: list[list[Array]], points: int
+    ) -> None:
+        """Run a `te.update` at points with different destinations."""
+        target = self.buffers[statement.write.buffer]
+        arguments = [target.read(into)] if statement.updates else []
+        for read, at in zip(statement.reads, places, strict=True):
+            buffer = self.buffers[read.buffer]
+            inside = np.broadcast_to(buffer.inside(at), points)
+            if inside.all():
+                arguments.append(buffer.read(at))
+                continue
+            assert read.outside is not None
+            values = np.full(points, read.outside, np.int64)
+            values[inside] = buffer.read([part[inside] for part in at])
+            arguments.append(values)
+        target.write(into, statement.body(arguments))
+
+    def run_lanes(
+        self, statement: Statement, into: list[Array], places: list[list[Array]], points: int
+    ) -> None:
+        """Run a `te.invoke` at points with different destinations."""
+        target, immediate = self.buffers[statement.write.buffer], statement.immediate
+        *_, last = [[], *places]
+        if isinstance(immediate, te.Access):
+            immediate = self.buffers[immediate.buffer].read(last)[:, None, None]
+        sources = [
+            self.buffers[read.buffer].read(at)
+            for read, at in zip(statement.reads, places, strict=False)
+        ]
+        sources = [np.broadcast_to(source, (points, *source.shape[1:])) for source in sources]
+        old = target.read(into) if statement.updates else None
+        new = statement.lanes_of(old, sources, immediate)
+        target.write(into, np.broadcast_to(new, (points, *statement.extents)))
+
+
+def perfect_nest(outer: te.ForOp) -> list[te.ForOp] | None:
+    """The loops down to a statement with nothing between them, if that is what is there."""
+    loops = [outer]
+    while True:
+        ops = list(loops[-1].body.block.ops)
+        if len(ops) != 1:
+            return None
+        if isinstance(ops[0], te.UpdateOp | te.InvokeOp):
+            return loops
+        if not isinstance(ops[0], te.ForOp):
+            return None
+        loops.append(ops[0])
+
+
+def turns(into: Sequence[Array], chosen: Array, *, one_by_one: bool) -> list[Array]:
+    """The chosen points in groups, so that none has a destination twice; in order for each."""
+    if len(chosen) < 2 or not into or one_by_one:
+        return [chosen[i : i + 1] for i in range(len(chosen))]
+    place = np.ravel_multi_index([at[chosen] for at in into], [int(at.max()) + 1 for at in into])
+    order = np.argsort(place, kind="stable")
+    ordered = place[order]
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    if len(first) == len(chosen):
+        return [chosen]
+    rank = np.arange(len(ordered)) - np.repeat(first, np.diff(first, append=len(ordered)))
+    return [chosen[np.sort(order[rank == turn])] for turn in range(int(rank.max()) + 1)]
 
 
 def kernel_named(module: Operation, name: str) -> te.KernelOp:
