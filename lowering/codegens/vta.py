@@ -41,12 +41,6 @@ def _int8_input(operation: Operation) -> str | None:
     return None
 
 
-def _one_group(operation: Operation) -> str | None:
-    assert isinstance(operation, ConvOp)
-    group = operation.group.value.data
-    return None if group == 1 else f"grouped convolution ({group} groups)"
-
-
 def _transposed_weights(operation: Operation) -> str | None:
     assert isinstance(operation, GemmOp)
     if operation.trans_a.value.data or not operation.trans_b.value.data:
@@ -98,7 +92,7 @@ class VtaCodegen(Codegen):
         """int32 sums: products, sum pooling, shifted addends, and sums of these."""
         acc = Recursive("accumulators")
         sources: list[OpPattern] = [
-            op(ConvOp, wildcard(), constant()).where(_one_group, _int8_input),
+            op(ConvOp, wildcard(), constant()).where(_int8_input),
             op(GemmOp, wildcard(), constant()).where(_transposed_weights, _int8_input),
             op(SumPoolOp, wildcard()).where(_int8_input),
             op(ShiftLeftOp, wildcard(), constant()).where(_int8_input),

@@ -235,15 +235,15 @@ def test_reasons_for_what_stays_float() -> None:
     rng = np.random.default_rng(4)
     net = Network((1, 4, 4, 4))
     (x,) = net.inputs
-    grouped = net.conv(x, rng.normal(size=(4, 1, 3, 3)), group=4)
-    relu = net.relu(grouped)
+    broad = net.add(x, net.constant(rng.normal(size=(1, 1, 1, 4))))
+    relu = net.relu(broad)
     pooled = net.pool(graph.AveragePoolOp, x, [2, 2], [1, 1], [1, 1, 0, 0], **EXCLUDE)
     module = net.module(relu, pooled)
     set_ranges_from(module, net.ctx, [[rng.normal(size=(1, 4, 4, 4)).astype(np.float32)]])
     out = quantised(net, module)
-    assert ops_of(out) == ["conv", "relu", "average_pool"]
+    assert ops_of(out) == ["add", "relu", "average_pool"]
     assert reasons(out) == {
-        "conv": "grouped convolution (4 groups)",
+        "add": "broadcasting addition of shapes [1, 4, 4, 4] and [1, 1, 1, 4]",
         "relu": "its operands stay on the host, where int8 would only lose precision",
         "average_pool": "its windows average 1 to 4 elements: no single divisor",
     }

@@ -47,7 +47,7 @@ def random_network(seed: int, integer: bool) -> tuple[Network, ModuleOp, list[Ar
         kernel = [int(rng.integers(1, min(h, 3) + 1)), int(rng.integers(1, min(w, 3) + 1))]
         pads = [int(rng.integers(0, k)) for k in kernel * 2]
         strides = [int(s) for s in rng.integers(1, 4, 2)]
-        match int(rng.integers(0, 7)):
+        match int(rng.integers(0, 9)):
             case 0:
                 y = net.pool(graph.MaxPoolOp, x, kernel, strides, pads)
             case 1 if not integer:
@@ -57,6 +57,11 @@ def random_network(seed: int, integer: bool) -> tuple[Network, ModuleOp, list[Ar
                 y = net.add(y, x) if rng.random() < 0.7 else net.add(x, x)
             case 3 if not integer:
                 y = net.clip(x, float(rng.normal()) - 1, float(rng.normal()) + 1)
+            case 4 | 5:
+                group = int(rng.choice([g for g in range(1, c + 1) if c % g == 0]))
+                channels = group * int(rng.integers(1, 4))
+                y = net.conv(x, numbers(channels, c // group, *kernel), bias(channels),
+                             strides=strides, pads=pads, group=group)  # fmt: skip
             case _:
                 channels = int(rng.integers(1, 21))
                 y = net.conv(x, numbers(channels, c, *kernel), bias(channels), strides=strides,

@@ -77,10 +77,11 @@ class _Builder:
             return self.rng.integers(-8, 9, channels).astype(np.float64)
         return self.rng.normal(0, 0.3, channels)
 
-    def conv(self, x: _Value, channels: int, *, same: bool = False) -> _Value:
+    def conv(self, x: _Value, channels: int, *, same: bool = False, group: int = 1) -> _Value:
         """A convolution with odd numbers, or one that keeps the spatial shape."""
         draw, rank = self.draw, len(x.shape) - 2
         kernel = [draw(st.sampled_from([1, 3] if same else [1, 2, 3, 4])) for _ in range(rank)]
+        dilations = [1 if same else draw(st.sampled_from([1, 1, 1, 2])) for _ in range(rank)]
         if same:
             strides = [1] * rank
             pads = [k // 2 for k in kernel] * 2
@@ -88,18 +89,28 @@ class _Builder:
             strides = [draw(st.integers(1, 3)) for _ in range(rank)]
             pads = [draw(st.integers(0, 2)) for _ in range(2 * rank)]
         for i in range(rank):
-            kernel[i] = min(kernel[i], x.shape[2 + i] + pads[i] + pads[rank + i])
-        weights, bound = self.matrix((channels, x.shape[1], *kernel), x.bound)
+            room = x.shape[2 + i] + pads[i] + pads[rank + i]
+            kernel[i] = min(kernel[i], (room - 1) // dilations[i] + 1)
+        weights, bound = self.matrix((channels, x.shape[1] // group, *kernel), x.bound)
         inputs = [x.name, self.constant(weights)]
         if draw(st.booleans()):
             inputs.append(self.constant(self.bias(channels)))
             bound += 8
-        name = self.node("Conv", inputs, kernel_shape=kernel, strides=strides, pads=pads)
+        windows = {"kernel_shape": kernel, "strides": strides, "pads": pads, "dilations": dilations}
+        name = self.node("Conv", inputs, group=group, **windows)
         extent = [
-            (x.shape[2 + i] + pads[i] + pads[rank + i] - kernel[i]) // strides[i] + 1
+            (x.shape[2 + i] + pads[i] + pads[rank + i] - dilations[i] * (kernel[i] - 1) - 1)
+            // strides[i]
+            + 1
             for i in range(rank)
         ]
         return _Value(name, (x.shape[0], channels, *extent), bound)
+
+    def grouped(self, x: _Value) -> _Value:
+        """A convolution in groups, often as many as channels, of one to three outputs each."""
+        divisors = [g for g in range(1, x.shape[1] + 1) if x.shape[1] % g == 0]
+        group = self.draw(st.sampled_from([*divisors, x.shape[1], x.shape[1]]))
+        return self.conv(x, group * self.draw(st.integers(1, 3)), group=group)
 
     def relu(self, x: _Value) -> _Value:
         return _Value(self.node("Relu", [x.name]), x.shape, x.bound)
@@ -136,7 +147,8 @@ class _Builder:
 
 @st.composite
 def networks(draw: st.DrawFn, exact: bool) -> Network:
-    """One to four layers of convolution, residual addition, max pooling and relu; perhaps dense.
+    """One to four layers of convolution, also grouped, residual addition, max pooling and relu;
+    perhaps dense.
 
     The first is a convolution: what stands before one is not worth rounding, and stays float.
     """
@@ -146,12 +158,14 @@ def networks(draw: st.DrawFn, exact: bool) -> Network:
     amplitude = 3
     build = _Builder(draw, exact, rng)
     x = _Value("x", (batch, channels, *spatial), amplitude)
-    layers = draw(st.lists(st.sampled_from(["conv", "residual", "pool"]), max_size=3))
+    layers = draw(st.lists(st.sampled_from(["conv", "grouped", "residual", "pool"]), max_size=3))
     for layer in ["conv", *layers]:
         if layer == "pool":
             x = build.max_pool(x)
         elif layer == "residual":
             x = build.residual(x)
+        elif layer == "grouped":
+            x = build.grouped(x)
         else:
             x = build.conv(x, draw(st.integers(1, 40)))
         if layer != "pool" and draw(st.booleans()):

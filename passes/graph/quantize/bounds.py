@@ -29,7 +29,7 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.passes.graph.quantize.groups import Group, PassThrough
-from vtac.passes.graph.quantize.network import CoreOp, data_operand
+from vtac.passes.graph.quantize.network import CoreOp, data_operand, groups_of
 from vtac.passes.graph.quantize.numbers import Layer, real_bias
 from vtac.passes.graph.quantize.plan import Plan
 
@@ -117,7 +117,8 @@ class _Bounds:
         stored = layer.weights * unit.reshape(-1, *[1] * (real.ndim - 1))
         magnitude = self._magnitude(operand)
         wrong = np.abs(real - stored).reshape(len(real), -1).sum(axis=1) * magnitude
-        return cast(Array, _through(stored, error) + wrong + _float_error(real, magnitude))
+        through = _through(stored, error, groups_of(core))
+        return cast(Array, through + wrong + _float_error(real, magnitude))
 
     def _magnitude(self, value: SSAValue) -> float:
         found = self.network.range_of(value)
@@ -140,16 +141,18 @@ class _Bounds:
                 return _moved(known[0], op)
             case AddOp() if shape_of(op.a) == shape_of(op.b):
                 return known[0] + known[1]
-            case ConvOp() if op.group.value.data == 1 and self.network.constant(op.w) is not None:
-                return _through(self.network.weights(op), known[0])
+            case ConvOp() if self.network.constant(op.w) is not None:
+                return _through(self.network.weights(op), known[0], groups_of(op))
             case _:
                 return None
 
 
-def _through(weights: Array, error: Array) -> Array:
+def _through(weights: Array, error: Array, groups: int) -> Array:
     """The largest error of each output channel when inputs are off by ``error``."""
-    sums = np.abs(weights).reshape(*weights.shape[:2], -1).sum(axis=2)
-    return cast(Array, sums @ np.broadcast_to(error, (weights.shape[1],)))
+    outputs, inputs = weights.shape[:2]
+    sums = np.abs(weights).reshape(groups, outputs // groups, inputs, -1).sum(axis=3)
+    errors = np.broadcast_to(error, (groups * inputs,)).reshape(groups, inputs, 1)
+    return cast(Array, (sums @ errors).reshape(outputs))
 
 
 def _float_error(weights: Array, magnitude: float) -> Array:

@@ -71,8 +71,6 @@ def why_not(op: Operation, network: Network) -> str | None:
 
 
 def _conv(op: ConvOp, network: Network) -> str | None:
-    if op.group.value.data != 1:
-        return f"grouped convolution ({op.group.value.data} groups)"
     if network.constant(op.w) is None:
         return "its weights are not constant"
     if op.bias is not None and network.constant(op.bias) is None:

@@ -156,6 +156,7 @@ class _Emitter:
             strides=core.strides.get_values(),
             pads=core.pads.get_values(),
             dilations=core.dilations.get_values(),
+            group=core.group.value.data,
         )
 
     def _constant(self, array: Array, hint: str, before: Operation) -> SSAValue:

@@ -92,6 +92,11 @@ def data_operand(core: CoreOp) -> SSAValue:
     return core.a if isinstance(core, GemmOp) else core.x
 
 
+def groups_of(core: ConvOp | GemmOp) -> int:
+    """How many groups of channels a core keeps apart."""
+    return core.group.value.data if isinstance(core, ConvOp) else 1
+
+
 def producer(value: SSAValue) -> Operation | None:
     """The op that makes a value, None for an argument."""
     return None if isinstance(value, BlockArgument) else value.owner  # type: ignore[return-value]
