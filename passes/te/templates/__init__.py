@@ -1,0 +1,1 @@
+"""Schedules as other compilers write them: baselines for the default rule."""
