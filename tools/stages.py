@@ -25,7 +25,11 @@ STAGES = (
         "byte-planes,fold-first-layer,match-patterns,annotate,merge-regions,prune-regions,"
         "outline-regions,layout",
     ),
-    Stage("te", "graph-to-te,te-legalize-casts,te-fuse-accumulators,te-split-bodies,te-schedule"),
+    Stage(
+        "te",
+        "graph-to-te,te-legalize-casts,te-fuse-accumulators,te-split-bodies,"
+        "te-place-biases,te-block-immediates,te-schedule",
+    ),
     Stage(
         "loops",
         "te-declare-intrinsics,te-to-loops,te-apply-schedule,te-share-buffers,te-simplify-loops,"

@@ -54,6 +54,7 @@ class Instruction(StrEnum):
 
     GEMM = "gemm"
     RESET = "reset"
+    COPY = "copy"
     ADD = "add"
     MAX = "max"
     MIN = "min"

@@ -37,6 +37,8 @@ def standard_intrinsics(target: Target) -> list[IntrinsicOp]:
     """The declarations for a target, fresh operations in a fixed order."""
     lanes = DomainAttr({"b": target.batch, "o": target.block})
     intrinsics = [_gemm(target), _reset(lanes)]
+    if target.alu_imm_src:
+        intrinsics.append(_copy(lanes))
     for instruction, operation in _ALU.items():
         if instruction is Instruction.MUL and not target.alu_mul:
             continue
@@ -120,4 +122,12 @@ def _reset(lanes: DomainAttr) -> IntrinsicOp:
     zero: Region = scalar_body([], lambda: arith.ConstantOp(IntegerAttr(0, i32)).result)
     return IntrinsicOp(
         "reset", lanes, DomainAttr(()), [_ACC], zero, Instruction.RESET, updates=False
+    )
+
+
+def _copy(lanes: DomainAttr) -> IntrinsicOp:
+    """An addition of the immediate 0 whose source is another element."""
+    body: Region = scalar_body([i32], lambda source: source)
+    return IntrinsicOp(
+        "copy", lanes, DomainAttr(()), [_ACC, _ACC], body, Instruction.COPY, updates=False
     )

@@ -30,6 +30,16 @@ from .taps import Axis, Place
 Properties: TypeAlias = dict[str, Attribute]
 Kind: TypeAlias = type[vta.GemmOp] | type[vta.AluOp]
 
+_OPCODES = {
+    te.Instruction.COPY: AluOpcode.ADD,
+    te.Instruction.ADD: AluOpcode.ADD,
+    te.Instruction.MAX: AluOpcode.MAX,
+    te.Instruction.MIN: AluOpcode.MIN,
+    te.Instruction.SHR: AluOpcode.SHR,
+    te.Instruction.MUL: AluOpcode.MUL,
+}
+"""The operation of the ALU behind each intrinsic; a copy adds the immediate 0."""
+
 ANYWHERE = 1 << 40
 """A bound that no index reaches."""
 
@@ -107,6 +117,8 @@ class Invocation:
         else:
             self._immediate = constant
         self._instruction = op.intrinsic.instruction
+        if self._instruction is te.Instruction.COPY:
+            self._immediate = 0
         self._cache: dict[object, list[tuple[Kind, Properties]]] = {}
         self._extents: dict[object, list[list[_Extent]]] = {}
 
@@ -247,7 +259,7 @@ class Invocation:
         for column, name in enumerate(("dst", "src", "wgt")[: len(steps[0])]):
             properties[name] = vta.integers(*(by[column] for by in steps))
         if alu:
-            properties["operation"] = vta.AluOpcodeAttr(AluOpcode[self._instruction.name])
+            properties["operation"] = vta.AluOpcodeAttr(_OPCODES[self._instruction])
             if immediate is not None:
                 properties["imm"] = vta.integer(immediate)
             return vta.AluOp, properties

@@ -110,7 +110,7 @@ class _Legalizer:
             spatial,
             reduce,
             [read, matrix],
-            scalar_body([i32, i8, i8], _multiply_accumulate),
+            scalar_body([i32, i8, i8], multiply_accumulate),
             i32,
             identity=0 if init is None else None,
             init=init,
@@ -178,7 +178,8 @@ def is_product(compute: ComputeOp) -> bool:
     return len(sources) == 2 and set(sources) == set(args[1:])
 
 
-def _multiply_accumulate(acc: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
+def multiply_accumulate(acc: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
+    """The body of a product."""
     product = arith.MuliOp(arith.ExtSIOp(a, i32).result, arith.ExtSIOp(b, i32).result)
     return arith.AddiOp(acc, product.result).result
 

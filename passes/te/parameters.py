@@ -1,11 +1,23 @@
-"""Constants that a rewrite adds to a kernel: a parameter, and what each call passes for it."""
+"""Constants of kernels: parameters for which every call passes a `te.constant`.
+
+A rewrite may add one, take one away, or look at what is passed. Equal layers share a kernel but not
+their constants; where a rewrite depends on these, calls that want different things get kernels of
+their own (`variants`).
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, ModuleOp
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.rewriter import Rewriter
 
-from vtac.dialects.context import Array, constant_attr, tensor_type
+from vtac.dialects.context import Array, constant_attr, constant_value, tensor_type
 from vtac.dialects.te import CallOp, ConstantOp, KernelOp
+from vtac.passes.te.computes import fresh_name
+
+Wish = TypeVar("Wish", bound=Hashable)
 
 
 def add_constant_parameter(
@@ -15,20 +27,91 @@ def add_constant_parameter(
 
     Functions that already have the constant pass that one.
     """
-    block, type = kernel.body.block, tensor_type(array)
-    argument = block.insert_arg(type, len(block.args))
+    calls = calls_of(module, kernel)
+    return append_parameter(ctx, kernel, calls, [array] * len(calls), hint, array)
+
+
+def append_parameter(
+    ctx: Context,
+    kernel: KernelOp,
+    calls: Sequence[CallOp],
+    arrays: Sequence[Array],
+    hint: str,
+    like: Array | None = None,
+) -> BlockArgument:
+    """A new last parameter, for which each of the kernel's calls passes an array of its own.
+
+    like: an array of the parameter's type, where there may be no calls.
+    """
+    block = kernel.body.block
+    argument = block.insert_arg(tensor_type(arrays[0] if like is None else like), len(block.args))
     argument.name_hint = hint
-    kernel.properties["function_type"] = FunctionType.from_lists(
-        block.arg_types, kernel.function_type.outputs.data
-    )
-    attr = constant_attr(ctx, array, hint)
-    for call in module.walk():
-        if isinstance(call, CallOp) and call.callee.root_reference.data == kernel.sym_name.data:
-            body = call.parent
-            assert isinstance(body, Block)
-            constant = shared_constant(body, ConstantOp(attr, type))
-            call.operands = (*call.operands, constant.result)
+    _retype(kernel)
+    for call, array in zip(calls, arrays, strict=True):
+        body = call.parent
+        assert isinstance(body, Block)
+        wanted = ConstantOp(constant_attr(ctx, array, hint), tensor_type(array))
+        call.operands = (*call.operands, shared_constant(body, wanted).result)
     return argument
+
+
+def drop_parameter(kernel: KernelOp, calls: Sequence[CallOp], parameter: BlockArgument) -> None:
+    """Take a parameter that nothing reads from the kernel and from its calls."""
+    number = parameter.index
+    kernel.body.block.erase_arg(parameter)
+    _retype(kernel)
+    for call in calls:
+        value = call.operands[number]
+        call.operands = [*call.operands[:number], *call.operands[number + 1 :]]
+        if isinstance(value.owner, ConstantOp) and not value.uses:
+            Rewriter.erase_op(value.owner)
+
+
+def _retype(kernel: KernelOp) -> None:
+    kernel.properties["function_type"] = FunctionType.from_lists(
+        kernel.body.block.arg_types, kernel.function_type.outputs.data
+    )
+
+
+def calls_of(module: ModuleOp, kernel: KernelOp) -> list[CallOp]:
+    """The calls of a kernel in a module."""
+    name = kernel.sym_name.data
+    return [
+        op
+        for op in module.walk()
+        if isinstance(op, CallOp) and op.callee.root_reference.data == name
+    ]
+
+
+def passed_constant(ctx: Context, call: CallOp, parameter: SSAValue) -> Array | None:
+    """What a call passes for a parameter, if it is a constant."""
+    assert isinstance(parameter, BlockArgument)
+    value = call.arguments[parameter.index]
+    owner = value.owner
+    return constant_value(ctx, owner.value, value.type) if isinstance(owner, ConstantOp) else None
+
+
+def variants(
+    module: ModuleOp, kernel: KernelOp, calls: Sequence[CallOp], wishes: Sequence[Wish]
+) -> list[tuple[KernelOp, list[CallOp], Wish]]:
+    """A kernel for each different wish of its calls, with those calls; copies where they differ."""
+    found: dict[Wish, tuple[KernelOp, list[CallOp]]] = {}
+    for call, wish in zip(calls, wishes, strict=True):
+        if wish not in found:
+            found[wish] = (_copy(module, kernel) if found else kernel), []
+        own, members = found[wish]
+        members.append(call)
+        call.properties["callee"] = SymbolRefAttr(own.sym_name.data)
+    return [(own, members, wish) for wish, (own, members) in found.items()]
+
+
+def _copy(module: ModuleOp, kernel: KernelOp) -> KernelOp:
+    names = [op.properties.get("sym_name") for op in module.ops]
+    taken = {name.data for name in names if isinstance(name, StringAttr)}
+    copy = kernel.clone()
+    copy.properties["sym_name"] = StringAttr(fresh_name(f"{kernel.sym_name.data}_", taken))
+    module.body.block.insert_op_after(copy, kernel)
+    return copy
 
 
 def shared_constant(body: Block, wanted: ConstantOp) -> ConstantOp:

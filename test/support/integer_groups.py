@@ -20,9 +20,11 @@ from vtac.dialects.context import VtacContext, constant_attr, tensor_type
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.passes.te.apply_schedule import TeApplySchedule
+from vtac.passes.te.block_immediates import BlockImmediatesPass
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.fuse_accumulators import FuseAccumulatorsPass
 from vtac.passes.te.legalize_casts import LegalizeCastsPass
+from vtac.passes.te.place_biases import PlaceBiasesPass
 from vtac.passes.te.schedule.te_schedule import TeSchedulePass
 from vtac.passes.te.split_bodies import SplitBodiesPass
 from vtac.passes.te.te_to_loops import TeToLoops
@@ -31,6 +33,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 REWRITES: Sequence[type[ModulePass]] = (LegalizeCastsPass, FuseAccumulatorsPass, SplitBodiesPass)
 LOOPS: Sequence[type[ModulePass]] = (
+    PlaceBiasesPass,
+    BlockImmediatesPass,
     TeSchedulePass,
     TeToLoops,
     TeDeclareIntrinsics,

@@ -227,8 +227,9 @@ class _Writer:
         """Instructions for a stage, and for what its reduction starts from."""
         handle, names = self._handle(stage), stage.compute.spatial.names
         if stage.kind is Kind.ELEMENTWISE:
-            copy = [] if stage.in_place is not None else ["reset", "add"]
-            TensorizeOp(handle, axis, [*copy, stage.intrinsic])
+            copies = stage.in_place is not None or stage.intrinsic == "copy"
+            before = [] if copies else ["reset", "add"]
+            TensorizeOp(handle, axis, [*before, stage.intrinsic])
             return
         if stage.in_place != INIT:
             init = InitOp(handle).init

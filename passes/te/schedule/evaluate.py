@@ -209,6 +209,8 @@ class Evaluation:
             return busy, gemms * self._all_turns(stage) + tiles * starts
         if stage.kind is Kind.REDUCTION:
             return total * (1 + immediate + register * taps), 3 * tiles
+        if stage.intrinsic == "copy":
+            return total * immediate, tiles
         rate = immediate if stage.intrinsic.endswith("_imm") else register
         if stage.in_place is None:
             return total * (1 + register + rate), 3 * tiles

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i8, i32
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.te import (
@@ -162,8 +162,19 @@ class Structure:
         """Operands of an ALU stage that come from main memory."""
         if stage.kind not in (Kind.ELEMENTWISE, Kind.REDUCTION):
             return []
-        reads = enumerate(stage.reads)
-        return [number for number, read in reads if self.stage_of(read.value) is None]
+        return [
+            number
+            for number, read in enumerate(stage.reads)
+            if self.stage_of(read.value) is None and not is_table(stage.compute, read)
+        ]
+
+
+def is_table(compute: ComputeOp, read: Read) -> bool:
+    """Whether an operand is an immediate from a table: a parameter, the same for all lanes."""
+    lanes = range(len(compute.spatial) - LANES, len(compute.spatial))
+    return isinstance(read.value, BlockArgument) and not any(
+        variable in lanes for row in read.rows for variable, _ in row.terms
+    )
 
 
 def _work(stage: Stage) -> int:
@@ -207,9 +218,17 @@ def _kind(compute: ComputeOp, layer: str) -> Kind:
         shaped(read.value).element_type == i8 for read in compute.reads
     ):
         raise _unknown(compute, layer, "int8 values in the ALU")
+    if _copies(compute):
+        return Kind.ELEMENTWISE
     if len(operations) != 1:
         raise _unknown(compute, layer, f"a body of {len(operations)} operations")
     return Kind.REDUCTION if len(compute.reduce) else Kind.ELEMENTWISE
+
+
+def _copies(compute: ComputeOp) -> bool:
+    """Whether it repeats a parameter: what accumulators may start from."""
+    repeats = not len(compute.reduce) and yielded(compute.body) in compute.body.block.args
+    return repeats and all(isinstance(value, BlockArgument) for value in compute.inputs)
 
 
 def _has_lanes_of_product(compute: ComputeOp) -> bool:
@@ -254,9 +273,12 @@ def _same(compute: ComputeOp, value: SSAValue) -> Read:
 def _intrinsic(compute: ComputeOp) -> str:
     if len(compute.reduce):
         return ALU_NAMES[combiner(compute.body)]
+    if _copies(compute):
+        return "copy"
     (operation,) = [op for op in compute.body.block.ops if type(op) in ALU_NAMES]
     name = ALU_NAMES[type(operation)]
     constant = any(isinstance(value.owner, arith.ConstantOp) for value in operation.operands)
+    constant = constant or any(is_table(compute, read) for read in compute.reads)
     return f"{name}_imm" if constant else name
 
 

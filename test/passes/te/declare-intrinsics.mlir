@@ -1,4 +1,4 @@
-// RUN: vta-opt %s -p te-declare-intrinsics | filecheck %s
+// RUN: vta-opt %s -p te-declare-intrinsics --split-input-file | filecheck %s
 
 builtin.module attributes {vtac.target = #target.vta<"pynq", log_batch = 1, log_block = 3, log_wgt_buff_size = 15>} {
   te.intrinsic @reset (b = 2, o = 8) writes acc[b, o] : i32 lowers reset {
@@ -25,3 +25,12 @@ builtin.module attributes {vtac.target = #target.vta<"pynq", log_batch = 1, log_
 // CHECK:      te.intrinsic @shr (
 // CHECK:      te.intrinsic @shr_imm (b = 2, o = 8) updates acc[b, o] : i32 immediate -31 to 31 lowers shr {
 // CHECK-NOT:  @mul
+
+// -----
+
+// Where an immediate operation may read another element, adding 0 copies it.
+builtin.module attributes {vtac.target = #target.vta<"chisel-pynq">} {
+}
+// CHECK:      te.intrinsic @copy (b = 1, o = 16) writes acc[b, o] : i32 with (acc[b, o] : i32) lowers copy {
+// CHECK-NEXT: ^bb0(%[[SOURCE:.*]]: i32):
+// CHECK-NEXT:   te.yield %[[SOURCE]] : i32

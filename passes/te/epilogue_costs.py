@@ -1,0 +1,72 @@
+"""What the ways to write an epilogue cost on a target, in cycles; and how a choice is recorded.
+
+Only what differs between the ways is counted: cycles of the compute module an element, what a
+vector's load costs on the memory port, and further instructions. (VTA.md, sections 4 and 6.)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+
+from vtac.dialects.target import Memory, Target
+from vtac.dialects.te import KernelOp
+from vtac.passes.te.schedule.cost import Rates
+
+CHOICES = "te.choices"
+"""Attribute of a kernel: what was chosen by cost, a line a choice."""
+
+GEMM = 1
+"""Cycles of a micro-op of the GEMM core, resets included."""
+
+
+@dataclass(frozen=True)
+class EpilogueCosts:
+    """Cycles on one target."""
+
+    target: Target
+
+    def immediate(self, elements: int) -> int:
+        """ALU operations with an immediate, an element each."""
+        return elements * self._rates.alu[0]
+
+    def register(self, elements: int) -> int:
+        """ALU operations with two operands."""
+        return elements * self._rates.alu[1]
+
+    def gemm(self, elements: int) -> int:
+        """Micro-ops of the GEMM core."""
+        return elements * GEMM
+
+    def load(self, memory: Memory, elements: int) -> int:
+        """A constant, loaded once."""
+        return -(-elements * self.target.element_bytes(memory) // self._rates.beat)
+
+    def instructions(self, elements: int, pieces: int) -> int:
+        """Further instructions where one a tile becomes so many pieces.
+
+        Tiles are thought to fill half of the accumulators.
+        """
+        tiles = -(-elements // max(self.target.depth(Memory.ACC) // 2, 1))
+        return (pieces - 1) * tiles * self._rates.instruction
+
+    @property
+    def _rates(self) -> Rates:
+        return Rates.of(self.target)
+
+
+def cheapest(options: Mapping[str, int]) -> str:
+    """The option that costs least; of equals the first."""
+    return min(options, key=lambda name: options[name])
+
+
+def record_choice(kernel: KernelOp, stage: str, options: Mapping[str, int]) -> None:
+    """Write down on the kernel what was chosen for a stage, and what the others would cost."""
+    chosen = cheapest(options)
+    others = ", ".join(f"{name} {cost:,}" for name, cost in options.items() if name != chosen)
+    line = f"{stage}: {chosen}, {options[chosen]:,} cycles" + (f" ({others})" if others else "")
+    known = cast(ArrayAttr[StringAttr] | None, kernel.attributes.get(CHOICES))
+    lines = {each.data.partition(":")[0]: each.data for each in known} if known else {}
+    lines[stage] = line
+    kernel.attributes[CHOICES] = ArrayAttr(StringAttr(each) for each in lines.values())

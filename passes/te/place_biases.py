@@ -1,0 +1,334 @@
+"""``te-place-biases``: a constant vector is added to accumulators in the cheapest way.
+
+The ALU adds a vector in two cycles an element, after a reset of one. Two other ways give the same,
+since sums in 32 bits do not care about their order:
+
+- *product*: the GEMM core adds it. A constant input element with the lanes 1, 127, 127, ... times
+  int8 digits gives any number up to some 240,000 in one micro-op; larger ones take more elements.
+- *copy*: the accumulators start from it. Where the target's immediate operations may read another
+  element (``alu_imm_src``), a copy of the vector replaces the reset, so that it costs nothing.
+
+(VTA.md, section 6.) Takes kernels of tensors whose stages are single operations, after
+te-fuse-accumulators. The cheapest way by `epilogue_costs` is taken, and recorded on the kernel;
+calls whose constants want different ways get kernels of their own. An addition stays where its
+accumulators are read elsewhere too, where nothing is cheaper, or, for a product, where a call
+passes something that is not constant or not the same for the whole batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i8, i32
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from vtac.dialects.context import Array
+from vtac.dialects.target import TARGET_ATTRIBUTE, Memory, Target
+from vtac.dialects.te import (
+    CallOp,
+    ComputeOp,
+    KernelOp,
+    Read,
+    Row,
+    combiner,
+    identity_map,
+    rows_of,
+    scalar_body,
+    shaped,
+    yielded,
+)
+from vtac.passes.te.computes import fresh_label, fresh_name, replace_compute
+from vtac.passes.te.epilogue_costs import EpilogueCosts, cheapest, record_choice
+from vtac.passes.te.legalize_casts import multiply_accumulate
+from vtac.passes.te.parameters import (
+    append_parameter,
+    calls_of,
+    drop_parameter,
+    passed_constant,
+    variants,
+)
+
+LANES = 2
+
+LARGEST = 127
+"""The largest digit, and what a lane of the constant element is worth (but for the first)."""
+
+ADD, PRODUCT, COPY = "add", "product", "copy"
+"""The ways, as they are recorded."""
+
+
+@dataclass(frozen=True)
+class PlaceBiasesPass(ModulePass):
+    """Add constant vectors on the GEMM core, or start from them, where that is cheaper."""
+
+    name = "te-place-biases"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite every kernel of tensors, if the module has a target."""
+        target = op.attributes.get(TARGET_ATTRIBUTE)
+        if not isinstance(target, Target):
+            return
+        placer = _Placer(ctx, op, target)
+        for kernel in list(op.ops):
+            if isinstance(kernel, KernelOp) and not kernel.is_lowered:
+                placer.rewrite(kernel, calls_of(op, kernel))
+
+
+@dataclass(frozen=True)
+class _Addition:
+    """``accumulators + vector``, the vector being a parameter or one number.
+
+    operands: the numbers of both among the stage's (None for a number).
+    """
+
+    compute: ComputeOp
+    accumulators: int
+    vector: int | None
+
+    @property
+    def elements(self) -> int:
+        """Hardware elements that it computes."""
+        return int(np.prod(self.compute.spatial.extents[:-LANES]))
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The vector's subscripts; a number is repeated over the lanes."""
+        if self.vector is not None:
+            return self.compute.reads[self.vector].rows
+        rank = len(self.compute.spatial)
+        return Row(((rank - 2, 1),)), Row(((rank - 1, 1),))
+
+    @property
+    def sum(self) -> ComputeOp:
+        """What made the accumulators."""
+        owner = self.compute.inputs[self.accumulators].owner
+        assert isinstance(owner, ComputeOp)
+        return owner
+
+
+@dataclass(frozen=True)
+class _Placer:
+    ctx: Context
+    module: ModuleOp
+    target: Target
+
+    def rewrite(self, kernel: KernelOp, calls: list[CallOp]) -> None:
+        """One addition after the other; where calls want different things, in copies."""
+        for compute in kernel.computes:
+            addition = _addition_of(compute)
+            if addition is None:
+                continue
+            chosen = self._options(addition, None)
+            if calls:
+                options = {call: self._options(addition, call) for call in calls}
+                wishes = [cheapest(options[call]) for call in calls]
+                (_, calls, _), *others = variants(self.module, kernel, calls, wishes)
+                for copy, members, _ in others:
+                    self.rewrite(copy, members)
+                chosen = options[calls[0]]
+            record_choice(kernel, compute.label.data, chosen)
+            if cheapest(chosen) == COPY:
+                self._start_from(kernel, calls, addition)
+            elif cheapest(chosen) == PRODUCT:
+                self._multiply(kernel, calls, addition)
+
+    def _options(self, addition: _Addition, call: CallOp | None) -> dict[str, int]:
+        """The ways that are open to a call (or without one), and what each costs."""
+        costs, elements = EpilogueCosts(self.target), addition.elements
+        reset = costs.gemm(elements)
+        vector = addition.compute.inputs[addition.vector] if addition.vector is not None else None
+        size = 1 if vector is None else int(np.prod(shaped(vector).get_shape()[:-LANES]))
+        load = costs.load(Memory.ACC, size)
+        options = {ADD: reset + (costs.register(elements) + load)}
+        if vector is None:
+            options[ADD] = reset + costs.immediate(elements)
+        if self.target.alu_imm_src and _first_sum(addition) is not None:
+            options[COPY] = costs.immediate(elements) + load
+        values = self._values(addition, call)
+        if values is None or np.any(values != values[..., :1, :]):
+            return options
+        inputs = inputs_needed(values, self.target.block)
+        options[PRODUCT] = (
+            reset
+            + costs.gemm(inputs * elements)
+            + costs.load(Memory.INP, inputs)
+            + costs.load(Memory.WGT, inputs * size)
+        )
+        return options
+
+    def _values(self, addition: _Addition, call: CallOp | None) -> Array | None:
+        """What is added, with lanes [..., b, o]; None where that is not known."""
+        if addition.vector is None:
+            value = _number(addition.compute)
+            assert value is not None
+            return np.full((self.target.batch, self.target.block), value, np.int32)
+        if call is None:
+            return None
+        return passed_constant(self.ctx, call, addition.compute.inputs[addition.vector])
+
+    def _vector(self, kernel: KernelOp, calls: Sequence[CallOp], addition: _Addition) -> SSAValue:
+        """The vector as a parameter."""
+        if addition.vector is not None:
+            return addition.compute.inputs[addition.vector]
+        values = self._values(addition, None)
+        assert values is not None
+        label = addition.compute.label.data
+        return append_parameter(self.ctx, kernel, calls, [values] * len(calls), label, values)
+
+    def _start_from(self, kernel: KernelOp, calls: Sequence[CallOp], addition: _Addition) -> None:
+        """Let the first sum start from the vector."""
+        first = _first_sum(addition)
+        assert first is not None
+        vector = self._vector(kernel, calls, addition)
+        start = ComputeOp(
+            fresh_label(kernel, f"{addition.compute.label.data}_start"),
+            first.spatial,
+            {},
+            [Read(vector, addition.rows)],
+            scalar_body([i32], lambda value: value),
+            i32,
+        )
+        start.location = addition.compute.location
+        start.result.name_hint = start.label.data
+        Rewriter.insert_op(start, InsertPoint.before(first))
+        accumulators = addition.sum
+        started = ComputeOp(
+            first.label.data,
+            first.spatial,
+            first.reduce,
+            first.reads,
+            first.body.clone(),
+            i32,
+            init=start.result,
+        )
+        replace_compute(first, started)
+        last = started if accumulators is first else accumulators
+        Rewriter.replace_op(addition.compute, [], [last.result])
+
+    def _multiply(self, kernel: KernelOp, calls: Sequence[CallOp], addition: _Addition) -> None:
+        """Add the vector by a product onto the accumulators."""
+        compute, batch, block = addition.compute, self.target.batch, self.target.block
+        values = []
+        for call in calls or (None,):
+            known = self._values(addition, call)
+            assert known is not None
+            values.append(known[..., 0, :])
+        inputs = max(inputs_needed(each, block) for each in values)
+        digits = [digits_of(each, inputs, block) for each in values]
+        label = compute.label.data
+        weights = append_parameter(
+            self.ctx, kernel, calls, digits[: len(calls)], f"{label}_digits", digits[0]
+        )
+        ones = np.repeat(lanes_of(inputs, block)[:, None, :], batch, axis=1)
+        constant = append_parameter(
+            self.ctx, kernel, calls, [ones] * len(calls), f"{label}_ones", ones
+        )
+        rank, names = len(compute.spatial), set(compute.spatial.names)
+        piece = fresh_name("d", names)
+        reduce = {piece: inputs, fresh_name("k", {*names, piece}): block}
+        b, o, d, k = (Row(((variable, 1),)) for variable in range(rank - 2, rank + 2))
+        new = ComputeOp(
+            label,
+            compute.spatial,
+            reduce,
+            [Read(constant, (d, b, k)), Read(weights, (*addition.rows[:-LANES], d, o, k))],
+            scalar_body([i32, i8, i8], multiply_accumulate),
+            i32,
+            init=compute.inputs[addition.accumulators],
+        )
+        vector = None if addition.vector is None else compute.inputs[addition.vector]
+        replace_compute(compute, new)
+        if isinstance(vector, BlockArgument) and not vector.uses:
+            drop_parameter(kernel, calls, vector)
+
+
+def lanes_of(inputs: int, block: int) -> Array:
+    """The constant input elements, int8 [inputs, block]: what a digit in each lane is worth."""
+    lanes = np.full((inputs, block), LARGEST, np.int8)
+    lanes[0, 0] = 1
+    return lanes
+
+
+def inputs_needed(values: Array, block: int) -> int:
+    """How many constant input elements it takes to reach all values."""
+    most = int(np.abs(np.rint(values / LARGEST)).max())
+    lanes = -(-most // LARGEST)
+    return -(-(lanes + 1) // block)
+
+
+def digits_of(values: Array, inputs: int, block: int) -> Array:
+    """int8 digits [..., inputs, o, lane] for values [..., o]: what each lane is multiplied by."""
+    wide = values.astype(np.int64)
+    high = np.rint(wide / LARGEST).astype(np.int64)
+    digits = np.zeros((*wide.shape, inputs * block), np.int64)
+    digits[..., 0] = wide - LARGEST * high
+    for lane in range(1, inputs * block):
+        digits[..., lane] = np.clip(high, -LARGEST, LARGEST)
+        high = high - digits[..., lane]
+    assert not high.any(), "the values need more elements"
+    split = digits.reshape(*wide.shape, inputs, block)
+    return np.ascontiguousarray(np.moveaxis(split, -2, -3)).astype(np.int8)
+
+
+def _addition_of(compute: ComputeOp) -> _Addition | None:
+    """The stage as an addition to a sum that nothing else reads."""
+    operation = yielded(compute.body).owner
+    if len(compute.reduce) or not isinstance(operation, arith.AddiOp):
+        return None
+    scalars, own = list(compute.body.block.args), rows_of(identity_map(len(compute.spatial)))
+    if len(set(operation.operands)) < 2 or any(read.outside is not None for read in compute.reads):
+        return None
+    sums = [
+        number
+        for number, read in enumerate(compute.reads)
+        if read.rows == own and _is_sum(read.value) and len(list(read.value.uses)) == 1
+    ]
+    if len(sums) != 1:
+        return None
+    if len(scalars) == 1:
+        return _Addition(compute, 0, None) if _number(compute) is not None else None
+    (other,) = {0, 1} - set(sums)
+    read, lanes = compute.reads[other], [len(compute.spatial) - 2, len(compute.spatial) - 1]
+    is_vector = [row.variable for row in read.rows[-LANES:]] == lanes
+    if not is_vector or not isinstance(read.value, BlockArgument):
+        return None
+    return _Addition(compute, sums[0], other) if set(operation.operands) == set(scalars) else None
+
+
+def _number(compute: ComputeOp) -> int | None:
+    """The constant of a body that adds one."""
+    for op in compute.body.block.ops:
+        if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
+            return op.value.value.data
+    return None
+
+
+def _is_sum(value: SSAValue) -> bool:
+    """Whether a stage accumulates the value by addition."""
+    owner = value.owner
+    return (
+        isinstance(owner, ComputeOp)
+        and len(owner.reduce) > 0
+        and owner.element_type == i32
+        and combiner(owner.body) is arith.AddiOp
+    )
+
+
+def _first_sum(addition: _Addition) -> ComputeOp | None:
+    """The sum at the beginning of the chain of sums that start from each other, if it starts at 0.
+
+    None where something in between is not a sum, or is read elsewhere too.
+    """
+    current = addition.sum
+    while current.init is not None:
+        start = current.init
+        if not _is_sum(start) or len(list(start.uses)) != 1:
+            return None
+        assert isinstance(start.owner, ComputeOp)
+        current = start.owner
+    assert current.identity is not None
+    return current if current.identity.value.data == 0 else None
