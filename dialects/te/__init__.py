@@ -22,6 +22,7 @@ from .attributes import (
 from .body import YieldOp, combiner, scalar_body, yielded
 from .buffers import AllocOp, CopyOp, Padded
 from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
+from .fusion import UnfuseOp
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
 from .layout import LAYOUT_ATTRIBUTE, Dimension, Layout, LayoutAttr
 from .loop_primitives import (
@@ -105,6 +106,7 @@ __all__ = [
     "Te",
     "TensorizeOp",
     "TileOp",
+    "UnfuseOp",
     "UnrollOp",
     "UpdateOp",
     "VthreadOp",
@@ -156,6 +158,7 @@ Te = Dialect(
         ForOp,
         SpanOp,
         HullOp,
+        UnfuseOp,
         AllocOp,
         CopyOp,
         UpdateOp,

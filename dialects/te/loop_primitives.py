@@ -159,9 +159,10 @@ class TileOp(Primitive):
 
 @irdl_op_definition
 class FuseOp(Primitive):
-    """Makes one loop of two neighbours, of which one runs once.
+    """Makes one loop of two neighbours: it runs over the pairs of their tiles, row by row.
 
-    The loop form has one axis a loop, so axes that both have several iterations stay two loops.
+    Both are spatial or both reductions, their ranges known and their tiles even; where one of them
+    runs once, its range may be anything.
     """
 
     name = "te.fuse"

@@ -124,6 +124,10 @@ class KernelRun:
         ranges = [evaluate(interval(item), self._numbers) for item in op.ranges]
         self._numbers[op.start], self._numbers[op.length] = op.evaluate(ranges)
 
+    def _unfuse(self, op: te.UnfuseOp) -> None:
+        outer, inner = op.evaluate(self._numbers[op.number], self._numbers[op.count])
+        self._numbers.update(zip(op.results, (*outer, *inner), strict=True))
+
     def _alloc(self, op: te.AllocOp) -> None:
         scope, shape, lanes = self._prepared.buffer(op, self._where)
         if scope is te.Scope.DRAM:
@@ -273,6 +277,7 @@ _HANDLERS = cast(
         te.ForOp: KernelRun._for,
         te.SpanOp: KernelRun._span,
         te.HullOp: KernelRun._hull,
+        te.UnfuseOp: KernelRun._unfuse,
         te.AllocOp: KernelRun._alloc,
         te.CopyOp: KernelRun._copy,
         te.InvokeOp: KernelRun._single,

@@ -48,6 +48,10 @@ class _Walk:
                 case te.HullOp():
                     ranges = [self._known(item) for item in op.ranges]
                     self._numbers[op.start], self._numbers[op.length] = op.evaluate(ranges)
+                case te.UnfuseOp():
+                    tiles = op.evaluate(*self._known(op.pairs))
+                    numbers = [part for tile in tiles for part in tile]
+                    self._numbers.update(zip(op.results, numbers, strict=True))
                 case te.CopyOp():
                     self._visit(op)
 
@@ -57,7 +61,7 @@ class _Walk:
             self._steps[block] = [
                 op
                 for op in block.ops
-                if isinstance(op, te.SpanOp | te.HullOp)
+                if isinstance(op, te.SpanOp | te.HullOp | te.UnfuseOp)
                 or op in self.loads
                 or (isinstance(op, te.ForOp) and not self.loads.isdisjoint(op.walk()))
             ]

@@ -126,6 +126,15 @@ SCHEDULES = {
     "sizes": ROOT + "%uo, %ui = te.split %u sizes [1, 2, 1]\n te.compute_at %y, %uo",
     "tile": ROOT + "%a, %b, %c, %d = te.tile %u, %r factors [3, 2]\n te.compute_at %y, %b",
     "fuse": AXES + "%a, %b = te.split %u1 factor 4\n %f = te.fuse %a, %b\n te.reorder %f, %v1",
+    "fuse two": ROOT + "%f = te.fuse %v, %u\n te.compute_at %y, %f\n te.compute_at %z, %f",
+    "fuse, split": ROOT
+    + "te.reorder %u, %r, %v\n %uo, %ui = te.split %u factor 3\n te.reorder %uo, %r, %ui, %v\n"
+    "%f = te.fuse %uo, %r\n te.reorder %f, %v, %ui\n %fo, %fi = te.split %f factor 4\n"
+    "te.compute_at %y, %fo\n te.compute_at %z, %fo",
+    "fuse three": ROOT + "%f = te.fuse %v, %u\n %g = te.fuse %f, %r\n te.compute_at %y, %g",
+    "fuse a reduction": SUM + "%f = te.fuse %s, %t\n %fo, %fi = te.split %f factor 4\n"
+    "te.reorder %r2, %fo, %p2, %fi\n %c = te.cache_read %z operand 0 scope <inp> slots 1\n"
+    "te.compute_at %c, %fo",
     "inline": "te.inline %y",
     "inline after tiles": PLACED + "te.inline %n",
     "cache_write": PLACED,
@@ -192,7 +201,24 @@ REFUSED = {
         ROOT + "te.compute_at %y, %v\n te.reorder %u, %v",
         "other operations between them",
     ),
-    "fuse": (ROOT + "%f = te.fuse %v, %u", "both run several times"),
+    "fuse of unlike loops": (SUM + "%f = te.fuse %q2, %s", "one is a reduction, one is not"),
+    "fuse of a tile": (
+        ROOT + "%uo, %ui = te.split %u factor 2\n te.reorder %uo, %r, %ui\n%f = te.fuse %r, %ui",
+        '"u" has no known range in even tiles',
+    ),
+    "a fused lane loop": (
+        PLACED + SUM + "%xc = te.cache_read %z operand 0 scope <inp> slots 1\n"
+        "%wc = te.cache_read %z operand 1 scope <wgt> slots 1\n"
+        "te.reorder %p2, %q2, %t, %v2, %u2, %s\n %f = te.fuse %p2, %q2\n"
+        "te.tensorize %z at %s by [@gemm]",
+        "is not subscripted by one loop over [0, 2)",
+    ),
+    "an instruction of fused loops": (
+        SUM + "te.set_scope %z scope <acc> slots 1\n %i = te.init %z\n"
+        "%v3, %u3, %r3, %p3, %q3 = te.axes %i (v, u, r, p, q)\n"
+        "%f = te.fuse %v3, %u3\n te.tensorize %i at %f by [@reset]",
+        '"v_u" is a fused loop, an instruction\'s loops are single axes',
+    ),
     "fuse of no neighbours": (ROOT + "%f = te.fuse %v, %r", "the next one inside it"),
     "scope of a result": ("te.set_scope %o scope <acc> slots 1", "is a result of the kernel"),
     "compute_at of a result": (ROOT + AXES + "te.compute_at %o, %v1", "nothing reads"),

@@ -92,6 +92,9 @@ class _Kernel:
             elif isinstance(op, te.HullOp):
                 pairs = [self.range(item) for item in op.ranges]
                 self.numbers |= dict(zip(op.results, op.evaluate(pairs), strict=True))
+            elif isinstance(op, te.UnfuseOp):
+                pairs = op.evaluate(self.numbers[op.number], self.numbers[op.count])
+                self.numbers |= dict(zip(op.results, sum(pairs, ()), strict=True))
             elif isinstance(op, te.AllocOp):
                 self.arrays[op.buffer] = _empty(op.buffer)
             elif isinstance(op, te.CopyOp):

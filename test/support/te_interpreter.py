@@ -338,6 +338,21 @@ class _Machine:
         self.indices[op.start] = low
         self.indices[op.length] = max((e for _, e in ranges), default=low) - low
 
+    def run_unfuse(self, op: te.UnfuseOp) -> None:
+        """The pairs one by one, and what contains their tiles."""
+        first, count = self.known(op.number, op.count)
+        start, length, other, extent = op.ranges.get_values()
+        step, inner = op.steps.get_values()
+        row = len(range(0, extent, inner))
+        pairs = [divmod(pair, row) for pair in range(first, first + count)]
+        for values, base, size, by, end in (
+            ({a for a, _ in pairs}, start, step, op.outer, length),
+            ({b for _, b in pairs}, other, inner, op.inner, extent),
+        ):
+            low, high = min(values) * size, min((max(values) + 1) * size, end)
+            self.indices[by] = base + low
+            self.indices[op.results[op.results.index(by) + 1]] = high - low
+
     def run_alloc(self, op: te.AllocOp) -> None:
         self.buffers[op.buffer] = Buffer(op.buffer, self.window(op), None)
 

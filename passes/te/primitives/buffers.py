@@ -107,7 +107,8 @@ def _own_nest(root: Operation) -> tuple[list[te.ForOp], te.UpdateOp]:
     current: Operation | None = root
     while isinstance(current, te.ForOp):
         loops.append(current)
-        current = current.body.block.first_op
+        ops = current.body.block.ops
+        current = next((op for op in ops if not isinstance(op, te.UnfuseOp)), None)
     assert isinstance(current, te.UpdateOp)
     return loops, current
 

@@ -11,6 +11,7 @@ may be too large, never too small. (Halide's bounds inference, on affine subscri
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -20,6 +21,10 @@ from vtac.dialects import te
 from .nest import Nest, Refused, is_around
 
 Subscript = tuple[tuple[tuple[SSAValue, int], ...], int]
+
+
+Arithmetic = TypeVar("Arithmetic", te.SpanOp, te.HullOp, te.UnfuseOp, te.SpanOp | te.HullOp)
+"""An operation on ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ def range_interval(item: te.Range, block: Block) -> Interval:
         return range_interval(loop.over, block)
     if isinstance(owner, te.SpanOp):
         return _span(owner, block)
+    if isinstance(owner, te.UnfuseOp):
+        return _unfused(owner, values[0], block)
     if isinstance(owner, te.HullOp):
         return union([range_interval(part, block) for part in owner.ranges])
     raise Refused("a range comes from neither a loop nor a span")
@@ -85,7 +92,35 @@ def _index(index: SSAValue, block: Block) -> Interval:
         return range_interval(loop.tile, block)
     if isinstance(owner, te.SpanOp | te.HullOp):
         return range_interval(owner.range, block)
+    if isinstance(owner, te.UnfuseOp):
+        return range_interval(_of_unfused(owner, index), block)
     raise Refused("an index comes from neither a loop nor a span")
+
+
+def _of_unfused(op: te.UnfuseOp, start: SSAValue) -> te.Range:
+    """The one of the two ranges that begins at a value."""
+    return op.outer_range if start is op.outer else op.inner_range
+
+
+def _unfused(op: te.UnfuseOp, start: SSAValue, block: Block) -> Interval:
+    """What a range of a fused loop covers in a block that does not see the iterations at hand.
+
+    The block sees a tile of the fused loop; what that covers is worked out at its beginning.
+    """
+    pairs = range_interval(op.pairs, block)
+    which = 0 if start is op.outer else 1
+    if not pairs.terms:
+        return Interval((), *op.evaluate(pairs.offset, pairs.extra)[which])
+    [(coefficient, number, count)] = pairs.terms
+    assert (coefficient, pairs.offset, pairs.extra) == (1, 0, 1)
+    ranges, steps = te.integers(op.ranges), te.integers(op.steps)
+    new = te.UnfuseOp((number, count), [(ranges[0], ranges[1]), (ranges[2], ranges[3])], steps)
+    for result, old in zip(new.results, op.results, strict=True):
+        result.name_hint = old.name_hint
+    found = into_header(new, block)
+    values = (found.outer_range, found.inner_range)[which].values
+    assert values is not None
+    return Interval(((1, *values),), 0, 1)
 
 
 def _span(span: te.SpanOp, block: Block) -> Interval:
@@ -138,26 +173,34 @@ def never_outside(nest: Nest, update: te.UpdateOp) -> list[bool]:
     return answers
 
 
-def header(block: Block) -> list[te.SpanOp | te.HullOp]:
+def header(block: Block) -> list[te.SpanOp | te.HullOp | te.UnfuseOp]:
     """The arithmetic on ranges with which a block begins."""
-    ops: list[te.SpanOp | te.HullOp] = []
+    ops: list[te.SpanOp | te.HullOp | te.UnfuseOp] = []
     for op in block.ops:
-        if not isinstance(op, te.SpanOp | te.HullOp):
+        if not isinstance(op, te.SpanOp | te.HullOp | te.UnfuseOp):
             break
         ops.append(op)
     return ops
 
 
-def append_to_header(op: "te.SpanOp | te.HullOp", block: Block) -> te.Range:
-    """Put an operation at the end of the header, unless an equal one is there; return its range."""
+def into_header(op: Arithmetic, block: Block) -> Arithmetic:
+    """Put an operation at the end of the header; return it, or the equal one that is there."""
     existing = header(block)
     for other in existing:
-        same = type(other) is type(op) and other.properties == op.properties
+        same = isinstance(other, type(op)) and other.properties == op.properties
         if same and tuple(other.operands) == tuple(op.operands):
             op.operands = []
-            return other.range
+            return cast(Arithmetic, other)
     place = InsertPoint.after(existing[-1]) if existing else InsertPoint.at_start(block)
     Rewriter.insert_op(op, place)
+    return op
+
+
+def append_to_header(op: "te.SpanOp | te.HullOp", block: Block) -> te.Range:
+    """As `into_header`; names and returns the operation's range."""
+    found = into_header(op, block)
+    if found is not op:
+        return found.range
     name = (op.operands[0].name_hint if op.operands else None) or "d"
     op.start.name_hint, op.length.name_hint = name, f"{name}_n"
     return op.range

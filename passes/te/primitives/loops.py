@@ -80,7 +80,7 @@ def tile(nest: Nest, step: te.TileOp) -> None:
 
 
 def fuse(nest: Nest, step: te.FuseOp) -> None:
-    """Remove the one of two neighbours that runs once; the other is both."""
+    """Make one loop of two neighbours; where one of them runs once, the other is both."""
     stage, outer = nest.loop(step.outer)
     other, inner = nest.loop(step.inner)
     place = stage.loops.index(outer)
@@ -93,11 +93,43 @@ def fuse(nest: Nest, step: te.FuseOp) -> None:
             dissolve(stage, gone, bounds)
             nest.loops[step.fused] = stage, kept
             return
-    raise Refused(
-        f'"{outer.label.data}" and "{inner.label.data}" both run several times;'
-        " a loop runs over one axis",
-        "leave them as neighbours: the flat program unrolls outer loops anyway",
-    )
+    fused = _fused(stage, outer, inner)
+    nest.loops[step.fused] = stage, fused
+
+
+def _fused(stage: Stage, outer: te.ForOp, inner: te.ForOp) -> te.ForOp:
+    """A loop over pairs of tiles, in the place of two."""
+    if (outer.is_reduce is None) != (inner.is_reduce is None):
+        raise Refused(
+            f'of "{outer.label.data}" and "{inner.label.data}" one is a reduction, one is not'
+        )
+    ranges, steps = [], []
+    for loop in (outer, inner):
+        if loop.over.bounds is None or loop.tile_step is None:
+            raise Refused(
+                f'"{loop.label.data}" has no known range in even tiles, so its pairs with the other'
+                " loop cannot be counted",
+                "fuse loops that are no tiles of others, before the stage is computed elsewhere",
+            )
+        ranges.append(loop.over.bounds)
+        steps.append(loop.tile_step)
+    label = f"{outer.label.data}_{inner.label.data}"
+    fused = te.ForOp(label, te.Range(0, 1), is_reduce=outer.is_reduce is not None)
+    number, count = fused.body.block.args
+    unfuse = te.UnfuseOp((number, count), ranges, steps)
+    fused.set_over(te.Range(0, unfuse.pair_count))
+    tiles = [*outer.body.block.args, *inner.body.block.args]
+    for result, argument in zip(unfuse.results, tiles, strict=True):
+        result.name_hint = argument.name_hint
+        argument.replace_all_uses_with(result)
+    outer.parent.insert_op_before(fused, outer)  # type: ignore[union-attr]
+    between = [op for op in take_out_all(outer.body.block) if op is not inner]
+    fused.body.block.add_ops([unfuse, *between, *take_out_all(inner.body.block)])
+    take_out(outer).erase()
+    inner.erase()
+    place = stage.loops.index(outer)
+    stage.loops[place : place + 2] = [fused]
+    return fused
 
 
 def dissolve(stage: Stage, loop: te.ForOp, bounds: tuple[int, int]) -> None:
@@ -136,8 +168,9 @@ def _reorder(stage: Stage, wanted: Sequence[te.ForOp]) -> None:
     ordered = iter(wanted)
     new = [next(ordered) if loop in wanted else loop for loop in chain]
     _keep_dependences(new)
-    block, contents = chain[0].parent, take_out_all(chain[-1].body.block)
+    block, innermost = chain[0].parent, chain[-1].body.block
     assert block is not None
+    contents = [take_out(op) for op in list(innermost.ops) if not isinstance(op, te.UnfuseOp)]
     for loop in reversed(chain[1:]):
         take_out(loop)
     if new[0] is not chain[0]:
@@ -158,3 +191,6 @@ def _keep_dependences(loops: Sequence[te.ForOp]) -> None:
                 f'a loop over tiles of "{loop.label.data}" must stay outside of the loop in them'
             )
         inside.update(loop.body.block.args)
+        for op in loop.body.block.ops:
+            if isinstance(op, te.UnfuseOp):
+                inside.update(op.results)

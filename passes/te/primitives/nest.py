@@ -171,10 +171,9 @@ def is_around(outer: Block, inner: Block) -> bool:
 
 
 def perfect_chain(loops: Sequence[te.ForOp]) -> None:
-    """Raise `Refused` unless each loop's body is just the next loop."""
+    """Raise `Refused` unless each loop's body is just the next loop, `te.UnfuseOp` aside."""
     for outer, inner in pairwise(loops):
-        body = outer.body.block
-        if body.first_op is not inner or body.last_op is not inner:
+        if [op for op in outer.body.block.ops if not isinstance(op, te.UnfuseOp)] != [inner]:
             raise Refused(
                 f'the loops "{outer.label.data}" and "{inner.label.data}" have other operations'
                 " between them",

@@ -48,6 +48,12 @@ def _rewrite(stage: Stage, update: te.UpdateOp, axis: te.ForOp, found: Match) ->
         dissolve(stage, loop, bounds)
     hardware = stage.loops[stage.loops.index(axis) :]
     perfect_chain(hardware)
+    for loop in hardware:
+        if any(isinstance(op, te.UnfuseOp) for op in loop.body.block.ops):
+            raise Refused(
+                f'"{loop.label.data}" is a fused loop, an instruction\'s loops are single axes',
+                "name a loop inside it",
+            )
     innermost = hardware[-1].body.block
     if innermost.first_op is not innermost.last_op:
         raise Refused("the instruction's loops also hold other operations")
