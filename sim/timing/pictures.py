@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...dialects.target import Target
 from ..tokens import Module
 from .accounts import Account
+from .presets import TimingPreset
 from .report import TimingReport
 from .work import Kind
 
@@ -79,15 +81,25 @@ def roofline_picture(report: TimingReport, suffix: str = "png") -> bytes:
 
     Raises `PlotsMissing`.
     """
+    return roofline_of(report.target, report.preset, report.regions or (report.total,), suffix)
+
+
+def roofline_of(
+    target: Target, preset: TimingPreset, accounts: Sequence[Account], suffix: str = "png"
+) -> bytes:
+    """A dot an account, be they of one run or of several on the same machine.
+
+    Raises `PlotsMissing`.
+    """
     figure, axes = _figure(9.0, 5.0)
-    dots = [region for region in report.regions or (report.total,) if region.macs and region.cycles]
-    peak = report.target.batch * report.target.block**2 / report.preset.gemm_cycles
-    bandwidth = report.preset.port_bytes * report.preset.read_channels
+    dots = [account for account in accounts if account.macs and account.cycles]
+    peak = target.batch * target.block**2 / preset.gemm_cycles
+    bandwidth = preset.port_bytes * preset.read_channels
     intensities = [_intensity(dot) for dot in dots]
     knee = peak / bandwidth
     low = min([knee, *intensities]) / 4
     high = max([knee, *intensities]) * 4
-    if report.preset.ideal_memory:
+    if preset.ideal_memory:
         axes.plot([low, high], [peak, peak], color="black")
     else:
         axes.plot([low, knee, high], [low * bandwidth, peak, peak], color="black")
@@ -96,9 +108,11 @@ def roofline_picture(report: TimingReport, suffix: str = "png") -> bytes:
     axes.text(high, peak * 1.08, f"{peak:g} a cycle", ha="right")
     for number, (dot, intensity) in enumerate(zip(dots, intensities, strict=True), start=1):
         at = (intensity, dot.macs / dot.cycles)
-        colour = f"C{number % 10}"
-        name = f"{number}  {dot.label or report.preset.name}"
-        axes.plot(*([value] for value in at), _MARKERS[number // 10 % 3], color=colour, label=name)
+        colour = f"C{(number - 1) % 10}"
+        name = f"{number}  {dot.label or preset.name}"
+        axes.plot(
+            *([value] for value in at), _MARKERS[(number - 1) // 10 % 3], color=colour, label=name
+        )
         axes.annotate(str(number), at, xytext=(4, -10), textcoords="offset points", size=7)
     if dots:
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7)
@@ -109,7 +123,7 @@ def roofline_picture(report: TimingReport, suffix: str = "png") -> bytes:
     axes.set_ylim(top=peak * 2)
     axes.set_xlabel("multiply-accumulates a byte read from DRAM")
     axes.set_ylabel("multiply-accumulates a cycle")
-    axes.set_title(report.preset.name)
+    axes.set_title(preset.name)
     return _image(figure, suffix)
 
 

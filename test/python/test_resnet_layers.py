@@ -1,0 +1,70 @@
+"""The layers that are benchmarked: their limits, and small ones by TVM's schedule and by ours."""
+
+from dataclasses import replace
+from typing import Any
+
+from by_path import load
+
+from vtac.dialects.target import Target
+from vtac.sim import TimingPreset
+
+layers = load("test/benchmarks/resnet_layers.py")
+tvm_tiles = load("test/benchmarks/tvm_tiles.py")
+
+# layer: dense and valid GEMM micro-ops, output elements, compute limit
+LIMITS = {
+    "C1": (2_458_624, 501_760, 50_176, 702_464),
+    "C2": (451_584, 440_896, 12_544, 503_616),
+    "C3": (225_792, 220_448, 6_272, 251_808),
+    "C4": (25_088, 25_088, 6_272, 56_448),
+    "C5": (451_584, 430_336, 6_272, 461_696),
+    "C6": (225_792, 215_168, 3_136, 230_848),
+    "C7": (25_088, 25_088, 3_136, 40_768),
+    "C8": (451_584, 409_600, 3_136, 425_280),
+    "C9": (225_792, 204_800, 1_568, 212_640),
+    "C10": (25_088, 25_088, 1_568, 32_928),
+    "C11": (451_584, 369_664, 1_568, 377_504),
+}
+SMALL = layers.Layer("small", 12, 32, 64, 3, 1, 1)
+
+
+def test_limits_are_those_of_the_machine() -> None:
+    target, preset = Target.named("chisel-pynq"), TimingPreset.named("chisel-pynq")
+    found = {
+        layer.name: (
+            layer.products(target, padded=True),
+            layer.products(target),
+            layer.elements(target),
+            layer.compute_limit(target, preset),
+        )
+        for layer in layers.LAYERS
+    }
+    assert found == LIMITS
+    weighted = sum(layer.times * LIMITS[layer.name][3] for layer in layers.LAYERS[1:])
+    assert weighted == 6_633_344
+    assert sum(layer.additions for layer in layers.LAYERS) == 8
+
+
+def test_a_layer_is_exact() -> None:
+    compiled = layers.compile_layer(SMALL, "chisel-pynq", residual=True)
+    assert compiled.is_exact()
+    assert compiled.report().total.gemm_micro_ops >= SMALL.products(compiled.module.target)
+
+
+def cycles_with(layer: Any, tiles: Any) -> int:
+    """Of TVM's schedule, which multiplies the padding."""
+    compiled = layers.compile_layer(layer, "chisel-pynq", stages=tvm_tiles.tvm_stages(tiles))
+    report = compiled.report()
+    products = layer.products(compiled.module.target, padded=True)
+    assert compiled.is_exact()
+    assert report.total.gemm_micro_ops == products
+    return int(report.cycles)
+
+
+def test_tvms_schedule_is_exact_and_hides_latency() -> None:
+    tiles = tvm_tiles.Tiles(3, 6, 1, 2, 2, 1)
+    assert cycles_with(SMALL, tiles) < cycles_with(SMALL, tiles.alone)
+
+
+def test_tvms_schedule_in_threads_over_rows() -> None:
+    cycles_with(replace(SMALL, stride=2), tvm_tiles.Tiles(2, 3, 1, 4, 1, 2))
