@@ -1,8 +1,8 @@
 """vtac: an MLIR-style compiler from ONNX models to VTA, and a simulator of the machine.
 
 ``vtac.compile(model, target="pynq", calibration=samples)`` gives a `Module`: its ``run`` takes and
-returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again. What a user
-did wrong is a `CompileError`.
+returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again. ``vtac.te``
+is for computations written in Python instead of a model. What a user did wrong is a `CompileError`.
 """
 
 import importlib
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from vtac.dialects.errors import CompileError
     from vtac.dialects.target import Target
     from vtac.runtime.executor import Module, load
+    from vtac.tools import tensor_expressions as te
     from vtac.tools.compiler import compile_model as compile
 
-__all__ = ["CompileError", "Module", "Target", "compile", "load"]
+__all__ = ["CompileError", "Module", "Target", "compile", "load", "te"]
 
 _WHERE = {
     "CompileError": ("vtac.dialects.errors", "CompileError"),
@@ -22,14 +23,20 @@ _WHERE = {
     "Target": ("vtac.dialects.target", "Target"),
     "compile": ("vtac.tools.compiler", "compile_model"),
     "load": ("vtac.runtime.executor", "load"),
+    "te": ("vtac.tools.tensor_expressions", ""),
 }
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for, and no more: each room also serves alone (PEP 562)."""
+    """Import what is asked for, and no more: each room also serves alone (PEP 562).
+
+    ``te`` is a module, the others are things in one.
+    """
     if name not in _WHERE:
         raise AttributeError(f"module 'vtac' has no attribute {name!r}")
     module, attribute = _WHERE[name]
-    found: object = getattr(importlib.import_module(module), attribute)
+    found: object = importlib.import_module(module)
+    if attribute:
+        found = getattr(found, attribute)
     globals()[name] = found
     return found

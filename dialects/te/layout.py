@@ -127,7 +127,7 @@ class Layout:
         index, known = self._index
         found = array[used].reshape(self.extents)
         places = tuple(np.broadcast_to(at, self.extents)[known] for at in index)
-        into[places] = found[known]
+        into[places] = found[known] if places else found[known][0]
 
     @cached_property
     def _index(self) -> tuple[tuple[Array, ...], Array]:

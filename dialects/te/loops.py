@@ -5,6 +5,7 @@ last tile of a split that does not divide is simply shorter, and no guard is nee
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -35,6 +36,7 @@ from .ranges import Range, decode_ranges, encode_ranges, integers, parse_range, 
 _INDEX = IndexType()
 
 
+@cache
 def _integer(value: int) -> IntegerAttr:
     return IntegerAttr(value, i64)
 

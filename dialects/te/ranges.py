@@ -6,6 +6,7 @@ list of operands (two a dynamic range), like the mixed offsets and sizes of MLIR
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import cast
 
 from xdsl.dialects.builtin import I64, DenseArrayBase, IndexType, IntegerType, i64
@@ -42,7 +43,18 @@ class Range:
 
 def integers(array: DenseArrayBase) -> list[int]:
     """The elements of an array of integers."""
-    return list(cast("DenseArrayBase[IntegerType]", array).get_values())
+    return list(_elements(array))
+
+
+@cache
+def _elements(array: DenseArrayBase) -> tuple[int, ...]:
+    """Looked up: lowering reads the same few arrays again and again."""
+    return tuple(cast("DenseArrayBase[IntegerType]", array).get_values())
+
+
+@cache
+def _array(elements: tuple[int, ...]) -> DenseArrayBase[I64]:
+    return DenseArrayBase.from_list(i64, elements)
 
 
 def encode_ranges(ranges: Iterable[Range]) -> tuple[list[SSAValue], DenseArrayBase[I64]]:
@@ -57,7 +69,7 @@ def encode_ranges(ranges: Iterable[Range]) -> tuple[list[SSAValue], DenseArrayBa
             static += bounds
         else:
             raise ValueError("a range is two integers or two values")
-    return operands, DenseArrayBase.from_list(i64, static)
+    return operands, _array(tuple(static))
 
 
 def decode_ranges(static: DenseArrayBase, operands: Sequence[SSAValue]) -> list[Range]:

@@ -1,11 +1,13 @@
 """Tensors of Python as a module of te: kernels over logical tensors, and who calls them.
 
 Tensors that exchange int32 values share a kernel, since these never leave the accelerator between
-kernels; int8 values may. Nothing is packed into lanes yet: that is ``te-pack-lanes``.
+kernels; int8 values may. A tensor without dimensions has one of extent 1 here. Nothing is packed
+into lanes yet: that is ``te-pack-lanes``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
@@ -39,6 +41,7 @@ from vtac.dialects.te import (
     Row,
     YieldOp,
     scalar_body,
+    standard_intrinsics,
 )
 from vtac.lowering.python_to_te.expressions import (
     INT8,
@@ -59,6 +62,9 @@ from vtac.lowering.python_to_te.expressions import (
 FUNCTION = "main"
 """The accelerator function that is made."""
 
+UNIT = "unit"
+"""The axis of a tensor without dimensions."""
+
 _OPERATIONS: Mapping[str, Callable[[SSAValue, SSAValue], Operation]] = {
     "add": arith.AddiOp,
     "mul": arith.MuliOp,
@@ -78,7 +84,7 @@ def module_of(outputs: Sequence[Computed], target: Target, ctx: VtacContext) -> 
     groups = _groups(order)
     inputs = sorted({t for c in order for t in _read_by(c) if isinstance(t, Placeholder)}, key=_age)
     block = Block(arg_types=[_type(tensor) for tensor in inputs])
-    caller = _Caller(ctx, block, _Names())
+    caller = _Caller(ctx, block, _Names({FUNCTION, *_intrinsics(target)}))
     for tensor, argument in zip(inputs, block.args, strict=True):
         argument.name_hint = tensor.name
         caller.values[tensor] = argument
@@ -96,6 +102,12 @@ def module_of(outputs: Sequence[Computed], target: Target, ctx: VtacContext) -> 
     module = ModuleOp([function, *kernels], {TARGET_ATTRIBUTE: target})
     module.verify()
     return module
+
+
+@cache
+def _intrinsics(target: Target) -> frozenset[str]:
+    """Names that kernels cannot have."""
+    return frozenset(op.sym_name.data for op in standard_intrinsics(target))
 
 
 def _age(tensor: Tensor) -> int:
@@ -202,8 +214,8 @@ class _Caller:
     def value(self, tensor: Tensor) -> SSAValue:
         """A tensor as a value of the function."""
         if tensor not in self.values and isinstance(tensor, Constant):
-            attr = constant_attr(self.ctx, tensor.array, tensor.name)
-            op = ConstantOp(attr, tensor_type(tensor.array))
+            array = tensor.array.reshape(_shape(tensor))
+            op = ConstantOp(constant_attr(self.ctx, array, tensor.name), tensor_type(array))
             op.result.name_hint = tensor.name
             self.block.add_op(op)
             self.values[tensor] = op.result
@@ -240,7 +252,8 @@ def _stage(tensor: Computed, label: str, values: Mapping[Tensor, SSAValue]) -> C
     """One tensor as a compute."""
     value = tensor.value
     reduction = value if isinstance(value, Reduction) else None
-    axes = (*tensor.axes, *(reduction.axes if reduction else ()))
+    outer = tensor.axes or (Axis(UNIT, 1),)
+    axes = (*outer, *(reduction.axes if reduction else ()))
     number = {axis: position for position, axis in enumerate(axes)}
     inner = reduction.operand if reduction else value
     found = elements(inner)
@@ -269,8 +282,8 @@ def _stage(tensor: Computed, label: str, values: Mapping[Tensor, SSAValue]) -> C
     types += [_element_type(element) for element in _firsts(found, positions)]
     compute = ComputeOp(
         label,
-        {a.name: a.extent for a in tensor.axes},
-        _reduce_names(tensor, reduction),
+        {axis.name: axis.extent for axis in outer},
+        _reduce_names(outer, reduction),
         unique,
         scalar_body(types, body),
         element_type,
@@ -290,9 +303,9 @@ def _element_type(element: Element) -> Attribute:
     return i8 if element.dtype == INT8 else i32
 
 
-def _reduce_names(tensor: Computed, reduction: Reduction | None) -> dict[str, int]:
+def _reduce_names(outer: Sequence[Axis], reduction: Reduction | None) -> dict[str, int]:
     """Names of the reduction's axes, made different from those of the tensor."""
-    names = _Names({axis.name for axis in tensor.axes})
+    names = _Names({axis.name for axis in outer})
     return {names.fresh(axis.name): axis.extent for axis in (reduction.axes if reduction else ())}
 
 
@@ -301,6 +314,8 @@ def _read(element: Element, number: Mapping[Axis, int], values: Mapping[Tensor, 
         Row.of([(number[axis], c) for axis, c in i.terms.items()], i.constant, i.divisor)
         for i in element.indices
     ]
+    if not rows:  # a tensor without dimensions: its unit, with that of a reader without any
+        rows = [Row.of([(0, 1)] if next(iter(number)).name == UNIT else [])]
     return Read(values[element.tensor], tuple(rows), element.outside)
 
 
@@ -339,14 +354,22 @@ class _BodyWriter:
         return _OPERATIONS[scalar.head](a, b).results[0]
 
 
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    return tensor.shape or (1,)
+
+
 def _type(tensor: Tensor) -> TensorType[Attribute]:
-    return TensorType(i8 if tensor.dtype == INT8 else i32, tensor.shape)
+    return TensorType(i8 if tensor.dtype == INT8 else i32, _shape(tensor))
 
 
 def _layouts(tensors: Sequence[Tensor]) -> "ArrayAttr[DictionaryAttr]":
     """The layout of each parameter or result: as it is, under a name of its own."""
     names = _Names()
+    layouts = [Layout.plain(names.fresh(tensor.name), _shape(tensor)) for tensor in tensors]
     return ArrayAttr(
-        DictionaryAttr({LAYOUT_ATTRIBUTE: LayoutAttr(Layout.plain(names.fresh(t.name), t.shape))})
-        for t in tensors
+        DictionaryAttr({LAYOUT_ATTRIBUTE: LayoutAttr(layout)})
+        for layout in (
+            known if tensor.shape else replace(known, shape=(), rows=())
+            for known, tensor in zip(layouts, tensors, strict=True)
+        )
     )

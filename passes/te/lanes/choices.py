@@ -1,0 +1,276 @@
+"""What lanes a compute may have.
+
+An element of the machine is a small matrix: BATCH rows of BLOCK columns for activations and
+accumulators, BLOCK rows of BLOCK columns for weights. The GEMM core computes acc[b, o] += sum over
+k of inp[b, k] * wgt[o, k]. So in a product of two tensors
+- b may be an axis of the activations that the weights do not have,
+- o an axis of the weights that the activations do not have,
+- k an axis of the reduction, which both have,
+- and an axis of outputs that both have (a *group*: of a grouped convolution, a channel of a
+  depthwise one) may share o and k with other axes if the weights are zero where groups differ:
+  diagonal blocks.
+The ALU works lane by lane, so there the lanes are any two axes of the outputs. An axis in a lane
+must be a subscript of its own wherever it is used. A lane that has no axis repeats one value, and
+wastes the rest.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr, i8
+from xdsl.ir import SSAValue
+
+from vtac.dialects.target import Target
+from vtac.dialects.te import ComputeOp, Read, shaped, yielded
+
+Lane = tuple[tuple[int, int], ...]
+"""Axes in a lane, each with how many of its values: the last moves fastest. () repeats one value.
+
+Of a compute they are variables, of a tensor dimensions.
+"""
+
+BYTES_A_CYCLE = 8
+"""What the memory port moves."""
+
+ALU_CYCLES = 2
+"""An ALU operation on an element, and about what storing it costs."""
+
+
+@dataclass(frozen=True)
+class TensorLanes:
+    """What lies in the rows and columns of a tensor's elements, as dimensions."""
+
+    rows: Lane
+    columns: Lane
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A compute that is a product, summed up or not.
+
+    reads: the numbers of its operands. constant: the second factor where there is one operand.
+    """
+
+    reads: tuple[int, ...]
+    constant: int | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Lanes of one compute.
+
+    rows, columns: variables in the lanes of the result. depth: those in the lane that the GEMM core
+    sums up; None where the ALU computes. group: the axis that shares columns and depth.
+    activations, weights: numbers of the operands of a product; weights None for a constant.
+    cost: cycles, roughly.
+    """
+
+    rows: Lane
+    columns: Lane
+    cost: int
+    depth: Lane | None = None
+    group: int | None = None
+    activations: int = 0
+    weights: int | None = None
+
+    @cached_property
+    def counts(self) -> Mapping[int, int]:
+        """How many values of each variable lie in a lane."""
+        return dict((*self.rows, *self.columns, *(self.depth or ())))
+
+    @property
+    def result(self) -> TensorLanes:
+        """The lanes of the result: its dimensions are the spatial axes."""
+        return TensorLanes(self.rows, self.columns)
+
+
+def factors_of(compute: ComputeOp) -> Factors | None:
+    """The factors of a product of int8 values; None where it is something else.
+
+    An int8 value that is only widened, or summed up, is a product with 1.
+    """
+    value, args = yielded(compute.body), list[SSAValue](compute.body.block.args)
+    if len(compute.reduce):
+        owner, accumulator = value.owner, args.pop(0)
+        if not isinstance(owner, arith.AddiOp) or accumulator not in owner.operands:
+            return None
+        value = owner.rhs if owner.lhs is accumulator else owner.lhs
+    owner = value.owner
+    parts = list(owner.operands) if isinstance(owner, arith.MuliOp) else [value]
+    reads, constant = [], None if len(parts) == 2 else 1
+    for part in parts:
+        factor = part.owner
+        if isinstance(factor, arith.ExtSIOp) and factor.input in args:
+            reads.append(args.index(factor.input))
+        elif isinstance(factor, arith.ConstantOp) and isinstance(factor.value, IntegerAttr):
+            constant = factor.value.value.data
+        else:
+            return None
+    if not reads or (constant is not None and not -128 <= constant <= 127):
+        return None
+    return Factors(tuple(reads), constant)
+
+
+class Subscripts:
+    """How one operand is read: which variables it uses, and which are a subscript of their own."""
+
+    def __init__(self, read: Read):
+        self.read = read
+        self.shape = shaped(read.value).get_shape()
+        uses: dict[int, list[int]] = {}
+        for dim, row in enumerate(read.rows):
+            for variable, _ in row.terms:
+                uses.setdefault(variable, []).append(dim)
+        self.used = set(uses)
+        self.alone = {v: d[0] for v, d in uses.items() if [read.rows[i].variable for i in d] == [v]}
+
+    def allows(self, variables: Sequence[int]) -> bool:
+        """Whether these variables may lie in lanes, as far as this operand is concerned."""
+        return all(v in self.alone for v in variables if v in self.used)
+
+    def lane(self, lane: Lane) -> Lane:
+        """A lane of the compute as dimensions of this tensor, without the axes it does not have."""
+        return tuple((self.alone[v], count) for v, count in lane if v in self.used)
+
+
+class Chooser:
+    """The choices for one compute.
+
+    lanes: those of each operand that another stage makes; None for a parameter.
+    """
+
+    def __init__(self, compute: ComputeOp, target: Target, lanes: Sequence[TensorLanes | None]):
+        self.compute, self.target, self.lanes = compute, target, lanes
+        self.reads = [Subscripts(read) for read in compute.reads]
+        self.rank = len(compute.spatial)
+
+    def choices(self, init: TensorLanes | None) -> list[Choice]:
+        """All that fit, the cheapest first. init: lanes of the tensor that is accumulated onto."""
+        factors = factors_of(self.compute)
+        found = self._of_alu() if factors is None else self._of_product(factors)
+        fitting = [c for c in found if init is None or c.result == init]
+        return sorted(fitting, key=lambda choice: choice.cost)
+
+    def _of_alu(self) -> Iterator[Choice]:
+        for rows, columns in product(self._simple(self.target.batch, True), self._all_columns()):
+            variables = [v for v, _ in (*rows, *columns)]
+            if len(set(variables)) < len(variables):
+                continue
+            if all(r.allows(variables) for r in self.reads) and self._agrees(rows, columns):
+                yield Choice(rows, columns, self._alu_cost(rows, columns))
+
+    def _agrees(self, rows: Lane, columns: Lane) -> bool:
+        return all(
+            known is None or known == TensorLanes(read.lane(rows), read.lane(columns))
+            for read, known in zip(self.reads, self.lanes, strict=True)
+        )
+
+    def _simple(self, count: int, rows: bool) -> list[Lane]:
+        """No axis, one axis, or what an operand has."""
+        found: dict[Lane, None] = {(): None}
+        for read, known in zip(self.reads, self.lanes, strict=True):
+            if known is not None:
+                variables = {dim: v for v, dim in read.alone.items()}
+                lane = known.rows if rows else known.columns
+                if all(variables.get(dim, self.rank) < self.rank for dim, _ in lane):
+                    found[tuple((variables[dim], size) for dim, size in lane)] = None
+        if count > 1:
+            found |= dict.fromkeys(((v, count),) for v in range(self.rank))
+        return list(found)
+
+    def _all_columns(self) -> list[Lane]:
+        return self._simple(self.target.block, False)
+
+    def _alu_cost(self, rows: Lane, columns: Lane) -> int:
+        elements = self._outer({**dict(rows), **dict(columns)})
+        cost = ALU_CYCLES * elements
+        for read, known in zip(self.reads, self.lanes, strict=True):
+            if shaped(read.read.value).element_type == i8:
+                cost += 2 * _elements(read.shape, (*read.lane(rows), *read.lane(columns)))
+            elif known is None:
+                size = _elements(read.shape, (*read.lane(rows), *read.lane(columns)))
+                cost += 4 * size * self.target.batch * self.target.block // BYTES_A_CYCLE
+        return cost
+
+    def _outer(self, counts: Mapping[int, int]) -> int:
+        """Elements that are left of the iteration domain."""
+        return prod(-(-n // counts.get(v, 1)) for v, n in enumerate(self.compute.extents))
+
+    def _of_product(self, factors: Factors) -> Iterator[Choice]:
+        first = factors.reads[0]
+        if factors.constant is not None:
+            yield from self._with_operands(first, None)
+            return
+        for x, w in {(first, factors.reads[1]), (factors.reads[1], first)}:
+            if self.lanes[w] is None:
+                yield from self._with_operands(x, w)
+
+    def _with_operands(self, x: int, w: int | None) -> Iterator[Choice]:
+        """The choices with these activations and weights."""
+        a, extents = self.reads[x], self.compute.extents
+        used = set() if w is None else self.reads[w].used
+        alone = {} if w is None else self.reads[w].alone
+        outputs, known = range(self.rank), self.lanes[x]
+        rows = [v for v in outputs if v in a.alone or v not in a.used]
+        rows = [v for v in rows if v not in used and self.target.batch > 1]
+        columns = [v for v in outputs if v not in a.used and (v in alone or v not in used)]
+        groups = [v for v in outputs if v in a.alone and (v in alone or v not in used)]
+        depths = [v for v in range(self.rank, len(extents)) if self._may_be_depth(v, x, w)]
+        for b, o, k, g in product(
+            (None, *rows), (None, *columns), (None, *depths), (None, *groups)
+        ):
+            if b is not None and b in (o, g):
+                continue
+            if g is None:
+                column, depth = _lane(o, self.target.block), _lane(k, self.target.block)
+            else:
+                sizes = [1 if v is None else extents[v] for v in (o, k)]
+                count = self.target.block // max(sizes)
+                if count < 2:
+                    continue
+                column = ((g, count), *_lane(o, sizes[0]))
+                depth = ((g, count), *_lane(k, sizes[1]))
+            row = _lane(b, self.target.batch)
+            if known is not None and known != TensorLanes(a.lane(row), a.lane(depth)):
+                continue
+            cost = self._product_cost(x, w, row, column, depth)
+            yield Choice(row, column, cost, depth, g, x, w)
+
+    def _may_be_depth(self, variable: int, x: int, w: int | None) -> bool:
+        """Whether both operands have the axis, and one of them zeros where the axis ends."""
+        operands = [self.reads[x]] if w is None else [self.reads[x], self.reads[w]]
+        if any(variable not in operand.alone for operand in operands):
+            return False
+        extent = self.compute.extents[variable]
+        return any(
+            operand.shape[operand.alone[variable]] == extent
+            for operand, number in zip(operands, (x, w), strict=False)
+            if number is not None and self.lanes[number] is None
+        )
+
+    def _product_cost(self, x: int, w: int | None, rows: Lane, columns: Lane, depth: Lane) -> int:
+        counts = dict((*rows, *columns, *depth))
+        batch, block = self.target.batch, self.target.block
+        a = self.reads[x]
+        loaded = _elements(a.shape, (*a.lane(rows), *a.lane(depth))) * batch * block
+        if w is not None:
+            b = self.reads[w]
+            loaded += _elements(b.shape, b.lane((*columns, *depth))) * block * block
+        elements = prod(
+            -(-n // counts.get(v, 1)) for v, n in enumerate(self.compute.spatial.extents)
+        )
+        return self._outer(counts) + ALU_CYCLES * elements + loaded // BYTES_A_CYCLE
+
+
+def _lane(variable: int | None, count: int) -> Lane:
+    return () if variable is None else ((variable, count),)
+
+
+def _elements(shape: Sequence[int], lanes: Lane) -> int:
+    """Elements of the machine in a tensor."""
+    counts = dict(lanes)
+    return prod(-(-size // counts.get(dim, 1)) for dim, size in enumerate(shape))

@@ -1,0 +1,93 @@
+"""What a parameter looks like in lanes: its physical shape and its layout.
+
+Weights of a product with a group are diagonal: an element is 0 where the group of its row differs
+from that of its column.
+"""
+
+from dataclasses import dataclass
+
+from vtac.dialects.te import Dimension, Layout, Row
+from vtac.passes.te.lanes.choices import Choice, Lane, Subscripts
+
+LaneAxes = tuple[tuple[int | None, int], ...]
+"""Axes of a lane: dimensions of the tensor, or None for one that the tensor does not have."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a tensor lies in elements of ``size``.
+
+    rows, columns: the axes of the lanes. equal: pairs of places, in rows and in columns, that must
+    have the same value for an element not to be 0.
+    """
+
+    rows: LaneAxes
+    columns: LaneAxes
+    size: tuple[int, int]
+    equal: tuple[tuple[int, int], ...] = ()
+
+    def shape(self, logical: tuple[int, ...]) -> tuple[int, ...]:
+        """The physical shape: as many blocks a dimension as needed, and the lanes."""
+        counts = {dim: count for dim, count in (*self.rows, *self.columns) if dim is not None}
+        return (*(-(-n // counts.get(d, 1)) for d, n in enumerate(logical)), *self.size)
+
+    def layout(self, known: Layout) -> Layout:
+        """The layout of a tensor that is put into lanes; ``known`` is the one it has."""
+        shape = known.physical
+        dimensions = [
+            Dimension(((f"d{d}", n),), n) for d, n in enumerate(self.shape(shape)[: len(shape)])
+        ]
+        terms: list[list[tuple[int, int]]] = [[(d, 1)] for d in range(len(shape))]
+        place, first = len(shape), []
+        for name, axes, size in zip("rc", (self.rows, self.columns), self.size, strict=True):
+            named = tuple((f"{name}{i}", count) for i, (_, count) in enumerate(axes))
+            dimensions.append(Dimension(named, size))
+            first.append(place)
+            for dim, count in axes:
+                if dim is not None:
+                    terms[dim] = [(d, count if d == dim else c) for d, c in terms[dim]]
+                    terms[dim].append((place, 1))
+                place += 1
+        zeros = [Row.of([(first[0] + r, 1), (first[1] + c, -1)]) for r, c in self.equal]
+        return known.within(dimensions, [Row.of(t) for t in terms], zeros)
+
+
+def _axes(lane: Lane, read: Subscripts, rest: int) -> LaneAxes:
+    """The axes of a lane of a compute in one operand; without any, ``rest`` equal values."""
+    found = tuple((read.alone.get(v) if v in read.used else None, count) for v, count in lane)
+    return found or ((None, rest),)
+
+
+def place_operand(
+    choice: Choice, number: int, read: Subscripts, batch: int, block: int
+) -> Placement:
+    """The placement of an operand that is a parameter."""
+    rows = _axes(choice.rows, read, batch)
+    if choice.depth is None:
+        return Placement(rows, _axes(choice.columns, read, block), (batch, block))
+    # A depth without an axis is a single value: all other lanes must be 0.
+    depth = _axes(choice.depth, read, 1)
+    if number == choice.activations:
+        return Placement(rows, depth, (batch, block))
+    return place_weights(choice, read, depth, block)
+
+
+def place_weights(choice: Choice, read: Subscripts, depth: LaneAxes, block: int) -> Placement:
+    """The placement of weights: the group, first in both lanes, is the same in both."""
+    rows = _axes(choice.columns, read, block)
+    if choice.group is None:
+        return Placement(rows, depth, (block, block))
+    return Placement(rows, ((None, depth[0][1]), *depth[1:]), (block, block), ((0, 0),))
+
+
+def place_constant(choice: Choice, block: int) -> Placement:
+    """The placement of a factor that is one number."""
+    rows: LaneAxes = tuple((None, count) for _, count in choice.columns) or ((None, block),)
+    depth: LaneAxes = tuple((None, count) for _, count in choice.depth or ()) or ((None, 1),)
+    equal = () if choice.group is None else ((0, 0),)
+    return Placement(rows, depth, (block, block), equal)
+
+
+def place_result(choice: Choice, batch: int, block: int) -> Placement:
+    """The placement of a result; of lanes that repeat one value only the first is looked at."""
+    return Placement(choice.rows or ((None, 1),), choice.columns or ((None, 1),), (batch, block))

@@ -1,0 +1,117 @@
+"""Chooses the lanes of all computes of a function together.
+
+A stage must find the tensors that another stage made in the lanes that it needs, also across
+kernels; parameters are packed as it likes. The cheapest combination is found by going through the
+stages in order, the cheapest choice first, and turning back where the costs exceed the best found
+(branch and bound). Stages that share no tensor are apart.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
+from vtac.dialects.te import ComputeOp
+from vtac.passes.te.lanes.choices import Choice, Chooser, TensorLanes
+
+MAX_STEPS = 20_000
+"""Combinations that are looked at before the best so far has to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A compute of some kernel. operands, init: the stage that makes each, None for a parameter."""
+
+    compute: ComputeOp
+    where: str
+    operands: "tuple[Stage | None, ...]"
+    init: "Stage | None"
+
+    @property
+    def before(self) -> "Iterator[Stage]":
+        """The stages that it reads."""
+        for stage in (*self.operands, self.init):
+            if stage is not None:
+                yield stage
+
+
+def choose_lanes(stages: Sequence[Stage], target: Target) -> dict[ComputeOp, Choice]:
+    """The lanes of each compute; stages are in an order in which each follows what it reads.
+
+    Raises `CompileError` for stages that read a tensor in lanes in which it cannot lie.
+    """
+    chosen: dict[ComputeOp, Choice] = {}
+    problems: list[Problem] = []
+    for part in _parts(stages):
+        search = _Search(part, target)
+        search.run()
+        if search.best is None:
+            problems.append(
+                Problem(
+                    part[search.deepest].where,
+                    "no axes can lie in the lanes both of what it reads and of what it computes",
+                    "An axis in a lane must be a subscript of its own: write x[n, c, h + kh], not "
+                    "x[n, c + 1, h]; or end a kernel before it, by making what it reads an output.",
+                )
+            )
+        else:
+            chosen |= {s.compute: c for s, c in zip(part, search.best, strict=True)}
+    if problems:
+        raise CompileError(problems)
+    return chosen
+
+
+def _parts(stages: Sequence[Stage]) -> list[list[Stage]]:
+    """Stages that exchange tensors, in order."""
+    part: dict[Stage, list[Stage]] = {}
+    for stage in stages:
+        joined = [stage]
+        for other in stage.before:
+            if stage not in part[other]:
+                joined += [s for s in part[other] if s not in joined]
+        for member in joined:
+            part[member] = joined
+    order = {stage: number for number, stage in enumerate(stages)}
+    distinct = {id(members): members for members in part.values()}
+    return [sorted(members, key=order.__getitem__) for members in distinct.values()]
+
+
+@dataclass
+class _Search:
+    part: Sequence[Stage]
+    target: Target
+    best: list[Choice] | None = None
+    deepest: int = 0
+    _least: float = float("inf")
+    _steps: int = 0
+    _known: dict[tuple[int, tuple[TensorLanes | None, ...]], list[Choice]] = field(
+        default_factory=dict
+    )
+
+    def run(self) -> None:
+        """Find the best."""
+        self._go(0, {}, [], 0)
+
+    def _go(
+        self, number: int, lanes: Mapping[Stage, TensorLanes], chosen: list[Choice], cost: int
+    ) -> None:
+        self._steps += 1
+        if cost >= self._least or (self.best is not None and self._steps > MAX_STEPS):
+            return
+        if number == len(self.part):
+            self.best, self._least = list(chosen), cost
+            return
+        self.deepest = max(self.deepest, number)
+        stage = self.part[number]
+        for choice in self._choices(number, lanes):
+            after = {**lanes, stage: choice.result}
+            self._go(number + 1, after, [*chosen, choice], cost + choice.cost)
+
+    def _choices(self, number: int, lanes: Mapping[Stage, TensorLanes]) -> list[Choice]:
+        stage = self.part[number]
+        known = tuple(None if s is None else lanes[s] for s in stage.operands)
+        init = None if stage.init is None else lanes[stage.init]
+        key = number, (*known, init)
+        if key not in self._known:
+            self._known[key] = Chooser(stage.compute, self.target, known).choices(init)
+        return self._known[key]

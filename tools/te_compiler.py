@@ -1,0 +1,122 @@
+"""The driver of tensor expressions: tensors in, a program that runs out.
+
+The passes are those of the pipeline from te on; before them stand those that bring logical
+tensors into the machine's form.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, i8
+from xdsl.dialects.func import FuncOp, ReturnOp
+
+from vtac.dialects.context import VtacContext
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
+from vtac.dialects.te import Layout, shaped
+from vtac.dialects.vta import ProgramOp
+from vtac.lowering.python_to_te.expressions import INT8, INT32, Computed
+from vtac.lowering.python_to_te.module import module_of
+from vtac.lowering.vta_to_binary import encode_program
+from vtac.passes.te.borders import layouts_of
+from vtac.runtime.device import Device, SimulatorDevice
+from vtac.runtime.tensor_program import Signature, TensorProgram
+from vtac.tools.discovery import OurPasses
+from vtac.tools.ir_files import module_text
+from vtac.tools.pipelines import parse_passes
+from vtac.tools.stages import STAGES, Stage
+from vtac.tools.verify_hazards import hazards_of
+
+EXPRESSIONS = "expressions"
+"""The level of logical tensors, before any pass."""
+
+PREPARE = "te-split-phases,te-byte-planes,te-cover-stores,te-pack-lanes"
+"""From logical tensors to the form that graph-to-te makes."""
+
+
+@cache
+def te_stages() -> tuple[Stage, ...]:
+    """The pipeline from logical tensors to instructions."""
+    stages = {stage.level: stage.passes for stage in STAGES}
+    te = stages["te"].replace("graph-to-te", PREPARE)
+    return Stage("te", te), Stage("loops", stages["loops"]), Stage("vta", stages["vta"])
+
+
+def build(
+    outputs: Computed | Sequence[Computed],
+    target: str | Target = "pynq",
+    device: Device | None = None,
+) -> TensorProgram:
+    """Compile tensors into one program of an accelerator.
+
+    outputs: what the program returns; its inputs are the placeholders behind them, the oldest
+    first. target: the name of a preset, or a Target. device: where it runs, a simulator of its own
+    if None. Raises `CompileError` with everything that is wrong.
+    """
+    wanted = (outputs,) if isinstance(outputs, Computed) else tuple(outputs)
+    machine, ctx = Target.of(target), VtacContext()
+    module = module_of(wanted, machine, ctx)
+    found: list[Signature] = []
+    lower(
+        module,
+        ctx,
+        "vta",
+        lambda level: found.append(_signature(module)) if level == "te" else None,
+    )
+    (program,) = (op for op in module.ops if isinstance(op, ProgramOp))
+    binary = encode_program(program)
+    problems = hazards_of(binary, ctx.resources)
+    if problems:
+        raise CompileError(problems)
+
+    def text(level: str) -> str:
+        return module_text(lowered(wanted, machine, level))
+
+    device = SimulatorDevice(machine) if device is None else device
+    return TensorProgram(binary, found[0], ctx.resources, device, text)
+
+
+def lowered(outputs: Sequence[Computed], target: Target, level: str) -> ModuleOp:
+    """The module of some tensors at a level: ``expressions``, ``te``, ``loops`` or ``vta``."""
+    ctx = VtacContext()
+    module = module_of(outputs, target, ctx)
+    if level != EXPRESSIONS:
+        lower(module, ctx, level, lambda _: None)
+    return module
+
+
+def lower(module: ModuleOp, ctx: VtacContext, level: str, reached: Callable[[str], None]) -> None:
+    """Lower a module of logical tensors to a level; ``reached`` is told of each on the way."""
+    stages = te_stages()
+    if level not in [stage.level for stage in stages]:
+        names = ", ".join((EXPRESSIONS, *(stage.level for stage in stages)))
+        raise CompileError(Problem("", f"there is no level {level!r}", f"Levels: {names}."))
+    for stage in stages:
+        for found in parse_passes(stage.passes, OurPasses()):
+            found.apply(ctx, module)
+        reached(stage.level)
+        if stage.level == level:
+            return
+
+
+def _signature(module: ModuleOp) -> Signature:
+    """What callers of the function must know, once its parameters are in lanes."""
+    (function,) = (op for op in module.ops if isinstance(op, FuncOp))
+    block = function.body.block
+    last = block.last_op
+    assert isinstance(last, ReturnOp)
+    dtypes = [INT8 if shaped(value).element_type == i8 else INT32 for value in block.args]
+    parameters = list(zip(layouts_of(function.arg_attrs, block.args, "arg"), dtypes, strict=True))
+    results = layouts_of(function.res_attrs, last.arguments, "result")
+    return Signature(
+        {layout.name: (layout.shape, dtype) for layout, dtype in parameters},
+        {layout.name: (layout.shape, _dtype(layout)) for layout in results},
+        parameters,
+        results,
+    )
+
+
+def _dtype(result: Layout) -> "np.dtype[np.int8] | np.dtype[np.int32]":
+    """A result of which there is a plane a byte is int32."""
+    return INT8 if result.byte is None else INT32
