@@ -2,16 +2,18 @@
 
 A pass gets a ``VtacContext`` and the module, nothing else. Constants above ``INLINE_ELEMENTS``
 elements are resources: the text has name, type and digest, the bytes lie here, read-only.
+
+Every pass needs this module, few need arrays, and NumPy takes longer to import than most passes
+run: it is imported where there is an array.
 """
 
-import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -32,20 +34,22 @@ from vtac.dialects.vtac import DIGEST_LENGTH, ResourceAttr
 INLINE_ELEMENTS = 64
 """Constants of at most this many elements stand in the text."""
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    import numpy as np
 
-_FLOATS: Mapping[np.dtype[Any], AnyFloat] = {
-    np.dtype(np.float16): f16,
-    np.dtype(np.float32): f32,
-    np.dtype(np.float64): f64,
-}
+    Array = np.ndarray[Any, np.dtype[Any]]
+else:
+    Array = Any
+
+_FLOATS: Mapping[str, AnyFloat] = {"float16": f16, "float32": f32, "float64": f64}
 
 
-def element_type(dtype: np.dtype[Any]) -> AnyFloat | IntegerType:
+@cache
+def element_type(dtype: "np.dtype[Any]") -> AnyFloat | IntegerType:
     """The builtin type for a NumPy dtype: signed integers are signless, unsigned ones ``uiN``."""
-    if dtype in _FLOATS:
-        return _FLOATS[dtype]
-    if dtype == np.dtype(bool):
+    if dtype.name in _FLOATS:
+        return _FLOATS[dtype.name]
+    if dtype.kind == "b":
         return IntegerType(1)
     if dtype.kind == "i":
         return IntegerType(8 * dtype.itemsize)
@@ -54,11 +58,14 @@ def element_type(dtype: np.dtype[Any]) -> AnyFloat | IntegerType:
     raise CompileError(Problem("", f"tensors of {dtype} are not supported as constants"))
 
 
-def element_dtype(type: Attribute) -> np.dtype[Any]:
+@cache
+def element_dtype(type: Attribute) -> "np.dtype[Any]":
     """The NumPy dtype for a builtin element type; the inverse of ``element_type``."""
-    for dtype, known in _FLOATS.items():
+    import numpy as np
+
+    for name, known in _FLOATS.items():
         if type == known:
-            return dtype
+            return np.dtype(name)
     if isinstance(type, IntegerType):
         if type.width.data == 1:
             return np.dtype(bool)
@@ -74,8 +81,10 @@ def tensor_type(array: Array) -> TensorType[Any]:
 
 def digest_of(array: Array) -> str:
     """First hexadecimal digits of the SHA-256 of dtype, shape and bytes."""
+    import hashlib
+
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).data)
+    digest.update(array.tobytes())
     return digest.hexdigest()[:DIGEST_LENGTH]
 
 
@@ -103,7 +112,7 @@ class Resources(Mapping[str, Array]):
             while key in self._arrays:
                 number += 1
                 key = f"{hint}_{number}"
-            stored = np.array(array, order="C", copy=True)
+            stored = array.copy(order="C")
             stored.setflags(write=False)
             self._arrays[key] = stored
             self._keys[digest] = ResourceAttr(key, digest)
@@ -130,10 +139,14 @@ class Resources(Mapping[str, Array]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all arrays as an ``.npz`` file."""
+        import numpy as np
+
         np.savez_compressed(path, **cast(Any, self._arrays))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Add the arrays of an ``.npz`` file under their own names."""
+        import numpy as np
+
         with np.load(Path(path), allow_pickle=False) as archive:
             for key in archive.files:
                 array = archive[key]
@@ -164,8 +177,10 @@ class VtacContext(Context):
 
     resources: Resources = field(default_factory=Resources)
     timing: TimingModel | None = None
-    codegens: Sequence[object] = ()
-    """Who may take regions of a network, by falling priority (``vtac.passes.graph.codegen``)."""
+    codegens: Callable[[], Sequence[object]] = tuple
+    """Finds who may take regions of a network, by falling priority (`vtac.passes.graph.codegen`).
+
+    A function: passes of other levels do not need them, and they take long to import."""
 
     def clone(self) -> "VtacContext":
         """A context with the same dialects whose resource table grows on its own."""
@@ -195,6 +210,8 @@ def constant_attr(ctx: Context, array: Array, hint: str = "constant") -> Attribu
 
     Infinities and NaN make a resource too: the text of a dense attribute does not hold them.
     """
+    import numpy as np
+
     if array.size > INLINE_ELEMENTS or (array.dtype.kind == "f" and not np.isfinite(array).all()):
         return resources_of(ctx).add(array, hint)
     type = tensor_type(array)
@@ -209,6 +226,8 @@ def element_bytes_attr(type: TensorType[Any], array: Array) -> Attribute:
 
 def constant_value(ctx: Context, attr: Attribute, type: Attribute) -> Array:
     """The array of a constant of tensor type ``type``, inline or resource; read-only."""
+    import numpy as np
+
     assert isinstance(type, TensorType)
     dtype, shape = element_dtype(type.element_type), type.get_shape()
     if isinstance(attr, ResourceAttr):

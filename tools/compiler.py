@@ -97,7 +97,7 @@ class _Driver:
         observe: Observer | None,
         progress: Progress | None,
     ) -> None:
-        self.ctx = VtacContext(codegens=our_codegens())
+        self.ctx = VtacContext(codegens=our_codegens)
         load_dialects(self.ctx)
         self.target = target
         self.report = CompileReport()

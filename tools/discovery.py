@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects import get_all_dialects
@@ -19,9 +20,9 @@ from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 
 import vtac.dialects
-import vtac.lowering.codegens
-import vtac.passes
-from vtac.passes.graph.codegen import Codegen
+
+if TYPE_CHECKING:
+    from vtac.passes.graph.codegen import Codegen
 
 PassFactory = Callable[[], type[ModulePass]]
 """As xDSL registers passes: called when the pass is needed."""
@@ -31,8 +32,9 @@ PASS_ROOMS = ("passes", "lowering", "tools")
 
 
 @cache
-def _modules(package: ModuleType) -> tuple[ModuleType, ...]:
-    walk = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+def _modules(name: str) -> tuple[ModuleType, ...]:
+    """Every module in a package."""
+    walk = pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}.")
     return tuple(importlib.import_module(info.name) for info in walk)
 
 
@@ -47,7 +49,7 @@ def our_passes() -> dict[str, type[ModulePass]]:
     """Every pass of ``vtac.passes`` and ``vtac.lowering``, and ``verify-hazards``, by name."""
     verify_hazards = importlib.import_module("vtac.tools.verify_hazards")
     found: dict[str, type[ModulePass]] = {}
-    for module in (*_modules(vtac.passes), *_modules(vtac.lowering), verify_hazards):
+    for module in (*_modules("vtac.passes"), *_modules("vtac.lowering"), verify_hazards):
         for value in _classes(module):
             if issubclass(value, ModulePass) and isinstance(vars(value).get("name"), str):
                 found[value.name] = value
@@ -96,14 +98,17 @@ def _files() -> tuple[tuple[str, ...], ...]:
     return tuple(parts[:-1] if parts[-1] == "__init__" else parts for parts in names)
 
 
-def our_codegens() -> list[Codegen]:
+@cache
+def our_codegens() -> "tuple[Codegen, ...]":
     """One of each codegen of ``vtac.lowering.codegens``, by falling priority (``vta`` first)."""
+    from vtac.passes.graph.codegen import Codegen
+
     found: dict[str, Codegen] = {}
-    for module in _modules(vtac.lowering.codegens):
+    for module in _modules("vtac.lowering.codegens"):
         for value in _classes(module):
             if issubclass(value, Codegen) and not inspect.isabstract(value):
                 found[value.name] = value()
-    return sorted(found.values(), key=lambda codegen: (codegen.name != "vta", codegen.name))
+    return tuple(sorted(found.values(), key=lambda codegen: (codegen.name != "vta", codegen.name)))
 
 
 def our_dialects() -> dict[str, Callable[[], Dialect]]:

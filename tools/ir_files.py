@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.printer import Printer
@@ -36,6 +35,8 @@ def write_ir(path: str | os.PathLike[str], text: str, module: ModuleOp, ctx: Vta
     """Write text, and the constants that ``module`` refers to beside it (none, no file)."""
     used = {key: ctx.resources[key] for key in sorted(referenced(module)) if key in ctx.resources}
     if used:
+        import numpy as np  # takes longer to import than most passes run
+
         with whole_file(resources_file(path)) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(stream, **used)  # type: ignore[arg-type]
     write_whole(path, text.encode())

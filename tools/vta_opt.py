@@ -1,7 +1,8 @@
 """``vta-opt``: reads IR (or an ONNX model), runs passes, prints IR.
 
-xDSL's driver with our context, dialects and passes; large constants in an ``.npz`` beside the text;
-and diagnostics with a place instead of tracebacks.
+A driver like xDSL's, with our context, dialects and passes; large constants in an ``.npz`` beside
+the text; and diagnostics with a place instead of tracebacks. xDSL's own driver looks for plug-ins
+of other packages, which takes longer than most passes; everything here is imported when needed.
 """
 
 import argparse
@@ -11,12 +12,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.tools.command_line_tool import CommandLineTool
+from xdsl.printer import Printer
+from xdsl.transforms import get_all_passes
 from xdsl.utils.exceptions import DiagnosticException, ParseError
-from xdsl.xdsl_opt_main import xDSLOptMain
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
@@ -27,14 +28,15 @@ from vtac.tools.discovery import OurPasses, load_dialects, our_codegens, our_pas
 from vtac.tools.ir_files import load_resources_beside, module_text, write_ir
 from vtac.tools.pipelines import describe_passes, parse_passes
 from vtac.tools.positions import Positions, parse_module, verify_module
+from vtac.tools.round_trip import verify_round_trip
 
 SEPARATOR = "// -----"
-ONNX = "onnx"
+MLIR, ONNX = "mlir", "onnx"
 
 
 class _ListPasses(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print("\n".join(sorted(self.const)))
+        print("\n".join(sorted(get_all_passes())))
         parser.exit()
 
 
@@ -46,84 +48,58 @@ class _Parser(ArgumentParser):
         return super().format_help()
 
 
-class VtaOptMain(xDSLOptMain):
-    """xDSL's driver with our context, dialects and passes."""
+def _parser() -> _Parser:
+    """xDSL's options for input and printing, our --target, and what to show of the passes."""
+    parser = _Parser(
+        prog="vta-opt",
+        description="Run passes over IR, or over an ONNX model, and print the IR.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("input_file", nargs="?", help="a file of IR, or an ONNX model; standard input without one")
+    add("-f", "--frontend", choices=(MLIR, ONNX), help="what the input is, if not as its name ends")
+    add("-p", "--passes", default="", help="passes in order: NAME,NAME{option=value},...")
+    add("-o", "--output-file", help="where to write; large constants go to FILE.npz")
+    add("--target", help="set vtac.target: the name of a preset, or a vta_config.json")
+    flags = {
+        "allow-unregistered-dialect": "accept ops and attributes that no dialect defines",
+        "no-implicit-module": "demand the module around the ops of the input",
+        "disable-verify": "let no verifier look at the module",
+        "verify-roundtrip": "before all passes, print the module in both forms, parse that again,"
+        " and refuse it where something has changed",
+        "print-between-passes": "print the IR after each pass",
+        "time-passes": "print the seconds of each pass (to stderr)",
+        "split-input-file": f"take the parts between lines of '{SEPARATOR}' one by one",
+        "verify-diagnostics": "print refusals of verifiers and passes, and exit with 0",
+        "parsing-diagnostics": "print errors of the parser, and exit with 0",
+        "print-op-generic": "print ops in their generic form",
+        "print-no-properties": "print properties as attributes",
+        "print-debuginfo": "print locations",
+        "syntax-highlight": "print in colours",
+    }
+    for name, text in flags.items():
+        add(f"--{name}", action="store_true", help=text)
+    add(
+        "--list-xdsl-passes",
+        action=_ListPasses,
+        nargs=0,
+        help="print the names of xDSL's own passes, which can be used as well",
+    )
+    return parser
 
-    ctx: VtacContext
+
+class VtaOpt:
+    """One call of the command."""
 
     def __init__(self, args: Sequence[str] | None = None) -> None:
-        self.available_frontends = {}
-        self.available_passes = {}
-        self.available_targets = {}
-        self.ctx = VtacContext(codegens=our_codegens())
+        self.args = _parser().parse_args(args)
+        self.ctx = VtacContext(codegens=our_codegens)
         load_dialects(self.ctx)
-        self.register_all_frontends()  # type: ignore[no-untyped-call]
-        self.available_frontends[ONNX] = self._import_stream
-        self.register_all_passes()  # type: ignore[no-untyped-call]
-        self.register_all_targets()  # type: ignore[no-untyped-call]
-        parser = _Parser(
-            prog="vta-opt",
-            description="Run passes over IR, or over an ONNX model, and print the IR.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        self.register_all_arguments(parser)
-        self.args = parser.parse_args(args)
-        self.file: str = self.args.input_file or "stdin"
-        self.args.target = "mlir"  # the name xDSL has for the format it prints
         self.ctx.allow_unregistered = self.args.allow_unregistered_dialect
-        self.machine = Target.of(self.args.machine) if self.args.machine else None
+        self.file: str = self.args.input_file or "stdin"
+        self.machine = Target.of(self.args.target) if self.args.target else None
         self.positions = Positions(self.file)
-        self.passes = parse_passes(self.args.passes, self.available_passes, OurPasses())
-
-    def _import_stream(self, stream: IO[bytes]) -> ModuleOp:
-        return self._import(stream.read())
-
-    def _import(self, source: str | bytes) -> ModuleOp:
-        # Importing onnx takes longer than most runs of a pass: only where there is a model.
-        from vtac.lowering.onnx_to_graph import import_model
-
-        return import_model(source, self.ctx)
-
-    def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
-        """xDSL's options for input and printing, our --target, and what to show of the passes."""
-        CommandLineTool.register_all_arguments(self, arg_parser)
-        add = arg_parser.add_argument
-        add("-p", "--passes", default="", help="passes in order: NAME,NAME{option=value},...")
-        add("-o", "--output-file", help="where to write; large constants go to FILE.npz")
-        add(
-            "--target",
-            dest="machine",
-            metavar="TARGET",
-            help="set vtac.target: the name of a preset, or a vta_config.json",
-        )
-        add("--print-between-passes", action="store_true", help="print the IR after each pass")
-        add("--time-passes", action="store_true", help="print the seconds of each pass (to stderr)")
-        add(
-            "--split-input-file",
-            action="store_true",
-            help=f"take the parts between lines of '{SEPARATOR}' one by one",
-        )
-        add(
-            "--verify-diagnostics",
-            action="store_true",
-            help="print refusals of verifiers and passes, and exit with 0",
-        )
-        add(
-            "--parsing-diagnostics",
-            action="store_true",
-            help="print errors of the parser, and exit with 0",
-        )
-        add("--print-op-generic", action="store_true", help="print ops in their generic form")
-        add("--print-no-properties", action="store_true", help="print properties as attributes")
-        add("--print-debuginfo", action="store_true", help="print locations")
-        add("--syntax-highlight", action="store_true", help="print in colours")
-        add(
-            "--list-xdsl-passes",
-            action=_ListPasses,
-            nargs=0,
-            const=sorted(self.available_passes),
-            help="print the names of xDSL's own passes, which can be used as well",
-        )
+        self.passes = parse_passes(self.args.passes, get_all_passes(), OurPasses())
 
     def run(self) -> None:
         """Read, run the passes, print; each part of a split input by itself.
@@ -140,8 +116,7 @@ class VtaOptMain(xDSLOptMain):
                 module = self._parse(data, kind)
                 self._prepare(module)
                 self._apply(module)
-                text = self.output_resulting_program(module)
-                outputs.append(text.rstrip("\n") + "\n")
+                outputs.append(self._text(module))
             except USER_ERRORS as error:
                 outputs.append(self._refusal(error, failures))
         if failures:
@@ -150,8 +125,8 @@ class VtaOptMain(xDSLOptMain):
 
     def _kind(self) -> str:
         kind = Path(self.args.input_file or "stdin.mlir").suffix.removeprefix(".")
-        if kind not in self.available_frontends:
-            known = ", ".join(f".{name}" for name in sorted(self.available_frontends))
+        if kind not in (MLIR, ONNX):
+            known = f".{MLIR}, .{ONNX}"
             raise CompileError(Problem(self.file, f"is of an unknown kind, not one of {known}"))
         return kind
 
@@ -169,10 +144,10 @@ class VtaOptMain(xDSLOptMain):
 
     def _parse(self, data: bytes, kind: str) -> ModuleOp:
         if kind == ONNX:
-            return self._import(self.args.input_file or data)
-        if kind != "mlir":
-            parsed = self.parse_chunk(io.BytesIO(data), kind)
-            return cast(ModuleOp, parsed)
+            # Importing onnx takes longer than most runs of a pass: only where there is a model.
+            from vtac.lowering.onnx_to_graph import import_model
+
+            return import_model(self.args.input_file or data, self.ctx)
         if self.args.input_file:
             load_resources_beside(self.ctx, self.args.input_file)
         try:
@@ -189,6 +164,8 @@ class VtaOptMain(xDSLOptMain):
         if self.machine is not None:
             module.attributes[TARGET_ATTRIBUTE] = self.machine
         self._verify(module)
+        if self.args.verify_roundtrip:
+            verify_round_trip(module, self.ctx, self.file)
 
     def _verify(self, module: ModuleOp, after: str = "") -> None:
         if not self.args.disable_verify:
@@ -219,6 +196,24 @@ class VtaOptMain(xDSLOptMain):
             return ""
         return "".join(f"{problem}\n" for problem in problems_of(error))
 
+    def _text(self, module: ModuleOp) -> str:
+        """The module as the options wish it."""
+        kind: type[Printer] = Printer
+        if self.args.syntax_highlight:
+            from xdsl.syntax_printer import SyntaxPrinter
+
+            kind = SyntaxPrinter
+        stream = io.StringIO()
+        printer = kind(
+            stream,
+            print_generic_format=self.args.print_op_generic,
+            print_properties_as_attributes=self.args.print_no_properties,
+            print_debuginfo=self.args.print_debuginfo,
+        )
+        printer.print_op(module)
+        printer.print_metadata(self.ctx.loaded_dialects)
+        return f"{stream.getvalue()}\n"
+
     def _write(self, text: str, module: ModuleOp) -> None:
         if self.args.output_file is None:
             sys.stdout.write(text)
@@ -228,4 +223,4 @@ class VtaOptMain(xDSLOptMain):
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
-    run_command(lambda: VtaOptMain(args).run(), "vta-opt")
+    run_command(lambda: VtaOpt(args).run(), "vta-opt")

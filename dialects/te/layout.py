@@ -14,9 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from xdsl.ir import Data
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -28,7 +27,12 @@ from .affine import Row, parse_subscripts, print_subscripts
 LAYOUT_ATTRIBUTE = "te.layout"
 """Attribute of a parameter or a result of a function: the `LayoutAttr` of its logical tensor."""
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+else:  # NumPy takes longer to import than most passes over te run
+    Array = Any
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,8 @@ class Layout:
 
     def pack(self, array: Array) -> Array:
         """The physical array of a logical one. Raises `ValueError` where its shape is another."""
+        import numpy as np
+
         if array.shape != self.shape:
             raise ValueError(f"{self.name} is {list(self.shape)}, not {list(array.shape)}")
         index, known = self._index
@@ -123,6 +129,8 @@ class Layout:
 
     def unpack(self, array: Array, into: Array) -> None:
         """Put the elements of a physical array into a logical one."""
+        import numpy as np
+
         used = tuple(slice(math.prod(dimension.extents)) for dimension in self.dimensions)
         index, known = self._index
         found = array[used].reshape(self.extents)
@@ -132,6 +140,8 @@ class Layout:
     @cached_property
     def _index(self) -> tuple[tuple[Array, ...], Array]:
         """For all axes: the logical index, cut to the shape, and where it is one."""
+        import numpy as np
+
         axes = np.ogrid[tuple(slice(extent) for extent in self.extents)]
         known: Array = np.ones(self.extents, bool)
         index = []
@@ -146,6 +156,8 @@ class Layout:
 
 def _value(row: Row, axes: Sequence[Array]) -> Array:
     """A subscript for all values of the axes."""
+    import numpy as np
+
     return np.asarray(row.constant + sum(c * axes[v] for v, c in row.terms))
 
 

@@ -1,7 +1,7 @@
 """What a codegen is to the partitioner: a name and a table of patterns.
 
 BYOC calls this a target; here a *codegen* is who compiles a region (``vta``, ...), and the target
-is the machine. The drivers put the codegens into the context, in order of priority.
+is the machine. The drivers tell the context where to find the codegens.
 """
 
 from abc import ABC, abstractmethod
@@ -44,4 +44,4 @@ def codegens_of(ctx: Context) -> list[Codegen]:
     """The codegens of a pass's context, by falling priority."""
     if not isinstance(ctx, VtacContext):
         raise CompileError(Problem("", "this pass needs a VtacContext, which knows the codegens"))
-    return [codegen for codegen in ctx.codegens if isinstance(codegen, Codegen)]
+    return [codegen for codegen in ctx.codegens() if isinstance(codegen, Codegen)]

@@ -1,5 +1,4 @@
-// RUN: vta-opt %s | vta-opt | filecheck %s
-// RUN: vta-opt %s --print-op-generic | vta-opt | filecheck %s
+// RUN: vta-opt %s --verify-roundtrip | filecheck %s
 
 // CHECK-LABEL: @network
 func.func @network(%x: tensor<?x3x8x8xf32>) {

@@ -1,5 +1,4 @@
-// RUN: vta-opt %s | vta-opt | filecheck %s
-// RUN: vta-opt %s --print-op-generic | vta-opt | filecheck %s
+// RUN: vta-opt %s --verify-roundtrip | filecheck %s
 
 // A preset by its name; what differs from it follows, and only that is printed.
 // CHECK:  preset = #target.vta<"pynq">

@@ -1,5 +1,4 @@
-// RUN: vta-opt %s | vta-opt | filecheck %s
-// RUN: vta-opt %s --print-op-generic | vta-opt | filecheck %s
+// RUN: vta-opt %s --verify-roundtrip | filecheck %s
 
 te.intrinsic @gemm (b = 1, o = 2) reduce (k = 2) updates acc[b, o] : i32 with (inp[b, k] : i8, wgt[o, k] : i8) lowers gemm {
 ^bb0(%a: i32, %x: i8, %w: i8):

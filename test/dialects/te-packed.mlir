@@ -1,5 +1,4 @@
-// RUN: vta-opt %s | vta-opt | filecheck %s
-// RUN: vta-opt %s --print-op-generic | vta-opt | filecheck %s
+// RUN: vta-opt %s --verify-roundtrip | filecheck %s
 
 func.func private @f() -> tensor<4xi8> {
   %w = te.constant dense<1> : tensor<24xi8>

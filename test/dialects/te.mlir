@@ -1,5 +1,4 @@
-// RUN: vta-opt %s | vta-opt | filecheck %s
-// RUN: vta-opt %s --print-op-generic | vta-opt | filecheck %s
+// RUN: vta-opt %s --verify-roundtrip | filecheck %s
 
 func.func @layer(%x: tensor<1x4x1x2xi8>) -> tensor<1x4x1x2xi8> {
   %w = te.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi8>

@@ -1,5 +1,4 @@
-// RUN: vta-opt %s | filecheck %s
-// RUN: vta-opt %s --print-op-generic | vta-opt | filecheck %s
+// RUN: vta-opt %s --verify-roundtrip | filecheck %s
 // RUN: vta-opt %s --print-op-generic | filecheck %s --check-prefix GENERIC
 
 // Before allocation: SRAM buffers are values, micro-ops stand inline.

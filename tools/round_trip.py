@@ -1,0 +1,45 @@
+"""Whether a module survives being printed and parsed again (``vta-opt --verify-roundtrip``).
+
+As in ``mlir-opt``, each of the two forms of the text, custom and generic, must be read as the
+module that was printed. Two modules are the same if their generic forms are, locations included.
+"""
+
+import io
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import ParseError
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.tools.diagnostics import problems_of
+from vtac.tools.positions import Positions, parse_module
+
+
+def verify_round_trip(module: ModuleOp, ctx: Context, file: str) -> None:
+    """Raise `CompileError` for each form that reads differently, with a diff, or not at all."""
+    wanted = _printed(module, generic=True)
+    problems: list[Problem] = []
+    for form in ("custom", "generic"):
+        text = wanted if form == "generic" else _printed(module, generic=False)
+        place = f"{file} (its {form} form)"
+        try:
+            again = parse_module(ctx, text, Positions(place))
+        except (ParseError, CompileError) as error:
+            problems += problems_of(error)
+            continue
+        found = _printed(again, generic=True)
+        if found != wanted:
+            import difflib
+
+            lines = wanted.splitlines(), found.splitlines()
+            diff = "\n  ".join(difflib.unified_diff(*lines, "printed", "parsed again", lineterm=""))
+            problems.append(Problem(place, "error: it is another module when parsed again", diff))
+    if problems:
+        raise CompileError(problems)
+
+
+def _printed(module: ModuleOp, *, generic: bool) -> str:
+    stream = io.StringIO()
+    Printer(stream, print_generic_format=generic, print_debuginfo=True).print_op(module)
+    return stream.getvalue()
