@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import (
     f32,
     f64,
 )
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.vtac import DIGEST_LENGTH, ResourceAttr
@@ -171,9 +171,29 @@ class TimingModel(Protocol):
         ...
 
 
+class Observations(Protocol):
+    """What a float network does on a few batches of samples (the drivers observe it)."""
+
+    @property
+    def batches(self) -> Sequence[Sequence[Array]]:
+        """The arguments of the network, for each batch."""
+        ...
+
+    def mean(self, value: SSAValue) -> Array | None:
+        """The mean of each channel of a value [N, C, ...] over all batches; None if not known."""
+        ...
+
+    def evaluate(self, op: Operation, batches: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """The results of one op, which may be new, for its operands in each batch."""
+        ...
+
+
 @dataclass
 class VtacContext(Context):
-    """xDSL's context with the resource table, the codegens and, perhaps, a timing model."""
+    """xDSL's context with the resource table, the codegens and, perhaps, more.
+
+    timing: someone to ask for cycles. observations: what the network at hand does on samples.
+    """
 
     resources: Resources = field(default_factory=Resources)
     timing: TimingModel | None = None
@@ -181,6 +201,7 @@ class VtacContext(Context):
     """Finds who may take regions of a network, by falling priority (`vtac.passes.graph.codegen`).
 
     A function: passes of other levels do not need them, and they take long to import."""
+    observations: Observations | None = None
 
     def clone(self) -> "VtacContext":
         """A context with the same dialects whose resource table grows on its own."""
@@ -195,6 +216,7 @@ class VtacContext(Context):
             self.resources.copy(),
             self.timing,
             self.codegens,
+            self.observations,
         )
 
 

@@ -171,9 +171,9 @@ def collect_ranges(
     summaries = {
         name: _Summary(None if method == "minmax" else Histogram()) for name in sorted(set(names))
     }
-    session, count = _session(model), 0
+    session, count = open_session(model), 0
     for batch in batches:
-        for name, array in _values(session, list(summaries), batch):
+        for name, array in values_of(session, list(summaries), batch):
             if not np.isfinite(array).all():
                 what = f"value '{name}' is not finite for batch {count} of the samples"
                 raise CompileError(Problem("calibration", what))
@@ -186,7 +186,8 @@ def collect_ranges(
     return {name: summary.range(method, percent) for name, summary in summaries.items()}
 
 
-def _session(model: ModelProto) -> Any:
+def open_session(model: ModelProto) -> Any:
+    """onnxruntime on a model. Raises CompileError where it cannot load it."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:
@@ -199,7 +200,7 @@ def _session(model: ModelProto) -> Any:
         ) from error
 
 
-def _values(
+def values_of(
     session: Any, names: Sequence[str], batch: Mapping[str, Array]
 ) -> Iterator[tuple[str, Array]]:
     """The values of one batch; inputs are known, outputs are computed some at a time."""

@@ -32,6 +32,7 @@ from vtac.runtime.samples import Samples, Source, input_specs, load_samples, sha
 from vtac.runtime.vta_program import to_function
 from vtac.tools.discovery import OurPasses, load_dialects, our_codegens
 from vtac.tools.ir_files import module_text, write_ir
+from vtac.tools.observations import Observed
 from vtac.tools.pipelines import parse_passes
 from vtac.tools.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.planner import Plan, main_function, make_plan
@@ -125,6 +126,7 @@ class _Driver:
         plan: Plan | None = None
         for stage in stages:
             self._run(Stage(stage.level, stage.passes.format(shift=shift)), module)
+            self.ctx.observations = None  # they are of the float network
             if stage.level == PARTITIONED:
                 with self._step("cut into steps"):
                     plan = make_plan(module, self.ctx)
@@ -201,6 +203,8 @@ class _Driver:
                 method=method,
                 progress=lambda done: self._progress(f"calibrate {done}/{len(samples)}"),
             )
+        with self._step("observe"):
+            self.ctx.observations = Observed(module, main, model, names, samples, self.ctx)
 
     def _run(self, stage: Stage, module: ModuleOp) -> None:
         """The passes of a stage, each timed, and then the verifier."""

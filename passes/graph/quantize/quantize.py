@@ -6,6 +6,7 @@ normalised. Leaves ``graph.quantize`` where reals enter, integer sums that end i
 ``graph.requantize`` with relu and clip in its bounds, ``graph.dequantize`` where reals leave, and
 ``graph.host_reason`` on each computing op that stays float. The function gets
 ``graph.error_bounds``: how far each result may lie from the float network's (unit if unknown).
+Where the context has observations of the network on samples, biases are corrected by them.
 
 The scheme is symmetric int8 with shifts only, after Jacob et al., "Quantization and Training of
 Neural Networks for Efficient Integer-Arithmetic-Only Inference", with the multiplier absorbed in
@@ -21,9 +22,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
+from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.passes.graph.quantize.bounds import Bound, output_bounds
+from vtac.passes.graph.quantize.correction import correct_biases
 from vtac.passes.graph.quantize.emit import emit
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.numbers import Sharing, ShiftPolicy
@@ -55,6 +58,8 @@ class QuantizePass(ModulePass):
                 continue
             if len(function.body.blocks) == 1:
                 plan = make_plan(Network(ctx, function), policy)
+                if isinstance(ctx, VtacContext) and ctx.observations is not None:
+                    plan = correct_biases(plan, ctx.observations)
                 bounds = _bounds_attribute(output_bounds(plan))
                 function.attributes[ERROR_BOUNDS_ATTRIBUTE] = bounds
                 emit(plan)

@@ -1,0 +1,229 @@
+"""Biases corrected after the activation: channel means of the quantised network match the float's.
+
+Rounding weights and clamping shift the mean of a channel, and the shift adds up over layers. The
+network runs on a few batches of samples as it will run in integers, layer by layer, each on the
+inputs that the corrected layers before it leave; then a layer's bias moves until the mean of each
+channel of its result, relu and clip included, is the float network's (docs/quantisation.md; after
+Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", section
+4.2, whose correction stands before the activation).
+
+Needs observations (`vtac.dialects.context.Observations`); what they cannot follow stays as it was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from vtac.dialects.context import Array, Observations
+from vtac.dialects.graph import (
+    AveragePoolOp,
+    ConstantOp,
+    ConvOp,
+    GemmOp,
+    GlobalAveragePoolOp,
+)
+from vtac.passes.graph.quantize.groups import PassThrough
+from vtac.passes.graph.quantize.network import data_operand, pooled_area
+from vtac.passes.graph.quantize.numbers import Layer, proof_holds
+from vtac.passes.graph.quantize.plan import Plan
+
+ROUNDS = 6
+"""Steps towards equal means; each moves a bias by what its mean is off, before relu and clip."""
+
+Batches = Sequence[Array]
+
+
+def correct_biases(plan: Plan, observed: Observations) -> Plan:
+    """The plan with corrected biases; weights, shifts and scales stay."""
+    return _Correction(plan, observed).run()
+
+
+class _Correction:
+    """Forward over the function as planned. Stored integers are kept as float32."""
+
+    def __init__(self, plan: Plan, observed: Observations):
+        self.plan, self.observed = plan, observed
+        self.stored: dict[SSAValue, Batches] = {}
+        self.reals: dict[SSAValue, Batches] = {}
+        self.layers = dict(plan.layers)
+        for place, argument in enumerate(plan.network.block.args):
+            self.reals[argument] = [batch[place] for batch in observed.batches]
+
+    def run(self) -> Plan:
+        """Correct every layer whose operands are known."""
+        covered = {op for group in self.plan.groups for op in group.covered}
+        roots = {group.root: group for group in self.plan.groups}
+        needed = self._needed(covered)
+        last = self._last_readers()
+        for op in self.plan.network.block.ops:
+            if op in roots:
+                group = roots[op]
+                if all(self._is_known(value) for value in group.inputs):
+                    if isinstance(group, PassThrough):
+                        self._pass_through(group)
+                    else:
+                        self._sum(self.layers[group])
+            elif op not in covered and op in needed:
+                self._float_op(op)
+            for value in last.get(op, ()):
+                self.stored.pop(value, None)
+                self.reals.pop(value, None)
+        return replace(self.plan, layers=self.layers)
+
+    def _needed(self, covered: set[Operation]) -> set[Operation]:
+        """Float ops on whose results a group depends."""
+        needed: set[Operation] = set()
+        for op in reversed(list(self.plan.network.block.ops)):
+            readers = {use.operation for result in op.results for use in result.uses}
+            if op not in covered and readers & (needed | covered):
+                needed.add(op)
+        return needed
+
+    def _last_readers(self) -> dict[Operation, list[SSAValue]]:
+        """The values that nobody reads after an op."""
+        last: dict[SSAValue, Operation] = {}
+        for op in self.plan.network.block.ops:
+            last.update(dict.fromkeys(op.operands, op))
+        for group in self.plan.groups:
+            for value in group.inputs:
+                # A group reads its operands at its root, which comes last of its ops.
+                if last[value] in group.covered:
+                    last[value] = group.root
+        readers: dict[Operation, list[SSAValue]] = {}
+        for value, op in last.items():
+            readers.setdefault(op, []).append(value)
+        return readers
+
+    def _is_known(self, value: SSAValue) -> bool:
+        return value in self.stored or value in self.reals
+
+    def _integers(self, value: SSAValue) -> Batches:
+        """A value as stored integers: what a group left, or quantised."""
+        if value in self.stored:
+            return self.stored[value]
+        scale = np.float32(self.plan.scales[value].value)
+        return [np.clip(np.rint(x / scale), -128, 127) for x in self.reals[value]]
+
+    def _real(self, value: SSAValue) -> Batches | None:
+        """A value as float readers see it."""
+        if value in self.stored:
+            scale = np.float32(self.plan.scales[value].value)
+            return [x * scale for x in self.stored[value]]
+        array = self.plan.network.constant(value)
+        if array is not None:
+            return [array] * len(self.observed.batches)
+        return self.reals.get(value)
+
+    def _float_op(self, op: Operation) -> None:
+        if isinstance(op, ConstantOp):
+            return
+        operands = [self._real(value) for value in op.operands]
+        known = [operand for operand in operands if operand is not None]
+        if len(known) < len(operands):
+            return
+        batches = [list(batch) for batch in zip(*known, strict=True)]
+        results = self.observed.evaluate(op, batches)
+        for place, result in enumerate(op.results):
+            self.reals[result] = [batch[place] for batch in results]
+
+    def _pass_through(self, group: PassThrough) -> None:
+        results = self.observed.evaluate(group.root, [[x] for x in self._integers(group.root.x)])
+        self.stored[group.root.result] = [batch[0] for batch in results]
+
+    def _sum(self, layer: Layer) -> None:
+        """Correct a layer, and leave its result."""
+        group = layer.group
+        result = group.root.results[0]
+        sums = self._accumulators(layer)
+        mean = self.observed.mean(result)
+        if mean is not None:
+            layer = self.layers[group] = _corrected(layer, sums, mean)
+        if layer.scale is not None:
+            self.stored[result] = [_requantised(layer, acc).astype(np.float32) for acc in sums]
+
+    def _accumulators(self, layer: Layer) -> list[Array]:
+        """The sums of products and shifted addends, without biases, in each batch."""
+        group = layer.group
+        totals = self._core(layer) if group.core is not None else None
+        for value, amount in zip(group.skips, layer.amounts, strict=True):
+            addends = [x * _channels(np.ldexp(1.0, amount), x) for x in self._integers(value)]
+            if totals is None:
+                totals = addends
+            else:
+                totals = [total + addend for total, addend in zip(totals, addends, strict=True)]
+        assert totals is not None, "a sum has a core or an addend"
+        return totals
+
+    def _core(self, layer: Layer) -> list[Array]:
+        core = layer.group.core
+        assert core is not None
+        inputs = self._integers(data_operand(core))
+        if isinstance(core, AveragePoolOp | GlobalAveragePoolOp):
+            results = self.observed.evaluate(core, [[x] for x in inputs])
+            return [np.rint(batch[0].astype(np.float64) * pooled_area(core)) for batch in results]
+        assert layer.weights is not None
+        weights = layer.weights.astype(np.float32)
+        op = _without_bias(core, weights.shape)
+        results = self.observed.evaluate(op, [[x, weights] for x in inputs])
+        return [batch[0].astype(np.float64) for batch in results]
+
+
+def _without_bias(core: ConvOp | GemmOp, weights: Sequence[int]) -> ConvOp | GemmOp:
+    """The products of a core alone, for weights that are stored [O, ...]."""
+    types: list[Attribute] = [data_operand(core).type, TensorType(f32, weights)]
+    x, w = Block(arg_types=types).args
+    if isinstance(core, GemmOp):
+        return GemmOp(x, w, None, core.result.type, trans_b=True)
+    return ConvOp(
+        x,
+        w,
+        None,
+        core.result.type,
+        strides=core.strides.get_values(),
+        pads=core.pads.get_values(),
+        dilations=core.dilations.get_values(),
+        group=core.group.value.data,
+    )
+
+
+def _channels(vector: Array, like: Array) -> Array:
+    return vector.reshape(-1, *(1 for _ in like.shape[2:]))
+
+
+def _requantised(layer: Layer, acc: Array) -> Array:
+    """``clamp((acc + bias) >> shift, lo, hi)``, in float64."""
+    steps = np.ldexp(1.0, -layer.shift)
+    shifted = np.floor((acc + _channels(layer.bias, acc)) * _channels(steps, acc))
+    return cast(Array, np.clip(shifted, layer.lo, layer.hi))
+
+
+def _mean(layer: Layer, sums: Sequence[Array]) -> Array:
+    """The mean of each channel of the result, in real units."""
+    means = []
+    for acc in sums:
+        around = tuple(axis for axis in range(acc.ndim) if axis != 1)
+        if layer.scale is None:
+            means.append((acc.mean(axis=around) + layer.bias) * layer.steps)
+        else:
+            means.append(_requantised(layer, acc).mean(axis=around) * layer.scale.value)
+    return cast(Array, np.mean(means, axis=0))
+
+
+def _corrected(layer: Layer, sums: Sequence[Array], mean: Array) -> Layer:
+    """The layer with the bias for which its channels have these means.
+
+    A step moves the bias by what the mean is off. Behind a clamp the mean moves by less, so that
+    steps never overshoot. A channel whose sums could leave int32 then keeps its bias.
+    """
+    for _ in range(ROUNDS):
+        moved = layer.bias + np.rint((mean - _mean(layer, sums)) / layer.steps)
+        candidate = replace(layer, bias=moved)
+        moved = np.where(proof_holds(candidate), moved, layer.bias)
+        if np.array_equal(moved, layer.bias):
+            break
+        layer = replace(layer, bias=moved)
+    return layer

@@ -1,0 +1,176 @@
+"""How well the models of ``../shared/models`` answer, against onnxruntime on the same inputs.
+
+Classifiers are calibrated on their first hundred images and judged on the others: accuracy of both,
+share of equal labels, what stays on the host and why, cycles of an image. The face detector is
+calibrated on changed copies of its one picture and judged on the picture: boxes of the same anchor
+in pixels, scores. Run: ``python FILE --help``.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from vtac.runtime.executor import Module
+from vtac.tools.compiler import compile_model
+
+Array = NDArray[Any]
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+CALIBRATION = 100
+COPIES = 24
+"""Changed copies of the picture, to calibrate the face detector on."""
+ONE_ANCHOR = 0.3
+"""Boxes are compared where onnxruntime's score of a face is at least this."""
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A model of one input that tells classes apart, its data, and how images become inputs."""
+
+    name: str
+    data: str
+    prepare: Callable[[Array], Array]
+
+    def load(self) -> tuple[Path, Array, Array]:
+        """The model, its inputs [S, 1, ...] and their labels."""
+        with np.load(SHARED / "data" / f"{self.data}.npz") as data:
+            return _model(self.name), self.prepare(data["x"])[:, None], data["y"]
+
+
+CLASSIFIERS = (
+    Classifier("mnist8", "mnist", lambda x: x[:, None].astype(np.float32)),
+    Classifier("mlperf_resnet8_float", "cifar10", lambda x: x.astype(np.float32)),
+    Classifier(
+        "mobilenetv1_025_128_float",
+        "imagenet128",
+        lambda x: x.astype(np.float32) / np.float32(127.5) - np.float32(1),
+    ),
+)
+DETECTOR = "ultraface_rfb320"
+
+
+def _model(name: str) -> Path:
+    return SHARED / "models" / name / "model.onnx"
+
+
+def _session(path: Path) -> onnxruntime.InferenceSession:
+    """onnxruntime, silent about initialisers that are inputs too."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options)
+
+
+def judge_classifier(model: Classifier, options: argparse.Namespace) -> None:
+    """Print accuracies of one model."""
+    path, images, labels = model.load()
+    module = _compiled(path, images[:CALIBRATION], options)
+    session = _session(path)
+    (name,) = (value.name for value in session.get_inputs())
+    kept = slice(CALIBRATION, CALIBRATION + options.images)
+    ours, theirs = [], []
+    for image in images[kept]:
+        (answer,), (expected,) = (
+            module.run({name: image}).values(),
+            session.run(None, {name: image}),
+        )
+        ours.append(answer.argmax())
+        theirs.append(expected.argmax())
+    true = labels[kept]
+    print(
+        f"  top-1 {np.mean(ours == true):.2%}, onnxruntime {np.mean(theirs == true):.2%}, equal "
+        f"labels {np.mean(np.equal(ours, theirs)):.2%} of {len(true)}",
+        flush=True,
+    )
+
+
+def judge_detector(options: argparse.Namespace) -> None:
+    """Print how far boxes and scores of the face detector lie from onnxruntime's."""
+    path = _model(DETECTOR)
+    with np.load(path.with_name("io.npz")) as data:
+        (picture,) = (data[key] for key in data.files if key.startswith("in"))
+    module = _compiled(path, np.stack(_copies(picture)), options)
+    session = _session(path)
+    (name,) = (value.name for value in session.get_inputs())
+    started = time.process_time()
+    answers = module.run({name: picture})
+    seconds = time.process_time() - started
+    outputs = [value.name for value in session.get_outputs()]
+    expected = dict(zip(outputs, session.run(None, {name: picture}), strict=True))
+    scores, boxes = sorted(outputs, key=lambda output: expected[output].shape[-1])
+    faces = expected[scores][0, :, 1] > ONE_ANCHOR
+    height, width = picture.shape[2:]
+    sizes = np.array([width, height, width, height])
+    pixels = np.abs(answers[boxes] - expected[boxes])[0] * sizes
+    wrong = np.abs(answers[scores] - expected[scores])[0]
+    print(
+        f"  {faces.sum()} anchors with a face: boxes within {pixels[faces].max():.2f} pixels, "
+        f"scores within {wrong[faces].max():.3f} (all anchors {wrong.max():.3f}); "
+        f"{seconds:.1f} s of processor time an image"
+    )
+
+
+def _copies(picture: Array) -> list[Array]:
+    """Crops, flips and changes of brightness of a picture [1, 3, H, W], seeded."""
+    rng = np.random.default_rng(0)
+    height, width = picture.shape[2:]
+    copies = []
+    for number in range(COPIES):
+        share = rng.uniform(0.6, 1.0)
+        rows, columns = int(height * share), int(width * share)
+        top, left = rng.integers(0, height - rows + 1), rng.integers(0, width - columns + 1)
+        part = picture[:, :, top : top + rows, left : left + columns]
+        part = part[:, :, np.arange(height) * rows // height]
+        part = part[..., np.arange(width) * columns // width]
+        part = part[..., ::-1] if number % 2 else part
+        copies.append(np.clip(part * rng.uniform(0.7, 1.2), -1, 1).astype(np.float32))
+    return copies
+
+
+def _compiled(path: Path, samples: Array, options: argparse.Namespace) -> Module:
+    """The module, once it is said how long that took and what stayed on the host."""
+    print(path.parent.name)
+    started = time.process_time()
+    module = compile_model(
+        path, options.target, samples, shift=options.shift, method=options.method
+    )
+    seconds = time.process_time() - started
+    cycles = sum(launch.report.cycles for launch in module.profile().launches)
+    print(f"  {seconds:.1f} s to compile, {cycles:,} cycles an image on {options.target}")
+    hosted = Counter((node.op, node.reason) for node in module.explain if node.where == "host")
+    for (kind, reason), count in hosted.items():
+        print(f"  host: {count} x {kind}: {reason}")
+    return module
+
+
+def main() -> int:
+    """A paragraph a model."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = [*(model.name for model in CLASSIFIERS), DETECTOR]
+    parser.add_argument("models", nargs="*", default=names, choices=names)
+    parser.add_argument("--target", default="pynq")
+    parser.add_argument("--shift", choices=("block", "channel", "auto"), default="auto")
+    parser.add_argument("--method", choices=("minmax", "percentile", "entropy"), default="minmax")
+    parser.add_argument("--images", type=int, default=10_000, help="judge on this many at most")
+    options = parser.parse_args()
+    if not SHARED.is_dir():
+        print(f"there are no models: {SHARED} is absent")
+        return 0
+    for model in CLASSIFIERS:
+        if model.name in options.models:
+            judge_classifier(model, options)
+    if DETECTOR in options.models:
+        judge_detector(options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

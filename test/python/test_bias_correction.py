@@ -1,0 +1,71 @@
+"""Biases corrected by observations: means of channels match the float network's."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_networks import Network, main_of, run, set_ranges_from
+from xdsl.dialects.builtin import ModuleOp
+
+from vtac.dialects import graph
+from vtac.dialects.context import VtacContext
+from vtac.lowering.graph_to_onnx import host_model
+from vtac.passes.graph.quantize import QuantizePass, error_bounds
+from vtac.runtime.calibration import calibration_values
+from vtac.tools.observations import Observed
+
+
+def network(rng: np.random.Generator) -> tuple[Network, ModuleOp]:
+    """A convolution in groups, a residual addition, a mean and a dense layer; coarse weights."""
+    net = Network((1, 4, 6, 6))
+    (x,) = net.inputs
+    x = net.relu(net.conv(x, rng.normal(size=(8, 2, 3, 3)), rng.normal(size=8), group=2))
+    x = net.add(net.conv(x, rng.normal(size=(8, 8, 1, 1)) * 0.3, rng.normal(size=8)), x)
+    x = net.pool(graph.MaxPoolOp, net.relu(x), [2, 2])
+    x = net.reshape(net.global_average_pool(x), [1, 8])
+    return net, net.module(net.gemm(x, rng.normal(size=(3, 8)), rng.normal(size=3)))
+
+
+def observe(module: ModuleOp, ctx: VtacContext, batches: list[dict[str, np.ndarray]]) -> Observed:
+    function = main_of(module)
+    names = calibration_values(function)
+    shown = {name: value for value, name in names.items() if value not in function.args}
+    model = host_model(module, ctx, extra_outputs=shown)
+    return Observed(module, function, model, names, batches, ctx)
+
+
+@settings(max_examples=4)
+@given(st.integers(0, 2**32 - 1))
+def test_means_match_and_the_bound_holds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    net, module = network(rng)
+    samples = [rng.normal(size=(1, 4, 6, 6)).astype(np.float32) for _ in range(8)]
+    set_ranges_from(module, net.ctx, [[x] for x in samples])
+    floats = np.array([run(module, net.ctx, [x])[0] for x in samples])
+    plain, corrected = module.clone(), module.clone()
+    QuantizePass().apply(net.ctx, plain)
+    net.ctx.observations = observe(corrected, net.ctx, [{"x0": x} for x in samples])
+    QuantizePass().apply(net.ctx, corrected)
+    corrected.verify()
+    wrong = []
+    for quantised in (plain, corrected):
+        answers = np.array([run(quantised, net.ctx, [x])[0] for x in samples])
+        wrong.append(np.abs((answers - floats).mean(axis=0)).max())
+        (bound,) = error_bounds(main_of(quantised))
+        assert bound is not None and np.abs(answers - floats).max() <= bound
+    # The last layer's bias is free: what is left is the rounding of one accumulator step.
+    assert wrong[1] <= wrong[0] + 1e-6 and wrong[1] < 1e-3
+
+
+def test_an_exact_network_keeps_its_biases() -> None:
+    rng = np.random.default_rng(0)
+    net = Network((1, 2, 4, 4))
+    (x,) = net.inputs
+    y = net.relu(net.conv(x, rng.integers(-1, 2, (3, 2, 3, 3)), rng.integers(-4, 5, 3)))
+    module = net.module(y)
+    samples = [rng.integers(-3, 4, (1, 2, 4, 4)).astype(np.float32) for _ in range(4)]
+    set_ranges_from(module, net.ctx, [[x] for x in samples], whole=True)
+    plain, corrected = module.clone(), module.clone()
+    QuantizePass().apply(net.ctx, plain)
+    net.ctx.observations = observe(corrected, net.ctx, [{"x0": x} for x in samples])
+    QuantizePass().apply(net.ctx, corrected)
+    assert str(corrected) == str(plain)
