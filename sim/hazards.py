@@ -22,7 +22,7 @@ from ..dialects.vta.encoding import Instruction
 from .elements import Elements
 from .errors import Fault, SimulationError
 from .footprint import DramMap, Footprints, Space
-from .legality import decode_program, loads_whole_inp, verify_program
+from .legality import decode_program, verify_program, whole_inp_loads
 from .tokens import (
     Clock,
     Flow,
@@ -118,12 +118,11 @@ class _Checker:
 
     def run(self) -> None:
         """Fill the report."""
-        for index, instruction in enumerate(self._program):
-            if loads_whole_inp(self._target, instruction):
-                self._report.warnings.append(
-                    f"{self._name(index)} fills the whole INP buffer: with 256-beat bursts the"
-                    " Chisel design may lose its data"
-                )
+        for index in whole_inp_loads(self._target, self._program):
+            self._report.warnings.append(
+                f"{self._name(index)} fills the whole INP buffer: with 256-beat bursts the Chisel"
+                " design may lose its data"
+            )
         order = self._check_deadlocks()
         if order is None:
             return

@@ -5,6 +5,9 @@ target lacks, ranges of transfers, counts of zero (VTA.md, section 3). Both func
 and the hazard checker use them; what depends on micro-ops is checked where they run.
 """
 
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -67,28 +70,33 @@ def objection(
     """What is wrong with an instruction by itself, or None."""
     if strict and (reason := _token_objection(instruction)) is not None:
         return reason
-    match instruction:
-        case Transfer():
-            return _transfer_objection(target, instruction, dram_bytes, strict)
-        case Compute():
-            return _compute_objection(target, instruction, strict)
-        case _:
-            return None
+    if isinstance(instruction, Transfer):
+        return _transfer_objection(target, instruction, dram_bytes, strict)
+    if isinstance(instruction, Compute):
+        return _compute_objection(target, instruction, strict)
+    return None
 
 
 def _token_objection(instruction: Instruction) -> str | None:
-    module = module_of(instruction)
-    if module is Module.LOAD and (instruction.pop_prev or instruction.push_prev):
+    prev = instruction.pop_prev or instruction.push_prev
+    if prev and module_of(instruction) is Module.LOAD:
         return "the load module has no previous module to exchange tokens with"
-    if module is Module.STORE and (instruction.pop_next or instruction.push_next):
+    next_ = instruction.pop_next or instruction.push_next
+    if next_ and module_of(instruction) is Module.STORE:
         return "the store module has no next module to exchange tokens with"
     return None
+
+
+@lru_cache(maxsize=64)
+def _sizes(target: Target) -> Mapping[Memory, tuple[int, int]]:
+    """Of each memory the elements that fit and the bytes of one."""
+    return {memory: (target.depth(memory), target.element_bytes(memory)) for memory in Memory}
 
 
 def _transfer_objection(
     target: Target, transfer: Transfer, dram_bytes: int | None, strict: bool
 ) -> str | None:
-    memory = transfer.memory
+    memory, width, height = transfer.memory, transfer.x_size, transfer.y_size
     if isinstance(transfer, Store):
         if memory is not Memory.OUT:
             return f"STORE writes OUT only, not {memory.name}"
@@ -98,26 +106,20 @@ def _transfer_objection(
         return "LOAD cannot fill OUT"
     elif memory is Memory.ACC_8BIT and not target.acc_load_int8:
         return "the target does not load int8 into ACC (acc_load_int8)"
-    if transfer.x_size == 0:
+    if width == 0:
         return None
-    if transfer.y_size == 0:
+    if height == 0:
         return "y_size 0 with x_size > 0 never ends on hardware" if strict else None
+    depth, size = _sizes(target)[memory]
     end = transfer.sram_base + transfer.sram_size
-    if end > target.depth(memory):
+    if end > depth:
         return (
-            f"{memory.name} elements {transfer.sram_base} to {end - 1}, but the buffer has"
-            f" {target.depth(memory)}"
+            f"{memory.name} elements {transfer.sram_base} to {end - 1}, but the buffer has {depth}"
         )
-    return _dram_objection(target, transfer, dram_bytes)
-
-
-def _dram_objection(target: Target, transfer: Transfer, dram_bytes: int | None) -> str | None:
-    size = target.element_bytes(transfer.memory)
     first = transfer.dram_base * size
-    last_row = transfer.dram_base + (transfer.y_size - 1) * transfer.x_stride
-    end = (last_row + transfer.x_size) * size
     if first < FIRST_BYTE:
         return f"DRAM byte {first} lies in the first {FIRST_BYTE} bytes, which nobody may address"
+    end = first + ((height - 1) * transfer.x_stride + width) * size
     if dram_bytes is not None and end > dram_bytes:
         return f"DRAM bytes {first} to {end - 1}, but the image has {dram_bytes}"
     return None
@@ -148,11 +150,14 @@ def _alu_objection(target: Target, alu: Alu, strict: bool) -> str | None:
     return None
 
 
-def loads_whole_inp(target: Target, instruction: Instruction) -> bool:
-    """Whether this is the one LOAD that the Chisel design may lose (VTA.md, section 3)."""
-    return (
-        is_chisel(target)
-        and isinstance(instruction, Load)
+def whole_inp_loads(target: Target, program: Sequence[Instruction]) -> list[int]:
+    """The LOADs that the Chisel design may lose (VTA.md, section 3)."""
+    if not is_chisel(target):
+        return []
+    return [
+        index
+        for index, instruction in enumerate(program)
+        if isinstance(instruction, Load)
         and instruction.memory is Memory.INP
         and instruction.x_size * instruction.y_size >= target.inp_depth
-    )
+    ]

@@ -55,8 +55,9 @@ def module_of(instruction: Instruction) -> Module:
     """The module whose queue an instruction goes to."""
     if isinstance(instruction, Store):
         return Module.STORE
-    if isinstance(instruction, Load) and instruction.memory in (Memory.INP, Memory.WGT):
-        return Module.LOAD
+    if isinstance(instruction, Load):
+        memory = instruction.memory
+        return Module.LOAD if memory is Memory.INP or memory is Memory.WGT else Module.COMPUTE
     return Module.COMPUTE
 
 
@@ -76,14 +77,14 @@ class Flow:
     @classmethod
     def of(cls, program: Sequence[Instruction]) -> "Flow":
         """The flow of a program. Flags towards a module that does not exist do nothing."""
-        modules = [module_of(instruction) for instruction in program]
-        pops, pushes = [], []
-        for module, x in zip(modules, program, strict=True):
+        modules, pops, pushes = [], [], []
+        members: tuple[list[int], list[int], list[int]] = ([], [], [])
+        for index, x in enumerate(program):
+            module = module_of(x)
+            modules.append(module)
+            members[module].append(index)
             pops.append(CONSUMES[module, x.pop_prev, x.pop_next])
             pushes.append(PRODUCES[module, x.push_prev, x.push_next])
-        members: tuple[list[int], list[int], list[int]] = ([], [], [])
-        for index, module in enumerate(modules):
-            members[module].append(index)
         finish = next((i for i, x in enumerate(program) if isinstance(x, Finish)), -1)
         return cls(modules, pops, pushes, members, finish)
 

@@ -135,6 +135,8 @@ class Channel:
         self._last_issue, self._last_served, self._pending, self.due = issued, served, past, at
         if transfer is not None and transfer.complete:
             self.active.remove(transfer)
+            if not others:
+                self.due = NEVER
         return transfer
 
 

@@ -255,7 +255,8 @@ class Machine:
         fetch = self._fetch
         module = self._module[fetch.position]
         state = self._modules[module]
-        holder = self._holder(state, state.arrived)
+        rank = state.arrived - self._preset.queue_depth
+        holder = state.members[rank] if rank >= 0 else None
         if holder is not None and (end := self._end[holder]) > now:
             if end == NEVER:
                 self._blocked = (holder, now)
@@ -269,9 +270,22 @@ class Machine:
             self._plan(module)
         fetch.position += 1
         if fetch.position < fetch.dispatchable:
-            self._times[_DISPATCH] = now + 1
+            self._times[_DISPATCH] = self._next_dispatch(now + 1)
         else:
             self._chunk_dispatched(now)
+
+    def _next_dispatch(self, now: int) -> int:
+        """When to look at the next instruction: now, or when the place is free that it waits for.
+
+        The end of the instruction that holds the place may not be known yet.
+        """
+        state = self._modules[self._module[self._fetch.position]]
+        rank = state.arrived - self._preset.queue_depth
+        end = self._end[state.members[rank]] if rank >= 0 else 0
+        if not now < end < NEVER or now > self._limit:
+            return now
+        self._full.append((now, end))
+        return end
 
     def _dispatch_chunk(self, cycle: int) -> bool:
         """Dispatch a whole chunk, an instruction a cycle, if no queue can be full meanwhile."""
