@@ -21,7 +21,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lit pytest lint format types imports bench clean moved
+.PHONY: help demo test lit pytest lint format types imports docs bench clean moved
 
 help:  ## say what can be made
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1@\2/p' Makefile | \
@@ -58,6 +58,10 @@ types: $(STAMP) .types/vtac  ## mypy, strict
 imports: $(STAMP)  ## import-linter: who may import whom
 	@echo "imports: import-linter"
 	@$(BIN)/lint-imports --no-logo
+
+docs: $(STAMP)  ## write the pages of docs/ that a command writes
+	@echo "docs: docs/schedules.md"
+	@$(BIN)/python docs/schedules.py
 
 bench: $(STAMP)  ## the benchmarks, test/benchmarks/bench_*.py, one after the other
 	@test -n "$(BENCHMARKS)" || echo "bench: there is no test/benchmarks/bench_*.py"
