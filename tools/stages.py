@@ -28,7 +28,7 @@ STAGES = (
     Stage(
         "te",
         "graph-to-te,te-legalize-casts,te-fuse-accumulators,te-split-bodies,"
-        "te-place-biases,te-block-immediates,te-schedule",
+        "te-nest-shifts,te-place-biases,te-block-immediates,te-schedule",
     ),
     Stage(
         "loops",

@@ -202,8 +202,9 @@ def _max_pool(op: MaxPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
 def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
     """A product with powers of two where they fit int8; what is common to all, an immediate shift.
 
-    Where amounts differ by more, everything is shifted by the largest and then back, which loses
-    nothing as long as the largest does not push bits out.
+    What is common to each block of channels, where that differs between blocks. Where amounts of a
+    block differ by more, everything is shifted by the largest and then back, which loses nothing as
+    long as the largest does not push bits out.
     """
     x = kernel.values[op.x]
     amounts = kernel.constant(op.amount, "shift amounts").astype(np.int64)
@@ -219,9 +220,18 @@ def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
         common = 0 if most <= LARGEST_POWER else least
         scaled = _scaled(op, kernel, x, amounts - common)
         return [_shift_by(kernel, scaled, common)]
+    layout, hint = kernel.layout.target, f"{layer_of(op)}.shift"
+    least_of = packed.least_of_blocks(amounts, layout.block)
+    if np.max(amounts - least_of[: len(amounts)]) <= LARGEST_POWER:
+        scaled = _scaled(op, kernel, x, amounts - least_of[: len(amounts)])
+        by = kernel.parameter(packed.pack_vector(least_of, layout.batch, layout.block), hint)
+        return [
+            kernel.elementwise(
+                "shift_left", scaled, lambda s, by: arith.ShLIOp(s, by).result, vectors=[by]
+            )
+        ]
     if most > LARGEST_INT8_SHIFT:
         raise _unsupported(op, f"left shifts from {least} to {most}", "their range is too wide")
-    layout, hint = kernel.layout.target, f"{layer_of(op)}.shift"
     back = packed.pack_vector(most - amounts, layout.batch, layout.block)
     return [
         kernel.elementwise(
@@ -281,10 +291,15 @@ def _requantize(op: RequantizeOp, kernel: KernelBuilder) -> list[SSAValue]:
     """``clamp((acc + bias) >> shift, lo, hi)`` in one body; equal numbers become immediates."""
     layer = layer_of(op)
     shift_vector = kernel.constant(op.shift, "shift")
+    target = kernel.layout.target
     if not 0 <= int(shift_vector.min()) <= int(shift_vector.max()) <= 31:
         raise _unsupported(op, "a right shift outside 0 to 31", "requantise with another scale")
     bias = _channel_constant(kernel, op.bias, "bias", layer, IMMEDIATES)
-    shift = _channel_constant(kernel, op.shift, "shift", layer, range(32))
+    shift: int | SSAValue = int(shift_vector[0])
+    if np.any(shift_vector != shift):
+        filled = packed.fill_block(shift_vector, target.block)
+        vector = packed.pack_vector(filled, target.batch, target.block)
+        shift = kernel.parameter(vector, f"{layer}.shift")
     lo, hi = op.lo.value.data, op.hi.value.data
 
     def body(acc: SSAValue, *vectors: SSAValue) -> SSAValue:

@@ -25,6 +25,17 @@ def pack_vector(vector: Array, batch: int, block: int) -> Array:
     return np.repeat(padded.reshape(count, 1, block), batch, axis=1)
 
 
+def fill_block(vector: Array, block: int) -> Array:
+    """[C] with the last entry repeated until the last block is full: spare lanes agree with it."""
+    return np.pad(vector, (0, -len(vector) % block), mode="edge")
+
+
+def least_of_blocks(vector: Array, block: int) -> Array:
+    """For each channel of a vector [C], spare lanes included, the least entry of its block."""
+    filled = fill_block(vector, block).reshape(-1, block)
+    return np.repeat(filled.min(axis=1), block)
+
+
 def pack_weights(weights: Array, block: int) -> Array:
     """int8 [O, C, k...] as [O/BLOCK][C/BLOCK][k...][o][k]."""
     out, channels, *kernel = weights.shape

@@ -24,6 +24,7 @@ from vtac.passes.te.block_immediates import BlockImmediatesPass
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.fuse_accumulators import FuseAccumulatorsPass
 from vtac.passes.te.legalize_casts import LegalizeCastsPass
+from vtac.passes.te.nest_shifts import NestShiftsPass
 from vtac.passes.te.place_biases import PlaceBiasesPass
 from vtac.passes.te.schedule.te_schedule import TeSchedulePass
 from vtac.passes.te.split_bodies import SplitBodiesPass
@@ -33,6 +34,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 REWRITES: Sequence[type[ModulePass]] = (LegalizeCastsPass, FuseAccumulatorsPass, SplitBodiesPass)
 LOOPS: Sequence[type[ModulePass]] = (
+    NestShiftsPass,
     PlaceBiasesPass,
     BlockImmediatesPass,
     TeSchedulePass,
@@ -131,6 +133,8 @@ class IntegerFunction:
         shifts = self.random.integers(max(most - 2, 0), most + 1, channels).astype(np.int32)
         if shift == "one":
             shifts[:] = most
+        if shift == "block":
+            shifts = np.repeat(shifts[:: self.target.block], self.target.block)[:channels]
         bound = 1 << min(max(bits - 1, 1), 30)
         bias = self.random.integers(-bound, bound, channels).astype(np.int32)
         if shift == "one" and self.random.random() < 0.5:

@@ -92,7 +92,9 @@ class RandomGroup:
 
     def requantize(self, acc: SSAValue) -> SSAValue:
         lo = self.random.choice([-128, 0, -20])
-        return self.function.requantize(acc, shift=self.random.choice(["one", "channel"]), lo=lo)
+        return self.function.requantize(
+            acc, shift=self.random.choice(["one", "channel", "block"]), lo=lo
+        )
 
     def max_pool(self, x: SSAValue) -> SSAValue:
         kernel = [self.random.randint(1, min(3, extent)) for extent in self.shape(x)[2:]]
