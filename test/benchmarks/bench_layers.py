@@ -13,7 +13,7 @@ import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +25,44 @@ from vtac.sim.timing.pictures import roofline_of
 
 TARGETS = ("chisel-pynq", "chisel-de10", "pynq")
 
-OURS = f"{'layer':20}{'cycles':>10}{'limit':>10}{'ratio':>7}{'GEMM':>7}{'bound':>10}{'ratio':>7}"
-HEADER = (
-    f"{OURS}{'insns':>6}{'seconds':>9}{'TVM':>12}{'ours':>7}{'GEMM':>7}{'1 thread':>12}{'GEMM':>7}"
+COLUMNS = (
+    ("layer", 20),
+    ("cycles", 10),
+    ("limit", 10),
+    ("ratio", 7),
+    ("GEMM", 7),
+    ("bound", 10),
+    ("ratio", 7),
+    ("insns", 6),
+    ("seconds", 8),
+    ("channel", 11),
+    ("ratio", 7),
+    ("TVM", 11),
+    ("ours", 7),
+    ("GEMM", 7),
+    ("1 thread", 11),
+    ("GEMM", 7),
 )
-"""``ours``: our cycles over TVM's. ``GEMM``: utilisation of the GEMM core."""
+"""Names and widths. ``channel``: with a shift a channel; ``ours``: our cycles over TVM's; ``ratio``:
+over the column before, but for ``channel`` over the limit; ``GEMM``: the core's utilisation."""
+
+README_COLUMNS = {
+    0: "layer",
+    1: "cycles",
+    2: "compute limit",
+    3: "ratio",
+    4: "GEMM core",
+    9: "a shift a channel",
+    11: "TVM's tiles",
+    12: "ours / TVM's",
+    13: "its GEMM core",
+    14: "in one thread",
+    15: "its GEMM core",
+}
+"""Those that ``--readme`` writes."""
+
+Line = list[str]
+"""A cell a column."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +75,16 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Row:
-    """What is printed about one layer. wrong: programs that differ from the reference."""
+    """What is printed about one layer.
+
+    channel: with a shift a channel instead. wrong: programs that differ from the reference.
+    """
 
     layer: Layer
     residual: bool
     report: TimingReport
     seconds: float
+    channel: TimingReport | None
     baseline: Baseline | None
     wrong: Sequence[str]
 
@@ -67,17 +104,17 @@ class Row:
         report = self.report
         return self.layer.compute_limit(report.target, report.preset, residual=self.residual)
 
-    @property
-    def tvm(self) -> int | None:
-        """Cycles of TVM's schedule."""
-        return None if self.baseline is None else self.baseline.threads.cycles
-
 
 class Bench:
-    """Compiles and times layers for one target. check: whether results are compared."""
+    """Compiles and times layers for one target.
+
+    shift: ``block``, ``channel`` or ``both``. check: whether results are compared.
+    """
 
     def __init__(self, target: str, shift: str, *, check: bool) -> None:
-        self.target, self.shift, self.check = target, shift, check
+        self.target, self.check = target, check
+        self.shift = "channel" if shift == "channel" else "block"
+        self.both = shift == "both"
 
     def row(self, layer: Layer, *, residual: bool, baseline: bool) -> Row:
         """Everything about one layer."""
@@ -85,13 +122,17 @@ class Bench:
         started = time.process_time()
         compiled = compile_layer(layer, self.target, shift=self.shift, residual=residual)
         seconds = time.process_time() - started
-        report = self._report(compiled, wrong, "")
+        report, channel = self._report(compiled, wrong, ""), None
+        if self.both:
+            other = compile_layer(layer, self.target, shift="channel", residual=residual)
+            channel = self._report(other, wrong, " with a shift a channel")
         tiles = TUNED.get(layer.name) if baseline and not residual else None
         return Row(
             layer,
             residual,
             report,
             seconds,
+            channel,
             None if tiles is None else self._baseline(layer, tiles, wrong),
             wrong,
         )
@@ -110,61 +151,80 @@ class Bench:
         return compiled.report()
 
 
-def line_of(row: Row) -> str:
-    """What stands under `HEADER`."""
-    total = row.report.total
-    text = (
-        f"{row.name:20}{_figures(row.cycles, row.limit)}{total.gemm_utilisation:7.1%}"
-        f"{total.lower_bound:10,}{row.cycles / total.lower_bound:7.3f}"
-        f"{len(row.report.work.kind):6,}{row.seconds:9.2f}"
-    )
-    if row.baseline is not None:
-        threads, alone = row.baseline.threads, row.baseline.alone
-        text += (
-            f"{threads.cycles:12,}{row.cycles / threads.cycles:7.3f}"
-            f"{threads.total.gemm_utilisation:7.1%}"
-            f"{alone.cycles:12,}{alone.total.gemm_utilisation:7.1%}"
-        )
-    return text.rstrip()
+def line_of(row: Row) -> Line:
+    """A layer."""
+    total, base = row.report.total, row.baseline
+    line = [
+        row.name,
+        *_figures(row.cycles, row.limit),
+        f"{total.gemm_utilisation:.1%}",
+        f"{total.lower_bound:,}",
+        f"{row.cycles / total.lower_bound:.3f}",
+        f"{len(row.report.work.kind):,}",
+        f"{row.seconds:.2f}",
+    ]
+    if row.channel is None:
+        line += ["", ""]
+    else:
+        line += [f"{row.channel.cycles:,}", f"{row.channel.cycles / row.limit:.3f}"]
+    if base is None:
+        return [*line, *[""] * 5]
+    threads, alone = base.threads, base.alone
+    ours = f"{row.cycles / threads.cycles:.3f}"
+    line += [f"{threads.cycles:,}", ours, f"{threads.total.gemm_utilisation:.1%}"]
+    return [*line, f"{alone.cycles:,}", f"{alone.total.gemm_utilisation:.1%}"]
 
 
-def _figures(cycles: int, limit: int) -> str:
-    return f"{cycles:10,}{limit:10,}{cycles / limit:7.3f}"
+def _figures(cycles: int, limit: int) -> Line:
+    return [f"{cycles:,}", f"{limit:,}", f"{cycles / limit:.3f}"]
 
 
-def totals(rows: Sequence[Row]) -> Iterator[str]:
-    """Lines for C2 to C11 as often as ResNet-18 has them, as far as all are there."""
+def totals(rows: Sequence[Row]) -> list[Line]:
+    """C2 to C11 as often as ResNet-18 has them, as far as all are there."""
     plain = {row.layer: row for row in rows if not row.residual}
     added = {row.layer: row for row in rows if row.residual}
     body = [layer for layer in LAYERS if layer.name != "C1"]
     if not all(layer in plain for layer in body):
-        return
-
-    def total(figure: Callable[[Row], int]) -> int:
-        return sum(layer.times * figure(plain[layer]) for layer in body)
-
-    text = f"{'C2 to C11, weighted':20}{_figures(total(_cycles), total(_limit))}"
-    if all(plain[layer].baseline is not None for layer in body):
-        tvm = total(lambda row: row.tvm or 0)
-        text += f"{'':39}{tvm:12,}{total(_cycles) / tvm:7.3f}"
-    yield text
+        return []
+    lines = [_total("C2 to C11, weighted", [(plain[layer], layer.times) for layer in body])]
     if all(layer in added for layer in body if layer.additions):
-        figures = [
-            total(figure)
-            + sum(
-                layer.additions * (figure(added[layer]) - figure(plain[layer])) for layer in added
-            )
-            for figure in (_cycles, _limit)
-        ]
-        yield f"{'with 8 additions':20}{_figures(*figures)}"
+        parts = [(plain[layer], layer.times - layer.additions) for layer in body]
+        parts += [(row, layer.additions) for layer, row in added.items()]
+        lines.append(_total("with 8 additions", parts))
+    return lines
 
 
-def _cycles(row: Row) -> int:
-    return row.cycles
+def _total(name: str, parts: Sequence[tuple[Row, int]]) -> Line:
+    cycles = sum(times * row.cycles for row, times in parts)
+    limit = sum(times * row.limit for row, times in parts)
+    line = [name, *_figures(cycles, limit), *[""] * 5]
+    channel = [times * row.channel.cycles for row, times in parts if row.channel is not None]
+    whole = len(channel) == len(parts)
+    line += [f"{sum(channel):,}", f"{sum(channel) / limit:.3f}"] if whole else ["", ""]
+    tvm = [times * row.baseline.threads.cycles for row, times in parts if row.baseline is not None]
+    alone = [times * row.baseline.alone.cycles for row, times in parts if row.baseline is not None]
+    if len(tvm) < len(parts):
+        return [*line, *[""] * 5]
+    return [*line, f"{sum(tvm):,}", f"{cycles / sum(tvm):.3f}", "", f"{sum(alone):,}", ""]
 
 
-def _limit(row: Row) -> int:
-    return row.limit
+def text_of(line: Line) -> str:
+    """A line of the table on a terminal."""
+    first, *cells = zip(line, [width for _, width in COLUMNS], strict=True)
+    text = "".join(f"{cell:>{width}}" for cell, width in cells)
+    return f"{first[0]:{first[1]}}{text}".rstrip()
+
+
+def write_readme(path: Path, lines: Sequence[Line], note: str) -> None:
+    """Put the table between the two comments that name this script."""
+    names = list(README_COLUMNS.values())
+    rows = [names, ["---", *["---:"] * (len(names) - 1)]]
+    rows += [[line[column] for column in README_COLUMNS] for line in lines]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    begin, end = "<!-- bench_layers -->", "<!-- end of bench_layers -->"
+    before, _, rest = path.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    path.write_text(f"{before}{begin}\n\n{table}\n\n{note}\n\n{end}{after}")
 
 
 def hidden(rows: Sequence[Row]) -> str | None:
@@ -176,8 +236,8 @@ def hidden(rows: Sequence[Row]) -> str | None:
     threads = max(baseline.threads.total.gemm_utilisation for baseline in baselines)
     gain = [baseline.alone.cycles / baseline.threads.cycles - 1 for baseline in baselines]
     return (
-        f"latency hidden by TVM's virtual threads: at best {alone:.0%} of the GEMM core without,"
-        f" {threads:.0%} with them; {min(gain):.0%} to {max(gain):.0%} faster"
+        f"Latency hidden by TVM's virtual threads: at best {alone:.0%} of the GEMM core without,"
+        f" {threads:.0%} with them;\nlayers are {min(gain):.0%} to {max(gain):.0%} faster."
     )
 
 
@@ -202,7 +262,12 @@ def arguments() -> argparse.Namespace:
         default=LAYERS,
         help="a list, C2,C5 (default: all)",
     )
-    parser.add_argument("--shift", choices=("block", "channel"), default="block")
+    parser.add_argument(
+        "--shift",
+        choices=("block", "channel", "both"),
+        default="both",
+        help="what shares one; both: a block, and the cycles with one a channel beside it",
+    )
     parser.add_argument("--residual", action="store_true", help="also with residual additions")
     parser.add_argument("--no-check", action="store_true", help="do not compare results")
     parser.add_argument("--no-tvm", action="store_true", help="without TVM's schedules")
@@ -212,6 +277,9 @@ def arguments() -> argparse.Namespace:
         metavar="FILE",
         help="TVM's schedules on the last target, a picture",
     )
+    parser.add_argument(
+        "--readme", type=Path, metavar="FILE", help="write the last target's table into this page"
+    )
     return parser.parse_args()
 
 
@@ -219,24 +287,32 @@ def main() -> int:
     """A table a target; 1 if a result is wrong."""
     options = arguments()
     wrong: list[str] = []
+    rows: list[Row] = []
     for target in options.targets:
-        print(f"{target}, a shift a {options.shift}\n{HEADER}")
-        bench = Bench(target, options.shift, check=not options.no_check)
-        rows: list[Row] = []
-        for layer in options.layers:
-            for residual in (False, True) if options.residual and layer.additions else (False,):
-                row = bench.row(layer, residual=residual, baseline=not options.no_tvm)
-                print(line_of(row), flush=True)
-                rows.append(row)
-                wrong += row.wrong
-        for line in totals(rows):
-            print(line)
-        print(hidden(rows) or "", end="\n\n")
-        if options.roofline and target == options.targets[-1]:
-            roofline(rows, options.roofline)
+        shift = "channel" if options.shift == "channel" else "block"
+        print(f"{target}, a shift a {shift}\n{text_of([name for name, _ in COLUMNS])}")
+        rows = []
+        for row in measured(options, target):
+            print(text_of(line_of(row)), flush=True)
+            rows.append(row)
+            wrong += row.wrong
+        print(*map(text_of, totals(rows)), hidden(rows) or "", "", sep="\n")
+    if options.roofline:
+        roofline(rows, options.roofline)
+    if options.readme:
+        lines = [*map(line_of, rows), *totals(rows)]
+        write_readme(options.readme, lines, hidden(rows) or "")
     for line in wrong:
         print(f"wrong result: {line}")
     return 1 if wrong else 0
+
+
+def measured(options: argparse.Namespace, target: str) -> Iterator[Row]:
+    """The rows of one target, one by one."""
+    bench = Bench(target, options.shift, check=not options.no_check)
+    for layer in options.layers:
+        for residual in (False, True) if options.residual and layer.additions else (False,):
+            yield bench.row(layer, residual=residual, baseline=not options.no_tvm)
 
 
 if __name__ == "__main__":
