@@ -5,6 +5,7 @@ with their extents; names are for readers and for error messages, nothing is dec
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from xdsl.dialects.builtin import (
     IntegerAttr,
@@ -156,4 +157,11 @@ def buffer_type(
     shape: Sequence[int], element: Attribute, scope: Scope = Scope.DRAM
 ) -> "MemRefType[Attribute]":
     """The type of a buffer that holds (a window of) a tensor of that shape."""
+    return _buffer_type(tuple(shape), element, scope)
+
+
+@lru_cache(1 << 12)
+def _buffer_type(
+    shape: tuple[int, ...], element: Attribute, scope: Scope
+) -> "MemRefType[Attribute]":
     return MemRefType(element, shape, NoneAttr(), ScopeAttr(scope))

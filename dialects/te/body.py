@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, traits_def, var_operand_def
+from xdsl.irdl import irdl_op_definition, traits_def, var_operand_def
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
+
+from .operation import TeOperation
 
 SCALAR_OPERATIONS: tuple[type[Operation], ...] = (
     arith.ConstantOp,
@@ -32,7 +34,7 @@ COMBINERS: tuple[type[Operation], ...] = (arith.AddiOp, arith.MaxSIOp, arith.Min
 
 
 @irdl_op_definition
-class YieldOp(IRDLOperation):
+class YieldOp(TeOperation):
     """Ends a body with the element's value, and a kernel with its results."""
 
     name = "te.yield"

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -19,6 +18,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import Scope, scope_of, shaped
+from .operation import TeOperation, integer, integer_array
 from .packing import packing_of
 from .ranges import Range, decode_ranges, encode_ranges, integers, parse_range, print_range
 
@@ -47,7 +47,7 @@ def _verify_window(window: Sequence[Range], buffer: SSAValue) -> None:
 
 
 @irdl_op_definition
-class AllocOp(IRDLOperation):
+class AllocOp(TeOperation):
     """A buffer that holds a window of a tensor: one range a dimension, or all of it.
 
     The type has the whole tensor's shape. slots: how many such buffers are used in turn.
@@ -64,7 +64,7 @@ class AllocOp(IRDLOperation):
         operands, static = encode_ranges(window)
         super().__init__(
             operands=[operands],
-            properties={"static_ranges": static, "slots": IntegerAttr(slots, i64)},
+            properties={"static_ranges": static, "slots": integer(slots)},
             result_types=[type],
         )
 
@@ -122,7 +122,7 @@ class Padded(NamedTuple):
 
 
 @irdl_op_definition
-class CopyOp(IRDLOperation):
+class CopyOp(TeOperation):
     """Copies a window between DRAM and a scratchpad: a load, or a store that keeps the low bits.
 
     Without a window of its own it copies that of the scratchpad's `AllocOp`. Of a packed source
@@ -151,7 +151,7 @@ class CopyOp(IRDLOperation):
             operands=[source, target, operands],
             properties={
                 "static_ranges": static,
-                "pads": None if pads is None else DenseArrayBase.from_list(i64, list(pads)),
+                "pads": None if pads is None else integer_array(pads),
             },
         )
 

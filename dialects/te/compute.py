@@ -26,7 +26,6 @@ from xdsl.dialects.utils import parse_func_op_like, print_func_op_like
 from xdsl.ir import Attribute, Operation, Region, SSAValue, TypedAttribute
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     irdl_op_definition,
     opt_operand_def,
     opt_prop_def,
@@ -51,6 +50,7 @@ from xdsl.utils.exceptions import VerifyException
 from .affine import Row, map_of, parse_subscripts, print_subscripts, rows_of
 from .attributes import SUPPORTED_ELEMENTS, DomainAttr, Outside, outside_value, shaped
 from .body import YieldOp, combiner, verify_body
+from .operation import TeOperation
 from .packing import packing_of
 
 
@@ -79,7 +79,7 @@ def outside_attr(reads: Sequence[Read]) -> ArrayAttr[Outside]:
 
 
 @irdl_op_definition
-class ConstantOp(IRDLOperation):
+class ConstantOp(TeOperation):
     """A tensor that is known: a dense attribute, or a resource outside the text."""
 
     name = "te.constant"
@@ -140,7 +140,7 @@ def _tensor_of(type: Attribute) -> Attribute:
 
 
 @irdl_op_definition
-class CallOp(IRDLOperation):
+class CallOp(TeOperation):
     """Runs a kernel; its location is the layer it comes from. Equal layers share a kernel.
 
     Once the kernel is lowered to buffers, its last parameters are the results.
@@ -164,12 +164,12 @@ class CallOp(IRDLOperation):
         super().__init__(
             operands=[arguments],
             properties={"callee": SymbolRefAttr(callee)},
-            result_types=[result_types],
+            result_types=result_types,
         )
 
 
 @irdl_op_definition
-class KernelOp(IRDLOperation):
+class KernelOp(TeOperation):
     """A fused group of computes over tensors; later a loop nest over buffers.
 
     In the first form it takes and returns tensors. In the second (`is_lowered`) every parameter is
@@ -246,7 +246,7 @@ class KernelOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ComputeOp(IRDLOperation):
+class ComputeOp(TeOperation):
     """A tensor as an expression of others.
 
     spatial, reduce: the iteration domain. The result has one dimension a spatial axis.

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -17,13 +16,14 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from .operation import TeOperation, integer_array
 from .ranges import Range, integers, parse_range, print_range
 
 _INDEX = IndexType()
 
 
 @irdl_op_definition
-class UnfuseOp(IRDLOperation):
+class UnfuseOp(TeOperation):
     """The ranges of two loops for a range of iterations of the loop that they were fused to.
 
     The fused loop counts pairs of tiles, the inner tile changing first. For one pair the results
@@ -54,8 +54,8 @@ class UnfuseOp(IRDLOperation):
         super().__init__(
             operands=list(pairs),
             properties={
-                "ranges": DenseArrayBase.from_list(i64, [part for item in ranges for part in item]),
-                "steps": DenseArrayBase.from_list(i64, list(steps)),
+                "ranges": integer_array([part for item in ranges for part in item]),
+                "steps": integer_array(steps),
             },
             result_types=[_INDEX] * 4,
         )

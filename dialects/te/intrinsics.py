@@ -23,7 +23,6 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Region
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_attr_definition,
     irdl_op_definition,
     opt_prop_def,
@@ -47,6 +46,7 @@ from .attributes import (
     outside_value,
 )
 from .body import combiner, verify_body
+from .operation import TeOperation
 
 
 class Instruction(StrEnum):
@@ -107,7 +107,7 @@ class Lanes:
 
 
 @irdl_op_definition
-class IntrinsicOp(IRDLOperation):
+class IntrinsicOp(TeOperation):
     """Declares an instruction's effect on one element of each operand.
 
     spatial, reduce: the lane axes. scopes, maps, elements, outside: the destination, then the

@@ -18,7 +18,8 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from .schedule import AXIS, STAGE, Primitive, integer, integers
+from .operation import integer, integer_array
+from .schedule import AXIS, STAGE, Primitive
 
 
 @irdl_op_definition
@@ -38,7 +39,7 @@ class AxesOp(Primitive):
         super().__init__(
             operands=[stage],
             properties={"names": ArrayAttr(StringAttr(name) for name in names)},
-            result_types=[[AXIS] * len(names)],
+            result_types=[AXIS] * len(names),
         )
         for axis, name in zip(self.axes, names, strict=True):
             axis.name_hint = name
@@ -98,7 +99,7 @@ class SplitOp(Primitive):
             operands=[axis],
             properties={
                 "factor": None if factor is None else integer(factor),
-                "sizes": None if sizes is None else integers(sizes),
+                "sizes": None if sizes is None else integer_array(sizes),
             },
             result_types=[AXIS, AXIS],
         )
@@ -139,7 +140,7 @@ class TileOp(Primitive):
     def __init__(self, first: SSAValue, second: SSAValue, factors: Sequence[int]):
         super().__init__(
             operands=[first, second],
-            properties={"factors": integers(factors)},
+            properties={"factors": integer_array(factors)},
             result_types=[AXIS] * 4,
         )
 

@@ -5,7 +5,6 @@ last tile of a split that does not divide is simply shorter, and no guard is nee
 """
 
 from collections.abc import Sequence
-from functools import cache
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -17,7 +16,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
@@ -31,18 +29,14 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from .operation import UNIT, TeOperation, integer, integer_array
 from .ranges import Range, decode_ranges, encode_ranges, integers, parse_range, print_range
 
 _INDEX = IndexType()
 
 
-@cache
-def _integer(value: int) -> IntegerAttr:
-    return IntegerAttr(value, i64)
-
-
 @irdl_op_definition
-class ForOp(IRDLOperation):
+class ForOp(TeOperation):
     """Runs its body for each tile of a range of one axis, in order.
 
     label: the axis. is_reduce: whether it is a reduction axis.
@@ -85,10 +79,10 @@ class ForOp(IRDLOperation):
             properties={
                 "label": StringAttr(label),
                 "static_range": static,
-                "step": _integer(step) if sizes is None else None,
-                "sizes": None if sizes is None else DenseArrayBase.from_list(i64, sizes),
-                "is_reduce": UnitAttr() if is_reduce else None,
-                "hardware": UnitAttr() if hardware else None,
+                "step": integer(step) if sizes is None else None,
+                "sizes": None if sizes is None else integer_array(sizes),
+                "is_reduce": UNIT if is_reduce else None,
+                "hardware": UNIT if hardware else None,
             },
             regions=[body],
         )
@@ -96,7 +90,7 @@ class ForOp(IRDLOperation):
     @property
     def over(self) -> Range:
         """The range that is cut into tiles."""
-        return decode_ranges(self.static_range, self.bounds)[0]
+        return decode_ranges(self.static_range, self.operands)[0]
 
     @property
     def index(self) -> SSAValue:
@@ -193,7 +187,7 @@ class ForOp(IRDLOperation):
 
 
 @irdl_op_definition
-class SpanOp(IRDLOperation):
+class SpanOp(TeOperation):
     """The range of ``sum c * x + d``, where each x is in a range, and d in a constant one.
 
     start = sum of c * start over the ranges (c * last where c is negative) + offset,
@@ -223,10 +217,10 @@ class SpanOp(IRDLOperation):
         super().__init__(
             operands=[[value for _, *pair in terms for value in pair]],
             properties={
-                "coefficients": DenseArrayBase.from_list(i64, [term[0] for term in terms]),
-                "offset": _integer(offset),
-                "extra": _integer(extra),
-                "within": None if within is None else _integer(within),
+                "coefficients": integer_array([term[0] for term in terms]),
+                "offset": integer(offset),
+                "extra": integer(extra),
+                "within": None if within is None else integer(within),
             },
             result_types=[_INDEX, _INDEX],
         )
@@ -309,7 +303,7 @@ class SpanOp(IRDLOperation):
 
 
 @irdl_op_definition
-class HullOp(IRDLOperation):
+class HullOp(TeOperation):
     """The smallest range that contains all of the given ones (empty ones do not count)."""
 
     name = "te.hull"
@@ -332,7 +326,7 @@ class HullOp(IRDLOperation):
     @property
     def ranges(self) -> list[Range]:
         """The ranges to contain."""
-        return decode_ranges(self.static_ranges, self.bounds)
+        return decode_ranges(self.static_ranges, self.operands)
 
     @property
     def range(self) -> Range:

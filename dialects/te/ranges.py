@@ -4,16 +4,17 @@ An operation keeps its ranges as one array of integers (two a range; `DYNAMIC` m
 list of operands (two a dynamic range), like the mixed offsets and sizes of MLIR's subviews.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import cast
+from struct import unpack
 
-from xdsl.dialects.builtin import I64, DenseArrayBase, IndexType, IntegerType, i64
+from xdsl.dialects.builtin import I64, DenseArrayBase, IndexType
 from xdsl.ir import SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+
+from .operation import integer_array
 
 DYNAMIC = -1
 """In the array of integers: this part of the range is an operand. (No length is negative.)"""
@@ -29,9 +30,9 @@ class Range:
     @property
     def values(self) -> tuple[SSAValue, SSAValue] | None:
         """Start and length, if they are SSA values."""
-        if isinstance(self.start, SSAValue) and isinstance(self.length, SSAValue):
-            return self.start, self.length
-        return None
+        if isinstance(self.start, int) or isinstance(self.length, int):
+            return None
+        return self.start, self.length
 
     @property
     def bounds(self) -> tuple[int, int] | None:
@@ -42,19 +43,9 @@ class Range:
 
 
 def integers(array: DenseArrayBase) -> list[int]:
-    """The elements of an array of integers."""
-    return list(_elements(array))
-
-
-@cache
-def _elements(array: DenseArrayBase) -> tuple[int, ...]:
-    """Looked up: lowering reads the same few arrays again and again."""
-    return tuple(cast("DenseArrayBase[IntegerType]", array).get_values())
-
-
-@cache
-def _array(elements: tuple[int, ...]) -> DenseArrayBase[I64]:
-    return DenseArrayBase.from_list(i64, elements)
+    """The elements of an array of i64."""
+    data = array.data.data
+    return list(unpack(f"<{len(data) // 8}q", data))
 
 
 def encode_ranges(ranges: Iterable[Range]) -> tuple[list[SSAValue], DenseArrayBase[I64]]:
@@ -69,10 +60,10 @@ def encode_ranges(ranges: Iterable[Range]) -> tuple[list[SSAValue], DenseArrayBa
             static += bounds
         else:
             raise ValueError("a range is two integers or two values")
-    return operands, _array(tuple(static))
+    return operands, integer_array(static)
 
 
-def decode_ranges(static: DenseArrayBase, operands: Sequence[SSAValue]) -> list[Range]:
+def decode_ranges(static: DenseArrayBase, operands: Iterable[SSAValue]) -> list[Range]:
     """The inverse of `encode_ranges`. Raises `VerifyException` where the two do not agree."""
     numbers = integers(static)
     rest: Iterator[SSAValue] = iter(operands)

@@ -8,15 +8,11 @@ primitive does to the nest is in ``passes/te/primitives``.
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
-    DenseArrayBase,
     FlatSymbolRefAttr,
-    IntegerAttr,
     SymbolRefAttr,
-    i64,
 )
 from xdsl.ir import Operation, Region, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
     prop_def,
     region_def,
@@ -27,21 +23,12 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import AxisType, StageType
 from .compute import KernelOp
+from .operation import TeOperation
 
 STAGE, AXIS = StageType(), AxisType()
 
 
-def integer(value: int) -> IntegerAttr:
-    """A number of a primitive."""
-    return IntegerAttr(value, i64)
-
-
-def integers(values: Sequence[int]) -> DenseArrayBase:
-    """Numbers of a primitive."""
-    return DenseArrayBase.from_list(i64, list(values))
-
-
-class Primitive(IRDLOperation):
+class Primitive(TeOperation):
     """One step of a schedule."""
 
     @property
@@ -67,7 +54,7 @@ class SchedulesKernel(SymbolUserOpInterface):
 
 
 @irdl_op_definition
-class ScheduleOp(IRDLOperation):
+class ScheduleOp(TeOperation):
     """The schedule of one kernel. The block has one stage handle a compute, in their order."""
 
     name = "te.schedule"

@@ -8,7 +8,8 @@ from xdsl.irdl import eq, irdl_op_definition, operand_def, prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import Scope, ScopeAttr
-from .schedule import AXIS, STAGE, Primitive, integer
+from .operation import integer
+from .schedule import AXIS, STAGE, Primitive
 
 
 @irdl_op_definition

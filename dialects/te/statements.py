@@ -22,7 +22,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
-    IRDLOperation,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -42,6 +41,7 @@ from .attributes import Outside, Scope, outside_value, scope_of, shaped
 from .body import verify_body
 from .compute import Read, outside_attr
 from .intrinsics import IntrinsicOp
+from .operation import UNIT, TeOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _number(accesses: Sequence[Access]) -> tuple[list[SSAValue], list[tuple[Row,
 
 
 @irdl_op_definition
-class UpdateOp(IRDLOperation):
+class UpdateOp(TeOperation):
     """Writes one element: ``destination[...] = body(sources[...])``.
 
     label: the stage. accumulate: the body's first argument is the element's old value.
@@ -118,8 +118,8 @@ class UpdateOp(IRDLOperation):
             operands=[write.buffer, [read.buffer for read in reads], indices],
             properties={
                 "label": StringAttr(label),
-                "accumulate": UnitAttr() if accumulate else None,
-                "is_init": UnitAttr() if is_init else None,
+                "accumulate": UNIT if accumulate else None,
+                "is_init": UNIT if is_init else None,
                 "maps": ArrayAttr(map_of(row, len(indices)) for row in rows),
                 "outside": outside_attr([Read(read.buffer, (), read.outside) for read in reads]),
             },
@@ -238,7 +238,7 @@ def _verify_immediate(op: "InvokeOp", intrinsic: IntrinsicOp) -> None:
 
 
 @irdl_op_definition
-class InvokeOp(IRDLOperation):
+class InvokeOp(TeOperation):
     """Runs an intrinsic on one element of each operand, where every source element exists.
 
     maps: destination, then sources, over ``indices``; they give the dimensions before the lanes,

@@ -1,0 +1,72 @@
+"""How operations of te are made: quickly, for schedules make and replace thousands of them.
+
+xDSL's constructor interprets its arguments by the definition of the operation, which takes longer
+than all the rest. Here they are only flattened; the verifier finds what does not fit. Attributes
+that recur, small numbers and lists of them, are made once and shared.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr, i32, i64
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.irdl import AttrSizedOperandSegments, IRDLOperation
+
+UNIT = UnitAttr()
+
+_SHARED = 1 << 14
+"""How many attributes of a kind are kept."""
+
+
+@lru_cache(_SHARED)
+def integer(value: int) -> IntegerAttr[I64]:
+    """The attribute ``value : i64``."""
+    return IntegerAttr(value, i64)
+
+
+def integer_array(values: Sequence[int]) -> DenseArrayBase[I64]:
+    """The attribute ``array<i64: values>``."""
+    return _integer_array(tuple(values))
+
+
+@lru_cache(_SHARED)
+def _integer_array(values: tuple[int, ...]) -> DenseArrayBase[I64]:
+    return DenseArrayBase.from_list(i64, values)
+
+
+@lru_cache(_SHARED)
+def _segments(sizes: tuple[int, ...]) -> DenseArrayBase:
+    return DenseArrayBase.from_list(i32, sizes)
+
+
+class TeOperation(IRDLOperation):
+    """The base of the operations of te. An operand may be optional or variadic, a result not."""
+
+    def __init__(
+        self,
+        *,
+        operands: Sequence[SSAValue | Sequence[SSAValue] | None] = (),
+        result_types: Sequence[Attribute] = (),
+        properties: Mapping[str, Attribute | None] | None = None,
+        regions: Sequence[Region] = (),
+    ) -> None:
+        flat: list[SSAValue] = []
+        sizes: list[int] = []
+        for operand in operands:
+            before = len(flat)
+            if isinstance(operand, Sequence):
+                flat += operand
+            elif operand is not None:
+                flat.append(operand)
+            sizes.append(len(flat) - before)
+        given = {} if properties is None else {k: v for k, v in properties.items() if v is not None}
+        for option in self.get_irdl_definition().options:
+            if isinstance(option, AttrSizedOperandSegments):
+                given[option.attribute_name] = _segments(tuple(sizes))
+        Operation.__init__(
+            self,
+            operands=flat,
+            result_types=result_types,
+            properties=given,
+            regions=regions,
+        )
