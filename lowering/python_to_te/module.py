@@ -99,9 +99,7 @@ def module_of(outputs: Sequence[Computed], target: Target, ctx: VtacContext) -> 
         FUNCTION, type, Region(block), arg_attrs=_layouts(inputs), res_attrs=_layouts(outputs)
     )
     function.attributes |= {"codegen": StringAttr("vta"), TARGET_ATTRIBUTE: target}
-    module = ModuleOp([function, *kernels], {TARGET_ATTRIBUTE: target})
-    module.verify()
-    return module
+    return ModuleOp([function, *kernels], {TARGET_ATTRIBUTE: target})
 
 
 @cache
@@ -260,6 +258,8 @@ def _stage(tensor: Computed, label: str, values: Mapping[Tensor, SSAValue]) -> C
     if isinstance(inner, Apply) and is_product(inner):
         found = [v for v in inner.operands if isinstance(v, Element)]
     reads = [_read(element, number, values) for element in found]
+    for element, read in zip(found, reads, strict=True):
+        _check_inside(tensor, element, read, axes)
     place: dict[Read, int] = {}
     if not is_product(inner):
         for read in reads:
@@ -317,6 +317,23 @@ def _read(element: Element, number: Mapping[Axis, int], values: Mapping[Tensor, 
     if not rows:  # a tensor without dimensions: its unit, with that of a reader without any
         rows = [Row.of([(0, 1)] if next(iter(number)).name == UNIT else [])]
     return Read(values[element.tensor], tuple(rows), element.outside)
+
+
+def _check_inside(tensor: Computed, element: Element, read: Read, axes: Sequence[Axis]) -> None:
+    """A read that may leave its tensor says what lies there."""
+    extents = [axis.extent for axis in axes]
+    for dim, (row, size) in enumerate(zip(read.rows, _shape(element.tensor), strict=True)):
+        low, high = row.interval(extents)
+        if element.outside is None and (low < 0 or high >= size or row.divisor > 1):
+            name = element.tensor.name
+            quotient = ", a quotient," if row.divisor > 1 else ""
+            raise CompileError(
+                Problem(
+                    tensor.name,
+                    f"reads {name} at {low} to {high}{quotient} in dimension {dim} of {size}",
+                    f"Say what lies outside: {name}.outside(0)[...].",
+                )
+            )
 
 
 @dataclass

@@ -309,3 +309,25 @@ te.kernel @k(%w: memref<3x4xi8, #te.packed<cut (1 by 2)>, #te.scope<dram>>) {
   te.yield
 }
 // CHECK: the call of @k does not fit
+
+// -----
+te.kernel @k(%x: tensor<4xi8>) -> tensor<4xi8> {
+  %q = te.compute "up" (h = 4) ins (%x[(h + 1) / 2] : tensor<4xi8>) {
+  ^bb0(%a: i8):
+    te.yield %a : i8
+  } -> tensor<4xi8>
+  te.yield %q : tensor<4xi8>
+}
+// CHECK: operand 0 is read at a quotient in dimension 0, which may leave a remainder, but has no outside value
+
+// -----
+func.func @f(%x: tensor<4xi8> {te.layout = #te.layout<"x"[4] at [d, d] over (d = 4)>}) {
+  func.return
+}
+// CHECK: 2 subscripts for the 1 dimensions of "x"
+
+// -----
+func.func @f(%x: tensor<4xi8> {te.layout = #te.layout<"x"[4] at [d] over (d = 4, e = 2) in 6>}) {
+  func.return
+}
+// CHECK: the axes (d = 4, e = 2) in 6 are longer than the dimension

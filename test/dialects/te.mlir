@@ -88,3 +88,18 @@ te.schedule @k {
 // CHECK-NEXT:   %c = te.cache_write %q scope <acc> slots 1
 // CHECK-NEXT:   te.compute_with %q, %f
 // CHECK-NEXT:   te.inline %c
+
+// A divided subscript, and layouts at the border of a function.
+func.func @border(%w: tensor<1x16x16xi8> {te.layout = #te.layout<"w"[9, 9] at [8 * c + o, 8 * c + k] over (c = 1), (o = 8) in 16, (k = 4, p = 2) in 16 where [o - 2 * k - p]>}) -> (tensor<4xi8> {te.layout = #te.layout<byte 1 of "y"[4]>}) {
+  %y = te.call @up(%w) : (tensor<1x16x16xi8>) -> tensor<4xi8>
+  func.return %y : tensor<4xi8>
+}
+te.kernel @up(%w: tensor<1x16x16xi8>) -> tensor<4xi8> {
+  %q = te.compute "up" (h = 4) ins (%w[0, (h - 1) / 2, (4 * h + 2) / 6] outside 0 : tensor<1x16x16xi8>) {
+  ^bb0(%a: i8):
+    te.yield %a : i8
+  } -> tensor<4xi8>
+  te.yield %q : tensor<4xi8>
+}
+// CHECK:      func.func @border(%w: tensor<1x16x16xi8> {te.layout = #te.layout<"w"[9, 9] at [8 * c + o, 8 * c + k] over (c = 1), (o = 8) in 16, (k = 4, p = 2) in 16 where [o - 2 * k - p]>}) -> (tensor<4xi8> {te.layout = #te.layout<byte 1 of "y"[4]>}) {
+// CHECK:      ins (%w[0, (h - 1) / 2, (2 * h + 1) / 3] outside 0 : tensor<1x16x16xi8>)

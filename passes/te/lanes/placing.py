@@ -4,7 +4,8 @@ Weights of a product with a group are diagonal: an element is 0 where the group 
 from that of its column.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from vtac.dialects.te import Dimension, Layout, Row
 from vtac.passes.te.lanes.choices import Choice, Lane, Subscripts
@@ -18,34 +19,47 @@ class Placement:
     """How a tensor lies in elements of ``size``.
 
     rows, columns: the axes of the lanes. equal: pairs of places, in rows and in columns, that must
-    have the same value for an element not to be 0.
+    have the same value for an element not to be 0. dropped: dimensions of one block, left out.
     """
 
     rows: LaneAxes
     columns: LaneAxes
     size: tuple[int, int]
     equal: tuple[tuple[int, int], ...] = ()
+    dropped: frozenset[int] = frozenset()
 
-    def shape(self, logical: tuple[int, ...]) -> tuple[int, ...]:
+    def without(self, dimensions: frozenset[int]) -> "Placement":
+        """The same without some dimensions."""
+        return replace(self, dropped=dimensions)
+
+    def shape(self, logical: Sequence[int]) -> tuple[int, ...]:
         """The physical shape: as many blocks a dimension as needed, and the lanes."""
+        return (*self._blocks(logical).values(), *self.size)
+
+    def _blocks(self, logical: Sequence[int]) -> dict[int, int]:
+        """The number of blocks of each dimension that is kept."""
         counts = {dim: count for dim, count in (*self.rows, *self.columns) if dim is not None}
-        return (*(-(-n // counts.get(d, 1)) for d, n in enumerate(logical)), *self.size)
+        return {
+            dim: -(-size // counts.get(dim, 1))
+            for dim, size in enumerate(logical)
+            if dim not in self.dropped
+        }
 
     def layout(self, known: Layout) -> Layout:
         """The layout of a tensor that is put into lanes; ``known`` is the one it has."""
         shape = known.physical
-        dimensions = [
-            Dimension(((f"d{d}", n),), n) for d, n in enumerate(self.shape(shape)[: len(shape)])
-        ]
-        terms: list[list[tuple[int, int]]] = [[(d, 1)] for d in range(len(shape))]
-        place, first = len(shape), []
+        blocks = self._blocks(shape)
+        dimensions = [Dimension(((f"d{d}", n),), n) for d, n in blocks.items()]
+        places = {dim: place for place, dim in enumerate(blocks)}
+        terms = [[(places[dim], 1)] if dim in places else [] for dim in range(len(shape))]
+        place, first = len(blocks), []
         for name, axes, size in zip("rc", (self.rows, self.columns), self.size, strict=True):
             named = tuple((f"{name}{i}", count) for i, (_, count) in enumerate(axes))
             dimensions.append(Dimension(named, size))
             first.append(place)
             for dim, count in axes:
                 if dim is not None:
-                    terms[dim] = [(d, count if d == dim else c) for d, c in terms[dim]]
+                    terms[dim] = [(p, count if p < len(blocks) else c) for p, c in terms[dim]]
                     terms[dim].append((place, 1))
                 place += 1
         zeros = [Row.of([(first[0] + r, 1), (first[1] + c, -1)]) for r, c in self.equal]

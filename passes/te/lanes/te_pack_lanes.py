@@ -41,6 +41,7 @@ from vtac.passes.te.computes import fresh_name
 from vtac.passes.te.lanes.choices import Choice, Subscripts, factors_of
 from vtac.passes.te.lanes.placing import Placement, place_constant, place_operand, place_result
 from vtac.passes.te.lanes.search import Stage, choose_lanes
+from vtac.passes.te.lanes.units import dropped_axes, is_zero, unit_axes
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,14 @@ class _Packer:
 
     def run(self) -> None:
         """Choose, rewrite kernels, rewrite the function."""
-        choices = choose_lanes(self._stages(), self.target)
+        stages = self._stages()
+        choices = choose_lanes(stages, self.target)
+        made = {stage.compute: stage for stage in stages}
+        plan = Plan(choices, dropped_axes(stages, choices), made)
         old = self.function.body.block
         before = layouts_of(self.function.arg_attrs, old.args, "arg")
         self._layout_before = dict(zip(old.args, before, strict=True))
-        kernels = [_Kernel(kernel, choices, self.target) for _, kernel in self.calls]
+        kernels = [_Kernel(kernel, plan, self.target) for _, kernel in self.calls]
         for kernel in kernels:
             kernel.rewrite()
         self._declare_parameters(kernels)
@@ -196,6 +200,15 @@ class _Packer:
         self.function.body.add_block(self.block)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What was decided: lanes of each compute, axes that it loses, and who makes what it reads."""
+
+    choices: Mapping[ComputeOp, Choice]
+    dropped: Mapping[ComputeOp, frozenset[int]]
+    stages: Mapping[ComputeOp, Stage]
+
+
 @dataclass
 class _Kernel:
     """The rewrite of one kernel.
@@ -205,7 +218,7 @@ class _Kernel:
     """
 
     kernel: KernelOp
-    choices: Mapping[ComputeOp, Choice]
+    plan: Plan
     target: Target
     given: list[tuple[int, Placement]] = field(default_factory=list)
     constants: list[Array] = field(default_factory=list)
@@ -213,7 +226,6 @@ class _Kernel:
     _block: Block = field(default_factory=Block)
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
     _numbers: dict[SSAValue, int] = field(default_factory=dict)
-    _made_before: dict[SSAValue, Placement] = field(default_factory=dict)
 
     def rewrite(self) -> None:
         """Build the new body beside the old one, and exchange them."""
@@ -227,7 +239,8 @@ class _Kernel:
         results = results_of(self.kernel)
         for value in results:
             assert isinstance(value.owner, ComputeOp)
-            self.results.append(place_result(self.choices[value.owner], batch, block))
+            placement = place_result(self.plan.choices[value.owner], batch, block)
+            self.results.append(placement.without(self.plan.dropped[value.owner]))
         self._block.add_op(YieldOp(*(self._values[value] for value in results)))
         self.kernel.properties["function_type"] = FunctionType.from_lists(
             self._block.arg_types, [self._values[value].type for value in results]
@@ -238,15 +251,25 @@ class _Kernel:
 
     def _placements(self, compute: ComputeOp) -> list[Placement]:
         """How each operand must lie; that of a stage of the kernel does so already."""
-        choice = self.choices[compute]
+        choice = self.plan.choices[compute]
         batch, block = self.target.batch, self.target.block
-        found = [
-            place_operand(choice, number, Subscripts(read), batch, block)
-            for number, read in enumerate(compute.reads)
-        ]
+        found = []
+        for number, read in enumerate(compute.reads):
+            placement = place_operand(choice, number, Subscripts(read), batch, block)
+            found.append(placement.without(self._dropped(compute, number, placement)))
         if choice.depth is not None and choice.weights is None:
             found.append(place_constant(choice, block))
         return found
+
+    def _dropped(self, compute: ComputeOp, number: int, placement: Placement) -> frozenset[int]:
+        """The dimensions that an operand has lost: its maker says, or whoever reads a parameter."""
+        maker = self.plan.stages[compute].operands[number]
+        if maker is not None:
+            return self.plan.dropped[maker.compute]
+        read, units = compute.reads[number], unit_axes(compute, self.plan.choices[compute])
+        blocks = placement.shape(shaped(read.value).get_shape())
+        gone = {d for d, row in enumerate(read.rows) if blocks[d] == 1 and is_zero(row, units)}
+        return frozenset(gone - {0} if len(gone) == len(read.rows) else gone)
 
     def _parameters(
         self, placed: Sequence[Sequence[Placement]]
@@ -282,15 +305,15 @@ class _Kernel:
         placements: Sequence[Placement],
         parameters: Mapping[tuple[int | str, Placement], SSAValue],
     ) -> None:
-        choice = self.choices[compute]
-        axes = _LaneAxes(compute, choice, self.target)
+        choice = self.plan.choices[compute]
+        axes = _LaneAxes(compute, choice, self.plan.dropped[compute], self.target)
         reads = []
         for number, (read, placement) in enumerate(zip(compute.reads, placements, strict=False)):
             parameter = self._numbers.get(read.value)
             value = (
                 self._values[read.value] if parameter is None else parameters[parameter, placement]
             )
-            reads.append(Read(value, axes.rows(read, number), read.outside))
+            reads.append(Read(value, axes.rows(read, number, placement), read.outside))
         element: Attribute = compute.element_type
         if choice.depth is None:
             body = compute.body.clone()
@@ -323,32 +346,41 @@ class _Kernel:
 class _LaneAxes:
     """The axes of a compute in lanes: the old ones in blocks, then lanes, for both domains."""
 
-    def __init__(self, compute: ComputeOp, choice: Choice, target: Target):
-        self.choice, self.rank = choice, len(compute.spatial)
-        self.counts = choice.counts
+    def __init__(self, compute: ComputeOp, choice: Choice, dropped: frozenset[int], target: Target):
+        self.choice, rank = choice, len(compute.spatial)
         names = [*compute.spatial.names, *compute.reduce.names]
-        blocks = [
-            (name, -(-extent // self.counts.get(v, 1)))
-            for v, (name, extent) in enumerate(zip(names, compute.extents, strict=True))
-        ]
+        units = unit_axes(compute, choice)
+        if choice.depth is None and units.issuperset(range(rank, len(names))):
+            units = units - {rank}  # a reduction of the ALU keeps one of its axes
+        kept = [v for v in range(len(names)) if v not in (dropped if v < rank else units)]
+        self.spatial = [(names[v], self._blocks(compute, v)) for v in kept if v < rank]
+        self.reduce = [(names[v], self._blocks(compute, v)) for v in kept if v >= rank]
+        self.b, self.o = len(self.spatial), len(self.spatial) + 1
+        self.k = len(kept) + 2
+        self._places = {v: n + (0 if v < rank else 2) for n, v in enumerate(kept)}
         b, o, k = (fresh_name(lane, names) for lane in ("b", "o", "k"))
-        self.spatial = [*blocks[: self.rank], (b, target.batch), (o, target.block)]
-        self.reduce = blocks[self.rank :]
+        self.spatial += [(b, target.batch), (o, target.block)]
         if choice.depth is not None:
-            self.reduce = [*self.reduce, (k, target.block)]
-        self.b, self.o = self.rank, self.rank + 1
-        self.k = len(names) + 2
+            self.reduce.append((k, target.block))
 
-    def _moved(self, variable: int) -> int:
-        return variable if variable < self.rank else variable + 2
+    def _blocks(self, compute: ComputeOp, variable: int) -> int:
+        return -(-compute.extents[variable] // self.choice.counts.get(variable, 1))
 
-    def rows(self, read: Read, number: int) -> tuple[Row, ...]:
-        """The subscripts of an operand: blocks, then lanes."""
+    def rows(self, read: Read, number: int, placement: Placement) -> tuple[Row, ...]:
+        """The subscripts of an operand: blocks, then lanes. Axes that are gone were always 0."""
         lanes = (self.b, self.o)
         if self.choice.depth is not None:
             activations = number == self.choice.activations
             lanes = (self.b, self.k) if activations else (self.o, self.k)
-        outer = [row.renamed(self._moved) for row in read.rows]
+        outer = [
+            Row.of(
+                [(self._places[v], c) for v, c in row.terms if v in self._places],
+                row.constant,
+                row.divisor,
+            )
+            for dim, row in enumerate(read.rows)
+            if dim not in placement.dropped
+        ]
         return (*outer, *(Row.of([(lane, 1)]) for lane in lanes))
 
     @property
