@@ -43,8 +43,8 @@ COLUMNS = (
     ("1 thread", 11),
     ("GEMM", 7),
 )
-"""Names and widths. ``channel``: with a shift a channel; ``ours``: our cycles over TVM's; ``ratio``:
-over the column before, but for ``channel`` over the limit; ``GEMM``: the core's utilisation."""
+"""Names and widths. ``channel``: with a shift a channel; ``ours``: our cycles over TVM's;
+``ratio``: over the column before, but for ``channel`` over the limit; ``GEMM``: utilisation."""
 
 README_COLUMNS = {
     0: "layer",
