@@ -37,7 +37,7 @@ from vtac.tools.pipelines import parse_passes
 from vtac.tools.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.planner import Plan, main_function, make_plan
 from vtac.tools.positions import Positions, verify_module
-from vtac.tools.report import CompileReport, count_ops
+from vtac.tools.report import CompileReport, choices_of, count_ops
 from vtac.tools.stages import CANONICAL, ENCODABLE, IMPORTED, PARTITIONED, STAGES, Stage
 from vtac.tools.verify_hazards import hazards_of
 
@@ -224,6 +224,7 @@ class _Driver:
     def _level(self, name: str, module: ModuleOp) -> None:
         """Count the ops of a level, and keep its text if that is wished for."""
         self.report.levels.append(count_ops(name, module))
+        self.report.choices = choices_of(module) or self.report.choices
         self._observe(name, module, self.ctx)
         if self._save_ir is None and name not in self._keep_ir:
             return

@@ -9,7 +9,7 @@ from rich.table import Table
 from vtac.runtime.executor import RunRecord
 from vtac.runtime.package import Placement
 from vtac.sim import Counters
-from vtac.tools.report import CompileReport, Level
+from vtac.tools.report import Choice, CompileReport, Level
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -42,6 +42,16 @@ def placements_table(placements: Iterable[Placement]) -> Table:
         table.add_column(column, overflow="fold")
     for placement in placements:
         table.add_row(placement.node, placement.op, placement.where, placement.reason)
+    return table
+
+
+def choices_table(choices: Iterable[Choice]) -> Table:
+    """What was chosen by cost for the stages of kernels, and what the alternatives would cost."""
+    table = Table(title="chosen by cost", title_justify="left")
+    for column in ("layers", "stage", "choice"):
+        table.add_column(column, overflow="fold")
+    for choice in choices:
+        table.add_row(", ".join(choice.layers), choice.stage, choice.chosen)
     return table
 
 

@@ -3,8 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NameLoc, StringAttr
 
+from vtac.dialects.te import CallOp, KernelOp
+from vtac.passes.te.epilogue_costs import CHOICES
 from vtac.runtime.package import Placement
 
 
@@ -26,12 +28,41 @@ def count_ops(name: str, module: ModuleOp) -> Level:
     return Level(name, Counter(op.name for op in module.walk() if op is not module))
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What a pass chose by cost for a stage of a kernel, and the layers that call it."""
+
+    layers: tuple[str, ...]
+    stage: str
+    chosen: str
+
+
+def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
+    """What is written on the kernels of a module (`te.choices`), in their order."""
+    kernels = [op for op in module.ops if isinstance(op, KernelOp) and CHOICES in op.attributes]
+    layers: dict[str, list[str]] = {}
+    for call in module.walk() if kernels else ():
+        if isinstance(call, CallOp):
+            name = call.location.desc.data if isinstance(call.location, NameLoc) else ""
+            layers.setdefault(call.callee.root_reference.data, []).append(name)
+    found = []
+    for kernel in kernels:
+        lines = kernel.attributes[CHOICES]
+        if isinstance(lines, ArrayAttr):
+            callers = tuple(filter(None, layers.get(kernel.sym_name.data, ())))
+            for line in lines:
+                assert isinstance(line, StringAttr)
+                stage, _, chosen = line.data.partition(": ")
+                found.append(Choice(callers, stage, chosen))
+    return tuple(found)
+
+
 @dataclass
 class CompileReport:
     """What happened on the way.
 
     seconds: by pass or step, in order; notes, warnings: what a user should know; ir: the text of
-    the levels that were asked for; instructions: of each program.
+    the levels that were asked for; instructions: of each program; choices: what was chosen by cost.
     """
 
     levels: list[Level] = field(default_factory=list)
@@ -41,6 +72,7 @@ class CompileReport:
     placements: tuple[Placement, ...] = ()
     ir: dict[str, str] = field(default_factory=dict)
     instructions: dict[str, int] = field(default_factory=dict)
+    choices: tuple[Choice, ...] = ()
 
     @property
     def total_seconds(self) -> float:

@@ -15,7 +15,7 @@ from vtac.runtime.executor import Module
 from vtac.tools.arguments import add_shape_argument, parse_shapes
 from vtac.tools.compiler import Progress, compile_model
 from vtac.tools.diagnostics import ArgumentParser, run_command
-from vtac.tools.presentation import levels_table, placements_table, seconds_table
+from vtac.tools.presentation import choices_table, levels_table, placements_table, seconds_table
 from vtac.tools.stages import LEVELS
 
 
@@ -110,6 +110,8 @@ def _progress(console: Console) -> Iterator[Progress]:
 def _explain(module: Module) -> None:
     console = Console()
     console.print(placements_table(module.explain))
+    if module.report.choices:
+        console.print(choices_table(module.report.choices))
     console.print(levels_table(module.report.levels))
     console.print(seconds_table(module.report))
 
