@@ -16,7 +16,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.dialects.te import Layout, shaped
 from vtac.dialects.vta import ProgramOp
-from vtac.lowering.python_to_te.expressions import INT8, INT32, Computed
+from vtac.lowering.python_to_te.expressions import INT8, INT32, Tensor
 from vtac.lowering.python_to_te.module import module_of
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.passes.te.borders import layouts_of
@@ -44,7 +44,7 @@ def te_stages() -> tuple[Stage, ...]:
 
 
 def build(
-    outputs: Computed | Sequence[Computed],
+    outputs: Tensor | Sequence[Tensor],
     target: str | Target = "pynq",
     device: Device | None = None,
 ) -> TensorProgram:
@@ -54,7 +54,7 @@ def build(
     first. target: the name of a preset, or a Target. device: where it runs, a simulator of its own
     if None. Raises `CompileError` with everything that is wrong.
     """
-    wanted = (outputs,) if isinstance(outputs, Computed) else tuple(outputs)
+    wanted = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
     machine, ctx = Target.of(target), VtacContext()
     module = module_of(wanted, machine, ctx)
     found: list[Signature] = []
@@ -77,7 +77,7 @@ def build(
     return TensorProgram(binary, found[0], ctx.resources, device, text)
 
 
-def lowered(outputs: Sequence[Computed], target: Target, level: str) -> ModuleOp:
+def lowered(outputs: Sequence[Tensor], target: Target, level: str) -> ModuleOp:
     """The module of some tensors at a level: ``expressions``, ``te``, ``loops`` or ``vta``."""
     ctx = VtacContext()
     module = module_of(outputs, target, ctx)

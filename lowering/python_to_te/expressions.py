@@ -366,9 +366,16 @@ def _with_parts_apart(value: Scalar, axes: tuple[Axis, ...], name: str) -> Scala
     if isinstance(value, Reduction) or (isinstance(value, Apply) and is_product(value)):
         return computed(axes, value, f"{name}_{value.head}")[axes]
     if isinstance(value, Apply):
-        operands = tuple(_with_parts_apart(v, axes, name) for v in value.operands)
-        return Apply(value.head, operands)
+        operands = [_with_parts_apart(v, axes, name) for v in value.operands]
+        return Apply(value.head, tuple(map(_loaded, operands)))
     return value
+
+
+def _loaded(operand: Scalar) -> Scalar:
+    """A number that fits no immediate of the ALU as the element of a known tensor."""
+    if not isinstance(operand, Number) or -(1 << 15) <= operand.value < 1 << 15:
+        return operand
+    return constant(np.array([operand.value], np.int32), "number")[0]
 
 
 def _check(tensor: Computed) -> None:
@@ -433,6 +440,8 @@ def _extreme(
                 f"Give {word}=..., which must fit 16 bits.",
             )
         start = of_int8
+    if not -(1 << 15) <= start < 1 << 15:
+        raise _problem(f"{word}={start} does not fit 16 bits", "That is what an immediate holds.")
     return Reduction(head, scalar, _distinct(axes), start)
 
 

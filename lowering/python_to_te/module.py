@@ -75,12 +75,14 @@ _OPERATIONS: Mapping[str, Callable[[SSAValue, SSAValue], Operation]] = {
 }
 
 
-def module_of(outputs: Sequence[Computed], target: Target, ctx: VtacContext) -> ModuleOp:
+def module_of(outputs: Sequence[Tensor], target: Target, ctx: VtacContext) -> ModuleOp:
     """A module with one function of the placeholders, oldest first, that returns ``outputs``.
 
     Constants are stored in the context. Raises `CompileError` with all that is wrong.
     """
-    order = _in_order(outputs)
+    order = _in_order(_computed(outputs))
+    if not target.alu_mul:
+        _check_products(order, target)
     groups = _groups(order)
     inputs = sorted({t for c in order for t in _read_by(c) if isinstance(t, Placeholder)}, key=_age)
     block = Block(arg_types=[_type(tensor) for tensor in inputs])
@@ -88,10 +90,10 @@ def module_of(outputs: Sequence[Computed], target: Target, ctx: VtacContext) -> 
     for tensor, argument in zip(inputs, block.args, strict=True):
         argument.name_hint = tensor.name
         caller.values[tensor] = argument
-    wanted = {*outputs, *(t for c in order for t in _read_by(c) if _group(groups, t, c) is None)}
+    returned = {*outputs, *(t for c in order for t in _read_by(c) if _group(groups, t, c) is None)}
     kernels = []
     for members in _sorted_groups(order, groups):
-        results = [tensor for tensor in members if tensor in wanted]
+        results = [tensor for tensor in members if tensor in returned]
         kernels.append(_kernel(members, results, caller))
     block.add_op(ReturnOp(*(caller.values[tensor] for tensor in outputs)))
     type = FunctionType.from_lists(block.arg_types, [_type(tensor) for tensor in outputs])
@@ -116,8 +118,8 @@ def _read_by(tensor: Computed) -> list[Tensor]:
     return list(dict.fromkeys(element.tensor for element in elements(tensor.value)))
 
 
-def _in_order(outputs: Sequence[Computed]) -> list[Computed]:
-    """Everything that the outputs need, each after what it reads."""
+def _computed(outputs: Sequence[Tensor]) -> list[Computed]:
+    """The outputs, all of them computed, each once."""
     problems = [
         Problem(tensor.name, "an output is an input", "Compute something from it.")
         for tensor in outputs
@@ -127,6 +129,11 @@ def _in_order(outputs: Sequence[Computed]) -> list[Computed]:
         problems.append(Problem("", "a tensor is an output twice"))
     if problems or not outputs:
         raise CompileError(problems or Problem("", "there is no output"))
+    return [tensor for tensor in outputs if isinstance(tensor, Computed)]
+
+
+def _in_order(outputs: Sequence[Computed]) -> list[Computed]:
+    """Everything that the outputs need, each after what it reads."""
     needed: set[Computed] = set()
     stack = list(outputs)
     while stack:
@@ -135,6 +142,29 @@ def _in_order(outputs: Sequence[Computed]) -> list[Computed]:
             needed.add(tensor)
             stack += [t for t in _read_by(tensor) if isinstance(t, Computed)]
     return sorted(needed, key=_age)
+
+
+def _check_products(order: Sequence[Computed], target: Target) -> None:
+    """Only the GEMM core multiplies, and only int8."""
+    problems = [
+        Problem(
+            tensor.name,
+            "multiplies (or subtracts) int32 values, for which this target has no instruction",
+            "Multiply int8 elements in a tensor of their own, requantise in between (bilinear takes"
+            " a shift), or take a target with alu_mul, such as sim.",
+        )
+        for tensor in order
+        if not is_product(tensor.value) and _multiplies(tensor.value)
+    ]
+    if problems:
+        raise CompileError(problems)
+
+
+def _multiplies(value: Scalar) -> bool:
+    if isinstance(value, Reduction) and is_product(value.operand):
+        return False
+    is_mul = isinstance(value, Apply) and value.head == "mul"
+    return is_mul or any(map(_multiplies, value.parts))
 
 
 def _groups(order: Sequence[Computed]) -> dict[Tensor, list[Computed]]:
