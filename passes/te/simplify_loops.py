@@ -12,14 +12,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
-from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from vtac.dialects import te
 
@@ -31,135 +25,148 @@ class TeSimplifyLoops(ModulePass):
     name = "te-simplify-loops"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Apply the patterns until none fits."""
-        patterns = [LoopOverOneTile(), LoopOverKnownTile(), KnownSpan()]
-        PatternRewriteWalker(GreedyRewritePatternApplier(patterns)).rewrite_module(op)
+        """Simplify every kernel in loop form."""
+        for kernel in op.body.block.ops:
+            if isinstance(kernel, te.KernelOp) and kernel.is_lowered:
+                _Kernel().simplify(kernel.body.block)
 
 
-class LoopOverOneTile(RewritePattern):
-    """A loop over the tile of another loop, in steps that are no smaller, runs once."""
+class _Kernel:
+    """One walk in program order: what a range is made of comes before those who use it."""
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, loop: te.ForOp, rewriter: PatternRewriter) -> None:
-        """Use the outer tile in the body, and put the body in the loop's place."""
-        values, step = loop.over.values, loop.tile_step
-        if values is None or step is None or not isinstance(values[0].owner, Block):
-            return
-        outer = values[0].owner.parent_op()
-        if not isinstance(outer, te.ForOp) or outer.tile.values != values:
-            return
-        if step >= _largest_tile(outer):
-            rewriter.inline_block(loop.body.block, InsertPoint.before(loop), values)
-            rewriter.erase(loop)
+    def __init__(self) -> None:
+        self._known: dict[te.Range, te.Range] = {}
+        self._starts: dict[SSAValue, te.Range] = {}
+
+    def simplify(self, block: Block) -> None:
+        """Simplify a kernel; ranges that nobody uses any more go."""
+        self._block(block)
+        for op in reversed(list(block.walk())):
+            if isinstance(op, te.SpanOp | te.HullOp | te.UnfuseOp) and is_trivially_dead(op):
+                Rewriter.erase_op(op)
+
+    def _block(self, block: Block) -> None:
+        op = block.first_op
+        while op is not None:
+            op = self._visit(op)
+
+    def _visit(self, op: Operation) -> Operation | None:
+        """Simplify one operation and what is in it; return the one to go on with."""
+        if any(operand in self._starts for operand in op.operands):
+            op = self._with_numbers(op)
+        if isinstance(op, te.SpanOp) and not op.operands:
+            self._note(op)
+        if isinstance(op, te.ForOp):
+            tile = _tile_of_outer(op) or self._only_tile(op)
+            if tile is not None:
+                after, first = op.next_op, op.body.block.first_op
+                Rewriter.inline_block(op.body.block, InsertPoint.before(op), tile)
+                Rewriter.erase_op(op)
+                return first or after
+            self._block(op.body.block)
+        return op.next_op
+
+    def _note(self, span: te.SpanOp) -> None:
+        """A span without terms is two numbers."""
+        known = te.Range(*span.evaluate([]))
+        self._known[span.range] = self._starts[span.start] = known
+
+    def _only_tile(self, loop: te.ForOp) -> tuple[SSAValue, SSAValue] | None:
+        """The tile of a loop over a known range that is one tile, as a constant span."""
+        bounds = loop.over.bounds
+        if bounds is None or len(tiles := loop.tiles(*bounds)) != 1:
+            return None
+        span = te.SpanOp([], *tiles[0])
+        Rewriter.insert_op(span, InsertPoint.before(loop))
+        self._note(span)
+        return span.start, span.length
+
+    def _with_numbers(self, user: Operation) -> Operation:
+        """Put numbers into the places of ranges that are known."""
+        new: Operation
+        match user:
+            case te.ForOp():
+                user.set_over(self._ranges([user.over])[0])
+                return user
+            case te.SpanOp():
+                new = self._folded(user)
+            case te.HullOp():
+                new = te.HullOp(self._ranges(user.ranges))
+            case te.AllocOp():
+                window = self._ranges(user.window)
+                new = te.AllocOp(user.buffer.type, window, user.slots.value.data)
+            case te.CopyOp():
+                new = te.CopyOp(user.source, user.target, self._ranges(user.window))
+                new.pads = user.pads
+            case te.InvokeOp():
+                constant = user.constant
+                new = te.InvokeOp(
+                    user.callee.root_reference.data,
+                    user.label.data,
+                    self._at(user.write),
+                    [self._at(read) for read in user.reads],
+                    self._at(constant) if isinstance(constant, te.Access) else constant,
+                )
+            case te.UpdateOp():
+                new = te.UpdateOp(
+                    user.label.data,
+                    self._at(user.write),
+                    [self._at(read) for read in user.reads],
+                    user.detach_region(user.body),
+                    accumulate=user.accumulate is not None,
+                    is_init=user.is_init is not None,
+                )
+            case _:
+                return user
+        new.location = user.location
+        for old, result in zip(user.results, new.results, strict=True):
+            result.name_hint = old.name_hint
+        Rewriter.replace_op(user, new)
+        return new
+
+    def _ranges(self, ranges: Sequence[te.Range]) -> list[te.Range]:
+        return [self._known.get(item, item) for item in ranges]
+
+    def _at(self, access: te.Access) -> te.Access:
+        """The access with the starts of known ranges as numbers."""
+        subscripts = []
+        for terms, constant in access.subscripts:
+            rest: list[tuple[SSAValue, int]] = []
+            for index, coefficient in terms:
+                known = self._starts.get(index)
+                if known is None:
+                    rest.append((index, coefficient))
+                elif isinstance(known.start, int):
+                    constant += coefficient * known.start
+            subscripts.append((tuple(rest), constant))
+        return te.Access(access.buffer, tuple(subscripts), access.outside)
+
+    def _folded(self, user: te.SpanOp) -> te.SpanOp:
+        """The span with known terms in its constant part."""
+        offset, extra = user.offset.value.data, user.extra.value.data
+        terms = []
+        for coefficient, *values in user.terms:
+            known = self._starts.get(values[0])
+            if known is None:
+                terms.append((coefficient, values[0], values[1]))
+                continue
+            start, length = known.bounds or (0, 1)
+            offset += min(coefficient * start, coefficient * (start + length - 1))
+            extra += abs(coefficient) * (length - 1)
+        within = None if user.within is None else user.within.value.data
+        return te.SpanOp(terms, offset, extra, within)
+
+
+def _tile_of_outer(loop: te.ForOp) -> tuple[SSAValue, SSAValue] | None:
+    """The tile of another loop, if a loop over it takes steps that are no smaller: it runs once."""
+    values, step = loop.over.values, loop.tile_step
+    if values is None or step is None or not isinstance(values[0].owner, Block):
+        return None
+    outer = values[0].owner.parent_op()
+    if not isinstance(outer, te.ForOp) or outer.tile.values != values:
+        return None
+    return values if step >= _largest_tile(outer) else None
 
 
 def _largest_tile(loop: te.ForOp) -> int:
     return max(te.integers(loop.sizes)) if loop.sizes is not None else loop.tile_step or 1
-
-
-class LoopOverKnownTile(RewritePattern):
-    """A loop over a known range that is one tile runs once."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, loop: te.ForOp, rewriter: PatternRewriter) -> None:
-        """Put a constant span and the body in the loop's place."""
-        bounds = loop.over.bounds
-        if bounds is None or len(tiles := loop.tiles(*bounds)) != 1:
-            return
-        span = te.SpanOp([], *tiles[0])
-        rewriter.insert(span, InsertPoint.before(loop))
-        rewriter.inline_block(loop.body.block, InsertPoint.before(loop), span.results)
-        rewriter.erase(loop)
-
-
-class KnownSpan(RewritePattern):
-    """A span without terms is two numbers."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, span: te.SpanOp, rewriter: PatternRewriter) -> None:
-        """Put the numbers into every user."""
-        if span.terms:
-            return
-        known = te.Range(*span.evaluate([]))
-        for user in dict.fromkeys(use.operation for value in span.results for use in value.uses):
-            new = _with_known(user, span.range, known)
-            if new is not None:
-                rewriter.replace(user, new)
-        if not any(value.uses for value in span.results):
-            rewriter.erase(span)
-
-
-def _with_known(user: Operation, span: te.Range, known: te.Range) -> Operation | None:
-    """The user with the range ``known`` in the place of ``span``; none if it was changed itself."""
-    new: Operation
-    match user:
-        case te.ForOp():
-            user.set_over(known)
-            return None
-        case te.SpanOp():
-            new = _folded(user, span, known)
-        case te.HullOp():
-            new = te.HullOp(_replaced(user.ranges, span, known))
-        case te.AllocOp():
-            window = _replaced(user.window, span, known)
-            new = te.AllocOp(user.buffer.type, window, user.slots.value.data)
-        case te.CopyOp():
-            new = te.CopyOp(user.source, user.target, _replaced(user.window, span, known))
-            new.pads = user.pads
-        case te.InvokeOp():
-            constant = user.constant
-            new = te.InvokeOp(
-                user.callee.root_reference.data,
-                user.label.data,
-                _at(user.write, span, known),
-                [_at(read, span, known) for read in user.reads],
-                _at(constant, span, known) if isinstance(constant, te.Access) else constant,
-            )
-        case te.UpdateOp():
-            new = te.UpdateOp(
-                user.label.data,
-                _at(user.write, span, known),
-                [_at(read, span, known) for read in user.reads],
-                user.detach_region(user.body),
-                accumulate=user.accumulate is not None,
-                is_init=user.is_init is not None,
-            )
-        case _:
-            return None
-    new.location = user.location
-    for old, result in zip(user.results, new.results, strict=True):
-        result.name_hint = old.name_hint
-    return new
-
-
-def _replaced(ranges: Sequence[te.Range], span: te.Range, known: te.Range) -> list[te.Range]:
-    return [known if item == span else item for item in ranges]
-
-
-def _at(access: te.Access, span: te.Range, known: te.Range) -> te.Access:
-    """The access with the start of a span as a number."""
-    start = known.start
-    assert isinstance(start, int)
-    subscripts = []
-    for terms, constant in access.subscripts:
-        fixed = sum(c * start for index, c in terms if index is span.start)
-        rest: tuple[tuple[SSAValue, int], ...] = tuple(
-            (index, c) for index, c in terms if index is not span.start
-        )
-        subscripts.append((rest, constant + fixed))
-    return te.Access(access.buffer, tuple(subscripts), access.outside)
-
-
-def _folded(user: te.SpanOp, span: te.Range, known: te.Range) -> te.SpanOp:
-    """The span with a known term in its constant part."""
-    start, length = known.bounds or (0, 1)
-    offset, extra = user.offset.value.data, user.extra.value.data
-    terms = []
-    for coefficient, *values in user.terms:
-        if values[0] is span.start:
-            offset += min(coefficient * start, coefficient * (start + length - 1))
-            extra += abs(coefficient) * (length - 1)
-        else:
-            terms.append((coefficient, values[0], values[1]))
-    within = None if user.within is None else user.within.value.data
-    return te.SpanOp(terms, offset, extra, within)
