@@ -15,7 +15,9 @@ class Stage:
     passes: str
 
 
-CANONICAL = Stage("canonical", "fold-constants,canonicalize-graph,flatten-to-conv")
+CANONICAL = Stage(
+    "canonical", "fold-constants,conv-transpose-phases,canonicalize-graph,flatten-to-conv"
+)
 """Before calibration: float ops in their normal form."""
 
 STAGES = (

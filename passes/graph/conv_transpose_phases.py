@@ -1,0 +1,298 @@
+"""``conv-transpose-phases``: a transposed convolution as a convolution whose channels are phases.
+
+Outputs s * q + r with the same r meet the same taps of a transposed convolution of stride s, as in
+an ordinary convolution at q. So the s phases of each spatial dimension become groups of channels of
+one convolution (Shi et al., "Real-time single image and video super-resolution using an efficient
+sub-pixel convolutional neural network"), and a transposition, which the host does, puts them where
+they belong. ``te-split-phases`` says the same in tensor expressions.
+
+Takes ``graph.host "ConvTranspose"`` with constant float weights and static shapes. Batch norms,
+relus and clips behind it move before the transposition, where they fold into the convolution.
+Declined, so left on the host: automatic pads, a given output shape, and dilation with a stride. No
+options.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    f32,
+    i64,
+)
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import (
+    BatchNormOp,
+    ClipOp,
+    ConvOp,
+    HostOp,
+    ReluOp,
+    ReshapeOp,
+    is_static,
+    shape_of,
+)
+from vtac.passes.graph.constants import constant_of, new_constant
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One spatial dimension of a transposed convolution, and of the convolution it becomes.
+
+    size, taps, stride, dilation, extent: of input, weights and output. first: the tap of phase 0
+    that t = 0 stands for, 0 or less. steps: taps of each phase. before, after: pads of the
+    convolution. start: the output of the convolution that is the first of each phase.
+    """
+
+    size: int
+    taps: int
+    stride: int
+    dilation: int
+    extent: int
+    first: int
+    steps: int
+    before: int
+    after: int
+    start: int
+
+    @staticmethod
+    def of(size: int, taps: int, stride: int, dilation: int, pad: int, extent: int) -> "Dimension":
+        """From the numbers of ONNX; pad is the one before."""
+        first = -(-pad % stride)
+        steps = (taps - 1 - first) // stride + 1
+        reach = dilation * (steps - 1)
+        before = reach - (pad - first) // stride
+        after = max(0, -(-extent // stride) - size + reach - before)
+        start = max(0, -before)
+        before = max(0, before)
+        return Dimension(size, taps, stride, dilation, extent, first, steps, before, after, start)
+
+    @property
+    def count(self) -> int:
+        """Outputs of the convolution: each is an output of every phase."""
+        return self.size + self.before + self.after - self.dilation * (self.steps - 1)
+
+    def tap(self, phase: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+        """For each tap of the convolution the one of the weights; outside them there is none."""
+        return self.stride * np.arange(self.steps - 1, -1, -1) + phase + self.first
+
+
+@dataclass
+class SplitIntoPhases(RewritePattern):
+    """Rewrite one transposed convolution."""
+
+    ctx: Context
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: HostOp, rewriter: PatternRewriter) -> None:
+        """Match ConvTranspose of ONNX's own domain."""
+        if op.op_type.data != "ConvTranspose" or op.domain.data:
+            return
+        weights = constant_of(self.ctx, op.inputs[1])
+        bias = constant_of(self.ctx, op.inputs[2]) if len(op.inputs) > 2 else None
+        if weights is None or weights.dtype != np.float32 or (len(op.inputs) > 2 and bias is None):
+            return
+        dimensions = _dimensions(op)
+        if dimensions is None or not is_static(op.inputs[0]):
+            return
+        group = _integer(op, "group", 1)
+        kernel = new_constant(
+            self.ctx, _weights_of_phases(weights, dimensions, group), op.inputs[1].name_hint, op
+        )
+        phases = prod(dimension.stride for dimension in dimensions)
+        made: list[Operation] = [kernel]
+        vector: SSAValue | None = None
+        if bias is not None:
+            repeated = new_constant(
+                self.ctx, _repeat(bias, phases, group), op.inputs[2].name_hint, op
+            )
+            made.append(repeated)
+            vector = repeated.result
+        shape = shape_of(op.inputs[0]) or ()
+        counts = [dimension.count for dimension in dimensions]
+        conv = ConvOp(
+            op.inputs[0],
+            kernel.result,
+            vector,
+            TensorType(f32, [shape[0], weights.shape[1] * group * phases, *counts]),
+            strides=[1] * len(dimensions),
+            pads=[*(d.before for d in dimensions), *(d.after for d in dimensions)],
+            dilations=[d.dilation for d in dimensions],
+            group=group,
+        )
+        conv.location = op.location
+        made.append(conv)
+        last = self._followers(op, conv.result, phases, group, made)
+        made += _in_place(self.ctx, made[-1].results[0], op, dimensions, group)
+        for new in made:
+            rewriter.insert(new)
+        last.replace_all_uses_with(made[-1].results[0])
+        self._erase(last, op, rewriter)
+
+    def _followers(
+        self, op: HostOp, value: SSAValue, phases: int, group: int, made: list[Operation]
+    ) -> SSAValue:
+        """Repeat what follows channel by channel on the phases; returns the value then reached."""
+        reached: SSAValue = op.outputs[0]
+        while reached.has_one_use():
+            (user,) = (use.operation for use in reached.uses)
+            if isinstance(user, ReluOp):
+                new: Operation = ReluOp(value, value.type)
+            elif isinstance(user, ClipOp):
+                new = ClipOp(value, value.type, **user.properties)
+            elif isinstance(user, BatchNormOp) and user.x is reached:
+                vectors = [constant_of(self.ctx, operand) for operand in user.operands[1:]]
+                constants = [
+                    new_constant(self.ctx, _repeat(v, phases, group), "scale", user)
+                    for v in vectors
+                    if v is not None
+                ]
+                if len(constants) != len(vectors):
+                    return reached
+                made += constants
+                operands = [value, *(constant.result for constant in constants)]
+                new = BatchNormOp(operands, user.epsilon.value.data, value.type)
+            else:
+                return reached
+            new.location = user.location
+            made.append(new)
+            value, reached = new.results[0], user.results[0]
+        return reached
+
+    def _erase(self, last: SSAValue, op: HostOp, rewriter: PatternRewriter) -> None:
+        """Erase the ops from the last that was repeated back to the first."""
+        old = last.owner
+        while old is not op:
+            assert isinstance(old, Operation)
+            before = old.operands[0].owner
+            rewriter.erase(old)
+            old = before
+        rewriter.erase(op)
+
+
+def _dimensions(op: HostOp) -> list[Dimension] | None:
+    """The spatial dimensions; None where the pass declines."""
+    x, w, y = (shape_of(value) for value in (op.inputs[0], op.inputs[1], op.outputs[0]))
+    attributes = op.onnx_attributes.data
+    automatic = attributes.get("auto_pad", StringAttr("NOTSET"))
+    if x is None or w is None or y is None or "output_shape" in attributes:
+        return None
+    if automatic != StringAttr("NOTSET") or not is_static(op.outputs[0]):
+        return None
+    rank = len(x) - 2
+    strides, dilations = (
+        _integers(op, "strides", [1] * rank),
+        _integers(op, "dilations", [1] * rank),
+    )
+    pads = _integers(op, "pads", [0] * (2 * rank))
+    found = [
+        Dimension.of(*numbers)
+        for numbers in zip(x[2:], w[2:], strides, dilations, pads, y[2:], strict=False)
+    ]
+    if any(d.dilation > 1 and d.stride > 1 for d in found):
+        return None
+    return found
+
+
+def _integers(op: HostOp, name: str, default: list[int]) -> list[int]:
+    attr = op.onnx_attributes.data.get(name)
+    return list(attr.get_values()) if isinstance(attr, DenseArrayBase) else default
+
+
+def _integer(op: HostOp, name: str, default: int) -> int:
+    attr = op.onnx_attributes.data.get(name)
+    return int(attr.value.data) if isinstance(attr, IntegerAttr) else default
+
+
+def _repeat(vector: Array, phases: int, group: int) -> Array:
+    """One number a channel, for each phase: channels of the convolution are [group][phase][o]."""
+    return np.repeat(vector.reshape(group, 1, -1), phases, axis=1).reshape(-1)
+
+
+def _weights_of_phases(weights: Array, dimensions: Sequence[Dimension], group: int) -> Array:
+    """[C, O/group, k...] as [group * phases * O/group, C/group, t...]."""
+    channels, outputs, *_ = weights.shape
+    split = weights.reshape(group, channels // group, outputs, *weights.shape[2:])
+    parts = []
+    for phase in np.ndindex(*(dimension.stride for dimension in dimensions)):
+        part = split
+        for axis, (dimension, r) in enumerate(zip(dimensions, phase, strict=True), start=3):
+            taps = dimension.tap(r)
+            known = (taps >= 0) & (taps < dimension.taps)
+            part = np.take(part, np.where(known, taps, 0), axis=axis)
+            along = [1] * part.ndim
+            along[axis] = -1
+            part = part * known.reshape(along).astype(part.dtype)
+        parts.append(np.moveaxis(part, 2, 1))
+    stacked = np.stack(parts, axis=1)
+    return stacked.reshape(-1, channels // group, *stacked.shape[4:])
+
+
+def _in_place(
+    ctx: Context, value: SSAValue, op: HostOp, dimensions: Sequence[Dimension], group: int
+) -> list[Operation]:
+    """[N, group * phases * O, q...] as [N, group * O, s * q + r...], cut to its extents."""
+    made: list[Operation] = []
+    type, y = value.type, shape_of(op.outputs[0]) or ()
+    assert isinstance(type, TensorType)
+    rank, batch, outputs = len(dimensions), y[0], y[1] // group
+    counts, strides = [d.count for d in dimensions], [d.stride for d in dimensions]
+    if any(stride > 1 for stride in strides):
+        apart = ReshapeOp(value, TensorType(f32, [batch, group, *strides, outputs, *counts]))
+        order = [0, 1, 2 + rank]
+        for axis in range(rank):
+            order += [3 + rank + axis, 2 + axis]
+        mixed = [apart.result.type.get_shape()[axis] for axis in order]
+        permutation = DenseArrayBase.from_list(i64, order)
+        transposed = HostOp(
+            "Transpose",
+            [apart.result],
+            [TensorType(f32, mixed)],
+            onnx_attributes={"perm": permutation},
+        )
+        extents = [count * stride for count, stride in zip(counts, strides, strict=True)]
+        joined = ReshapeOp(transposed.outputs[0], TensorType(f32, [batch, y[1], *extents]))
+        made += [apart, transposed, joined]
+        value = joined.result
+    if shape_of(value) != y:
+        starts = np.array([dimension.start * dimension.stride for dimension in dimensions])
+        ends = starts + [dimension.extent for dimension in dimensions]
+        limits = [
+            new_constant(ctx, array.astype(np.int64), hint, op)
+            for array, hint in (
+                (starts, "starts"),
+                (ends, "ends"),
+                (np.arange(2, 2 + rank), "axes"),
+            )
+        ]
+        inputs = [value, *(constant.result for constant in limits)]
+        made += [*limits, HostOp("Slice", inputs, [op.outputs[0].type])]
+    for new in made:
+        new.location = op.location
+    return made
+
+
+@dataclass(frozen=True)
+class ConvTransposePhasesPass(ModulePass):
+    """Transposed convolutions become convolutions, whose phases the host puts together."""
+
+    name = "conv-transpose-phases"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite every such layer."""
+        PatternRewriteWalker(SplitIntoPhases(ctx)).rewrite_module(op)

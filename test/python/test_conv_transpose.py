@@ -1,0 +1,88 @@
+"""Transposed convolutions of ONNX: the same numbers in phases, and on the accelerator."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+from small_models import assert_same, context, floats, kinds, run, small_model
+
+import vtac
+from vtac.lowering.graph_to_onnx import host_model
+from vtac.lowering.onnx_to_graph import import_model
+from vtac.passes.graph.canonicalize_graph import CanonicalizeGraphPass
+from vtac.passes.graph.conv_transpose_phases import ConvTransposePhasesPass
+
+node = helper.make_node
+
+
+def norm(outputs: int) -> dict[str, np.ndarray]:
+    vectors = {name: floats((outputs,), i) for i, name in enumerate(("scale", "offset", "mean"))}
+    return vectors | {"variance": np.abs(floats((outputs,), 9)) + 0.5}
+
+
+@settings(max_examples=15)
+@given(st.data())
+def test_phases_keep_the_numbers(data: st.DataObject) -> None:
+    def draw(low: int, high: int) -> int:
+        return data.draw(st.integers(low, high))
+
+    rank, group = draw(1, 2), draw(1, 2)
+    channels, outputs = group * draw(1, 3), draw(1, 3)
+    size, taps, strides = ([draw(1, top) for _ in range(rank)] for top in (5, 5, 3))
+    dilations = [draw(1, 2) if stride == 1 else 1 for stride in strides]
+    before, after, more = [], [], []
+    for n, k, s, d in zip(size, taps, strides, dilations, strict=True):
+        whole = (n - 1) * s + d * (k - 1) + 1
+        before.append(draw(0, min(3, whole - 1)))
+        after.append(draw(0, min(2, whole - 1 - before[-1])))
+        more.append(draw(0, s - 1))
+    weights = {"w": floats((channels, outputs, *taps)), "b": floats((group * outputs,), 1)}
+    nodes = [
+        node(
+            "ConvTranspose",
+            ["x", "w", "b"][: draw(2, 3)],
+            ["y"],
+            strides=strides,
+            dilations=dilations,
+            pads=before + after,
+            output_padding=more,
+            group=group,
+        ),
+        node("BatchNormalization", ["y", "scale", "offset", "mean", "variance"], ["z"]),
+        node("Relu", ["z"], ["r"]),
+    ][: draw(1, 3)]
+    weights |= norm(group * outputs)
+    model = small_model(nodes, {"x": (2, channels, *size)}, [nodes[-1].output[0]], weights)
+    ctx = context()
+    module = import_model(model, ctx)
+    ConvTransposePhasesPass().apply(ctx, module)
+    CanonicalizeGraphPass().apply(ctx, module)
+    module.verify()
+    found = kinds(module)
+    assert found[0] == "graph.conv"
+    assert not {"ConvTranspose", "graph.batch_norm"} & set(found)
+    feeds = {"x": floats((2, channels, *size), 5)}
+    assert_same(run(model, feeds), run(host_model(module, ctx), feeds), 1e-4)
+
+
+def test_a_decoder_runs_on_the_accelerator() -> None:
+    weights = {
+        "w": 0.3 * floats((8, 6, 4, 4)),
+        "v": 0.3 * floats((3, 6, 3, 3), 1),
+        **norm(6),
+    }
+    nodes = [
+        node("ConvTranspose", ["x", "w"], ["y"], "up", strides=[2, 2], pads=[1] * 4),
+        node("BatchNormalization", ["y", "scale", "offset", "mean", "variance"], ["z"], "norm"),
+        node("Relu", ["z"], ["r"], "relu"),
+        node("Conv", ["r", "v"], ["image"], "last", pads=[1] * 4),
+    ]
+    model = small_model(nodes, {"x": (1, 8, 5, 5)}, ["image"], weights)
+    samples = floats((20, 8, 5, 5), 7)
+    module = vtac.compile(model, "pynq", samples)
+    assert all(place.where != "host" for place in module.explain)
+    for sample in samples[:3]:
+        (expected,) = run(model, {"x": sample[None]})
+        found = module.run({"x": sample[None]})["image"]
+        assert found.shape == (1, 3, 10, 10)
+        assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()
