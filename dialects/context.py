@@ -183,6 +183,10 @@ class Observations(Protocol):
         """The mean of each channel of a value [N, C, ...] over all batches; None if not known."""
         ...
 
+    def largest(self, value: SSAValue) -> Array | None:
+        """The largest magnitude of each channel of a value; None if not known."""
+        ...
+
     def evaluate(self, op: Operation, batches: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The results of one op, which may be new, for its operands in each batch."""
         ...

@@ -51,11 +51,15 @@ class Observed:
         batches = list(islice(samples, count))
         arguments = [spec.name for spec in input_specs(function)]
         self.batches = [[batch[name] for name in arguments] for batch in batches]
-        self._means = _channel_means(model, names, batches)
+        self._means, self._largest = _channels(model, names, batches)
 
     def mean(self, value: SSAValue) -> Array | None:
         """The mean of each channel over all batches; None for what has no channels."""
         return self._means.get(value)
+
+    def largest(self, value: SSAValue) -> Array | None:
+        """The largest magnitude of each channel; None for what has no channels."""
+        return self._largest.get(value)
 
     def evaluate(self, op: Operation, batches: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The results of one op for its operands in each batch."""
@@ -71,19 +75,23 @@ class Observed:
         return results
 
 
-def _channel_means(
+def _channels(
     model: ModelProto, names: Mapping[SSAValue, str], batches: Sequence[Mapping[str, Array]]
-) -> dict[SSAValue, Array]:
+) -> tuple[dict[SSAValue, Array], dict[SSAValue, Array]]:
+    """Means and largest magnitudes of the channels of each value that has any."""
     channelled = {name: value for value, name in names.items() if len(shape_of(value) or ()) >= 2}
     session = open_session(model)
-    sums: dict[SSAValue, Array] = {}
+    means: dict[SSAValue, Array] = {}
+    largest: dict[SSAValue, Array] = {}
     for batch in batches:
         for name, array in values_of(session, list(channelled), batch):
-            around = tuple(axis for axis in range(array.ndim) if axis != 1)
-            mean = array.mean(axis=around, dtype=np.float64)
             value = channelled[name]
-            sums[value] = sums.get(value, 0.0) + mean / len(batches)
-    return sums
+            around = tuple(axis for axis in range(array.ndim) if axis != 1)
+            mean = array.mean(axis=around, dtype=np.float64) / len(batches)
+            means[value] = means.get(value, 0.0) + mean
+            most = np.maximum(array.max(axis=around), -array.min(axis=around))
+            largest[value] = np.maximum(largest.get(value, 0.0), most)
+    return means, largest
 
 
 def products_of(function: FuncOp) -> int:

@@ -97,8 +97,7 @@ def test_a_convolution_takes_in_addition_and_relu() -> None:
     total = net.add(y, x)
     result = net.relu(total)
     module = net.module(result)
-    span(-128, 127, x, y, total)
-    span(0, 127, result)
+    span(-128, 127, x, y, total, result)
     out = quantised(net, module)
     assert ops_of(out) == ["quantize", "conv", "shift_left", "add", "requantize", "dequantize"]
     (conv,), (requantize,) = find(out, graph.ConvOp), find(out, graph.RequantizeOp)

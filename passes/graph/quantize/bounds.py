@@ -89,7 +89,7 @@ class _Bounds:
         if len(known) < len(errors):
             return None
         rounding = np.where(layer.shift > 0, np.ldexp(1.0, layer.shift - 1), 0.0)
-        stored_bias = (layer.bias - rounding) * layer.steps
+        stored_bias = (layer.bias - rounding - layer.offset) * layer.steps
         total = sum(known, start=np.abs(real_bias(self.network, group) - stored_bias))
         if layer.scale is None:
             return total
@@ -100,10 +100,10 @@ class _Bounds:
     def _clip_error(self, layer: Layer) -> float:
         """How far the stored bounds lie from the real ones, where int8 reaches these."""
         assert layer.scale is not None
-        step, moved = layer.scale.value, 0.0
+        step, zero, moved = layer.scale.value, layer.scale.zero_point, 0.0
         for real, stored in ((layer.group.lo, layer.lo), (layer.group.hi, layer.hi)):
-            if -128 * step <= real <= 127 * step:
-                moved = max(moved, abs(real - stored * step))
+            if (-128 - zero) * step <= real <= (127 - zero) * step:
+                moved = max(moved, abs(real - (stored - zero) * step))
         return moved
 
     def _core(self, layer: Layer, core: CoreOp, error: Bound) -> Bound:

@@ -105,14 +105,15 @@ class _Correction:
         """A value as stored integers: what a group left, or quantised."""
         if value in self.stored:
             return self.stored[value]
-        scale = np.float32(self.plan.scales[value].value)
-        return [np.clip(np.rint(x / scale), -128, 127) for x in self.reals[value]]
+        scale, zero = np.float32(self.plan.scales[value].value), self.plan.scales[value].zero_point
+        return [np.clip(np.rint(x / scale) + zero, -128, 127) for x in self.reals[value]]
 
     def _real(self, value: SSAValue) -> Batches | None:
         """A value as float readers see it."""
         if value in self.stored:
-            scale = np.float32(self.plan.scales[value].value)
-            return [x * scale for x in self.stored[value]]
+            scale = self.plan.scales[value]
+            step = np.float32(scale.value)
+            return [(x - scale.zero_point) * step for x in self.stored[value]]
         array = self.plan.network.constant(value)
         if array is not None:
             return [array] * len(self.observed.batches)
@@ -139,7 +140,7 @@ class _Correction:
         group = layer.group
         result = group.root.results[0]
         sums = self._accumulators(layer)
-        mean = self.observed.mean(result)
+        mean = self.plan.network.mean(result)
         if mean is not None:
             layer = self.layers[group] = _corrected(layer, sums, mean)
         if layer.scale is not None:
@@ -209,7 +210,8 @@ def _mean(layer: Layer, sums: Sequence[Array]) -> Array:
         if layer.scale is None:
             means.append((acc.mean(axis=around) + layer.bias) * layer.steps)
         else:
-            means.append(_requantised(layer, acc).mean(axis=around) * layer.scale.value)
+            stored = _requantised(layer, acc).mean(axis=around)
+            means.append((stored - layer.scale.zero_point) * layer.scale.value)
     return cast(Array, np.mean(means, axis=0))
 
 

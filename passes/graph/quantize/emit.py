@@ -91,14 +91,15 @@ class _Emitter:
             lo=layer.lo,
             hi=layer.hi,
             scale=layer.scale.value,
+            zero_point=layer.scale.zero_point,
         )
         self._define(result, self._insert(requantize, root, source).results[0])
 
     def as_int8(self, value: SSAValue, before: Operation) -> SSAValue:
         """A float value as int8: what a group left, or quantised where it is first read."""
         if value not in self.int8:
-            scale = self.plan.scales[value].value
-            op = QuantizeOp(value, scale, 0, _integer_type(value, i8))
+            scale = self.plan.scales[value]
+            op = QuantizeOp(value, scale.value, scale.zero_point, _integer_type(value, i8))
             before.parent_block().insert_op_before(op, before)  # type: ignore[union-attr]
             op.result.name_hint = value.name_hint
             self.int8[value] = op.result
@@ -112,7 +113,8 @@ class _Emitter:
             if all(use.operation in covered for use in value.uses) or value not in self.int8:
                 continue
             stored = self.int8[value]
-            real = DequantizeOp(stored, [self.plan.scales[value].value], 0, value.type)
+            scale = self.plan.scales[value]
+            real = DequantizeOp(stored, [scale.value], scale.zero_point, value.type)
             real.location = group.root.location
             self.plan.network.block.insert_op_before(real, group.root)
             real.result.name_hint = value.name_hint

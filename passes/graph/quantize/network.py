@@ -1,6 +1,6 @@
 """What the quantiser reads from a function: its constants, its ranges, who computes what."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import TensorType, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
-from vtac.dialects.context import Array, constant_value
+from vtac.dialects.context import Array, Observations, VtacContext, constant_value
 from vtac.dialects.graph import (
     AveragePoolOp,
     ConstantOp,
@@ -35,6 +35,18 @@ class Network:
     def __init__(self, ctx: Context, function: FuncOp):
         self.ctx = ctx
         self.function = function
+        self.factors: Mapping[SSAValue, Array] = {}
+        """By what channels of values are enlarged (``equalisation``): powers of two, [C]."""
+
+    @property
+    def observations(self) -> Observations | None:
+        """What the function does on samples, if a driver has observed it."""
+        return self.ctx.observations if isinstance(self.ctx, VtacContext) else None
+
+    def mean(self, value: SSAValue) -> Array | None:
+        """The observed mean of each channel, enlarged as the value is."""
+        found = None if self.observations is None else self.observations.mean(value)
+        return None if found is None else found * self.factors.get(value, 1.0)
 
     @property
     def block(self) -> Block:
@@ -58,7 +70,18 @@ class Network:
         return range_of(value)
 
     def weights(self, core: ConvOp | GemmOp) -> Array:
-        """Real weights [O, ...] in float64, alpha and transposition of a gemm applied."""
+        """Real weights [O, ...] in float64, alpha and transposition of a gemm applied.
+
+        Enlarged channels count: those of the result, and of a depthwise convolution's operand.
+        """
+        w = self._weights(core)
+        rows = self.factors.get(core.result, np.ones(1))
+        if data_operand(core) in self.factors:
+            taken = self.factors[data_operand(core)]
+            rows = rows / np.repeat(taken, len(w) // len(taken))
+        return cast(Array, w * rows.reshape(-1, *(1 for _ in w.shape[1:])))
+
+    def _weights(self, core: ConvOp | GemmOp) -> Array:
         w = self.constant(core.w if isinstance(core, ConvOp) else core.b)
         assert w is not None, "the quantiser takes ops with constant weights only"
         if isinstance(core, ConvOp):

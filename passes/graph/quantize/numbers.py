@@ -54,7 +54,8 @@ class Layer:
     """A sum with its numbers. Vectors have one entry a channel.
 
     weights: int8 in the shape of the core's, or None. steps: the real value of an accumulator step.
-    amounts: left shifts of the skips, in their order. bias: whole numbers, rounding term included.
+    amounts: left shifts of the skips, in their order. bias: whole numbers, rounding term and offset
+    included. offset: what zero points contribute to the bias, of the operands and the result.
     shift, lo, hi, scale: of the requantisation; scale is None where int32 leaves.
     """
 
@@ -63,6 +64,7 @@ class Layer:
     steps: Array
     amounts: Sequence[Array]
     bias: Array
+    offset: Array
     shift: Array
     lo: int
     hi: int
@@ -237,26 +239,46 @@ def _finish(
     amounts = [shift - scale.doublings_from(scales[skip]) for skip in group.skips]
     bias = np.rint(real_bias(network, group) / steps)
     rounding = np.where(shift > 0, np.ldexp(1.0, shift - 1), 0.0)
+    offset = _offset(group, scales, weights, amounts) + np.ldexp(float(scale.zero_point), shift)
+    bias = bias + rounding + offset
     lo, hi = integer_bound(group.lo, scale, -128), integer_bound(group.hi, scale, 127)
-    return Layer(group, weights, steps, amounts, bias + rounding, shift, lo, hi, scale)
+    return Layer(group, weights, steps, amounts, bias, offset, shift, lo, hi, scale)
+
+
+def _offset(
+    group: Sum, scales: dict[SSAValue, Scale], weights: Array | None, amounts: Sequence[Array]
+) -> Array:
+    """What takes the zero points of a sum's operands out of it again, one number a channel."""
+    offset: Any = np.zeros(channels_of(group.root.results[0]))
+    if group.core is not None:
+        zero_point = scales[data_operand(group.core)].zero_point
+        if isinstance(group.core, AveragePoolOp | GlobalAveragePoolOp):
+            offset = offset - zero_point * pooled_area(group.core)
+        else:
+            assert weights is not None
+            rows = weights.astype(np.int64).reshape(len(weights), -1)
+            offset = offset - zero_point * rows.sum(axis=1)
+    for skip, amount in zip(group.skips, amounts, strict=True):
+        offset = offset - np.ldexp(float(scales[skip].zero_point), amount)
+    return cast(Array, offset)
 
 
 def integer_bound(bound: float, scale: Scale, otherwise: int) -> int:
     """A real bound as a stored value; int8's own where it lies outside."""
     if np.isinf(bound):
         return otherwise
-    return int(np.clip(np.rint(bound / scale.value), -128, 127))
+    return int(np.clip(np.rint(bound / scale.value) + scale.zero_point, -128, 127))
 
 
 def real_bias(network: Network, group: Sum) -> Array:
-    """The sum of all constant addends, one number a channel, in float64."""
+    """The sum of all constant addends, one number a channel, as enlarged as the result is."""
     channels = channels_of(group.root.results[0])
     total: Any = np.zeros(channels)
     if group.core is not None:
         total = total + network.bias(group.core)
     for value in group.biases:
         total = total + network.channel_vector(value, channels)
-    return cast(Array, total)
+    return cast(Array, total * network.factors.get(group.root.results[0], 1.0))
 
 
 def proof_holds(layer: Layer) -> Array:
@@ -295,10 +317,10 @@ def _dense_result(network: Network, group: Sum, scales: dict[SSAValue, Scale]) -
     while True:
         stored = np.clip(np.rint(rows / units[:, None]), -128, 127).astype(np.int8)
         steps = scale_in * units
-        integers = np.rint(bias / steps)
-        layer = Layer(
-            group, stored.reshape(real.shape), steps, [], integers, shift, -128, 127, None
-        )
+        offset = _offset(group, scales, stored, [])
+        integers = np.rint(bias / steps) + offset
+        weights = stored.reshape(real.shape)
+        layer = Layer(group, weights, steps, [], integers, offset, shift, -128, 127, None)
         failing = ~proof_holds(layer)
         if not failing.any():
             return layer

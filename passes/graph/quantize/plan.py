@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from vtac.dialects.graph import AveragePoolOp, GlobalAveragePoolOp
+from vtac.passes.graph.quantize.equalisation import find_factors
 from vtac.passes.graph.quantize.groups import (
     Group,
     Grouping,
@@ -48,6 +49,8 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
         if obstacles:
             declined.update(obstacles)
             continue
+        if network.observations is not None:
+            network.factors = find_factors(network, grouping.groups, network.observations)
         try:
             scales = choose_scales(network, grouping.groups)
             layers: dict[Group, Layer] = {

@@ -22,7 +22,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
-from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.passes.graph.quantize.bounds import Bound, output_bounds
@@ -57,9 +56,10 @@ class QuantizePass(ModulePass):
             if not isinstance(function, FuncOp) or _CODEGEN in function.attributes:
                 continue
             if len(function.body.blocks) == 1:
-                plan = make_plan(Network(ctx, function), policy)
-                if isinstance(ctx, VtacContext) and ctx.observations is not None:
-                    plan = correct_biases(plan, ctx.observations)
+                network = Network(ctx, function)
+                plan = make_plan(network, policy)
+                if network.observations is not None:
+                    plan = correct_biases(plan, network.observations)
                 bounds = _bounds_attribute(output_bounds(plan))
                 function.attributes[ERROR_BOUNDS_ATTRIBUTE] = bounds
                 emit(plan)

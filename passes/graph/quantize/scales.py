@@ -7,7 +7,8 @@ members' own, for the smallest loss of resolution over the class. A pooling divi
 area, whose odd part stays in the scale, exactly, as a fraction.
 
 A value alone in its class has exactly the scale of its range, so that a range of [-128, 127] gives
-scale 1 and integer networks stay exact.
+scale 1 and integer networks stay exact. Values that are never negative have the zero point -128
+where their readers allow it (``zero_points``); [0, hi] then needs the scale hi / 255.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from xdsl.ir import SSAValue
 from vtac.dialects.graph import AveragePoolOp, ConvOp, GemmOp, GlobalAveragePoolOp
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.network import Network, data_operand, pooled_area
+from vtac.passes.graph.quantize.zero_points import LOWEST, find_shifted
 
 SMALLEST_SCALE = 2.0**-100
 """No scale is smaller: float32 must hold it, and its products with weight scales."""
@@ -44,7 +46,7 @@ class Obstacle(Exception):  # noqa: N818 (it is found and dealt with, not report
 
 @dataclass(frozen=True)
 class Scale:
-    """``factor * odd * 2^exponent``: the real value of one step.
+    """``factor * odd * 2^exponent``: the real value of one step, and the integer that means 0.
 
     factor: of the class, in [1, 2), a float32. odd: a fraction of odd numbers.
     """
@@ -52,6 +54,7 @@ class Scale:
     factor: float
     odd: Fraction
     exponent: int
+    zero_point: int = 0
 
     @property
     def value(self) -> float:
@@ -92,8 +95,14 @@ class _Choice:
         self.same: dict[SSAValue, SSAValue] = {}
         self.parent: dict[SSAValue, tuple[SSAValue, Fraction]] = {}
         self.needs: dict[SSAValue, float] = {}
+        self.shifted: set[SSAValue] = set()
 
     def scales(self) -> dict[SSAValue, Scale]:
+        for group in self.groups:
+            result = group.root.results[0]
+            if isinstance(group, PassThrough) or group.only_clamps:
+                self.same[result] = self._variable(group.inputs[0])
+        self.shifted = find_shifted(self.network, self.groups, self._variable)
         for group in self.groups:
             self._read(group)
         for group in self.groups:
@@ -121,14 +130,16 @@ class _Choice:
             self._need(self._variable(value), value)
         result = group.root.results[0]
         if isinstance(group, PassThrough) or group.only_clamps:
-            self.same[result] = self._variable(group.inputs[0])
             self._need(self.same[result], result)
         elif not group.leaves_int32:
             self._need(result, result)
 
     def _need(self, variable: SSAValue, value: SSAValue) -> None:
         lo, hi = self.network.range_of(value) or (0.0, 0.0)
-        need = max(abs(lo) / 128 if lo < 0 else 0.0, hi / 127)
+        if variable in self.shifted:
+            need = hi / 255
+        else:
+            need = max(abs(lo) / 128 if lo < 0 else 0.0, hi / 127)
         self.needs[variable] = max(self.needs.get(variable, 0.0), need)
 
     def _tie(self, group: Sum) -> None:
@@ -187,7 +198,9 @@ class _Choice:
             return
         root, odd = self._root(self._variable(value))
         factor = factors[root]
-        chosen[value] = Scale(factor, odd, ceil_log2(need / (factor * float(odd))))
+        zero_point = LOWEST if self._variable(value) in self.shifted else 0
+        exponent = ceil_log2(need / (factor * float(odd)))
+        chosen[value] = Scale(factor, odd, exponent, zero_point)
 
 
 def _best_factor(needs: Sequence[float]) -> float:

@@ -1,0 +1,45 @@
+"""Which values have the zero point -128: those that are never negative and that nobody pads.
+
+A value after a relu uses half of a symmetric int8; with all of [-128, 127] for [0, hi] its steps
+are half as large (Jacob et al., section 2.1). Readers pay nothing: what a zero point adds to a sum
+of products is one number a channel, which the bias takes away again. Only a window that reaches
+into the padding is in the way: padding holds the integer 0, so its operand keeps zero point 0.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from xdsl.ir import SSAValue
+
+from vtac.dialects.graph import AveragePoolOp, ConvOp
+from vtac.passes.graph.quantize.groups import Group, Sum
+from vtac.passes.graph.quantize.network import Network, data_operand
+
+LOWEST = -128
+
+
+def find_shifted(
+    network: Network, groups: Sequence[Group], variable: Callable[[SSAValue], SSAValue]
+) -> set[SSAValue]:
+    """The variables with zero point -128.
+
+    variable: of values that share their scale (what a max pooling reads and makes) the one that
+    stands for all.
+    """
+    values = [value for group in groups for value in _values(group)]
+    shifted = {variable(value) for value in values}
+    for value in values:
+        found = network.range_of(value)
+        if found is None or found[0] < 0 or found[1] <= 0 or network.constant(value) is not None:
+            shifted.discard(variable(value))
+    for group in groups:
+        core = group.core if isinstance(group, Sum) else None
+        if isinstance(core, ConvOp | AveragePoolOp) and any(core.pads.get_values()):
+            shifted.discard(variable(data_operand(core)))
+    return shifted
+
+
+def _values(group: Group) -> Iterable[SSAValue]:
+    """What a group reads and makes as int8."""
+    yield from group.inputs
+    if not (isinstance(group, Sum) and group.leaves_int32):
+        yield group.root.results[0]

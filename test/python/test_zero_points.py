@@ -1,0 +1,88 @@
+"""Zero points and enlarged channels: what the readers of a value allow."""
+
+import numpy as np
+import pytest
+from small_networks import Network, find, main_of, ops_of, quantised, run, set_ranges_from
+from xdsl.ir import SSAValue
+
+from vtac.dialects import graph
+from vtac.dialects.graph.ranges import set_range
+from vtac.passes.graph.quantize import QuantizePass, error_bounds
+
+
+class Known:
+    """Observations of which only magnitudes are known."""
+
+    batches = ()
+
+    def __init__(self, magnitudes: dict[SSAValue, list[float]]):
+        self.magnitudes = magnitudes
+
+    def mean(self, value: SSAValue) -> None:
+        return None
+
+    def largest(self, value: SSAValue) -> np.ndarray | None:
+        found = self.magnitudes.get(value)
+        return None if found is None else np.array(found)
+
+    def evaluate(self, op: object, batches: object) -> list[list[np.ndarray]]:
+        return []
+
+
+@pytest.mark.parametrize("reader", ["valid", "padded", "pool", "skip"])
+def test_values_after_a_relu_use_all_of_int8(reader: str) -> None:
+    """All ranges have whole steps of 1: answers are exact, but only 255 steps reach 255."""
+    net = Network((1, 2, 4, 4))
+    (x,) = net.inputs
+    y = net.relu(net.conv(x, np.array([2, 1, -1, 3]).reshape(2, 2, 1, 1), np.array([3, -2])))
+    w = np.ones((2, 2, 2, 2))
+    z = {
+        "valid": lambda: net.conv(y, w),
+        "padded": lambda: net.conv(y, w, pads=[1, 1, 0, 0]),
+        "pool": lambda: net.relu(net.pool(graph.MaxPoolOp, y, [2, 2], pads=[1, 1, 0, 0])),
+        "skip": lambda: net.add(net.conv(x, w[:, :, :1, :1]), y),
+    }[reader]()
+    module = net.module(z)
+    set_range(x, -128, 127)
+    set_range(y, 0, 255)
+    if reader == "pool":
+        set_range(z.owner.operands[0], 0, 255)
+    set_range(z, *((0, 255) if reader == "pool" else (-4096, 4064)))
+    out = quantised(net, module)
+    first = find(out, graph.RequantizeOp)[0]
+    zero_point, scale = first.zero_point.value.data, first.scale.value.data
+    assert (zero_point, scale) == (
+        (0, pytest.approx(255 / 127)) if reader == "padded" else (-128, 1.0)
+    )
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(-40, 41, (1, 2, 4, 4)).astype(np.float32)]
+    (expected,), (actual,) = run(module, net.ctx, inputs), run(out, net.ctx, inputs)
+    (bound,) = error_bounds(main_of(out))
+    assert bound is not None and np.abs(actual - expected).max() <= bound
+    if reader != "padded":
+        steps = 1 if reader == "pool" else 32
+        np.testing.assert_array_equal(actual, np.floor(expected / steps + 0.5) * steps)
+
+
+def test_channels_are_enlarged_for_a_depthwise_reader() -> None:
+    net = Network((1, 2, 4, 4))
+    (x,) = net.inputs
+    y = net.relu(net.conv(x, np.array([1, 0, 0, 1 / 16]).reshape(2, 2, 1, 1), np.array([0, 1.0])))
+    module = net.module(net.conv(y, np.ones((4, 1, 3, 3)), pads=[1, 1, 1, 1], group=2))
+    rng = np.random.default_rng(0)
+    samples = [[rng.uniform(-1, 1, (1, 2, 4, 4)).astype(np.float32)] for _ in range(3)]
+    set_ranges_from(module, net.ctx, samples)
+    set_range(y, 0, 10)
+    plain, enlarged = module.clone(), module.clone()
+    QuantizePass().apply(net.ctx, plain)
+    relu = find(enlarged, graph.ReluOp)[0].result
+    net.ctx.observations = Known({relu: [10.0, 1.2]})
+    QuantizePass().apply(net.ctx, enlarged)
+    assert ops_of(enlarged) == ops_of(plain)
+    wrong = []
+    for out in (plain, enlarged):
+        (bound,) = error_bounds(main_of(out))
+        pairs = [(run(module, net.ctx, x)[0], run(out, net.ctx, x)[0]) for x in samples]
+        wrong.append(max(np.abs(a - b)[:, 2:].max() for a, b in pairs))
+        assert bound is not None and max(np.abs(a - b).max() for a, b in pairs) <= bound
+    assert wrong[1] < wrong[0] / 2
