@@ -224,7 +224,7 @@ class _Driver:
     def _level(self, name: str, module: ModuleOp) -> None:
         """Count the ops of a level, and keep its text if that is wished for."""
         self.report.levels.append(count_ops(name, module))
-        self.report.choices = choices_of(module) or self.report.choices
+        self.report.choices = max(self.report.choices, choices_of(module), key=len)
         self._observe(name, module, self.ctx)
         if self._save_ir is None and name not in self._keep_ir:
             return

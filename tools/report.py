@@ -3,10 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, NameLoc, StringAttr
 
-from vtac.dialects.te import CallOp, KernelOp
+from vtac.dialects.te import CallOp, KernelOp, ScheduleOp
 from vtac.passes.te.epilogue_costs import CHOICES
+from vtac.passes.te.schedule.describe import CHOICE, ESTIMATE
 from vtac.runtime.package import Placement
 
 
@@ -38,10 +39,11 @@ class Choice:
 
 
 def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
-    """What is written on the kernels of a module (`te.choices`), in their order."""
+    """What is written on the kernels of a module (`te.choices`), and on their schedules."""
     kernels = [op for op in module.ops if isinstance(op, KernelOp) and CHOICES in op.attributes]
+    schedules = [op for op in module.ops if isinstance(op, ScheduleOp) and CHOICE in op.attributes]
     layers: dict[str, list[str]] = {}
-    for call in module.walk() if kernels else ():
+    for call in module.walk() if kernels or schedules else ():
         if isinstance(call, CallOp):
             name = call.location.desc.data if isinstance(call.location, NameLoc) else ""
             layers.setdefault(call.callee.root_reference.data, []).append(name)
@@ -54,6 +56,12 @@ def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
                 assert isinstance(line, StringAttr)
                 stage, _, chosen = line.data.partition(": ")
                 found.append(Choice(callers, stage, chosen))
+    for schedule in schedules:
+        lines, cycles = schedule.attributes[CHOICE], schedule.attributes.get(ESTIMATE)
+        if isinstance(lines, ArrayAttr) and isinstance(cycles, IntegerAttr):
+            callers = tuple(filter(None, layers.get(schedule.kernel.root_reference.data, ())))
+            text = [f"{cycles.value.data:,} cycles expected", *(line.data for line in lines)]
+            found.append(Choice(callers, "schedule", "\n".join(text)))
     return tuple(found)
 
 

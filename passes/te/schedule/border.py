@@ -4,7 +4,9 @@ The outputs for which a tap lies inside form a rectangle, and each rectangle is 
 its own: less work, more instructions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -12,6 +14,9 @@ import numpy as np
 from vtac.dialects.te import Row, shaped
 from vtac.passes.te.schedule.footprint import Flags
 from vtac.passes.te.schedule.structure import LANES, Stage
+
+Range = tuple[int, int]
+"""Start and length."""
 
 
 def inside_share(stage: Stage) -> float:
@@ -47,3 +52,66 @@ def _bordered(stage: Stage) -> Iterator[tuple[Row, Flags]]:
                 at[side] = np.add.outer(at[side], steps).ravel()
             index = np.add.outer(at[0], at[1]) + row.constant
             yield row, (index >= 0) & (index < size)
+
+
+@dataclass
+class Border:
+    """A subscript of a product that may leave its tensor: one axis of outputs, and some taps.
+
+    axis, by: the axis of the stage, and its coefficient. taps: reduction axes with coefficients.
+    The subscript is inside in [low, high), taken without its constant. reach: what taps add, from
+    and to.
+    """
+
+    axis: int
+    by: int
+    taps: tuple[tuple[int, int], ...]
+    low: int
+    high: int
+    reach: Range
+    _known: dict[tuple[Range, ...], tuple[int, int]] = field(default_factory=dict)
+
+    def place(self, outputs: Range) -> object:
+        """What matters of a range of outputs: where none is at a border, its length alone."""
+        first, last = outputs[0] * self.by, (sum(outputs) - 1) * self.by
+        low, high = min(first, last) + self.reach[0], max(first, last) + self.reach[1]
+        return outputs[1] if low >= self.low and high < self.high else outputs
+
+    def inside(self, region: Sequence[Range], taps: Sequence[Range]) -> tuple[int, int]:
+        """Points inside, of these outputs and taps, and how many different ranges of outputs."""
+        key = (region[self.axis], *(taps[tap] for tap, _ in self.taps))
+        if key not in self._known:
+            self._known[key] = self._inside(*key)
+        return self._known[key]
+
+    def _inside(self, outputs: Range, *taps: Range) -> tuple[int, int]:
+        ranges = set[Range]()
+        points, (first, count) = 0, outputs
+        for at in product(*(range(start, start + length) for start, length in taps)):
+            offset = sum(by * index for (_, by), index in zip(self.taps, at, strict=True))
+            ends = (self.low - offset, self.high - 1 - offset)
+            start, end = ends if self.by > 0 else (-ends[1], -ends[0])
+            start = max(first, -(-start // abs(self.by)))
+            end = min(first + count - 1, end // abs(self.by))
+            if start <= end:
+                points += end - start + 1
+                ranges.add((start, end))
+        return points, len(ranges)
+
+
+def borders_of(stage: Stage) -> list[Border]:
+    """The subscripts of a product that may leave their tensors, as far as they have one axis."""
+    found = []
+    spatial = len(stage.compute.spatial)
+    for read in stage.reads:
+        shape = shaped(read.value).get_shape()
+        for row, size in zip(read.rows[:-LANES], shape[:-LANES], strict=True):
+            low, high = row.interval(stage.compute.extents)
+            axes = [term for term in row.terms if term[0] < spatial]
+            if read.outside is None or (low >= 0 and high < size) or len(axes) != 1:
+                continue
+            taps = tuple((v - spatial, by) for v, by in row.terms if v >= spatial)
+            ends = [by * (stage.taps[tap] - 1) for tap, by in taps]
+            reach = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
+            found.append(Border(*axes[0], taps, -row.constant, size - row.constant, reach))
+    return found

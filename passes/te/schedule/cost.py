@@ -13,7 +13,7 @@ import numpy as np
 from vtac.dialects.target import Memory, Target
 from vtac.passes.te.schedule.footprint import Extents, Flags
 
-DISTURBANCE = 32
+DISTURBANCE = 100
 """Even traffic that runs beside compute costs something: one part in so many."""
 
 
@@ -26,7 +26,9 @@ class Rates:
     load: what the first load costs besides its beats.
     fetch: an instruction.
     beat: bytes a cycle on the memory port.
-    store: an output element. row: what a row of a store costs besides.
+    store: an output element. row: what a request of a store costs besides.
+    burst: output elements of a request at most.
+    launch: until the first instruction starts.
     """
 
     alu: tuple[int, int]
@@ -36,15 +38,19 @@ class Rates:
     beat: int
     store: int
     row: int
+    burst: int
+    launch: int
 
     @staticmethod
     def of(target: Target) -> "Rates":
         """The rates behind the target's timing preset."""
         element = target.element_bytes(Memory.OUT)
         if target.timing.startswith("chisel"):
-            return Rates((1, 2), 7, 24, 5, 8, 3 * -(-element // 16), 3)
+            burst = 16 if target.timing.startswith("chisel-de10") else 256
+            writes, launch = -(-8 * burst // element), 23 + 2 * (burst // 2)
+            return Rates((1, 2), 7, 23, 5, 8, 3 * -(-element // 16), 3, max(writes, 1), launch)
         beat = 16 if target.timing.startswith("ultra96") else 8
-        return Rates((2, 2), 5, 24, 2, beat, -(-element // beat), 3)
+        return Rates((2, 2), 5, 23, 2, beat, -(-element // beat), 3, 256 * beat // element, 279)
 
 
 @dataclass(frozen=True)
@@ -52,9 +58,11 @@ class Work:
     """What a kernel does under each tiling: totals, except where a single tile is meant.
 
     compute: cycles in which the compute module works, instructions included.
-    loaded, load_rows, first_load: bytes read, rows in which they come, and the bytes that must be
+    loaded, loads, first_load: bytes read, instructions that read them, and the bytes that must be
         there before the first tile can start.
     stored, store_rows, last_store: output elements, rows in which they leave, those of one tile.
+    chunks, tiles: how often the products go on to other operands, and to other accumulators.
+    other: the cycles of compute that are not those of products.
     instructions: of all modules.
     micro_ops: words that the kernel's micro-ops take if none is loaded twice, and once a GEMM.
     overlaps: whether loads (then stores) may run beside compute.
@@ -62,11 +70,14 @@ class Work:
 
     compute: Extents
     loaded: Extents
-    load_rows: Extents
+    loads: Extents
     first_load: Extents
     stored: Extents
     store_rows: Extents
     last_store: Extents
+    chunks: Extents
+    tiles: Extents
+    other: Extents
     instructions: Extents
     micro_ops: Extents
     micro_ops_again: Extents
@@ -79,7 +90,10 @@ def cycles(work: Work, rates: Rates, target: Target) -> Extents:
     fits = work.micro_ops <= target.uop_entries
     micro_ops = np.where(fits, work.micro_ops, work.micro_ops_again)
     compute = work.compute + micro_ops * 4 // rates.beat
-    reads = (work.loaded + 4 * micro_ops) // rates.beat + work.load_rows
+    reads = (work.loaded + 4 * micro_ops) // rates.beat + work.loads * rates.load
+    # Loads run ahead by two slots only: while the ALU works, they come to a stop.
+    ahead = np.minimum(2 * reads // work.chunks, reads // work.tiles)
+    reads = reads + np.maximum(work.other - ahead * work.tiles, 0)
     writes = work.stored * rates.store + work.store_rows * rates.row
     beside: Extents = np.maximum(compute, work.instructions * rates.fetch)
     beside = np.where(work.load_overlaps, np.maximum(beside, reads), beside + reads)

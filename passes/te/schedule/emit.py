@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Block, Region, SSAValue
 
 from vtac.dialects.te import (
@@ -25,6 +26,7 @@ from vtac.dialects.te import (
     StageType,
     TensorizeOp,
 )
+from vtac.passes.te.schedule.describe import CHOICE, ESTIMATE, described
 from vtac.passes.te.schedule.footprint import axes_of_row, root_axes_of
 from vtac.passes.te.schedule.plan import Plan, even
 from vtac.passes.te.schedule.structure import INIT, LANES, Kind, Stage, Structure
@@ -37,17 +39,19 @@ def schedule_of(kernel: KernelOp, structure: Structure, plan: Plan) -> ScheduleO
         argument.name_hint = stage.compute.label.data
     with ImplicitBuilder(block):
         _Writer(structure, plan, block.args).write()
-    return ScheduleOp(kernel.sym_name.data, Region(block))
+    schedule = ScheduleOp(kernel.sym_name.data, Region(block))
+    schedule.attributes[ESTIMATE] = IntegerAttr(plan.cycles, i64)
+    schedule.attributes[CHOICE] = ArrayAttr(StringAttr(line) for line in described(structure, plan))
+    return schedule
 
 
 @dataclass(frozen=True)
 class _Cache:
-    """A cached operand: its handle, and whether it is loaded part by part in the reduction."""
+    """A cached operand: its handle, and whose operand it is."""
 
     handle: SSAValue
     stage: Stage
     operand: int
-    whole: bool
 
 
 @dataclass
@@ -123,20 +127,16 @@ class _Writer:
     def _cache_operands(self, stage: Stage) -> None:
         """Read what comes from main memory through a scratchpad; where, is decided later."""
         inp, wgt, acc = self.plan.slots
-        operands = [(number, Scope.ACC, acc, True) for number in self.structure.vectors(stage)]
+        operands = [(number, Scope.ACC, acc) for number in self.structure.vectors(stage)]
         if stage.kind is Kind.PRODUCT:
-            activations, weights = self.plan.products[stage.number].whole
-            operands = [
-                (stage.activations, Scope.INP, inp, activations),
-                (stage.weights, Scope.WGT, wgt, weights),
-            ]
-        for operand, scope, slots, whole in operands:
+            operands = [(stage.activations, Scope.INP, inp), (stage.weights, Scope.WGT, wgt)]
+        for operand, scope, slots in operands:
             place = self._tile_loop_of(stage, operand)
-            moves = place is not None or (not whole and self._is_cut(stage, operand))
+            moves = place is not None or self._around(stage, operand)
             cache = CacheReadOp(self._handle(stage), operand, scope, slots if moves else 1).cache
             name = stage.compute.inputs[operand].name_hint or "x"
             cache.name_hint = f"{name}_{scope.value}"
-            self.caches.append(_Cache(cache, stage, operand, whole))
+            self.caches.append(_Cache(cache, stage, operand))
 
     def _place_stages(self) -> None:
         """Every stage in the innermost tile loop, readers before what they read."""
@@ -194,13 +194,10 @@ class _Writer:
 
     def _place_cache(self, cache: _Cache) -> None:
         """In the innermost loop that moves its window; outside of all loops if none does."""
-        place: SSAValue | None = None
-        if not cache.whole:
-            used = _taps_of(cache.stage, cache.operand)
-            loops = self.reductions[cache.stage.number]
-            place = next((loop for tap, loop in reversed(loops.items()) if tap in used), None)
-        if place is None:
-            place = self._tile_loop_of(cache.stage, cache.operand)
+        place = self._tile_loop_of(cache.stage, cache.operand)
+        around = self._around(cache.stage, cache.operand)
+        if around:
+            place = list(self.reductions[cache.stage.number].values())[around - 1]
         if place is not None:
             ComputeAtOp(cache.handle, place)
 
@@ -213,9 +210,10 @@ class _Writer:
         moving = [axis for axis in self.plan.order if axis in axes and axis in self.outer]
         return self.outer[moving[-1]] if moving else None
 
-    def _is_cut(self, stage: Stage, operand: int) -> bool:
-        cuts = self.plan.products[stage.number].cuts
-        return any(len(cuts[tap]) > 1 for tap in _taps_of(stage, operand))
+    def _around(self, stage: Stage, operand: int) -> int:
+        """How many reduction loops are around an operand's load."""
+        plan = self.plan.products.get(stage.number)
+        return 0 if plan is None else plan.around(stage, operand)
 
     def _store_axis(self, stage: Stage) -> SSAValue:
         """The outermost loop that one store covers."""
@@ -227,7 +225,7 @@ class _Writer:
         """Instructions for a stage, and for what its reduction starts from."""
         handle, names = self._handle(stage), stage.compute.spatial.names
         if stage.kind is Kind.ELEMENTWISE:
-            copies = stage.in_place is not None or stage.intrinsic == "copy"
+            copies = stage.in_place is not None or stage.copies
             before = [] if copies else ["reset", "add"]
             TensorizeOp(handle, axis, [*before, stage.intrinsic])
             return
@@ -245,13 +243,6 @@ def _split(axis: SSAValue, sizes: Sequence[int]) -> SplitOp:
         split = SplitOp(axis, sizes=sizes)
     split.outer.name_hint, split.inner.name_hint = f"{axis.name_hint}o", f"{axis.name_hint}i"
     return split
-
-
-def _taps_of(stage: Stage, operand: int) -> set[int]:
-    """The reduction axes, by number, on which an operand depends."""
-    spatial = len(stage.compute.spatial)
-    rows = stage.reads[operand].rows
-    return {v - spatial for row in rows for v, _ in row.terms if 0 <= v - spatial < len(stage.taps)}
 
 
 def _starts_from_zero(stage: Stage) -> bool:

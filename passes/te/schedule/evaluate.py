@@ -20,7 +20,7 @@ from vtac.passes.te.schedule.footprint import (
     window,
 )
 from vtac.passes.te.schedule.plan import Plan, ProductPlan, even
-from vtac.passes.te.schedule.structure import LANES, Kind, Stage
+from vtac.passes.te.schedule.structure import LANES, Kind, Stage, Structure
 from vtac.passes.te.schedule.tilings import Tilings, micro_ops
 
 MICRO_OP_SHARE = 4
@@ -28,6 +28,15 @@ MICRO_OP_SHARE = 4
 
 VARIANTS = 8
 """Address variants of an instruction at most: two slots for each of three operands."""
+
+PIECES = 6
+"""In so many pieces the last operations on a tile and its store are thought of."""
+
+ALIKE = 2
+"""Plans of the same tile, which then differ in their reductions, that are worth a rehearsal."""
+
+LIKE = 40
+"""So many times the plans that are wanted are looked at for different tiles."""
 
 MEMORIES = (Memory.INP, Memory.WGT, Memory.ACC)
 """The scratchpads of a kernel, in the order of ``Plan.slots``."""
@@ -39,24 +48,25 @@ class Reductions:
 
     taps: for each product, by number, the tiles of its reduction axes.
     whole: whether activations and weights are loaded for the whole reduction at once.
+    windows: whether taps that only move a window of activations have a load each.
     """
 
     taps: Mapping[int, Sequence[Extents]]
     whole: tuple[Flags, Flags]
+    windows: bool = False
 
 
 @dataclass(frozen=True)
 class Load:
     """An operand that is loaded.
 
-    window: elements of one load. times: how often. instructions, rows: of one load.
+    window: elements of one load. times: how often. instructions: of one load.
     """
 
     memory: Memory
     window: Extents
     times: Extents
     instructions: Extents
-    rows: Extents
 
 
 class Evaluation:
@@ -91,30 +101,43 @@ class Evaluation:
         taps, turns = [self.one * extent for extent in stage.taps], self.one
         if stage.kind is Kind.PRODUCT:
             whole = self.reductions.whole[memory is Memory.WGT]
-            used = {v for row in stage.reads[operand].rows for v, _ in row.terms}
+            windows = self.reductions.windows or memory is Memory.WGT
+            used = stage.taps_of(operand, windows)
             turns = np.where(whole, self.one, self._turns(stage, used))
             tiles = self.reductions.taps[stage.number]
-            taps = [np.where(whole, *both) for both in zip(taps, tiles, strict=True)]
+            taps = [
+                np.where(whole, extent, tile) if tap in used else extent
+                for tap, (extent, tile) in enumerate(zip(taps, tiles, strict=True))
+            ]
         steps = steps_of(stage, operand)
         extents = window(stage, operand, self.tilings.regions[stage.number], taps, steps)
         shape = shaped(stage.compute.inputs[operand]).get_shape()[:-LANES]
-        shape = [-(-size // step) for size, step in zip(shape, steps, strict=True)]
+        shape = tuple(-(-size // step) for size, step in zip(shape, steps, strict=True))
         times = self._repetitions(stage, operand, turns)
         # Where no loop moves the window, the operand is loaded before all loops, and wholly.
         extents = [
             np.where(times > 1, extent, size) for extent, size in zip(extents, shape, strict=True)
         ]
-        instructions, rows = transfers(extents, shape, self.one, steps)
-        return Load(memory, volume(extents, self.one), times, instructions, rows)
+        instructions, _ = transfers(extents, shape, self.one, steps)
+        if memory is Memory.WGT:  # constants are packed in the order in which they are loaded
+            instructions = self.one
+        return Load(memory, volume(extents, self.one), times, instructions)
 
-    def _turns(self, stage: Stage, used: Container[int]) -> Extents:
+    def _last_store(self, rates: Rates) -> Extents:
+        """Elements stored when all else is done; pieces of a tile cost instructions instead."""
+        tile = volume(self.tilings.tile, self.one)
+        if not self.structure.epilogue:
+            return tile
+        cost = PIECES * len(self.structure.epilogue) * rates.instruction // rates.store
+        return np.minimum(tile, tile // PIECES + cost)
+
+    def _turns(self, stage: Stage, used: Container[int], without: Container[int] = ()) -> Extents:
         """Turns of a product's loops over reduction tiles, down to the last that moves ``used``."""
-        spatial = len(stage.compute.spatial)
         inside: Flags = self.one < 0
         total = self.one
-        for tap in reversed(range(len(stage.taps))):
+        for tap in reversed([tap for tap in range(len(stage.taps)) if tap not in without]):
             turns = -(-stage.taps[tap] // self.reductions.taps[stage.number][tap])
-            inside = inside | (turns > 1) if spatial + tap in used else inside
+            inside = inside | (turns > 1) if tap in used else inside
             total = total * np.where(inside, turns, self.one)
         return total
 
@@ -130,7 +153,7 @@ class Evaluation:
             turns.append(np.where(inside, self.tilings.trips[axis], self.one))
         return volume(turns, self.one)
 
-    def _need(self, memory: Memory, slots: int) -> Extents:
+    def need(self, memory: Memory, slots: int) -> Extents:
         """Elements of a memory with up to that many slots a buffer."""
         loads = [load for load in self.loads if load.memory is memory]
         total = sum((np.minimum(load.times, slots) * load.window for load in loads), self.none)
@@ -141,12 +164,12 @@ class Evaluation:
 
     def needs(self) -> dict[Memory, int]:
         """What the first tiling needs of each memory, one slot a buffer."""
-        return {memory: int(self._need(memory, 1)[0]) for memory in MEMORIES}
+        return {memory: int(self.need(memory, 1)[0]) for memory in MEMORIES}
 
     def _slots(self, memory: Memory) -> Extents:
         """Slots of a memory's buffers: two, or one, or 0 where not even that fits."""
         depth = self.target.depth(memory)
-        fits = [self._need(memory, slots) <= depth for slots in (2, 1)]
+        fits = [self.need(memory, slots) <= depth for slots in (2, 1)]
         return np.where(fits[0], 2, np.where(fits[1], 1, 0))
 
     @cached_property
@@ -159,23 +182,25 @@ class Evaluation:
         return found
 
     def _all_turns(self, stage: Stage) -> Extents:
-        return self._turns(stage, range(len(stage.compute.extents)))
+        return self._turns(stage, range(len(stage.taps)))
 
     def _work(self, slots: Mapping[Memory, Extents]) -> Work:
         gemm, alu = self._gemm_micro_ops, self.tilings.alu_micro_ops
-        compute, instructions, gemms = self.none, self.none, self.none
+        compute, other, instructions, gemms = self.none, self.none, self.none, self.none
         rates = Rates.of(self.target)
         for stage in self.structure.stages:
             busy, count = self._stage_work(stage, rates)
-            compute = compute + busy + count * rates.instruction
-            instructions = instructions + count
+            busy = busy + count * rates.instruction
+            compute, instructions = compute + busy, instructions + count
             if stage.kind is Kind.PRODUCT:
                 gemms = gemms + self._all_turns(stage) * self.tilings.tiles
-        loaded, load_rows, first = self.none, self.none, self.none
+            else:
+                other = other + busy
+        loaded, loads, first = self.none, self.none, self.none
         for load in self.loads:
             size = load.window * self.target.element_bytes(load.memory)
             loaded, first = loaded + size * load.times, first + size
-            load_rows = load_rows + load.rows * load.times
+            loads = loads + load.instructions * load.times
             instructions = instructions + load.instructions * load.times
         root = self.structure.root
         stores = len(self.structure.roots)
@@ -184,11 +209,14 @@ class Evaluation:
         return Work(
             compute=compute,
             loaded=loaded,
-            load_rows=load_rows,
+            loads=loads,
             first_load=first,
             stored=self.tilings.total(root) * stores,
             store_rows=store_rows * self.tilings.tiles * stores,
-            last_store=volume(self.tilings.tile, self.one) * stores,
+            last_store=self._last_store(rates) * stores,
+            chunks=np.maximum(gemms, self.tilings.tiles),
+            tiles=self.tilings.tiles,
+            other=other,
             instructions=instructions + store_instructions * self.tilings.tiles * stores,
             micro_ops=per_gemm * np.minimum(VARIANTS, gemms) + 2 * sum(alu, self.none),
             micro_ops_again=per_gemm * gemms + sum(alu, self.none) * self.tilings.tiles,
@@ -206,32 +234,45 @@ class Evaluation:
             starts = stage.in_place is None
             share, gemms = self.tilings.border(stage)
             busy: Extents = (total * taps * share).astype(np.int64) + total * starts
-            return busy, gemms * self._all_turns(stage) + tiles * starts
+            # Taps that are cut share out the instructions that are due to the border.
+            windows, turns = stage.windows, self._all_turns(stage)
+            plain = self._turns(stage, set(range(len(stage.taps))) - windows, windows)
+            return busy, np.maximum(gemms * plain, tiles * turns) + tiles * starts
         if stage.kind is Kind.REDUCTION:
             return total * (1 + immediate + register * taps), 3 * tiles
-        if stage.intrinsic == "copy":
+        if stage.copies:
             return total * immediate, tiles
-        rate = immediate if stage.intrinsic.endswith("_imm") else register
+        rate = immediate if stage.has_immediate else register
         if stage.in_place is None:
             return total * (1 + register + rate), 3 * tiles
-        return total * rate, tiles
+        region = self.tilings.regions[stage.number]
+        return total * rate, tiles * volume([region[axis] for axis in stage.table_axes], self.one)
 
-    def best(self) -> Plan | None:
-        """The cheapest tiling that fits, if any."""
+    def best(self, count: int) -> list[Plan]:
+        """The cheapest tilings that fit, at most so many, the best first."""
         slots = {memory: self._slots(memory) for memory in MEMORIES}
         fits: Flags = np.logical_and.reduce([found > 0 for found in slots.values()])
         limit = max(self.target.uop_entries // MICRO_OP_SHARE, 1)
-        for count in (*self._gemm_micro_ops, *self.tilings.alu_micro_ops):
-            fits &= count <= limit
+        for needed in (*self._gemm_micro_ops, *self.tilings.alu_micro_ops):
+            fits &= needed <= limit
         for load in self.loads:
             # One load of the whole buffer can lose its data (Chisel).
             fits &= load.window < self.target.depth(load.memory)
         if not fits.any():
-            return None
+            return []
         cost = np.where(
             fits, cycles(self._work(slots), Rates.of(self.target), self.target), np.iinfo(int).max
         )
-        index = int(np.argmin(cost))
+        found: dict[tuple[int, ...], int] = {}
+        plans: list[Plan] = []
+        for index in np.argsort(cost, kind="stable")[: count * LIKE]:
+            tile = tuple(int(size[index]) for size in self.tilings.tile)
+            found[tile] = found.get(tile, 0) + 1
+            if fits[index] and found[tile] <= ALIKE and len(plans) < count:
+                plans.append(self._plan(int(index), slots, int(cost[index])))
+        return plans
+
+    def _plan(self, index: int, slots: Mapping[Memory, Extents], cost: int) -> Plan:
         inp, wgt, acc = slots.values()
         activations, weights = self.reductions.whole
         return Plan(
@@ -249,9 +290,26 @@ class Evaluation:
                         )
                     ],
                     (bool(activations[index]), bool(weights[index])),
+                    self.reductions.windows,
                 )
                 for number, taps in self.reductions.taps.items()
             },
             slots=(int(inp[index]), int(wgt[index]), int(acc[index])),
-            cycles=int(cost[index]),
+            cycles=cost,
         )
+
+
+def fits(structure: Structure, target: Target, plan: Plan) -> bool:
+    """Whether the buffers of a plan, with its slots, fit the scratchpads."""
+    one = np.ones(1, np.int64)
+    taps = {n: [one * size for size in part.taps] for n, part in plan.products.items()}
+    parts = list(plan.products.values())
+    whole = parts[0].whole if parts else (True, True)
+    windows = any(part.windows for part in parts)
+    reductions = Reductions(taps, (one * whole[0] > 0, one * whole[1] > 0), windows)
+    tilings = Tilings(structure, [one * size for size in plan.tile])
+    evaluation = Evaluation(tilings, target, plan.order, reductions)
+    return all(
+        int(evaluation.need(memory, slots)[0]) <= target.depth(memory)
+        for memory, slots in zip(MEMORIES, plan.slots, strict=True)
+    )

@@ -6,7 +6,7 @@ What a stage must provide follows from the subscripts of its readers, as in Hali
 inference; positions do not matter, only extents, cut to the tensor.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 from typing import Any
 
@@ -49,7 +49,7 @@ def transfers(
             in_row = one < 0
         rows = np.where(in_row, rows, rows * extent)
         instructions = np.where(in_instruction, instructions, instructions * extent)
-        is_cut = extent < size
+        is_cut = (extent < size) | (step > 1)
         in_instruction = in_instruction & (in_row | ~is_cut | (rows == 1))
         in_row = in_row & ~is_cut
     return instructions, rows
@@ -60,8 +60,9 @@ def steps_of(stage: Stage, operand: int) -> list[int]:
 
     A load leaves out what lies between.
     """
-    rows = stage.reads[operand].rows[:-LANES]
-    return [max(gcd(*(coefficient for _, coefficient in row.terms)), 1) for row in rows]
+    rows, extents = stage.reads[operand].rows[:-LANES], stage.compute.extents
+    moving = [[by for variable, by in row.terms if extents[variable] > 1] for row in rows]
+    return [max(gcd(*factors), 1) for factors in moving]
 
 
 def window(
@@ -84,9 +85,9 @@ def window(
         total = np.ones_like(region[0])
         for variable, coefficient in row.terms:
             if variable < spatial:
-                total = total + abs(coefficient) // step * (region[variable] - 1)
+                total = total + abs(coefficient) * (region[variable] - 1) // step
             elif (tap := variable - spatial - LANES) >= 0:
-                total = total + abs(coefficient) // step * (taps[tap] - 1)
+                total = total + abs(coefficient) * (taps[tap] - 1) // step
         windows.append(np.minimum(total, -(-size // step)))
     return windows
 
@@ -144,3 +145,76 @@ def axes_of_row(row: Row, own: Sequence[set[int]]) -> set[int]:
         if variable < len(own):
             axes |= own[variable]
     return axes
+
+
+Range = tuple[int, int]
+"""Start and length."""
+
+
+def range_of_row(row: Row, ranges: Sequence[Range], size: int, step: int = 1) -> Range:
+    """What a subscript covers of [0, size) while each variable runs over its range.
+
+    step: only every so manieth element counts, and starts and lengths count those.
+    """
+    low = high = row.constant
+    for variable, by in row.terms:
+        start, length = ranges[variable]
+        ends = by * start, by * (start + length - 1)
+        low, high = low + min(ends), high + max(ends)
+    low, high = max(low, 0), min(high, size - 1)
+    first = row.constant % step
+    low, high = -(-(low - first) // step), (high - first) // step
+    return low, max(high - low + 1, 0)
+
+
+class TileRegions:
+    """What each stage computes for one tile of the root: ranges of its axes before the lanes."""
+
+    def __init__(self, structure: Structure):
+        self._structure = structure
+        self._known: dict[tuple[Range, ...], dict[int, list[Range]]] = {}
+        self._needs = [(stage, list(self._needs_of(stage))) for stage in structure.stages]
+
+    def at(self, tile: Sequence[Range]) -> dict[int, list[Range]]:
+        """By number of the stage."""
+        key = tuple(tile)
+        if key not in self._known:
+            self._known[key] = self._find(key)
+        return self._known[key]
+
+    def _needs_of(self, stage: Stage) -> Iterator[tuple[int, Sequence[tuple[Row, int]] | None]]:
+        """The stages that a stage reads, and subscripts and sizes, or None for its own elements."""
+        same = rows_of_init(stage)
+        reads = [] if stage.kind is Kind.PRODUCT else [(r.value, r.rows) for r in stage.reads]
+        if stage.compute.init is not None:
+            reads.append((stage.compute.init, same))
+        for value, rows in reads:
+            maker = self._structure.stage_of(value)
+            if maker is not None:
+                sizes = shaped(value).get_shape()[:-LANES]
+                pairs = list(zip(rows[:-LANES], sizes, strict=True))
+                yield maker.number, None if tuple(rows) == same else pairs
+
+    def _find(self, tile: tuple[Range, ...]) -> dict[int, list[Range]]:
+        regions = {root.number: list(tile) for root in self._structure.roots}
+        for stage, needs in reversed(self._needs):
+            region = regions[stage.number]
+            for maker, rows in needs:
+                ranges = region
+                if rows is not None:
+                    taps = [(0, extent) for extent in stage.taps]
+                    variables = variables_of(stage, region, taps)
+                    ranges = [range_of_row(row, variables, size) for row, size in rows]
+                known = regions.get(maker)
+                regions[maker] = ranges if known is None else list(map(_hull, known, ranges))
+        return regions
+
+
+def _hull(one: Range, other: Range) -> Range:
+    low = min(one[0], other[0])
+    return low, max(sum(one), sum(other)) - low
+
+
+def variables_of(stage: Stage, region: Sequence[Range], taps: Sequence[Range]) -> list[Range]:
+    """The ranges of all variables of a stage, lanes left at 0."""
+    return [*region, *[(0, 1)] * LANES, *taps, (0, 1)]

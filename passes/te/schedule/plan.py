@@ -1,7 +1,9 @@
 """What the default rule decides for a kernel: tiles, their order, where operands are loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+
+from vtac.passes.te.schedule.structure import Stage
 
 
 def even(extent: int, size: int) -> tuple[int, ...]:
@@ -17,15 +19,30 @@ class ProductPlan:
     cuts: tiles of each reduction axis that is a loop (the lane is none), in their order.
     whole: for the operands (activations, weights): loaded for all of the reduction at once, rather
         than a part a reduction tile.
+    windows: activations are loaded anew also for taps that only move their window.
     """
 
     cuts: Sequence[tuple[int, ...]]
     whole: tuple[bool, bool]
+    windows: bool = False
 
     @property
     def taps(self) -> list[int]:
         """The largest tile of each axis."""
         return [max(sizes) for sizes in self.cuts]
+
+    @property
+    def loops(self) -> list[int]:
+        """The axes that are cut, in the order of their loops."""
+        return [axis for axis, sizes in enumerate(self.cuts) if len(sizes) > 1]
+
+    def around(self, stage: Stage, operand: int) -> int:
+        """How many of these loops are around the load of an operand."""
+        is_weights = operand == stage.weights
+        if self.whole[is_weights]:
+            return 0
+        moving = stage.taps_of(operand, is_weights or self.windows)
+        return max((i + 1 for i, axis in enumerate(self.loops) if axis in moving), default=0)
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,13 @@ class Plan:
     def tile(self) -> list[int]:
         """The largest tile of each axis."""
         return [max(sizes) for sizes in self.tiles]
+
+    @property
+    def loops(self) -> Hashable:
+        """What its loops are: axes in one tile have none, so their place does not matter."""
+        order = tuple(axis for axis in self.order if len(self.tiles[axis]) > 1)
+        products = ((*part.cuts, part.whole, part.windows) for part in self.products.values())
+        return order, tuple(self.tiles), tuple(products)
 
     def with_cuts(self, number: int, cuts: Sequence[tuple[int, ...]]) -> "Plan":
         """The same with other reduction tiles of one product."""

@@ -2,7 +2,8 @@
 
 The space: tiles of the root's axes, the reduction's tiles, weights' axes inside or outside of the
 others, and for each operand of the products whether it is loaded whole or a part a reduction tile.
-All candidates of one order of loops are evaluated at once.
+All candidates of one order of loops are evaluated at once, by a formula; the best are rehearsed and
+refined (`refine`).
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from vtac.dialects.target import Memory, Target
 from vtac.passes.te.schedule.evaluate import Evaluation, Reductions
 from vtac.passes.te.schedule.footprint import Extents, axes_of_row, root_axes_of
 from vtac.passes.te.schedule.plan import Plan
+from vtac.passes.te.schedule.refine import refine
 from vtac.passes.te.schedule.structure import LANES, Stage, Structure
 from vtac.passes.te.schedule.tilings import Tilings
 
@@ -27,6 +29,9 @@ MOST_TILINGS = 6_000
 
 FEW_REDUCTIONS = 6
 """Tile sizes tried for the reduction of the largest product."""
+
+FINALISTS = 12
+"""Plans of one order of loops that are rehearsed."""
 
 
 def tile_sizes(extent: int, most: int) -> list[int]:
@@ -43,12 +48,13 @@ def search(structure: Structure, target: Target, layer: str) -> Plan:
     tiles = _tiles(structure, target)
     for windows_split in (False, True):
         tilings, reductions = _candidates(structure, tiles, windows_split)
-        plans = [
-            Evaluation(tilings, target, order, reductions).best() for order in _orders(structure)
+        found = [
+            plan
+            for order in _orders(structure)
+            for plan in Evaluation(tilings, target, order, reductions).best(FINALISTS)
         ]
-        found = [plan for plan in plans if plan is not None]
         if found:
-            return min(found, key=lambda plan: plan.cycles)
+            return refine(structure, target, found)
     raise CompileError(_why_not(structure, target, layer))
 
 
@@ -101,6 +107,7 @@ def _candidates(
             for place, stage in enumerate(stages)
         },
         (spread([way[1] for way in ways]) > 0, spread([way[2] for way in ways]) > 0),
+        windows_split,
     )
     return Tilings(structure, [np.tile(axis, len(ways)) for axis in tiles]), reductions
 
@@ -119,15 +126,22 @@ def _reductions(stage: Stage, windows_split: bool, most: int) -> list[tuple[int,
     """Tiles of a product's reduction axes.
 
     An axis that is a subscript by itself (blocks of input channels) is cut freely; one that moves a
-    window only if asked for, the outer ones first.
+    window into single taps, the outer ones first: their weights are then loaded apart, and their
+    activations together, unless even the window is to be split.
     """
-    windows = [axis for axis in range(len(stage.taps)) if _moves_a_window(stage, axis)]
+    windows = sorted(stage.windows)
     if not windows_split:
         sizes = [
             [extent] if axis in windows else tile_sizes(extent, most)
             for axis, extent in enumerate(stage.taps)
         ]
-        return list(product(*sizes))
+        moving = [axis for axis in windows if stage.taps[axis] > 1]
+        single = [moving[:count] for count in range(len(moving) + 1)]
+        return [
+            tuple(1 if axis in cut else size for axis, size in enumerate(tiles))
+            for cut in single
+            for tiles in product(*sizes)
+        ]
     found: list[tuple[int, ...]] = []
     for place, cut in enumerate(windows):
         for size in tile_sizes(stage.taps[cut], FEW_REDUCTIONS)[1:]:
@@ -138,15 +152,6 @@ def _reductions(stage: Stage, windows_split: bool, most: int) -> list[tuple[int,
             tiles[cut] = size
             found.append(tuple(tiles))
     return found or [tuple(1 for _ in stage.taps)]
-
-
-def _moves_a_window(stage: Stage, tap: int) -> bool:
-    variable = len(stage.compute.spatial) + tap
-    return any(
-        row.variable is None and any(v == variable for v, _ in row.terms)
-        for read in stage.reads
-        for row in read.rows
-    )
 
 
 def _why_not(structure: Structure, target: Target, layer: str) -> Problem:

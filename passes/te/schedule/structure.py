@@ -76,11 +76,27 @@ class Stage:
         return self.compute.reads
 
     @property
+    def has_immediate(self) -> bool:
+        """Whether the ALU takes a constant rather than a second accumulator."""
+        return self.intrinsic.endswith("_imm")
+
+    @property
+    def copies(self) -> bool:
+        """Whether it repeats a parameter, which the accumulators then start from."""
+        return self.intrinsic == "copy"
+
+    @cached_property
+    def table_axes(self) -> list[int]:
+        """The axes along which an immediate changes: each value is an instruction."""
+        tables = [read for read in self.reads if is_table(self.compute, read)]
+        return sorted({v for read in tables for row in read.rows for v, _ in row.terms})
+
+    @cached_property
     def extents(self) -> tuple[int, ...]:
         """Extents of the spatial axes before the lanes."""
         return self.compute.spatial.extents[:-LANES]
 
-    @property
+    @cached_property
     def taps(self) -> tuple[int, ...]:
         """Extents of the reduction axes that are loops, the lane of a product not among them."""
         extents = self.compute.reduce.extents
@@ -94,12 +110,29 @@ class Stage:
                 return number
         raise AssertionError("a product has both operands")
 
-    @property
+    @cached_property
+    def windows(self) -> set[int]:
+        """The reduction axes, by number, that move a window of an operand, as kernel taps do."""
+        spatial = len(self.compute.spatial)
+        rows = [row for read in self.reads for row in read.rows if row.variable is None]
+        return {v - spatial for row in rows for v, _ in row.terms if v >= spatial}
+
+    def taps_of(self, operand: int, windows: bool) -> set[int]:
+        """The reduction axes, by number, on which an operand depends.
+
+        windows: also those that only move its window, as the taps of a kernel do.
+        """
+        spatial = len(self.compute.spatial)
+        rows = [row for row in self.reads[operand].rows if windows or row.variable is not None]
+        found = {variable - spatial for row in rows for variable, _ in row.terms}
+        return {tap for tap in found if 0 <= tap < len(self.taps)}
+
+    @cached_property
     def activations(self) -> int:
         """Number of the product's operand with lanes (b, k)."""
         return self.operand(len(self.compute.spatial) - 2)
 
-    @property
+    @cached_property
     def weights(self) -> int:
         """Number of the product's operand with lanes (o, k)."""
         return self.operand(len(self.compute.spatial) - 1)

@@ -42,7 +42,7 @@ builtin.module attributes {vtac.target = #target.vta<"chisel-pynq">} {
     te.yield %q : tensor<1x16x16x1x16xi8>
   }
 }
-// CHECK:       te.schedule @k {
+// CHECK:       te.schedule @k attributes {estimate = {{[0-9]+}} : i64, choice = ["tiles h {{.*}}slots 2 activations, 2 weights, 2 accumulators"]} {
 // CHECK-NEXT:  ^bb0(%p: !te.stage, %r: !te.stage, %s: !te.stage, %m: !te.stage, %q: !te.stage):
 // CHECK-NEXT:    %c, %h, %w, %b, %o = te.axes %q (c, h, w, b, o)
 // CHECK-NEXT:    %ho, %hi = te.split %h factor [[F:[0-9]+]]

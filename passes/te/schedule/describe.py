@@ -1,0 +1,50 @@
+"""What the default rule has chosen, in words: the attributes ``estimate`` and ``choice``.
+
+They stand on the `te.schedule`; ``vta-compile --explain`` prints them.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from vtac.passes.te.schedule.plan import Plan
+from vtac.passes.te.schedule.structure import Stage, Structure
+
+ESTIMATE, CHOICE = "estimate", "choice"
+"""Attributes of a schedule: the cycles expected, and lines about how it computes."""
+
+
+def described(structure: Structure, plan: Plan) -> list[str]:
+    """A line on tiles, one on each product's reduction, one on slots, and one on pieces."""
+    names = structure.root.compute.spatial.names
+    cut = [axis for axis in plan.order if len(plan.tiles[axis]) > 1]
+    tiles = [f"{names[axis]} {_sizes(plan.tiles[axis])}" for axis in cut]
+    lines = ["tiles " + (", in them ".join(tiles) or "none: all outputs stay in the accumulators")]
+    for stage in structure.products:
+        lines += _reduction(structure, stage, plan)
+    inp, wgt, acc = plan.slots
+    lines.append(f"slots {inp} activations, {wgt} weights, {acc if cut else 1} accumulators")
+    if plan.piece is not None:
+        axis, size = plan.piece
+        lines.append(f"end of a tile in pieces of {size} {names[axis]}")
+    return lines
+
+
+def _reduction(structure: Structure, stage: Stage, plan: Plan) -> Iterator[str]:
+    """How a product goes through its reduction, and what is loaded where."""
+    part = plan.products[stage.number]
+    names = stage.compute.reduce.names
+    cut = [f"{names[axis]} {_sizes(part.cuts[axis])}" for axis in part.loops]
+    loads = []
+    for operand, what in ((stage.activations, "activations"), (stage.weights, "weights")):
+        around = part.around(stage, operand)
+        if around:
+            loads.append(f"{what} loaded in {names[part.loops[around - 1]]}")
+        else:
+            loads.append(f"{what} a tile at once")
+    yield f"{stage.compute.label.data}: {', in them '.join(cut) or 'not cut'}; {', '.join(loads)}"
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    """Sizes of tiles, runs of equal ones shortened: 3 x 8 + 2."""
+    runs = [(size, len(list(run))) for size, run in groupby(sizes)]
+    return " + ".join(f"{count} x {size}" if count > 1 else f"{size}" for size, count in runs)

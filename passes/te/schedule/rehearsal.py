@@ -1,0 +1,366 @@
+"""Plays a plan through: when the three modules work, load by load and tile by tile.
+
+The formula of `cost` ranks thousands of tilings; it does not see where a module waits for another.
+A rehearsal walks the loops of one plan as they will run and keeps three clocks, of the load module,
+the compute module and the store module. A load waits until the last reader of its slot is done, a
+product for its loads, a tile for the store of the tile whose accumulators it takes over. What each
+takes is what the formula says (`Rates`), with the borders of tensors counted exactly.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, product
+from math import prod
+
+import numpy as np
+
+from vtac.dialects.target import Memory, Target
+from vtac.dialects.te import shaped
+from vtac.passes.te.schedule.border import borders_of
+from vtac.passes.te.schedule.cost import Rates
+from vtac.passes.te.schedule.footprint import (
+    Range,
+    TileRegions,
+    axes_of_row,
+    range_of_row,
+    root_axes_of,
+    steps_of,
+    transfers,
+    variables_of,
+)
+from vtac.passes.te.schedule.plan import Plan, ProductPlan, even
+from vtac.passes.te.schedule.structure import LANES, Kind, Stage, Structure
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One tile of a reduction: what is loaded for it, and the instructions of the product.
+
+    fills: operands (0 activations, 1 weights) and what their loads take. kernel, micro_ops: stand
+        for the micro-ops, the slots left aside, and their number.
+    """
+
+    fills: Sequence[tuple[int, int]]
+    cycles: int
+    kernel: object
+    micro_ops: int
+
+
+class Rehearsals:
+    """Rehearses plans of one kernel; what they have in common is worked out once."""
+
+    def __init__(self, structure: Structure, target: Target):
+        self.structure, self.target = structure, target
+        self.rates = Rates.of(target)
+        self.axes = root_axes_of(structure)
+        self.regions = TileRegions(structure)
+        self.borders = {s.number: borders_of(s) for s in structure.products}
+        self._known: dict[object, int] = {}
+        self._steps: dict[object, list[_Step]] = {}
+        self._stores: dict[tuple[int, ...], int] = {}
+        self._loads: dict[object, int] = {}
+        self._alus: dict[object, int] = {}
+
+    def cycles(self, plan: Plan) -> int:
+        """The cycles that a plan takes, from launch to the last store."""
+        key = plan.loops, plan.slots, plan.piece
+        if key not in self._known:
+            self._known[key] = _Rehearsal(self, plan).run()
+        return self._known[key]
+
+    def load(self, stage: Stage, operand: int, memory: Memory, ranges: Sequence[Range]) -> int:
+        """The cycles of loading an operand, the stage's variables being in these ranges."""
+        read = stage.reads[operand]
+        rows = read.rows[:-LANES]
+        key = (stage.number, operand, *(ranges[v] for row in rows for v, _ in row.terms))
+        if key not in self._loads:
+            shape, steps = shaped(read.value).get_shape()[:-LANES], steps_of(stage, operand)
+            parts = zip(rows, shape, steps, strict=True)
+            window = [range_of_row(row, ranges, size, step)[1] for row, size, step in parts]
+            sizes = [-(-size // step) for size, step in zip(shape, steps, strict=True)]
+            # Constants are packed in the order in which they are loaded; weights are.
+            count = 1 if memory is Memory.WGT else _transfers(window, sizes, steps)[0]
+            beats = prod(window) * self.target.element_bytes(memory) // self.rates.beat
+            self._loads[key] = beats + count * self.rates.load
+        return self._loads[key]
+
+    def store(self, extents: Sequence[int]) -> int:
+        """The cycles of storing a part of a result."""
+        key = tuple(extents)
+        if key not in self._stores:
+            instructions, rows = _transfers(key, self.structure.root.extents)
+            requests = rows * -(-prod(key) // (rows * self.rates.burst))
+            cycles = prod(key) * self.rates.store + requests * self.rates.row
+            self._stores[key] = cycles + instructions
+        return self._stores[key]
+
+    def alu(self, stage: Stage, extents: Sequence[int]) -> int:
+        """The cycles of an operation of the ALU on a region of these extents."""
+        key = (stage.number, *extents)
+        if key not in self._alus:
+            cycles, instructions = self._alu(stage, extents)
+            self._alus[key] = cycles + instructions * self.rates.instruction
+        return self._alus[key]
+
+    def _alu(self, stage: Stage, extents: Sequence[int]) -> tuple[int, int]:
+        immediate, register = self.rates.alu
+        elements, rate = prod(extents), immediate if stage.has_immediate else register
+        if stage.kind is Kind.REDUCTION:
+            return elements * (1 + immediate + register * prod(stage.taps)), 3
+        if stage.copies:
+            return elements * immediate, 1
+        if stage.in_place is None:
+            return elements * (1 + register + rate), 3
+        return elements * rate, prod(extents[axis] for axis in stage.table_axes)
+
+    def steps(self, stage: Stage, region: Sequence[Range], plan: ProductPlan) -> list[_Step]:
+        """The tiles of a product's reduction for one region of its axes."""
+        at: list[object] = [length for _, length in region]
+        for border in self.borders[stage.number]:
+            at[border.axis] = border.place(region[border.axis])
+        key = (stage.number, *at, *map(tuple, plan.cuts), plan.whole, plan.windows)
+        if key not in self._steps:
+            self._steps[key] = list(self._make_steps(stage, region, plan))
+        return self._steps[key]
+
+    def _make_steps(
+        self, stage: Stage, region: Sequence[Range], plan: ProductPlan
+    ) -> Iterator[_Step]:
+        bordered = {tap for border in self.borders[stage.number] for tap, _ in border.taps}
+        tiles = [
+            _ranges(sizes) if tap in bordered else [(0, size) for size in sizes]
+            for tap, sizes in enumerate(plan.cuts)
+        ]
+        known: dict[object, _Step] = {}
+        operands = [(stage.activations, Memory.INP), (stage.weights, Memory.WGT)]
+        around = [plan.around(stage, operand) for operand, _ in operands]
+        before: tuple[int, ...] | None = None
+        for index in product(*(range(len(tiles[tap])) for tap in plan.loops)):
+            turns = dict(zip(plan.loops, index, strict=True))
+            taps = [ranges[turns.get(tap, 0)] for tap, ranges in enumerate(tiles)]
+            changed = -1 if before is None else _first_change(before, index)
+            before = index
+            key = (*taps, *(place > changed for place in around))
+            if key not in known:
+                fills = []
+                for number, (operand, memory) in enumerate(operands):
+                    if around[number] and around[number] > changed:
+                        used = list(taps)
+                        for tap in plan.loops[around[number] :]:
+                            used[tap] = 0, stage.taps[tap]
+                        ranges = variables_of(stage, region, used)
+                        fills.append((number, self.load(stage, operand, memory, ranges)))
+                known[key] = self._step(stage, region, taps, fills)
+            yield known[key]
+
+    def _step(
+        self,
+        stage: Stage,
+        region: Sequence[Range],
+        taps: Sequence[Range],
+        fills: Sequence[tuple[int, int]],
+    ) -> _Step:
+        outputs, rest = [length for _, length in region], [length for _, length in taps]
+        extents = list(outputs)
+        points, instructions, enumerated, at = 1, 1, 1, list[object]()
+        for border in self.borders[stage.number]:
+            inside, ranges = border.inside(region, taps)
+            points, instructions = points * inside, instructions * ranges
+            outputs[border.axis] = 1
+            at += [inside, ranges, *(taps[tap] for tap, _ in border.taps)]
+            for tap, _ in border.taps:
+                enumerated *= rest[tap]
+                rest[tap] = 1
+        cycles = points * prod(outputs) * prod(rest) + instructions * self.rates.instruction
+        extents = sorted(extents + rest)
+        kernel = (stage.number, *extents, *at)
+        return _Step(fills, cycles, kernel, enumerated * prod(extents[:-2]))
+
+
+@dataclass
+class _Operand:
+    """An operand that is loaded: where in the loops, and when its slots are free again.
+
+    level: how many tile loops move it. cut: how many reduction loops are around its load.
+    """
+
+    stage: Stage
+    number: int
+    memory: Memory
+    level: int
+    cut: int
+    slots: int
+    ready: int = 0
+    used: int = 0
+    turn: int = -1
+    ends: deque[int] = field(default_factory=deque)
+
+    @property
+    def place(self) -> int:
+        """The slot in use."""
+        return self.turn % self.slots
+
+    def take(self) -> int:
+        """Go on to the next slot; returns when its last reader is done."""
+        if self.turn >= 0:
+            self.ends.append(self.used)
+        self.turn += 1
+        return self.ends.popleft() if self.turn >= self.slots else 0
+
+
+def _transfers(
+    window: Sequence[int], shape: Sequence[int], steps: Sequence[int] = ()
+) -> tuple[int, int]:
+    """Instructions and rows of one transfer."""
+    extents = [np.array([extent]) for extent in window]
+    instructions, rows = transfers(extents, shape, np.ones(1, np.int64), steps)
+    return int(instructions[0]), int(rows[0])
+
+
+@dataclass
+class _MicroOps:
+    """Kernels of micro-ops, in stretches that the buffer holds (``vta-plan-microops``)."""
+
+    entries: int
+    loads: int = 1
+    words: int = 0
+    first: int = 0
+    used: int = 0
+    kernels: dict[object, int] = field(default_factory=dict)
+
+    def use(self, kernel: object, count: int) -> None:
+        """An instruction has this kernel of so many micro-ops."""
+        if kernel in self.kernels:
+            return
+        if self.used + count > self.entries and self.kernels:
+            self.kernels.clear()
+            self.loads, self.used = self.loads + 1, 0
+        self.kernels[kernel] = count
+        self.used += count
+        self.words += count
+        self.first += count if self.loads == 1 else 0
+
+
+class _Rehearsal:
+    """One plan: the clocks of the three modules as its loops run."""
+
+    def __init__(self, known: Rehearsals, plan: Plan):
+        self.known, self.structure, self.plan = known, known.structure, plan
+        self.rates = known.rates
+        self.load = self.compute = self.store = self.rates.launch
+        self.loops = [axis for axis in plan.order if len(plan.tiles[axis]) > 1]
+        self.operands = {s.number: list(self._operands(s)) for s in self.structure.stages}
+        self.epilogue = self.structure.epilogue if plan.piece is not None else ()
+        self.stored: list[int] = []
+        self.micro_ops = _MicroOps(known.target.uop_entries)
+        self.waited = -1
+
+    def run(self) -> int:
+        """All tiles, one after the other."""
+        before: tuple[int, ...] | None = None
+        for index, tile in self._tiles():
+            changed = -1 if before is None else _first_change(before, index)
+            before = index
+            self._tile(tile, changed)
+        uops = self.micro_ops
+        again = (uops.loads - 1) * self.rates.load + self._words(uops.words - uops.first)
+        first = max(self.rates.load + self._words(uops.first) - self.waited, 0)
+        return max(self.compute, self.store) + again + first
+
+    def _words(self, count: int) -> int:
+        return 4 * count // self.rates.beat
+
+    def _tiles(self) -> Iterator[tuple[tuple[int, ...], list[Range]]]:
+        """The tiles of the root: the turns of the loops, and a range for each axis."""
+        tiles = [_ranges(sizes) for sizes in self.plan.tiles]
+        for index in product(*(range(len(tiles[axis])) for axis in self.loops)):
+            turns = dict(zip(self.loops, index, strict=True))
+            yield index, [ranges[turns.get(axis, 0)] for axis, ranges in enumerate(tiles)]
+
+    def _operands(self, stage: Stage) -> Iterator[_Operand]:
+        inp, wgt, acc = self.plan.slots
+        places = [(number, Memory.ACC, acc) for number in self.structure.vectors(stage)]
+        plan = self.plan.products.get(stage.number)
+        if plan is not None:
+            places = [(stage.activations, Memory.INP, inp), (stage.weights, Memory.WGT, wgt)]
+        for number, memory, slots in places:
+            rows = stage.reads[number].rows[:-LANES]
+            axes = {a for row in rows for a in axes_of_row(row, self.known.axes[stage.number])}
+            level = max((i + 1 for i, axis in enumerate(self.loops) if axis in axes), default=0)
+            cut = 0 if plan is None else plan.around(stage, number)
+            yield _Operand(stage, number, memory, level, cut, slots if level or cut else 1)
+
+    def _tile(self, tile: list[Range], changed: int) -> None:
+        regions = self.known.regions.at(tile)
+        contexts = self.plan.slots[2] if self.loops else 1
+        if len(self.stored) >= contexts:
+            self.compute = max(self.compute, self.stored[-contexts])
+        context = len(self.stored) % contexts
+        for stage in self.structure.stages:
+            region = regions[stage.number]
+            whole = variables_of(stage, region, [(0, extent) for extent in stage.taps])
+            for operand in self.operands[stage.number]:
+                if not operand.cut and (changed < 0 or changed < operand.level):
+                    what = operand.number, operand.memory
+                    self._fill(operand, self.known.load(stage, *what, whole))
+            if stage.kind is Kind.PRODUCT:
+                self._product(stage, region, context)
+            elif stage.kind is not Kind.STORE and stage not in self.epilogue:
+                self._alu(stage, [length for _, length in region])
+        for piece in self._pieces([length for _, length in tile]):
+            for stage in self.epilogue:
+                self._alu(stage, piece)
+            for _ in self.structure.roots:
+                self._store(piece)
+        self.stored.append(self.store)
+
+    def _pieces(self, tile: list[int]) -> Iterator[list[int]]:
+        if self.plan.piece is None:
+            yield tile
+            return
+        axis, size = self.plan.piece
+        for length in even(tile[axis], size):
+            yield [*tile[:axis], length, *tile[axis + 1 :]]
+
+    def _fill(self, operand: _Operand, cycles: int) -> None:
+        """One load of an operand, on the module that does it."""
+        free = operand.take()
+        if operand.memory is Memory.ACC:
+            self.compute += cycles
+        else:
+            self.load = max(self.load, free) + cycles
+            operand.ready = self.load
+
+    def _product(self, stage: Stage, region: list[Range], context: int) -> None:
+        if stage.in_place is None:
+            self._run(prod(length for _, length in region), 1)
+        inp, wgt = self.operands[stage.number]
+        for step in self.known.steps(stage, region, self.plan.products[stage.number]):
+            for number, cycles in step.fills:
+                self._fill((inp, wgt)[number], cycles)
+            start = max(self.compute, inp.ready, wgt.ready)
+            if self.waited < 0:
+                self.waited = start - self.rates.launch
+            kernel = (step.kernel, context, inp.place, wgt.place)
+            self.micro_ops.use(kernel, step.micro_ops)
+            self.compute = inp.used = wgt.used = start + step.cycles
+
+    def _alu(self, stage: Stage, extents: Sequence[int]) -> None:
+        self.compute += self.known.alu(stage, extents)
+
+    def _run(self, cycles: int, instructions: int) -> None:
+        self.compute += cycles + instructions * self.rates.instruction
+
+    def _store(self, extents: Sequence[int]) -> None:
+        self.store = max(self.store, self.compute) + self.known.store(extents)
+
+
+def _ranges(sizes: Sequence[int]) -> list[Range]:
+    starts = accumulate(sizes, initial=0)
+    return [(start, size) for start, size in zip(starts, sizes, strict=False)]
+
+
+def _first_change(before: Sequence[int], now: Sequence[int]) -> int:
+    """The outermost loop whose turn has changed."""
+    return next(i for i, (a, b) in enumerate(zip(before, now, strict=True)) if a != b)
