@@ -5,8 +5,9 @@ it is shifted right by ``s >= m``. Floors nest, so
 
     (a + b * 2^m) >> s  ==  ((a >> m) + b) >> (s - m)
 
-exactly, as long as nothing overflows. The left shift becomes a right shift; where s = m everywhere,
-the second shift is gone. And the sum ``a`` no longer starts from the addend: it may start from its
+exactly, as long as nothing overflows. The left shift becomes a right shift. Where ``b * 2^m`` is a
+multiple of 2^s, because of what its weights are, one shift by s is enough: the addend is what is
+left of it. And the sum ``a`` no longer starts from the addend: it may start from its
 bias (te-place-biases), where the target can copy one.
 
 Takes kernels of tensors whose stages are single operations, after te-fuse-accumulators; looks for a
@@ -101,6 +102,13 @@ class _Chain:
         return None
 
     @property
+    def weights(self) -> int | None:
+        """The number of the addend's operand with the lanes (output, input)."""
+        lane = len(self.addend.spatial) - 1
+        numbers = [n for n, r in enumerate(self.addend.reads) if r.rows[-LANES].variable == lane]
+        return numbers[0] if len(numbers) == 1 else None
+
+    @property
     def elements(self) -> int:
         """Hardware elements of each stage."""
         return int(np.prod(self.shift.spatial.extents[:-LANES]))
@@ -140,13 +148,33 @@ class _Rewriter:
         common = self._operand(chain.left, call)
         if amounts is None or common is None or not self._fits(chain, call, common):
             return options
-        if np.any(amounts < common):
-            return options
-        if np.all(amounts == common):
+        if self._weights(chain, call) is not None:
             options[ONE_SHIFT] = start + shift
-        else:
+        elif np.all(amounts >= common):
             options[NESTED] = start + left + shift
         return options
+
+    def _weights(self, chain: _Chain, call: CallOp) -> Array | None:
+        """The addend's weights times 2^m over 2^s, if these are int8 numbers."""
+        number = chain.weights
+        value = None if number is None else chain.addend.inputs[number]
+        if number is None or not isinstance(value, BlockArgument):
+            return None
+        old = passed_constant(self.ctx, call, value)
+        up, down = self._operand(chain.left, call), self._operand(chain.shift, call)
+        if old is None or up is None or down is None:
+            return None
+        by: Array | None = up - down
+        if by is not None and by.ndim:
+            assert chain.rows is not None
+            by = _along(by, chain.rows, chain.addend.reads[number].rows)
+        if by is None:
+            return None
+        raised = old.astype(np.int64) << np.maximum(by, 0)
+        lowered = raised >> np.maximum(-by, 0)
+        exact = np.array_equal(lowered << np.maximum(-by, 0), raised)
+        fits = lowered.min() >= -LARGEST and lowered.max() < LARGEST
+        return lowered.astype(np.int8) if exact and fits else None
 
     def _cost(self, shift: ComputeOp) -> int:
         elements, costs = int(np.prod(shift.spatial.extents[:-LANES])), EpilogueCosts(self.target)
@@ -188,13 +216,19 @@ class _Rewriter:
         replace_compute(old, sum_)
         accumulators = chain.bias.result if chain.bias is not None else sum_.result
         label = fresh_label(kernel, f"{chain.shift.label.data}_first")
-        commons = self._operands(chain.left, calls)
+        commons = self._operands(chain.left if again else chain.shift, calls)
         first = self._shift(kernel, calls, chain, label, accumulators, commons)
+        reads = list(chain.addend.reads)
+        unused = [stage.inputs[n] for stage in (chain.left, chain.shift) for n in _vectors(stage)]
+        if not again:
+            assert chain.weights is not None
+            unused.append(reads[chain.weights].value)
+            reads[chain.weights] = self._new_weights(kernel, calls, chain)
         addend = ComputeOp(
             chain.addend.label.data,
             chain.addend.spatial,
             chain.addend.reduce,
-            chain.addend.reads,
+            reads,
             chain.addend.body.clone(),
             i32,
             init=first,
@@ -208,17 +242,24 @@ class _Rewriter:
             rest = [a - b for a, b in zip(amounts, commons, strict=True)]
             label = fresh_label(kernel, f"{chain.shift.label.data}_rest")
             result = self._shift(kernel, calls, chain, label, result, rest)
-        vectors = [
-            stage.inputs[number]
-            for stage in (chain.left, chain.shift)
-            if (number := _vector_of(stage)) is not None
-        ]
         Rewriter.replace_op(chain.shift, [], [result])
         Rewriter.erase_op(chain.left)
         Rewriter.erase_op(chain.addend)
-        for parameter in dict.fromkeys(vectors):
+        for parameter in dict.fromkeys(unused):
             if isinstance(parameter, BlockArgument) and not parameter.uses:
                 drop_parameter(kernel, calls, parameter)
+
+    def _new_weights(self, kernel: KernelOp, calls: Sequence[CallOp], chain: _Chain) -> Read:
+        """The addend's weights: a parameter for which calls pass what one shift leaves of them."""
+        number = chain.weights
+        assert number is not None
+        arrays = [array for call in calls if (array := self._weights(chain, call)) is not None]
+        read = chain.addend.reads[number]
+        old = [passed_constant(self.ctx, call, read.value) for call in calls]
+        if all(a is not None and np.array_equal(a, b) for a, b in zip(old, arrays, strict=True)):
+            return read
+        hint = read.value.name_hint or "weights"
+        return Read(append_parameter(self.ctx, kernel, calls, arrays, hint), read.rows)
 
     def _operands(self, compute: ComputeOp, calls: Sequence[CallOp]) -> list[Array]:
         operands = [self._operand(compute, call) for call in calls]
@@ -313,6 +354,25 @@ def _vector_of(compute: ComputeOp) -> int | None:
             second = owner.rhs is scalars[number] or isinstance(owner, arith.AddiOp)
             return number if operands and second else None
     return None
+
+
+def _vectors(compute: ComputeOp) -> list[int]:
+    number = _vector_of(compute)
+    return [] if number is None else [number]
+
+
+def _along(vector: Array, rows: Sequence[Row], onto: Sequence[Row]) -> Array | None:
+    """A vector [..., b, o], the same for all b, in the dimensions of an operand with those rows."""
+    own = [row.variable for row in (*rows[:-LANES], rows[-1])]
+    dims = [row.variable for row in onto]
+    if np.any(vector != vector[..., :1, :]) or None in own or not set(own) <= set(dims):
+        return None
+    if len(set(own)) < len(own) or any(dims.count(variable) > 1 for variable in own):
+        return None
+    order = sorted(range(len(own)), key=lambda dim: dims.index(own[dim]))
+    sizes = dict(zip(own, vector[..., 0, :].shape, strict=True))
+    found: Array = vector[..., 0, :].transpose(order)
+    return found.reshape([sizes.get(variable, 1) for variable in dims])
 
 
 def _handed_on(compute: ComputeOp) -> ComputeOp | None:

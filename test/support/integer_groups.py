@@ -123,28 +123,36 @@ class IntegerFunction:
         return self._add(graph.AddOp(a, b, self.packed(answer.shape, i32)), answer)
 
     def requantize(
-        self, acc: SSAValue, *, shift: str = "channel", lo: int = -128, hi: int = 127
+        self,
+        acc: SSAValue,
+        *,
+        shift: str = "channel",
+        lo: int = -128,
+        hi: int = 127,
+        shifts: Sequence[int] | None = None,
+        largest_bias: int | None = None,
     ) -> SSAValue:
-        """Biases and shifts that leave results spread over int8."""
+        """Biases and shifts (unless given) that leave results spread over int8."""
         values = self.values[acc]
         channels = values.shape[1]
         bits = int(np.ceil(np.log2(np.abs(values.astype(np.int64)).max() + 2)))
         most = max(bits - 6, 0)
-        shifts = self.random.integers(max(most - 2, 0), most + 1, channels).astype(np.int32)
+        amounts = self.random.integers(max(most - 2, 0), most + 1, channels).astype(np.int32)
         if shift == "one":
-            shifts[:] = most
+            amounts[:] = most
         if shift == "block":
-            shifts = np.repeat(shifts[:: self.target.block], self.target.block)[:channels]
-        bound = 1 << min(max(bits - 1, 1), 30)
+            amounts = np.repeat(amounts[:: self.target.block], self.target.block)[:channels]
+        amounts = amounts if shifts is None else np.array(shifts, np.int32)
+        bound = largest_bias or 1 << min(max(bits - 1, 1), 30)
         bias = self.random.integers(-bound, bound, channels).astype(np.int32)
         if shift == "one" and self.random.random() < 0.5:
             bias[:] = self.random.integers(-5, 5)
         total = values.astype(np.int64) + per_channel(bias, values)
-        answer = np.clip(total >> per_channel(shifts, values), lo, hi).astype(np.int8)
+        answer = np.clip(total >> per_channel(amounts, values), lo, hi).astype(np.int8)
         op = graph.RequantizeOp(
             acc,
             self.constant(bias),
-            self.constant(shifts),
+            self.constant(amounts),
             self.packed(answer.shape, i8),
             lo=lo,
             hi=hi,

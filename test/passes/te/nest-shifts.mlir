@@ -1,13 +1,14 @@
 // RUN: vta-opt %s -p te-nest-shifts --split-input-file | filecheck %s
 
-// The sum is shifted down to the addend, which was shifted up by 7: once where the shift was 7 in all
-// channels, else a second time by the rest. One channel shifts by less than 7: nothing changes there.
+// The sum is shifted down to the addend, which was shifted up by 7: then a second time by the rest.
+// With weights of 2, the addend is a multiple of 2^8: one shift by 8 is enough, and leaves weights of
+// 1. Where channels shift by less than 7, nothing changes.
 builtin.module attributes {vtac.target = #target.vta<"chisel-pynq">} {
   func.func private @f(%x: tensor<2x600x1x16xi8>, %w: tensor<2x16x16xi8>) -> (tensor<2x600x1x16xi32>, tensor<2x600x1x16xi32>, tensor<2x600x1x16xi32>) attributes {codegen = "vta"} {
     %d = te.constant dense<2> : tensor<2x16x16xi8>
     %v = te.constant dense<-1000> : tensor<2x1x16xi32>
     %sa = te.constant dense<[[[9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9]], [[11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11]]]> : tensor<2x1x16xi32>
-    %sb = te.constant dense<7> : tensor<2x1x16xi32>
+    %sb = te.constant dense<8> : tensor<2x1x16xi32>
     %sc = te.constant dense<[[[9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9]], [[6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6]]]> : tensor<2x1x16xi32>
     %a = te.call @k(%x, %w, %d, %v, %sa) : (tensor<2x600x1x16xi8>, tensor<2x16x16xi8>, tensor<2x16x16xi8>, tensor<2x1x16xi32>, tensor<2x1x16xi32>) -> tensor<2x600x1x16xi32>
     %b = te.call @k(%x, %w, %d, %v, %sb) : (tensor<2x600x1x16xi8>, tensor<2x16x16xi8>, tensor<2x16x16xi8>, tensor<2x1x16xi32>, tensor<2x1x16xi32>) -> tensor<2x600x1x16xi32>
@@ -55,8 +56,9 @@ builtin.module attributes {vtac.target = #target.vta<"chisel-pynq">} {
   }
 }
 // CHECK:       %[[REST:.*]] = te.constant dense<{{.*}}2, 2, 2{{.*}}4, 4, 4{{.*}}> : tensor<2x1x16xi32>
+// CHECK:       %[[ONES:.*]] = te.constant #vtac.resource<"d"
 // CHECK:       te.call @k(%x, %w, %d, %v, %[[REST]])
-// CHECK-NEXT:  te.call @k_(%x, %w, %d, %v)
+// CHECK-NEXT:  te.call @k_(%x, %w, %v, %sb, %[[ONES]])
 // CHECK-NEXT:  te.call @k_1(%x, %w, %d, %v, %sc)
 // CHECK:       te.kernel @k(
 // CHECK-SAME:    te.choices = ["left: nested, 4,800 cycles (at once 6,000)"]

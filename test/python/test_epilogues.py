@@ -1,0 +1,114 @@
+"""Cheap epilogues: exact on the simulator, whatever way biases, shifts and addends take."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from integer_groups import REWRITES, IntegerFunction
+from vta_runner import run_loops
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+
+from vtac.dialects import te
+from vtac.dialects.target import Target
+from vtac.lowering.graph_to_te import GraphToTePass
+from vtac.lowering.te_to_vta.immediates import parts_of
+from vtac.passes.te.block_immediates import BlockImmediatesPass
+from vtac.passes.te.epilogue_costs import CHOICES
+from vtac.passes.te.nest_shifts import NestShiftsPass
+from vtac.passes.te.place_biases import PlaceBiasesPass, digits_of, inputs_needed, lanes_of
+
+CHISEL = Target.named("chisel-pynq")
+TARGETS = {
+    "pynq": Target.named("pynq"),
+    "chisel": CHISEL,
+    "chisel 2x8": CHISEL.replace(log_batch=1, log_block=3, log_wgt_buff_size=15),
+}
+
+
+def residual(f: IntegerFunction, random: Random, channels: int) -> ModuleOp:
+    """A layer, perhaps with an addend; scales and shifts differ a little, much, or not at all."""
+    side, block = random.randint(1, 9), f.target.block
+    acc = f.conv(f.input(random.randint(1, 3), 9, side, 3), channels, (1, 1))
+    first = random.randint(0, 9)
+    spread = random.choice([0, 2, 6])
+    blocks = [random.randint(0, 4) for _ in range(-(-channels // block))]
+    amounts = [first + random.randint(0, spread) + blocks[c // block] for c in range(channels)]
+    if random.random() < 0.8:
+        skip = f.shift_left(f.input(*f.values[acc].shape), amounts)
+        acc = f.add(*random.sample([acc, skip], 2))
+    rest = random.choice([0, 0, 1, 3])
+    shifts = random.choice([None, [amount + rest for amount in amounts], [12] * channels])
+    bias = random.choice([1, 100, 200_000, 1 << 24])
+    return f.finish(f.requantize(acc, shift="block", shifts=shifts, lo=-128, largest_bias=bias))
+
+
+@settings(max_examples=10)
+@given(st.randoms(use_true_random=False), st.sampled_from(sorted(TARGETS)))
+def test_epilogues_are_exact(random: Random, target: str) -> None:
+    f = IntegerFunction(TARGETS[target], random.randrange(1 << 30))
+    module = residual(f, random, random.choice([5, f.target.block, 3 * f.target.block - 2]))
+    f.lower(module)
+    f.check(module, lambda m, inputs: run_loops(f.ctx, m, inputs), 2)
+
+
+@pytest.mark.parametrize(
+    ("rest", "way", "shifts"), [(0, "one shift", 1), (2, "nested", 2)], ids=["same", "more"]
+)
+def test_an_addend_needs_few_shifts(rest: int, way: str, shifts: int) -> None:
+    """Channels scale the addend differently, all by the shift or by a quarter of it."""
+    f = IntegerFunction(CHISEL)
+    acc = f.conv(f.input(1, 16, 14, 14), 32, (1, 1))
+    amounts = [7 + c % 5 for c in range(32)]
+    acc = f.add(acc, f.shift_left(f.input(1, 32, 14, 14), amounts))
+    module = f.finish(f.requantize(acc, shifts=[amount + rest for amount in amounts]))
+    passes = (NestShiftsPass, PlaceBiasesPass, BlockImmediatesPass)
+    f.apply(module, [GraphToTePass, *REWRITES, *passes])
+    (kernel,) = [op for op in module.ops if isinstance(op, te.KernelOp)]
+    choices = kernel.attributes[CHOICES]
+    assert isinstance(choices, ArrayAttr)
+    assert f"shift_left: {way}," in choices.data[0].data
+    ends = [type(te.yielded(compute.body).owner).__name__ for compute in kernel.computes]
+    assert ends.count("ShRSIOp") == shifts and "ShLIOp" not in ends
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(-(1 << 24), 1 << 24), min_size=1, max_size=9), st.sampled_from([8, 16]))
+def test_digits_give_the_values(values: list[int], block: int) -> None:
+    array = np.array(values, np.int32)
+    inputs = inputs_needed(array, block)
+    digits = digits_of(array, inputs, block)
+    assert digits.shape == (inputs, len(values), block)
+    total = np.einsum("dk,dok->o", lanes_of(inputs, block).astype(np.int64), digits.astype(int))
+    np.testing.assert_array_equal(total, array)
+    reach = 127 * 127 * (inputs * block - 1) + 63
+    assert np.abs(array.astype(int)).max() <= reach
+
+
+def test_one_input_reaches_what_is_said() -> None:
+    assert inputs_needed(np.array([241_998, -241_998]), 16) == 1
+    assert inputs_needed(np.array([241_999]), 16) == 2
+
+
+@settings(max_examples=30)
+@given(st.randoms(use_true_random=False))
+def test_tables_are_cut_into_boxes(random: Random) -> None:
+    """Each iteration lies in one box, which has its immediate; neighbours that agree share one."""
+    counts = [random.randint(1, 4) for _ in range(3)]
+    rows = []
+    for _ in range(random.randint(0, 2)):
+        steps = {axis: random.choice([0, 1, 1]) for axis in range(3) if random.random() < 0.6}
+        rows.append((random.randint(0, 2), steps))
+    table = np.array([random.randint(-1, 1) for _ in range(12 ** len(rows))], np.int32).reshape(
+        [12] * len(rows)
+    )
+    (intrinsic,) = [i for i in te.standard_intrinsics(CHISEL) if i.sym_name.data == "shr_imm"]
+    found = np.full(counts, 99)
+    for part in parts_of(table, rows, counts, intrinsic):
+        box = tuple(slice(s, s + n) for s, n in zip(part.start, part.counts, strict=True))
+        assert np.all(found[box] == 99)
+        found[box] = part.immediate
+    for place in np.ndindex(*counts):
+        at = tuple(first + sum(by * place[axis] for axis, by in s.items()) for first, s in rows)
+        assert found[place] == table[at]
