@@ -192,7 +192,8 @@ class SpanOp(TeOperation):
 
     start = sum of c * start over the ranges (c * last where c is negative) + offset,
     length = sum of abs(c) * (length - 1) + extra;
-    then cut to [0, within), which may leave nothing: a length of 0.
+    then cut to [0, within), which may leave nothing: a length of 0. Where one of the ranges is
+    empty, so is the result.
     """
 
     name = "te.span"
@@ -238,6 +239,8 @@ class SpanOp(TeOperation):
 
     def evaluate(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Start and length for known ranges. Where nothing is left, the length is 0."""
+        if any(length < 1 for _, length in ranges):
+            return 0, 0
         low = high = self.offset.value.data
         high += self.extra.value.data - 1
         coefficients = integers(self.coefficients)

@@ -101,7 +101,8 @@ class _Kernel:
                 window = tuple(slice(s, s + n) for s, n in map(self.range, op.window))
                 source, target = self.arrays[op.source], self.arrays[op.target]
                 if op.pads is not None:
-                    borders = [(low, 99) for low in te.integers(op.pads)]
+                    grown = zip(te.integers(op.pads), source.shape, target.shape, strict=True)
+                    borders = [(low, max(0, end - low - size)) for low, size, end in grown]
                     source = np.pad(source, borders)
                 part = source[window]
                 target[window] = part.astype(target.dtype)

@@ -106,6 +106,10 @@ def _gather(
     return found if outside is None else np.where(inside, found, outside)
 
 
+ABSENT = np.iinfo(np.int64).min
+"""In a buffer: there is no element here."""
+
+
 class Buffer:
     """A tensor's index space, of which some elements are there."""
 
@@ -115,8 +119,7 @@ class Buffer:
         self.bits = type.element_type.width.data
         self.shape = type.get_shape()
         self.window = list(window)
-        self.data = np.zeros(self.shape, np.int64) if data is None else np.array(data, np.int64)
-        self.there = np.full(self.shape, data is not None)
+        self.data = np.full(self.shape, ABSENT) if data is None else np.array(data, np.int64)
         self.boxes: Sequence[te.Box] | None = None
         for (start, length), size in zip(self.window, self.shape, strict=True):
             assert 0 <= start <= start + length <= size, f"window of {self.name}: {self.window}"
@@ -132,7 +135,6 @@ class Buffer:
             region = tuple(slice(start, start + length) for start, length in box)
             count = buffer.data[region].size
             buffer.data[region] = rest[:count].reshape(buffer.data[region].shape)
-            buffer.there[region] = True
             rest = rest[count:]
         assert rest.size == 0
         return buffer
@@ -147,14 +149,15 @@ class Buffer:
     def read(self, places: Sequence[Array]) -> Array:
         """The elements (or lanes) at points inside the shape; without places there is one point."""
         index = tuple(places) or (None,)
-        assert np.all(self.there[index]), f"%{self.name} is read where it is not there"
-        return self.data[index]
+        found = self.data[index]
+        assert ABSENT not in found, f"%{self.name} is read where it is not there"
+        return found
 
     def write(self, places: Sequence[Array], values: Array) -> None:
         for at, (start, length) in zip(places, self.window, strict=False):
-            assert np.all((at >= start) & (at < start + length)), f"%{self.name}: {self.window}"
+            inside = start <= at.min() and at.max() < start + length
+            assert inside, f"%{self.name} is written outside of {self.window}"
         self.data[tuple(places)] = wrap(values, self.bits)
-        self.there[tuple(places)] = True
 
 
 def run_loops(kernel: te.KernelOp, inputs: Sequence[Array], *, plain: bool = False) -> list[Array]:
@@ -171,7 +174,7 @@ def run_loops(kernel: te.KernelOp, inputs: Sequence[Array], *, plain: bool = Fal
     machine.run(kernel.body.block.ops)
     results = [machine.buffers[argument] for argument in parameters[len(inputs) :]]
     for result in results:
-        assert np.all(result.there), f"result %{result.name} is not written everywhere"
+        assert ABSENT not in result.data, f"result %{result.name} is not written everywhere"
     return [result.data for result in results]
 
 
@@ -300,8 +303,8 @@ class _Machine:
                 self.indices[value] = index.repeat(counts)
         if isinstance(start, np.ndarray):
             start = start.repeat(counts)
-        self.indices[loop.tile[0]] = start + np.concatenate([steps] * points)
-        self.indices[loop.tile[1]] = np.concatenate([sizes] * points)
+        self.indices[loop.tile[0]] = start + np.tile(steps, points)
+        self.indices[loop.tile[1]] = np.tile(sizes, points)
         return points * counts
 
     def spread_unevenly(
@@ -320,8 +323,10 @@ class _Machine:
         return len(of)
 
     def run_span(self, op: te.SpanOp) -> None:
-        values = [[0], [op.offset.value.data, op.offset.value.data + op.extra.value.data - 1]]
-        values = values[1:]
+        if any(self.indices[length] < 1 for _, _, length in op.terms):
+            self.indices[op.start], self.indices[op.length] = 0, 0
+            return
+        values = [[op.offset.value.data, op.offset.value.data + op.extra.value.data - 1]]
         for coefficient, start, length in op.terms:
             first, count = self.indices[start], self.indices[length]
             values.append([coefficient * first, coefficient * (first + count - 1)])
@@ -367,17 +372,21 @@ class _Machine:
         if source.boxes is not None and all(length for _, length in window):
             assert tuple(window) in source.boxes, f"{window} is no box of %{source.name}"
         region = tuple(slice(start, start + length) for start, length in window)
-        assert np.all(source.there[region]), f"a copy of %{source.name} has holes"
-        target.data[region] = wrap(source.data[region], target.bits)
-        target.there[region] = True
+        part = source.data[region]
+        assert ABSENT not in part, f"a copy of %{source.name} has holes"
+        target.data[region] = wrap(part, target.bits)
 
     def load_padded(self, source, target, window, pads) -> None:
-        """Element by element: zero where the tensor has none."""
-        for index in itertools.product(*(range(start, start + n) for start, n in window)):
-            at = tuple(i - pad for i, pad in zip(index, pads, strict=True))
-            inside = all(0 <= i < size for i, size in zip(at, source.shape, strict=True))
-            target.data[index] = source.read(at) if inside else 0
-            target.there[index] = True
+        """Zero where the tensor has no element."""
+        ends = (start + length for start, length in window)
+        borders = [
+            (pad, max(0, end - pad - size))
+            for pad, end, size in zip(pads, ends, source.shape, strict=True)
+        ]
+        region = tuple(slice(start, start + length) for start, length in window)
+        part = np.pad(source.data, borders)[region]
+        assert ABSENT not in part, f"a copy of %{source.name} has holes"
+        target.data[region] = part
 
     def run_update(self, op: te.UpdateOp) -> None:
         self.run_points(op, 1)

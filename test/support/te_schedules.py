@@ -1,4 +1,8 @@
-"""Random legal schedules for the kernels of `te_kernels`: tiles, places, orders, all tensorized."""
+"""Random legal schedules for the kernels of `te_kernels`: tiles, places, orders, all tensorized.
+
+Every primitive that goes with instructions is drawn: splits by factors and by sizes, tile, fuse,
+reorder, places, caches with and without pads, in_place, dma, unroll and vthread at the end.
+"""
 
 from random import Random
 
@@ -11,22 +15,25 @@ from vtac.dialects import te
 class Scheduler:
     """Writes a `te.ScheduleOp`; all stages live in the tiles of the last one."""
 
-    def __init__(self, stages: list[Stage], random: Random) -> None:
-        self.stages, self.random = stages, random
+    def __init__(self, stages: list[Stage], random: Random, *, pads: bool = False) -> None:
+        self.stages, self.random, self.pads = stages, random, pads
         self.block = Block(arg_types=[te.StageType()] * len(stages))
         self.handles = {
             stage.label: handle for stage, handle in zip(stages, self.block.args, strict=True)
         }
         self.depth: dict[str, int] = {}
         self.shared: set[str] = set()
+        self.known: set[SSAValue] = set()
 
     def add(self, op: Operation) -> Operation:
         self.block.add_op(op)
         return op
 
-    def schedule(self) -> te.ScheduleOp:
+    def schedule(self, name: str = "k") -> te.ScheduleOp:
         root = self.stages[-1]
-        chain = self.tiled(self.handles[root.label], root.axes, lanes=2)
+        chain = self.tiled(self.handles[root.label], root.axes, root.extents, lanes=2)
+        if self.random.random() < 0.4:
+            chain = self.fused(chain)
         copied = self.random.randint(1, len(chain) - 3)
         self.place(root, chain, copied - 1)
         steps = [self.share, lambda: self.store(chain[copied])]
@@ -36,22 +43,41 @@ class Scheduler:
         for stage in self.stages:
             if stage.kind != "result":
                 self.compute(stage, chain, stage.label in self.shared)
-        return te.ScheduleOp("k", Region(self.block))
+        self.copied([axis for axis in chain[:copied] if axis in self.known])
+        return te.ScheduleOp(name, Region(self.block))
 
     def axes(self, stage: SSAValue, names: list[str]) -> list[SSAValue]:
         return list(self.add(te.AxesOp(stage, names)).axes)
 
-    def tiled(self, stage: SSAValue, names: list[str], lanes: int) -> list[SSAValue]:
+    def split(self, axis: SSAValue, extent: int) -> list[SSAValue]:
+        """Outer and inner loop; of the outer one the range is known."""
+        if extent > 1 and self.random.random() < 0.3:
+            sizes = [self.random.randint(1, extent - 1)]
+            sizes.append(extent - sizes[0])
+            split = self.add(te.SplitOp(axis, sizes=sizes))
+        else:
+            split = self.add(te.SplitOp(axis, factor=self.random.randint(1, 4)))
+        self.known.add(split.outer)
+        return [split.outer, split.inner]
+
+    def tiled(
+        self, stage: SSAValue, names: list[str], extents: list[int], lanes: int
+    ) -> list[SSAValue]:
         """Split some loops, put those that are no lanes in a random order; the lanes stay last."""
         axes = self.axes(stage, names)
+        self.known.update(axes)
         rest = axes[-lanes:] if lanes else []
+        free = list(zip(axes, extents, strict=True))[: len(axes) - lanes]
         pairs: list[list[SSAValue]] = []
-        for axis in axes[: len(axes) - lanes]:
-            if self.random.random() < 0.5:
-                split = self.add(te.SplitOp(axis, factor=self.random.randint(1, 4)))
-                pairs.append([split.outer, split.inner])
-            else:
-                pairs.append([axis])
+        if len(free) > 1 and self.random.random() < 0.2:
+            (first, _), (second, _) = free[-2:]
+            factors = [self.random.randint(1, 3), self.random.randint(1, 3)]
+            tile = self.add(te.TileOp(first, second, factors))
+            self.known.update((tile.first_outer, tile.second_outer))
+            pairs += [[tile.first_outer, tile.first_inner], [tile.second_outer, tile.second_inner]]
+            free = free[:-2]
+        for axis, extent in free:
+            pairs.append(self.split(axis, extent) if self.random.random() < 0.5 else [axis])
         order: list[SSAValue] = []
         while pairs:
             pair = self.random.choice(pairs)
@@ -59,6 +85,19 @@ class Scheduler:
             pairs = [pair for pair in pairs if pair]
         self.add(te.ReorderOp(*order, *rest))
         return order + rest
+
+    def fused(self, chain: list[SSAValue]) -> list[SSAValue]:
+        """Two of the outermost loops as one, where their ranges are known."""
+        for place in range(len(chain) - 4):
+            pair = chain[place : place + 2]
+            uneven = any(
+                isinstance(axis.owner, te.SplitOp) and axis.owner.sizes is not None for axis in pair
+            )
+            if all(axis in self.known for axis in pair) and not uneven:
+                fused = self.add(te.FuseOp(*pair)).fused
+                self.known.add(fused)
+                return [*chain[:place], fused, *chain[place + 2 :]]
+        return chain
 
     def place(self, root: Stage, chain: list[SSAValue], deepest: int) -> None:
         """Compute every other stage in one of the root's outer loops, readers first."""
@@ -109,18 +148,13 @@ class Scheduler:
         lanes = 3 if stage.kind == "contraction" else 0 if stage.kind == "window" else 2
         names = stage.axes
         if stage.kind == "alu":
-            loops = self.tiled(handle, names, lanes)
+            loops = self.tiled(handle, names, [1] * len(names), lanes)
         else:
             loops = self.reduction(handle, names)
         inner = self.random.randint(0, len(loops) - 1 - lanes)
         for number, operand in enumerate(stage.operands):
             if operand is None:
-                scope = te.Scope.ACC
-                if stage.kind == "contraction":
-                    scope = te.Scope.INP if number == 0 else te.Scope.WGT
-                cache = self.add(te.CacheReadOp(handle, number, scope, 2)).cache
-                places = chain[: self.depth[stage.label] + 1] + loops[:inner]
-                self.add(te.ComputeAtOp(cache, self.random.choice(places)))
+                self.cache(stage, number, chain[: self.depth[stage.label] + 1] + loops[:inner])
         at = loops[inner]
         if stage.kind == "alu":
             first = [] if shared else ["reset", "add"]
@@ -130,11 +164,22 @@ class Scheduler:
         if stage.starts_from is not None and shared:
             return
         init = self.add(te.InitOp(handle)).init
-        loops = self.tiled(init, names[:6], 2)
+        loops = self.tiled(init, names[:6], [1] * 6, 2)
         by = ["reset"] if stage.kind == "contraction" else ["reset", "add_imm"]
         if stage.starts_from is not None:
             by = ["reset", "add"]
         self.add(te.TensorizeOp(init, self.random.choice(loops[:-2]), by))
+
+    def cache(self, stage: Stage, number: int, places: list[SSAValue]) -> None:
+        """Read a parameter through a scratchpad, loaded in one of the loops, perhaps with pads."""
+        scope = te.Scope.ACC
+        if stage.kind == "contraction":
+            scope = te.Scope.INP if number == 0 else te.Scope.WGT
+        slots = self.random.randint(1, 2)
+        cache = self.add(te.CacheReadOp(self.handles[stage.label], number, scope, slots)).cache
+        if self.pads and scope is te.Scope.INP and stage.is_padded and self.random.random() < 0.5:
+            self.add(te.PadOp(cache))
+        self.add(te.ComputeAtOp(cache, self.random.choice(places)))
 
     def reduction(self, handle: SSAValue, names: list[str]) -> list[SSAValue]:
         """Lanes last: put the loops b, o (and k) inside all others, then tile those."""
@@ -148,3 +193,9 @@ class Scheduler:
         order = [*others[:where], halves.outer, halves.inner, *others[where + 1 :]]
         self.add(te.ReorderOp(*order, *lanes))
         return order + (lanes if len(lanes) == 3 else [])
+
+    def copied(self, loops: list[SSAValue]) -> None:
+        """Unroll one of the loops in the end, or make threads of its iterations."""
+        if loops and self.random.random() < 0.5:
+            kind = self.random.choice([te.UnrollOp, te.VthreadOp])
+            self.add(kind(self.random.choice(loops)))

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i8
-from xdsl.ir import Block, Operation
+from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 from vtac.passes.te.share_buffers import NotShared, share
 
-from .nest import Nest, Refused, Stage, ancestor_in, perfect_chain
+from .nest import Nest, Refused, Stage, ancestor_in, is_around, perfect_chain
 from .transfers import check_load
 
 
@@ -40,10 +40,11 @@ def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
     source = update.sources[number]
     if te.scope_of(source) is not te.Scope.DRAM or step.scope.data is te.Scope.DRAM:
         raise Refused("cache_read copies from DRAM to a scratchpad")
-    type = te.shaped(source)
+    type, owner = te.shaped(source), source.owner
+    window = owner.window if isinstance(owner, te.AllocOp) and not owner.is_whole else ()
     alloc = te.AllocOp(
         te.buffer_type(type.get_shape(), type.element_type, step.scope.data),
-        (),
+        window,
         step.slots.value.data,
     )
     name = source.name_hint or "x"
@@ -52,9 +53,14 @@ def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
     check_load(nest, copy)
     copy.location = alloc.location = update.location
     place: Operation | None = stage.parts[0].root
-    if place is not None and isinstance(source.owner, Block) and not nest.writers(source):
+    assert place is not None and place.parent is not None
+    if isinstance(owner, te.AllocOp):
+        if owner.parent is None or not is_around(owner.parent, place.parent):
+            place = ancestor_in(update, owner.parent) if owner.parent is not None else None
+    elif not nest.writers(source):
         place = ancestor_in(place, nest.kernel.body.block)
-    assert place is not None
+    if place is None:
+        raise Refused(f'operand {number} of "{stage.label}" is not there where it is read')
     Rewriter.insert_op([alloc, copy], InsertPoint.before(place))
     update.operands[1 + number] = alloc.buffer
     order = stage.order - 0.5
@@ -68,6 +74,13 @@ def cache_write(nest: Nest, step: te.CacheWriteOp) -> None:
     stage = nest.stage(step.stage)
     update = stage.update
     perfect_chain(stage.loops)
+    block = update.parent
+    assert block is not None
+    if stage.loops and [op for op in block.ops if not isinstance(op, te.UnfuseOp)] != [update]:
+        raise Refused(
+            f'there is more than a statement in the loops of "{stage.label}"',
+            "cache_write before anything is computed or copied there",
+        )
     if stage.init is not None or update.accumulate is not None:
         raise Refused(f'stage "{stage.label}" is a reduction', "its value has a buffer: set_scope")
     result = te.yielded(update.body)

@@ -1,11 +1,11 @@
 """The primitive inline: an elementwise stage is computed by its readers, where they read it."""
 
-from xdsl.ir import Region, SSAValue
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 
-from .nest import Nest, Refused, accesses_to, copies_from, label_of
+from .nest import Nest, Refused, accesses_to, copies_from, is_around, label_of
 
 
 def inline(nest: Nest, step: te.InlineOp) -> None:
@@ -22,6 +22,13 @@ def inline(nest: Nest, step: te.InlineOp) -> None:
             raise Refused(f"{label_of(reader)} is no scalar statement any more")
         if any(r.buffer is stage.buffer and r.outside is not None for r in reader.reads):
             raise Refused(f'{label_of(reader)} reads "{stage.label}" outside its shape')
+        for source in update.sources:
+            home = source.owner if isinstance(source.owner, Block) else source.owner.parent
+            if home is None or reader.parent is None or not is_around(home, reader.parent):
+                raise Refused(
+                    f'an operand of "{stage.label}" is not there where {label_of(reader)} is',
+                    "inline before cache_read and compute_at put operands into its loops",
+                )
     for reader in readers:
         assert isinstance(reader, te.UpdateOp)
         new = _substituted(reader, update)

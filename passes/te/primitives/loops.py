@@ -7,7 +7,8 @@ hand. Statements use the start of the innermost.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 
@@ -133,7 +134,10 @@ def _fused(stage: Stage, outer: te.ForOp, inner: te.ForOp) -> te.ForOp:
 
 
 def dissolve(stage: Stage, loop: te.ForOp, bounds: tuple[int, int]) -> None:
-    """Replace a loop that runs once by its body, in which the tile is a constant."""
+    """Replace a loop that runs once by its body, in which the tile is a constant.
+
+    The constant stands at the kernel's beginning, so that it is between no two loops.
+    """
     block = loop.parent
     assert block is not None
     for use in list(loop.index.uses):
@@ -147,7 +151,11 @@ def dissolve(stage: Stage, loop: te.ForOp, bounds: tuple[int, int]) -> None:
     ops = take_out_all(loop.body.block)
     block.insert_ops_before(ops, loop)
     if span.start.uses or span.length.uses:
-        block.insert_op_before(span, ops[0])
+        kernel: Operation | None = loop
+        while kernel is not None and not isinstance(kernel, te.KernelOp):
+            kernel = kernel.parent_op()
+        assert kernel is not None
+        Rewriter.insert_op(span, InsertPoint.at_start(kernel.body.block))
     stage.loops.remove(loop)
     take_out(loop).erase()
 
