@@ -207,6 +207,9 @@ class VtacContext(Context):
     A function: passes of other levels do not need them, and they take long to import."""
     observations: Observations | None = None
 
+    lowerings: Mapping[str, object] = field(default_factory=dict)
+    """Of intrinsics beyond the target's, by the name they lower to (`vtac.lowering.te_to_vta`)."""
+
     def clone(self) -> "VtacContext":
         """A context with the same dialects whose resource table grows on its own."""
         base = super().clone()
@@ -221,6 +224,7 @@ class VtacContext(Context):
             self.timing,
             self.codegens,
             self.observations,
+            self.lowerings,
         )
 
 

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Region
 from xdsl.irdl import (
+    base,
     irdl_attr_definition,
     irdl_op_definition,
     opt_prop_def,
@@ -113,6 +114,7 @@ class IntrinsicOp(TeOperation):
     spatial, reduce: the lane axes. scopes, maps, elements, outside: the destination, then the
     sources. updates: the body's first argument is the destination's old value.
     immediate: smallest and largest value of a constant, the body's last argument (of i32).
+    lowers: one of the machine's instructions, or the name of a lowering that the context has.
     """
 
     name = "te.intrinsic"
@@ -126,7 +128,7 @@ class IntrinsicOp(TeOperation):
     outside = prop_def(ArrayAttr[Outside])
     updates = opt_prop_def(UnitAttr)
     immediate = opt_prop_def(DenseArrayBase.constr(i64))
-    lowers = prop_def(InstructionAttr)
+    lowers = prop_def(base(InstructionAttr) | base(StringAttr))
     body = region_def("single_block")
 
     traits = traits_def(IsolatedFromAbove(), SymbolOpInterface())
@@ -138,7 +140,7 @@ class IntrinsicOp(TeOperation):
         reduce: DomainAttr,
         operands: Sequence[Lanes],
         body: Region,
-        lowers: Instruction,
+        lowers: Instruction | str,
         *,
         updates: bool,
         immediate: tuple[int, int] | None = None,
@@ -160,7 +162,9 @@ class IntrinsicOp(TeOperation):
                 "immediate": None
                 if immediate is None
                 else DenseArrayBase.from_list(i64, immediate),
-                "lowers": InstructionAttr(lowers),
+                "lowers": InstructionAttr(lowers)
+                if isinstance(lowers, Instruction)
+                else StringAttr(lowers),
             },
             regions=[body],
         )
@@ -176,8 +180,13 @@ class IntrinsicOp(TeOperation):
         ]
 
     @property
-    def instruction(self) -> Instruction:
-        """What it lowers to."""
+    def instruction(self) -> Instruction | None:
+        """What it lowers to, if that is one of the machine's own instructions."""
+        return self.lowers.data if isinstance(self.lowers, InstructionAttr) else None
+
+    @property
+    def lowering(self) -> str:
+        """The name of what it lowers to."""
         return self.lowers.data
 
     @property
@@ -220,7 +229,9 @@ class IntrinsicOp(TeOperation):
             parser.parse_keyword("to")
             immediate = low, parser.parse_integer(allow_boolean=False)
         parser.parse_keyword("lowers")
-        lowers = parser.parse_str_enum(Instruction)
+        lowers: Instruction | str | None = parser.parse_optional_str_literal()
+        if lowers is None:
+            lowers = parser.parse_str_enum(Instruction)
         attributes = parser.parse_optional_attr_dict_with_keyword()
         body = parser.parse_region()
         intrinsic = cls(
@@ -251,7 +262,11 @@ class IntrinsicOp(TeOperation):
             printer.print_string(")")
         if (bounds := self.immediate_bounds) is not None:
             printer.print_string(f" immediate {bounds[0]} to {bounds[1]}")
-        printer.print_string(f" lowers {self.instruction.value}")
+        printer.print_string(" lowers ")
+        if (instruction := self.instruction) is None:
+            printer.print_string_literal(self.lowering)
+        else:
+            printer.print_string(instruction.value)
         printer.print_op_attributes(self.attributes, print_keyword=True)
         printer.print_string(" ")
         printer.print_region(self.body)

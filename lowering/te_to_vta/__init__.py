@@ -7,8 +7,9 @@ their own; SRAM buffers are ``vta.alloc``, micro-ops inline, no tokens. Calls of
 become ``vta.launch``; kernels and intrinsics are gone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -19,13 +20,14 @@ from xdsl.rewriter import Rewriter
 from xdsl.traits import SymbolTable
 
 from vtac.dialects import te, vta
-from vtac.dialects.context import constant_value
+from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vta import BufferKind
 from vtac.dialects.vtac import ResourceAttr
 
 from .immediates import Table
+from .instructions import STANDARD, Lowering
 from .interpreter import KernelRun
 from .invocation import Invocation
 from .prepared import Prepared
@@ -44,7 +46,7 @@ class TeToVtaPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         problems: list[Problem] = []
-        kernels = _Kernels()
+        kernels = _Kernels(lowerings=lowerings_of(ctx))
         functions = [f for f in op.body.block.ops if isinstance(f, FuncOp) and _is_ours(f)]
         for function in functions:
             try:
@@ -55,6 +57,12 @@ class TeToVtaPass(ModulePass):
             raise CompileError(problems)
         if functions:
             _clean_up(op, {function.sym_name.data for function in functions})
+
+
+def lowerings_of(ctx: Context) -> Mapping[str, Lowering]:
+    """How what intrinsics lower to becomes instructions: the machine's own, and the context's."""
+    added = ctx.lowerings if isinstance(ctx, VtacContext) else {}
+    return {**STANDARD, **cast("Mapping[str, Lowering]", added)}
 
 
 def _clean_up(module: ModuleOp, programs: set[str]) -> None:
@@ -110,6 +118,7 @@ class _Kernels:
 
     prepared: Prepared = field(default_factory=Prepared)
     invocations: dict[te.InvokeOp, Invocation] = field(default_factory=dict)
+    lowerings: Mapping[str, Lowering] = field(default_factory=lambda: STANDARD)
 
 
 class _Function:
@@ -200,6 +209,7 @@ class _Function:
             self._kernels.prepared,
             self._kernels.invocations,
             tables,
+            self._kernels.lowerings,
         )
         return run.run()
 

@@ -47,6 +47,12 @@ class Nest:
     micro_ops: Rows
     loops: tuple[Stride, Stride]
 
+    def of(self, columns: Sequence[int]) -> "Nest":
+        """The same points, with these columns of indices only."""
+        picked = list(columns)
+        loops = [Stride(loop.count, tuple(loop.by[c] for c in picked)) for loop in self.loops]
+        return Nest(self.micro_ops[:, picked], (loops[0], loops[1]))
+
     def sequence(self) -> Rows:
         """All micro-ops in the order in which they run, int64 [N, indices]."""
         rows = self.micro_ops

@@ -17,6 +17,7 @@ from vtac.dialects.target import Memory, Target
 
 from .compute import OutsideWindowError
 from .immediates import Table
+from .instructions import Lowering
 from .invocation import Invocation
 from .lattice import Lattice, extents_on_lattice, on_lattice
 from .padding import PaddingError, padded_rectangles
@@ -62,7 +63,9 @@ class KernelRun:
         prepared: Prepared,
         invocations: dict[te.InvokeOp, Invocation],
         tables: Mapping[SSAValue, Table],
+        lowerings: Mapping[str, Lowering],
     ):
+        self._lowerings = lowerings
         self._target: Target = buffers.target
         self._location: LocationAttr = call.location
         self._where = vta.layer_of(call) or call.callee.root_reference.data
@@ -248,7 +251,15 @@ class KernelRun:
     def _invoke(self, loops: Sequence[te.ForOp], op: te.InvokeOp) -> None:
         invocations = self._invocations
         if op not in invocations:
-            invocations[op] = Invocation(op, loops, self._target, self._prepared)
+            name = op.intrinsic.lowering
+            if name not in self._lowerings:
+                self._fail(
+                    f'{op.callee} lowers "{name}", which nothing here makes instructions of',
+                    "Add a function of that name to the lowerings of the context.",
+                )
+            invocations[op] = Invocation(
+                op, loops, self._target, self._prepared, self._lowerings[name]
+            )
         invocation = invocations[op]
         operands = []
         for value in invocation.buffers:
@@ -262,9 +273,10 @@ class KernelRun:
         except (OutsideWindowError, IndexError, ValueError) as error:
             raise CompileError(Problem(self._where, f"stage {op.label.data}: {error}")) from None
         buffers = [operand.buffer for operand in operands]
-        for kind, properties in instructions:
+        for kind, properties, used in instructions:
+            chosen = [buffers[number] for number in used]
             self._out.append(
-                kind.create(operands=buffers, properties=properties, location=self._location)
+                kind.create(operands=chosen, properties=properties, location=self._location)
             )
 
     def _nothing(self, op: Operation) -> None:

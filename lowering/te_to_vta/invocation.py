@@ -9,36 +9,21 @@ windows share the result.
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
-from vtac.dialects import te, vta
+from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
-from vtac.dialects.vta.encoding import AluOpcode
 
 from .compute import Nest, OutsideWindowError, depends_on_neighbour, plan
 from .immediates import Part, Table, parts_of
+from .instructions import Emitted, Lowering
 from .lattice import Line
 from .prepared import Numbers, Prepared, evaluate, interval
 from .storage import Sram
 from .taps import Axis, Place
-
-Properties: TypeAlias = dict[str, Attribute]
-Kind: TypeAlias = type[vta.GemmOp] | type[vta.AluOp]
-
-_OPCODES = {
-    te.Instruction.COPY: AluOpcode.ADD,
-    te.Instruction.ADD: AluOpcode.ADD,
-    te.Instruction.MAX: AluOpcode.MAX,
-    te.Instruction.MIN: AluOpcode.MIN,
-    te.Instruction.SHR: AluOpcode.SHR,
-    te.Instruction.MUL: AluOpcode.MUL,
-}
-"""The operation of the ALU behind each intrinsic; a copy adds the immediate 0."""
 
 ANYWHERE = 1 << 40
 """A bound that no index reaches."""
@@ -83,9 +68,15 @@ class Invocation:
     """A ``te.invoke`` and the hardware loops around it, outermost first."""
 
     def __init__(
-        self, op: te.InvokeOp, loops: Sequence[te.ForOp], target: Target, prepared: Prepared
+        self,
+        op: te.InvokeOp,
+        loops: Sequence[te.ForOp],
+        target: Target,
+        prepared: Prepared,
+        lowering: Lowering,
     ):
         self.op = op
+        self._lowering = lowering
         self._target = target
         self._chains = _chains(loops)
         self._overs = [interval(chain[0].over) for chain in self._chains]
@@ -116,10 +107,12 @@ class Invocation:
             self._entry = split(constant)
         else:
             self._immediate = constant
-        self._instruction = op.intrinsic.instruction
-        if self._instruction is te.Instruction.COPY:
-            self._immediate = 0
-        self._cache: dict[object, list[tuple[Kind, Properties]]] = {}
+        intrinsic = op.intrinsic
+        self._reads_source_as_immediate = intrinsic.instruction is te.Instruction.COPY
+        self._is_elementwise = intrinsic.instruction is not te.Instruction.RESET and all(
+            lanes.scope is te.Scope.ACC for lanes in intrinsic.lanes
+        )
+        self._cache: dict[object, list[Emitted]] = {}
         self._extents: dict[object, list[list[_Extent]]] = {}
 
     def _split(
@@ -144,7 +137,7 @@ class Invocation:
 
     def instructions(
         self, numbers: Numbers, operands: Sequence[Sram], table: Table | None = None
-    ) -> list[tuple[Kind, Properties]]:
+    ) -> list[Emitted]:
         """The instructions for one tile, indices relative to the operands' buffers.
 
         table: the values behind `table`, if that is not None. Raises `OutsideWindowError` where an
@@ -180,7 +173,7 @@ class Invocation:
 
     def _part(
         self, part: Part, runs: Sequence[_Run], numbers: Numbers, operands: Sequence[Sram]
-    ) -> list[tuple[Kind, Properties]]:
+    ) -> list[Emitted]:
         """The instructions for a box of iterations with one immediate (or none)."""
         counts = part.counts
         extents = self._extents_of(counts, tuple(run.step for run in runs))
@@ -210,19 +203,20 @@ class Invocation:
         places: Sequence[Sequence[Place]],
         operands: Sequence[Sram],
         immediate: int | None,
-    ) -> list[tuple[Kind, Properties]]:
+    ) -> list[Emitted]:
         axes = [Axis(count, flag) for count, flag in zip(counts, self._reduce, strict=True)]
         for place in places[0]:
             low, high = place.reach([(0, axis.count - 1) for axis in axes])
             if low < 0 or high >= place.length:
                 raise OutsideWindowError(f"it writes {low} to {high} of {place.length} elements")
-        refuses = self._refuses(operands, immediate is not None)
+        by_immediate = immediate is not None or self._reads_source_as_immediate
+        refuses = self._refuses(operands, by_immediate)
         nests = plan(axes, places, self._target.uop_entries, refuses)
-        return [self._properties(nest, immediate) for nest in nests]
+        return [emitted for nest in nests for emitted in self._lowering(nest, immediate)]
 
     def _refuses(self, operands: Sequence[Sram], immediate: bool) -> Callable[[Nest], bool]:
         """What an order of micro-ops must not do on the target."""
-        if not self._instruction.is_alu:
+        if not self._is_elementwise:
             return lambda nest: False
         same = len(operands) == 1 or operands[0].buffer is operands[1].buffer
 
@@ -241,31 +235,6 @@ class Invocation:
             raise CompileError(
                 Problem(self.op.label.data, "an operation reads elements of its own result")
             )
-
-    def _properties(self, nest: Nest, immediate: int | None) -> tuple[Kind, Properties]:
-        rows = nest.micro_ops
-        columns = rows.shape[1]
-        triples = np.zeros((len(rows), 3), np.int64)
-        triples[:, :columns] = rows
-        steps = [loop.by for loop in nest.loops]
-        alu = self._instruction.is_alu
-        if alu and columns == 1:
-            triples[:, 1] = triples[:, 0]
-            steps = [(*by, *by) for by in steps]
-        properties: Properties = {
-            "micro_ops": vta.MicroOps.of(triples),
-            "loops": vta.integers(*(loop.count for loop in nest.loops)),
-        }
-        for column, name in enumerate(("dst", "src", "wgt")[: len(steps[0])]):
-            properties[name] = vta.integers(*(by[column] for by in steps))
-        if alu:
-            properties["operation"] = vta.AluOpcodeAttr(_OPCODES[self._instruction])
-            if immediate is not None:
-                properties["imm"] = vta.integer(immediate)
-            return vta.AluOp, properties
-        if self._instruction is te.Instruction.RESET:
-            properties["reset"] = UnitAttr()
-        return vta.GemmOp, properties
 
 
 def _extent(subscript: _Subscript, counts: Sequence[int], steps: Sequence[int]) -> _Extent:
