@@ -35,12 +35,14 @@ class Level:
 class AluPlan:
     """What an ALU instruction does, relative to its base.
 
-    `adjacent` says that a micro-op depends on the one just before it.
+    `adjacent` says that a micro-op depends on the one just before it; all elements that it touches
+    are below `high`.
     """
 
     levels: list[Level]
     written: Elements
     adjacent: bool
+    high: int
 
 
 def in_order(micro_ops: Indices, loops: Sequence[Loop]) -> list[Indices]:
@@ -81,7 +83,8 @@ def plan_alu(dst: Indices, src: Indices | None, *, reads_dst: bool) -> AluPlan:
             chosen = by_level[first:last]
             levels.append(_level(dst[chosen], None if src is None else src[chosen]))
     written = elements_of(distinct(dst))
-    return AluPlan(levels, written, adjacent)
+    high = 1 + max(int(dst.max()), 0 if src is None else int(src.max()))
+    return AluPlan(levels, written, adjacent, high)
 
 
 def depends_on_previous(dst: Indices, src: Indices | None, *, immediate: bool) -> bool:

@@ -16,10 +16,11 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from .elements import Elements, Indices, Loop, distinct, elements_of, span, sums
+from .elements import Elements, Indices, Loop, distinct, elements_of, span
 from .errors import Fault
 
 HOLE = 1 << 40
@@ -34,6 +35,12 @@ small-matrix kernels."""
 
 MOST_INDICES = 1 << 22
 """Indices in one plan: some hundred times what a layer needs, and still no gigabyte."""
+
+COLUMNS = 64
+"""Most output channels (n) of one BLAS call: beyond, it gains nothing."""
+
+PANEL = 4608
+"""Most weights (k x n) of a call of several elements: packed, they stay in the nearest cache."""
 
 _FULL_ENOUGH = 0.6
 
@@ -60,31 +67,44 @@ class Chunk:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Where sums go: the rows of accumulators of a result of that `shape`, in rows.
+
+    They lie at `strides` (`order` has the axis of the longest first), or at `scatter` where no
+    strides describe them. `distinct`: no row twice.
+    """
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    scatter: Indices | None = None
+    distinct: bool = True
+
+
+@dataclass(frozen=True)
 class Product:
     """One batched product ``acc[dst] += inp[src] x wgt[wgt]`` over rows of BLOCK values.
 
     The sums of a chunk are [b, blocks, calls x rows, n]. `rows` of them are real, the others fill
-    the last call. `shape` is that of the result in rows of accumulators; they lie at `strides` (in
-    rows; `order` has the axis of the longest first), or at `scatter` where no strides describe
-    them. `distinct`: no row twice.
+    the last call.
     """
 
     chunks: list[Chunk]
     rows: int
-    shape: tuple[int, ...]
-    order: tuple[int, ...]
-    strides: tuple[int, ...] | None
-    scatter: Indices | None
-    distinct: bool
+    placement: Placement
 
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """What a GEMM instruction does, `repeats` times, relative to its bases."""
+    """What a GEMM instruction does, `repeats` times, relative to its bases.
+
+    `written` are elements of ACC, all of them below `high`.
+    """
 
     products: list[Product]
     repeats: int
     written: Elements
+    high: int
 
 
 def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int) -> GemmPlan:
@@ -93,6 +113,7 @@ def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int)
     Raises `Fault` on a kernel whose plan would not fit into memory.
     """
     written = elements_of(span(micro_ops, loops, 0))
+    high = written.stop if isinstance(written, slice) else int(written[-1]) + 1
     reduction, pixels, channels = [], [], []
     repeats = 1
     for loop in loops:
@@ -114,8 +135,9 @@ def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int)
     axes = (pixels, reduction, channels)
     m, k, n = (math.prod(loop.count for loop in axis) for axis in axes)
     _verify_size(len(micro_ops) * k * max(m * batch, n * block))
-    products = [_product(table, axes, batch, block) for table in _factor(micro_ops)]
-    return GemmPlan(products, repeats, written)
+    tables = _factor(np.ascontiguousarray(micro_ops).tobytes())
+    products = [_product(table, axes, batch, block) for table in tables]
+    return GemmPlan(products, repeats, written, high)
 
 
 def _verify_size(indices: int) -> None:
@@ -123,8 +145,10 @@ def _verify_size(indices: int) -> None:
         raise Fault(f"the simulator has no memory for a plan of {indices} indices")
 
 
-def _factor(micro_ops: Indices) -> list[Table]:
-    """Tables that together have exactly these micro-ops."""
+@lru_cache(maxsize=1024)
+def _factor(kernel: bytes) -> list[Table]:
+    """Tables that together have exactly these micro-ops, [n, 3] as bytes."""
+    micro_ops = np.frombuffer(kernel, np.intp).reshape(-1, 3)
     by_src = _table(micro_ops[:, 1], micro_ops[:, 0], micro_ops[:, 2])
     by_wgt = _table(micro_ops[:, 0], micro_ops[:, 2], micro_ops[:, 1])
     best = max((by_src[3], 1, "src"), (by_wgt[3], 0, "wgt"))
@@ -179,27 +203,30 @@ def _product(
     pixels, reduction, channels = axes
     groups, _, table_k = table.src.shape
     lanes, channel = np.arange(batch), np.arange(block)
-    offsets = {
-        (name, index): sums(*(np.arange(loop.count) * getattr(loop, index) for loop in loops))
-        for name, loops in (("m", pixels), ("k", reduction), ("n", channels))
-        for index in ("src", "wgt")
-    }
-    src = offsets["m", "src"].reshape(-1, 1, 1, 1) + offsets["k", "src"].reshape(1, 1, -1, 1)
+    src_k, wgt_k = _offsets(reduction, "src"), _offsets(reduction, "wgt")
+    src = _offsets(pixels, "src").reshape(-1, 1, 1, 1) + src_k[:, None]
     src = table.src[:, None, :, None, :] + src[None].reshape(1, src.shape[0], 1, -1, 1)
     src = src[:, :, :, None] * batch + lanes[:, None, None]
     src = src.reshape(groups, -1, src.shape[-2] * table_k)
-    wgt = offsets["n", "wgt"].reshape(-1, 1) + offsets["k", "wgt"].reshape(1, -1)
+    wgt = _offsets(channels, "wgt")[:, None] + wgt_k
     wgt = table.wgt.transpose(0, 2, 1)[:, None, :, None, :] + wgt[None, :, None, :, None]
     wgt = wgt[:, :, :, None] * block + channel[:, None, None]
-    wide, placement = _layout(table, pixels, channels, batch)
-    blocks = wgt.shape[1] * wgt.shape[2]
-    wgt = wgt.reshape(groups, 1 if wide else blocks, 1, -1 if wide else block, src.shape[2])
-    chunks = []
     step = max(1, EXACT_PRODUCTS // block)
+    width, placement = _placement(table, axes, batch, block, min(step, src.shape[2]))
+    wgt = wgt.reshape(groups, -1, 1, width * block, src.shape[2])
+    chunks = []
     for first in range(0, src.shape[2], step):
         piece = np.ascontiguousarray(wgt[..., first : first + step])
         chunks.append(Chunk(_calls(src[:, :, first : first + step], piece.shape[3], block), piece))
-    return Product(chunks, src.shape[1], *placement)
+    return Product(chunks, src.shape[1], placement)
+
+
+def _offsets(loops: list[Loop], index: str) -> Indices:
+    """What the loops together add to an index, in the order of their iterations."""
+    total = np.zeros(1, np.intp)
+    for loop in loops:
+        total = (total[:, None] + np.arange(loop.count) * getattr(loop, index)).reshape(-1)
+    return total
 
 
 def _calls(src: Indices, columns: int, block: int) -> Indices:
@@ -208,83 +235,80 @@ def _calls(src: Indices, columns: int, block: int) -> Indices:
     most = max(1, CALL_SIZE // (k * block * columns))
     calls = -(-rows // most)
     height = -(-rows // calls)
-    padded = np.full((groups, calls * height, k), HOLE, np.intp)
-    padded[:, :rows] = src
-    return padded.reshape(groups, 1, calls, height, k)
+    if calls * height > rows:
+        src = np.pad(src, ((0, 0), (0, calls * height - rows), (0, 0)), constant_values=HOLE)
+    return np.ascontiguousarray(src).reshape(groups, 1, calls, height, k)
 
 
-Placement = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None, Indices | None, bool]
-"""Shape, order, strides, scatter and distinct of a `Product`."""
+Axis = tuple[int, int]
+"""Extent and step of an axis of accumulator rows."""
 
 
-def _layout(
-    table: Table, pixels: list[Loop], channels: list[Loop], batch: int
-) -> tuple[bool, Placement]:
-    """Whether one BLAS call makes all output channels, and where the sums then go.
-
-    Otherwise a call makes one element of each row: slower by itself, but pixel follows pixel in its
-    result, and where they do in ACC too, adding the result up is several times as fast.
+def _placement(
+    table: Table,
+    axes: tuple[list[Loop], list[Loop], list[Loop]],
+    batch: int,
+    block: int,
+    depth: int,
+) -> tuple[int, Placement]:
+    """How many elements one BLAS call makes of each row, ``depth`` elements deep, and where the
+    sums go.
     """
-    inner = _placement(_destinations(table, pixels, channels, batch, wide=True))
-    if not channels and table.dst.shape[2] == 1:
-        return True, inner
-    outer = _placement(_destinations(table, pixels, channels, batch, wide=False))
-    wide = _run(inner) >= _run(outer)
-    return wide, inner if wide else outer
-
-
-def _run(placement: Placement) -> int:
-    """How many rows at the end of a result lie one behind the other in ACC."""
-    shape, _, strides, _, _ = placement
-    run = 1
-    if strides is not None:
-        for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-            if extent > 1 and stride != run:
-                break
-            run *= extent
-    return run
-
-
-def _destinations(
-    table: Table, pixels: list[Loop], channels: list[Loop], batch: int, wide: bool
-) -> Indices:
-    """The accumulator rows of the result.
-
-    Wide: [b, pixel loops, m, lane, channel loops, n]; otherwise channels precede pixels.
-    """
+    pixels, _, channels = axes
     groups, table_m, table_n = table.dst.shape
-    before = sums(*(np.arange(loop.count) * loop.dst for loop in pixels))
-    after = sums(*(np.arange(loop.count) * loop.dst for loop in channels))
-    after = after.reshape(1, *after.shape, 1)
-    inner = [1] * (after.ndim - 2)
-    own = table.dst.reshape(groups, *[1] * before.ndim, table_m, 1, *inner, table_n)
-    lanes = np.arange(batch).reshape(-1, *[1] * (after.ndim - 1))
-    m_axes = list(range(1, before.ndim + 3))
-    before = before.reshape(1, *before.shape, 1, 1, *inner, 1)
-    rows: Indices = (own + before + after) * batch + lanes
-    if not wide:
-        n_axes = range(len(m_axes) + 1, rows.ndim)
-        rows = rows.transpose(0, *n_axes, *m_axes)
-    return rows.reshape([extent for extent in rows.shape if extent > 1])
+    rows, columns = _step(table.dst[0, :, 0]), _step(table.dst[0, 0])
+    if groups == 1 and rows is not None and columns is not None:
+        m = [(loop.count, loop.dst * batch) for loop in pixels]
+        m += [(table_m, rows * batch), (batch, 1)]
+        n = [(loop.count, loop.dst * batch) for loop in channels] + [(table_n, columns * batch)]
+        if _apart([*m, *n]):
+            return _wide(m, n, block, depth)
+    before, after = _offsets(pixels, "dst"), _offsets(channels, "dst")
+    own = table.dst[:, None, None] + after[:, None, None, None]
+    places = (own + before[:, None, None])[..., None] * batch + np.arange(batch)
+    # [b, channel loops, pixel loops, m, n, lane] to [b, channel loops, n, pixel loops, m, lane].
+    places = np.ascontiguousarray(places.transpose(0, 1, 4, 2, 3, 5))
+    shape = (groups, len(after) * table_n, len(before) * table_m * batch)
+    once = len(distinct(places.reshape(-1))) == places.size
+    return 1, Placement(shape, (0, 1, 2), scatter=places.reshape(-1), distinct=once)
 
 
-def _placement(rows: Indices) -> Placement:
-    once = len(distinct(rows)) == rows.size
-    strides = _strides(rows) if once else None
-    if strides is None:
-        return rows.shape, tuple(range(rows.ndim)), None, rows.reshape(-1), once
-    steps = strides
-    order = tuple(sorted(range(rows.ndim), key=lambda axis: -steps[axis]))
-    return rows.shape, order, strides, None, once
+def _step(labels: Indices) -> int | None:
+    """The constant step by which labels go on from 0, if they do; 0 for a single one."""
+    steps = np.diff(labels)
+    step = int(steps[0]) if len(steps) else 0
+    return step if labels[0] == 0 and step >= 0 and (steps == step).all() else None
 
 
-def _strides(rows: Indices) -> tuple[int, ...] | None:
-    """The constant step along each axis, if all have one and row 0 comes first."""
-    steps = []
-    for axis in range(rows.ndim):
-        differences = np.diff(rows, axis=axis)
-        step = int(differences.flat[0]) if differences.size else 0
-        if step < 0 or (differences != step).any():
-            return None
-        steps.append(step)
-    return tuple(steps) if rows.flat[0] == 0 else None
+def _apart(axes: list[Axis]) -> bool:
+    """Whether no row is met twice: each step goes beyond all that is on shorter ones."""
+    reach = 0
+    for step, extent in sorted((step, extent) for extent, step in axes if extent > 1):
+        if step <= reach:
+            return False
+        reach += step * (extent - 1)
+    return True
+
+
+def _wide(m: list[Axis], n: list[Axis], block: int, depth: int) -> tuple[int, Placement]:
+    """As many elements a call as `COLUMNS` and `PANEL` allow: how many, and where sums then go."""
+    n = [axis for axis in n if axis[0] > 1]
+    best = (1, _strided([*n, *m]))
+    inner = 1
+    for place in range(len(n) - 1, -1, -1):
+        extent, step = n[place]
+        for part in range(2, extent + 1):
+            columns = inner * part * block
+            if extent % part or columns > COLUMNS or columns * depth * block > PANEL:
+                continue
+            outer = [*n[:place], (extent // part, step * part)]
+            best = inner * part, _strided([*outer, *m, (part, step), *n[place + 1 :]])
+        inner *= extent
+    return best
+
+
+def _strided(axes: list[Axis]) -> Placement:
+    axes = [axis for axis in axes if axis[0] > 1]
+    order = tuple(sorted(range(len(axes)), key=lambda place: -axes[place][1]))
+    shape, strides = (tuple(axis[side] for axis in axes) for side in (0, 1))
+    return Placement(shape, order, strides)

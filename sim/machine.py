@@ -1,41 +1,47 @@
 """The fast machine: each instruction as a few array operations, prepared once.
 
 The results are those of `ReferenceMachine`, bit for bit. What makes it fast: instructions run from
-cached plans (`gemm_plan`, `alu_plan`), products of int8 are summed exactly in float32 by BLAS, rows
-of BLOCK int8 values are gathered as single items, and OUT is lazy: a flag an element says that it
-equals the low byte of ACC, and only what changes ACC without writing OUT has to save it first.
+cached plans (`gemm_plan`, `alu_plan`), products of int8 are summed exactly in float32 by BLAS, sums
+wait until their accumulators are needed (`pending`), rows of BLOCK int8 values are gathered as
+single items, and OUT is lazy: a flag an element says that it equals the low byte of ACC, and only
+what changes ACC without writing OUT has to save it first.
 
-Which plan an instruction takes, what is lazy, and whether a STORE has something to store depend on
-the program and its micro-ops alone, not on data. So the first run of a program binds each
-instruction to a step (`steps`) and records them; later runs replay the recording, as long as the
-LOADs of micro-ops bring the same ones.
+Which plan an instruction takes, what waits, what is lazy, and whether a STORE has something to
+store depend on the program and its micro-ops alone, not on data. So the first run of a program
+binds each instruction to a step (`steps`) and records them; later runs replay the recording, as
+long as the LOADs of micro-ops bring the same ones.
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..dialects.target import Memory, Target
-from ..dialects.vta.encoding import Alu, Compute, Gemm, Instruction, Load, Store
+from ..dialects.vta.encoding import Alu, Compute, Finish, Gemm, Instruction, Load, Store
 from .buffers import Buffers
 from .elements import Elements, loops_of
 from .errors import Fault
+from .gemm_plan import GemmPlan, Product
 from .launch import Launch
+from .pending import Pending
 from .plans import plans_of
 from .steps import (
     AluStep,
-    GemmStep,
     LoadStep,
     MicroOpStep,
+    Multiply,
     ResetStep,
     SaveStep,
     Step,
     StoreStep,
     in_turn,
     nothing,
+    settling,
 )
+
+Made = TypeVar("Made")
 
 MOST_STEPS = 1 << 17
 """Steps that a machine keeps recorded, of all programs together."""
@@ -62,17 +68,20 @@ class FastMachine:
         self._strict = True
         self._plans = plans_of(target)
         self._recordings: dict[Launch, list[Step]] = {}
-        self._bound: dict[Hashable, Step] = {}
+        self._bound: dict[Hashable, Any] = {}
+        self._pending = Pending(self.buffers)
         self._bind: dict[type[Instruction], Callable[[Any], Step]] = {
             Load: self._load,
             Store: self._store,
             Gemm: self._gemm,
             Alu: self._alu,
+            Finish: self._finish,
         }
 
     def run(self, program: Launch, dram: NDArray[np.uint8]) -> None:
         """Run legal instructions from undefined buffers, on ``dram`` in place; raises `Fault`."""
         self.buffers.clear(dram)
+        self._pending.clear()
         self._strict = program.strict
         steps = self._recordings.pop(program, [])
         buffered = np.setbufsize(_BUFFERED)
@@ -88,7 +97,7 @@ class FastMachine:
         if not steps:
             return False
         for self.position, step in enumerate(steps):
-            if step():
+            if step() is True:
                 del steps[self.position + 1 :]
                 return False
         return True
@@ -107,14 +116,26 @@ class FastMachine:
         while len(kept) > MOST_PROGRAMS or sum(map(len, kept.values())) > MOST_STEPS:
             del kept[next(iter(kept))]
 
-    def _shared(self, key: Hashable, make: Callable[[], Step]) -> Step:
-        """A step that does not depend on flags, made once."""
-        step = self._bound.get(key)
-        if step is None:
+    def _shared(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What does not depend on where in the program it is, made once."""
+        made: Made | None = self._bound.get(key)
+        if made is None:
             if len(self._bound) >= _MOST_BOUND:
                 self._bound.clear()
-            step = self._bound[key] = make()
-        return step
+            made = self._bound[key] = make()
+        return made
+
+    def _remembered(self) -> Callable[[], None]:
+        """What brings back all that is known now about the buffers."""
+        flags = [(f, np.packbits(f)) for f in (self.buffers.out_lazy, self.buffers.out_written)]
+        waiting = self._pending.state()
+
+        def restore() -> None:
+            for flag, packed in flags:
+                flag[:] = np.unpackbits(packed, count=len(flag))
+            self._pending.restore(waiting)
+
+        return restore
 
     def _saved(self, elements: Elements) -> Step | None:
         """What makes OUT of these elements true, so that ACC may change without it."""
@@ -135,23 +156,30 @@ class FastMachine:
         if load.sram_size == 0 or load.y_size == 0:
             return nothing
         if load.memory is Memory.UOP:
-            return MicroOpStep(self.buffers, load)
+            return MicroOpStep(self.buffers, load, self._remembered())
         step = LoadStep(self.buffers, load)
         if load.memory not in (Memory.ACC, Memory.ACC_8BIT):
             return step
-        return in_turn(self._saved(slice(load.sram_base, load.sram_base + load.sram_size)), step)
+        low, high = load.sram_base, load.sram_base + load.sram_size
+        return in_turn(*self._pending.settle(low, high), self._saved(slice(low, high)), step)
 
     def _store(self, store: Store) -> Step:
         if store.sram_size == 0:
             return nothing
-        span = slice(store.sram_base, store.sram_base + store.sram_size)
+        low, high = store.sram_base, store.sram_base + store.sram_size
+        span = slice(low, high)
         written = self.buffers.out_written[span]
         if self._strict and not written.all():
-            missing = store.sram_base + int(np.argmin(written))
+            missing = low + int(np.argmin(written))
             raise Fault(f"stores OUT element {missing}, which no GEMM or ALU has written")
+        settled = self._pending.settle(low, high)
         if self.buffers.out_lazy[span].all():
-            return StoreStep(self.buffers, store, lazy=True)
-        return in_turn(self._saved(span), StoreStep(self.buffers, store, lazy=False))
+            return in_turn(*settled, StoreStep(self.buffers, store, lazy=True))
+        step = StoreStep(self.buffers, store, lazy=False)
+        return in_turn(*settled, self._saved(span), step)
+
+    def _finish(self, _: Finish) -> Step:
+        return in_turn(*self._pending.settle(0, self.target.acc_depth))
 
     def _kernel(self, compute: Compute) -> bytes:
         return self.buffers.uop[compute.uop_bgn : compute.uop_end].tobytes()
@@ -161,11 +189,36 @@ class FastMachine:
             return nothing
         kernel, loops = self._kernel(gemm), loops_of(gemm)
         if gemm.reset:
-            written = self._plans.reset(kernel, loops)
-            return in_turn(self._saved(written), ResetStep(self.buffers, written))
+            written, low, high = self._plans.reset(kernel, loops)
+            settled = self._pending.settle(low, high)
+            return in_turn(*settled, self._saved(written), ResetStep(self.buffers, written))
         plan, bases = self._plans.gemm(kernel, loops)
         self._writes(plan.written, bases[0])
-        return self._shared((kernel, loops), lambda: GemmStep(self.buffers, plan, bases))
+        multiplies = self._shared((kernel, loops), lambda: self._multiplies(plan, bases))
+        steps: list[Step] = []
+        for multiply, product in multiplies:
+            placement, dst = product.placement, bases[0]
+            if plan.repeats > 1 or placement.strides is None:
+                sums = self.buffers.scratch.array("sums", np.float32, multiply.shape)
+                settle = settling(self.buffers, placement, sums, dst, plan.repeats)
+                steps += [multiply.into(sums), settle]
+                continue
+            values, first, before = self._pending.add(
+                placement, multiply.shape, multiply.products, dst, dst + plan.high
+            )
+            step = multiply.into(values) if first else multiply.onto(values)
+            steps += [*before, step, *self._pending.make_room()]
+        return in_turn(*steps)
+
+    def _multiplies(
+        self, plan: GemmPlan, bases: tuple[int, int, int]
+    ) -> list[tuple[Multiply, Product]]:
+        _, src, wgt = bases
+        return [
+            (Multiply(self.buffers, chunk, src, wgt), product)
+            for product in plan.products
+            for chunk in product.chunks
+        ]
 
     def _alu(self, alu: Alu) -> Step:
         if alu.micro_ops == 0:
@@ -174,6 +227,8 @@ class FastMachine:
         plan, base = self._plans.alu(kernel, loops, alu.use_imm)
         if self._strict and plan.adjacent and not self.target.alu_bypass:
             raise Fault("a micro-op depends on the one before it (no alu_bypass)")
+        settled = self._pending.settle(base, base + plan.high)
         self._writes(plan.written, base)
         key = (kernel, loops, alu.alu_opcode, alu.use_imm, alu.imm)
-        return self._shared(key, lambda: AluStep(self.buffers, alu, plan, base))
+        step = self._shared(key, lambda: AluStep(self.buffers, alu, plan, base))
+        return in_turn(*settled, step)

@@ -59,9 +59,10 @@ class Plans:
         nest = [Loop(*loop) for loop in loops]
         return plan_gemm(micro_ops, nest, self.target.batch, self.target.block)
 
-    def _reset(self, kernel: bytes, loops: Loops) -> Elements:
-        """The accumulators that a reset clears."""
-        return elements_of(span(*self._kernel(kernel, loops, (0,), False), 0))
+    def _reset(self, kernel: bytes, loops: Loops) -> tuple[Elements, int, int]:
+        """The accumulators that a reset clears, all of them in [low, high)."""
+        cleared = span(*self._kernel(kernel, loops, (0,), False), 0)
+        return elements_of(cleared), int(cleared[0]), int(cleared[-1]) + 1
 
     def _alu(self, kernel: bytes, loops: Loops, use_imm: bool) -> tuple[AluPlan, int]:
         reads_src = self.target.alu_imm_src or not use_imm

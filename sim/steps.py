@@ -4,6 +4,7 @@ A step takes no arguments. All that follows from the instruction and its micro-o
 arrays, scratch memory) is made when the step is; whoever runs it has checked that it is legal.
 """
 
+import math
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -17,7 +18,7 @@ from .alu_plan import AluPlan, Level
 from .buffers import Buffers, Rows, Scratch
 from .elements import Elements, Indices, grid_of
 from .errors import Fault
-from .gemm_plan import Chunk, GemmPlan, Product
+from .gemm_plan import Chunk, Placement
 from .legality import MAX_SHIFT, is_chisel
 
 Step = Callable[[], bool | None]
@@ -28,16 +29,19 @@ def nothing() -> None:
     """The step of an instruction without effect."""
 
 
-def in_turn(first: Step | None, second: Step) -> Step:
-    """Two steps as one, of which the first may be missing and says nothing of micro-ops."""
-    if first is None:
-        return second
+def in_turn(*steps: Step | None) -> Step:
+    """Steps as one; some may be missing, and only the last may say something of micro-ops."""
+    several = [step for step in steps if step is not None]
+    if len(several) < 2:
+        return several[0] if several else nothing
+    *before, last = several
 
-    def both() -> bool | None:
-        first()
-        return second()
+    def all_of_them() -> bool | None:
+        for step in before:
+            step()
+        return last()
 
-    return both
+    return all_of_them
 
 
 class _Stripe:
@@ -90,17 +94,14 @@ class LoadStep:
 class MicroOpStep:
     """LOAD of micro-ops, which says whether they are others than those of the time before.
 
-    If they are, the flags of OUT are set to what they were when the step was made, so that
-    whatever follows can be bound anew.
+    If they are, ``restore`` brings back what was known about the buffers when the step was made, so
+    that whatever follows can be bound anew.
     """
 
-    def __init__(self, buffers: Buffers, load: Load) -> None:
-        self._load = LoadStep(buffers, load)
+    def __init__(self, buffers: Buffers, load: Load, restore: Callable[[], None]) -> None:
+        self._load, self._restore = LoadStep(buffers, load), restore
         self._words = buffers.uop[load.sram_base : load.sram_base + load.sram_size]
         self._known: bytes | None = None
-        self._flags = [
-            (flags, np.packbits(flags)) for flags in (buffers.out_lazy, buffers.out_written)
-        ]
 
     def __call__(self) -> bool:
         """Load and compare."""
@@ -109,8 +110,7 @@ class MicroOpStep:
         if words == self._known:
             return False
         self._known = words
-        for flags, packed in self._flags:
-            flags[:] = np.unpackbits(packed, count=len(flags))
+        self._restore()
         return True
 
 
@@ -177,7 +177,7 @@ class _Gather:
         np.copyto(self._floats, self._bytes)
 
 
-class _Multiply:
+class Multiply:
     """The sums of one chunk of a reduction, exact in float32 (see `gemm_plan`)."""
 
     def __init__(self, buffers: Buffers, chunk: Chunk, src: int, wgt: int) -> None:
@@ -185,68 +185,88 @@ class _Multiply:
         inputs, weights = buffers.inp_rows[src * buffers.batch :], buffers.wgt_rows[wgt * block :]
         self._inputs = _Gather(scratch, "inputs", inputs, chunk.src, block)
         self._weights = _Gather(scratch, "weights", weights, chunk.wgt, block)
-        groups, _, calls, height, _ = chunk.src.shape
+        groups, _, calls, height, depth = chunk.src.shape
         _, blocks, _, columns, _ = chunk.wgt.shape
-        shape = (groups, blocks, calls, height, columns)
-        self._sums = scratch.array("sums", np.float32, shape)
-        self._integers = scratch.array("integers", np.int32, shape)
-        self.result: Rows = self._integers.reshape(groups, blocks, calls * height, columns)
-        outer = tuple(0 if extent == 1 else slice(None) for extent in shape[:3])
-        self._a = self._inputs.values[outer]
-        self._b = self._weights.values.swapaxes(3, 4)[outer]
-        self._out = self._sums[outer]
+        self._scratch, self.products = scratch, depth * block
+        self.shape = (groups, blocks, calls, height, columns)
+        # Axes of one are left out: fewer to go through.
+        self._outer = tuple(0 if extent == 1 else slice(None) for extent in self.shape[:3])
+        self._a = self._inputs.values[self._outer]
+        self._b = self._weights.values.swapaxes(3, 4)[self._outer]
 
-    def __call__(self) -> None:
-        """Gather, multiply, convert."""
-        self._inputs()
-        self._weights()
-        np.matmul(self._a, self._b, out=self._out)
-        np.copyto(self._integers, self._sums, casting="unsafe")
+    def into(self, sums: NDArray[np.float32]) -> Step:
+        """What gathers and multiplies, into an array of this shape."""
+        return partial(_multiply, self._inputs, self._weights, self._a, self._b, sums[self._outer])
 
-
-class GemmStep:
-    """GEMM: acc[dst] += inp[src] x wgt[wgt] transposed."""
-
-    def __init__(self, buffers: Buffers, plan: GemmPlan, bases: tuple[int, int, int]) -> None:
-        dst, src, wgt = bases
-        self._repeats = plan.repeats
-        self._parts = [
-            (multiply, multiply.result, _accumulation(buffers, product, multiply.result, dst))
-            for product in plan.products
-            for multiply in [_Multiply(buffers, chunk, src, wgt) for chunk in product.chunks]
-        ]
-
-    def __call__(self) -> None:
-        """Multiply and accumulate."""
-        for multiply, result, accumulate in self._parts:
-            multiply()
-            if self._repeats > 1:
-                np.multiply(result, np.int32(self._repeats), out=result)
-            accumulate()
+    def onto(self, sums: NDArray[np.float32]) -> Step:
+        """The same, added to what is there."""
+        more = self._scratch.array("sums", np.float32, self.shape)
+        return in_turn(self.into(more), partial(np.add, sums, more, out=sums))
 
 
-def _accumulation(buffers: Buffers, product: Product, result: Rows, dst: int) -> Callable[[], None]:
-    """What adds a result, int32 [b, blocks, rows, n], to the accumulators from ``dst`` on."""
-    block = buffers.block
-    values = result[:, :, : product.rows].reshape(*product.shape, block)
-    if product.strides is not None:
+def _multiply(
+    inputs: _Gather,
+    weights: _Gather,
+    a: NDArray[np.float32],
+    b: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    inputs()
+    weights()
+    np.matmul(a, b, out=out)
+
+
+def settling(
+    buffers: Buffers,
+    placement: Placement,
+    sums: NDArray[np.float32],
+    dst: int,
+    repeats: int = 1,
+) -> Step:
+    """What adds sums [b, blocks, calls, rows, n], so many times, to accumulators from ``dst`` on.
+
+    They are converted and brought into the order of the accumulators at once, so that what is then
+    added has long runs.
+    """
+    block, shape, order = buffers.block, placement.shape, placement.order
+    groups, blocks, calls, height, columns = sums.shape
+    real = math.prod(shape) * block // (groups * blocks * columns)
+    rows = sums.reshape(groups, blocks, calls * height, columns)[:, :, :real]
+    values = rows.reshape(*shape, block).transpose(*order, len(shape))
+    integers = buffers.scratch.array("integers", np.int32, values.shape)
+    # Counts wrap as sums do.
+    times = None if repeats == 1 else np.array(repeats & 0xFFFFFFFF, np.uint32).view(np.int32)
+    add = _addition(buffers, placement, integers, dst)
+
+    def settle() -> None:
+        np.copyto(integers, values, casting="unsafe")
+        if times is not None:
+            np.multiply(integers, times, out=integers)
+        add()
+
+    return settle
+
+
+def _addition(buffers: Buffers, placement: Placement, values: Rows, dst: int) -> Step:
+    """What adds rows, in the order of the placement, to ACC."""
+    block, size = buffers.block, 4 * buffers.block
+    if placement.strides is not None:
         rows: Rows = np.ndarray(
-            (*(product.shape[axis] for axis in product.order), block),
+            values.shape,
             np.int32,
             buffers.acc.data,
-            dst * buffers.batch * block * 4,
-            (*(product.strides[axis] * 4 * block for axis in product.order), 4),
+            dst * buffers.batch * size,
+            (*(placement.strides[axis] * size for axis in placement.order), 4),
         )
-        return partial(np.add, rows, values.transpose(*product.order, values.ndim - 1), out=rows)
+        return partial(np.add, rows, values, out=rows)
     rows = buffers.acc.reshape(-1, block)[dst * buffers.batch :]
-    assert product.scatter is not None
-    scatter, distinct = product.scatter, product.distinct
+    scatter, distinct, values = placement.scatter, placement.distinct, values.reshape(-1, block)
 
     def add() -> None:
         if distinct:
-            rows[scatter] += values.reshape(-1, block)
+            rows[scatter] += values
         else:
-            np.add.at(rows, scatter, values.reshape(-1, block))
+            np.add.at(rows, scatter, values)
 
     return add
 
