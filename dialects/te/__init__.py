@@ -37,6 +37,7 @@ from .loop_primitives import (
     VthreadOp,
 )
 from .loops import ForOp, HullOp, SpanOp
+from .operation import declared
 from .packing import Box, PackedAttr, packing_of
 from .ranges import Range, integers
 from .schedule import Primitive, ScheduleOp
@@ -113,6 +114,7 @@ __all__ = [
     "YieldOp",
     "buffer_type",
     "combiner",
+    "declared",
     "identity_map",
     "integers",
     "map_of",

@@ -75,10 +75,20 @@ class Row:
         return -(-low // self.divisor), high // self.divisor
 
 
-@cache
+_ROWS: dict[int, tuple[AffineMapAttr, tuple[Row, ...]]] = {}
+"""By the identity of a map, which hashes slowly; that it is kept is what makes this a key."""
+
+_MOST_MAPS = 1 << 14
+
+
 def rows_of(attr: AffineMapAttr) -> tuple[Row, ...]:
     """The rows of a map. Raises `VerifyException` where a result is not linear."""
-    return tuple(_row(expr) for expr in attr.data.results)
+    found = _ROWS.get(id(attr))
+    if found is None:
+        if len(_ROWS) == _MOST_MAPS:
+            _ROWS.clear()
+        found = _ROWS[id(attr)] = attr, tuple(_row(expr) for expr in attr.data.results)
+    return found[1]
 
 
 def _row(expr: AffineExpr) -> Row:

@@ -42,7 +42,6 @@ from xdsl.traits import (
     IsolatedFromAbove,
     Pure,
     SymbolOpInterface,
-    SymbolTable,
     SymbolUserOpInterface,
 )
 from xdsl.utils.exceptions import VerifyException
@@ -50,7 +49,7 @@ from xdsl.utils.exceptions import VerifyException
 from .affine import Row, map_of, parse_subscripts, print_subscripts, rows_of
 from .attributes import SUPPORTED_ELEMENTS, DomainAttr, Outside, outside_value, shaped
 from .body import YieldOp, combiner, verify_body
-from .operation import TeOperation
+from .operation import TeOperation, declared
 from .packing import packing_of
 
 
@@ -121,8 +120,8 @@ class CallsKernel(SymbolUserOpInterface):
     def verify(self, op: Operation) -> None:
         """Check operand and result types against the kernel."""
         assert isinstance(op, CallOp)
-        kernel = SymbolTable.lookup_symbol(op, op.callee)
-        if not isinstance(kernel, KernelOp):
+        kernel = declared(op, KernelOp, op.callee.root_reference.data)
+        if kernel is None:
             raise VerifyException(f"there is no te.kernel {op.callee}")
         given = [*op.arguments.types, *op.outputs.types]
         wanted = [*kernel.function_type.inputs, *kernel.function_type.outputs]

@@ -7,8 +7,9 @@ that recur, small numbers and lists of them, are made once and shared.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
-from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr, i32, i64
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, StringAttr, UnitAttr, i32, i64
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import AttrSizedOperandSegments, IRDLOperation
 
@@ -37,6 +38,25 @@ def _integer_array(values: tuple[int, ...]) -> DenseArrayBase[I64]:
 @lru_cache(_SHARED)
 def _segments(sizes: tuple[int, ...]) -> DenseArrayBase:
     return DenseArrayBase.from_list(i32, sizes)
+
+
+T = TypeVar("T", bound=Operation)
+
+
+def declared(op: Operation, kind: type[T], name: str) -> T | None:
+    """The operation of that kind and name in the module that ``op`` is in."""
+    around = op
+    while (parent := around.parent_op()) is not None:
+        around = parent
+    for other in around.regions[0].block.ops if around.regions else ():
+        if type(other) is kind and _symbol(other) == name:
+            return other
+    return None
+
+
+def _symbol(op: Operation) -> str | None:
+    symbol = op.properties.get("sym_name")
+    return symbol.data if isinstance(symbol, StringAttr) else None
 
 
 class TeOperation(IRDLOperation):

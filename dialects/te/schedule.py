@@ -18,12 +18,12 @@ from xdsl.irdl import (
     region_def,
     traits_def,
 )
-from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolTable, SymbolUserOpInterface
+from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolUserOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import AxisType, StageType
 from .compute import KernelOp
-from .operation import TeOperation
+from .operation import TeOperation, declared
 
 STAGE, AXIS = StageType(), AxisType()
 
@@ -43,8 +43,8 @@ class SchedulesKernel(SymbolUserOpInterface):
     def verify(self, op: Operation) -> None:
         """Count the stages, as long as the kernel still has its computes."""
         assert isinstance(op, ScheduleOp)
-        kernel = SymbolTable.lookup_symbol(op, op.kernel)
-        if not isinstance(kernel, KernelOp):
+        kernel = declared(op, KernelOp, op.kernel.root_reference.data)
+        if kernel is None:
             raise VerifyException(f"there is no te.kernel {op.kernel}")
         stages = op.body.block.args
         if not kernel.is_lowered and len(kernel.computes) != len(stages):

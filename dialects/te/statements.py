@@ -6,6 +6,7 @@ Both subscript buffers with the starts of the loops around them, in coordinates 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -33,7 +34,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import SymbolTable, SymbolUserOpInterface
+from xdsl.traits import SymbolUserOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from .affine import Row, map_of, parse_subscripts, print_subscripts, rows_of
@@ -41,7 +42,7 @@ from .attributes import Outside, Scope, outside_value, scope_of, shaped
 from .body import verify_body
 from .compute import Read, outside_attr
 from .intrinsics import IntrinsicOp
-from .operation import UNIT, TeOperation
+from .operation import UNIT, TeOperation, declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,14 @@ class Access:
     ) -> "Access":
         """An access from rows over a list of indices."""
         subscripts = tuple(
-            (tuple((indices[v], c) for v, c in row.terms), row.constant) for row in rows
+            [(tuple([(indices[v], c) for v, c in row.terms]), row.constant) for row in rows]
         )
         return Access(buffer, subscripts, outside)
+
+
+@lru_cache(1 << 14)
+def _row(terms: tuple[tuple[int, int], ...], constant: int) -> Row:
+    return Row.of(terms, constant)
 
 
 def _number(accesses: Sequence[Access]) -> tuple[list[SSAValue], list[tuple[Row, ...]]]:
@@ -74,8 +80,8 @@ def _number(accesses: Sequence[Access]) -> tuple[list[SSAValue], list[tuple[Row,
             for value, _ in terms:
                 position.setdefault(value, len(position))
     rows = [
-        tuple(Row.of([(position[v], c) for v, c in terms], k) for terms, k in access.subscripts)
-        for access in accesses
+        tuple([_row(tuple([(position[v], c) for v, c in terms]), k) for terms, k in subscripts])
+        for subscripts in (access.subscripts for access in accesses)
     ]
     return list(position), rows
 
@@ -192,8 +198,8 @@ class InvokesIntrinsic(SymbolUserOpInterface):
     def verify(self, op: Operation) -> None:
         """Check operands, scopes, elements and the immediate."""
         assert isinstance(op, InvokeOp)
-        intrinsic = SymbolTable.lookup_symbol(op, op.callee)
-        if not isinstance(intrinsic, IntrinsicOp):
+        intrinsic = declared(op, IntrinsicOp, op.callee.root_reference.data)
+        if intrinsic is None:
             raise VerifyException(f"there is no te.intrinsic {op.callee}")
         operands, lanes = [op.destination, *op.sources], intrinsic.lanes
         if len(operands) != len(lanes):
@@ -311,8 +317,8 @@ class InvokeOp(TeOperation):
     @property
     def intrinsic(self) -> IntrinsicOp:
         """The declaration."""
-        found = SymbolTable.lookup_symbol(self, self.callee)
-        assert isinstance(found, IntrinsicOp)
+        found = declared(self, IntrinsicOp, self.callee.root_reference.data)
+        assert found is not None
         return found
 
     @classmethod

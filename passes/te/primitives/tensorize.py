@@ -5,7 +5,6 @@ from dataclasses import replace
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import SymbolTable
 
 from vtac.dialects import te
 from vtac.passes.te.matching import Invocation, Match, Mismatch, match
@@ -89,7 +88,7 @@ def _invoke(invocation: Invocation, stage: Stage, mapping: dict[SSAValue, SSAVal
 
 
 def _declaration(nest: Nest, name: str) -> te.IntrinsicOp:
-    found = SymbolTable.lookup_symbol(nest.kernel, name)
-    if not isinstance(found, te.IntrinsicOp):
+    found = te.declared(nest.kernel, te.IntrinsicOp, name)
+    if found is None:
         raise Refused(f"there is no te.intrinsic @{name}", "run te-declare-intrinsics before")
     return found
