@@ -9,11 +9,13 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation
+from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from vtac.dialects.context import VtacContext
@@ -102,7 +104,6 @@ class _Driver:
         load_dialects(self.ctx)
         self.target = target
         self.report = CompileReport()
-        self._passes = OurPasses()
         self._save_ir = None if save_ir is None else Path(save_ir)
         self._keep_ir = keep_ir
         self._observe = observe or (lambda name, module, ctx: None)
@@ -208,7 +209,7 @@ class _Driver:
 
     def _run(self, stage: Stage, module: ModuleOp) -> None:
         """The passes of a stage, each timed, and then the verifier."""
-        for found in parse_passes(stage.passes, self._passes):
+        for found in _passes(stage.passes):
             with self._step(found.name):
                 try:
                     found.apply(self.ctx, module)
@@ -269,6 +270,11 @@ class _Driver:
             yield
         finally:
             self.report.spend(name, time.perf_counter() - started)
+
+
+@cache
+def _passes(text: str) -> tuple[ModulePass, ...]:
+    return parse_passes(text, OurPasses())
 
 
 def _could_be_quantised(op: Operation) -> bool:

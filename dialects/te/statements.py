@@ -135,13 +135,14 @@ class UpdateOp(TeOperation):
     @property
     def write(self) -> Access:
         """The destination."""
-        return Access.of(self.destination, rows_of(self.maps.data[0]), self.indices)
+        return Access.of(self.operands[0], rows_of(self.maps.data[0]), self.indices)
 
     @property
     def reads(self) -> list[Access]:
         """The sources."""
+        indices = list(self.indices)
         return [
-            Access.of(buffer, rows_of(map), self.indices, outside_value(outside))
+            Access.of(buffer, rows_of(map), indices, outside_value(outside))
             for buffer, map, outside in zip(
                 self.sources, self.maps.data[1:], self.outside, strict=True
             )
@@ -297,13 +298,14 @@ class InvokeOp(TeOperation):
     @property
     def write(self) -> Access:
         """The destination."""
-        return Access.of(self.destination, rows_of(self.maps.data[0]), self.indices)
+        return Access.of(self.operands[0], rows_of(self.maps.data[0]), self.indices)
 
     @property
     def reads(self) -> list[Access]:
         """The sources."""
+        indices = list(self.indices)
         return [
-            Access.of(buffer, rows_of(map), self.indices)
+            Access.of(buffer, rows_of(map), indices)
             for buffer, map in zip(self.sources, self.maps.data[1:], strict=False)
         ]
 
