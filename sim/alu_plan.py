@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from .elements import Elements, Indices, Loop, distinct, elements_of, sums
-from .errors import Fault
+from .errors import TooLarge
 
-MOST_MICRO_OPS = 1 << 22
-"""Micro-ops of one instruction: some hundred times what passes once over all accumulators."""
+MOST_MICRO_OPS = 1 << 20
+"""Micro-ops of one plan: some hundred times what passes once over all accumulators."""
 
-MOST_LEVELS = 1 << 13
-"""Micro-ops of one instruction that wait for each other, one behind the other."""
+MOST_LEVELS = 1 << 14
+"""Micro-ops of one plan that wait for each other, one behind the other."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class AluPlan:
 def in_order(micro_ops: Indices, loops: Sequence[Loop]) -> list[Indices]:
     """The columns of micro-ops [n, columns] in the order in which they run inside two loops.
 
-    Raises `Fault` where there are too many.
+    Raises `TooLarge` where there are too many.
     """
     outer, inner = loops
     if (count := outer.count * inner.count * len(micro_ops)) > MOST_MICRO_OPS:
-        raise Fault(f"the simulator has no memory for a plan of {count} micro-ops")
+        raise TooLarge(f"a plan of {count} micro-ops")
     return [
         sums(
             np.arange(outer.count) * outer.factors[column],
@@ -67,13 +67,13 @@ def plan_alu(dst: Indices, src: Indices | None, *, reads_dst: bool) -> AluPlan:
     """The plan of micro-ops with these elements, in the order in which they run.
 
     ``src`` is None where no element is read by that index; ``reads_dst`` says whether acc[dst] is
-    an operand. Raises `Fault` on a chain that is too long.
+    an operand. Raises `TooLarge` on a chain that is too long.
     """
     adjacent = depends_on_previous(dst, src, immediate=src is None or not reads_dst)
     level = _levels(dst, src, reads_dst)
     levels = []
     if (count := int(level.max()) + 1) > MOST_LEVELS:
-        raise Fault(f"the simulator has no memory for a chain of {count} micro-ops")
+        raise TooLarge(f"a chain of {count} micro-ops")
     if count == 1:
         levels.append(_level(dst, src))
     else:

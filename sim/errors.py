@@ -21,3 +21,7 @@ class SimulationError(ValueError):
 
 class Fault(Exception):  # noqa: N818
     """A reason without its instruction; whoever runs the instruction makes it an error."""
+
+
+class TooLarge(Fault):
+    """A plan would not fit into memory: the instruction has to run in pieces."""

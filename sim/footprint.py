@@ -21,7 +21,6 @@ from ..dialects.vta.encoding import (
     Store,
     Transfer,
 )
-from .alu_plan import depends_on_previous, in_order
 from .elements import (
     Elements,
     Indices,
@@ -35,6 +34,7 @@ from .elements import (
     verify_ranges,
 )
 from .errors import Fault
+from .large import adjacent
 
 
 class Space(enum.IntEnum):
@@ -220,8 +220,7 @@ def _elements(
 @lru_cache(maxsize=4096)
 def _verify_apart(target: Target, kernel: bytes, loops: Loops, use_imm: bool) -> None:
     """Raise `Fault` where an ALU micro-op depends on the one just before it."""
-    nest = [Loop(*loop) for loop in loops]
-    dst, src = in_order(decode_kernel(target, kernel)[:, :2], nest)
     reads_src = target.alu_imm_src or not use_imm
-    if depends_on_previous(dst, src if reads_src else None, immediate=use_imm):
+    micro_ops = decode_kernel(target, kernel)[:, : 1 + reads_src]
+    if adjacent(micro_ops, [Loop(*loop) for loop in loops], immediate=use_imm):
         raise Fault("a micro-op depends on the one before it (no alu_bypass)")

@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from .elements import Elements, Indices, Loop, distinct, elements_of, span
-from .errors import Fault
+from .errors import TooLarge
 
 HOLE = 1 << 40
 """An index beyond every buffer: it is clipped to the row of zeros behind the last element."""
@@ -110,7 +110,7 @@ class GemmPlan:
 def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int) -> GemmPlan:
     """The plan of a kernel: micro-ops [n, 3], relative, inside hardware loops.
 
-    Raises `Fault` on a kernel whose plan would not fit into memory.
+    Raises `TooLarge` on a kernel whose plan would not fit into memory.
     """
     written = elements_of(span(micro_ops, loops, 0))
     high = written.stop if isinstance(written, slice) else int(written[-1]) + 1
@@ -142,7 +142,7 @@ def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int)
 
 def _verify_size(indices: int) -> None:
     if indices > MOST_INDICES:
-        raise Fault(f"the simulator has no memory for a plan of {indices} indices")
+        raise TooLarge(f"a plan of {indices} indices")
 
 
 @lru_cache(maxsize=1024)

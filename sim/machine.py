@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from ..dialects.target import Memory, Target
 from ..dialects.vta.encoding import Alu, Compute, Finish, Gemm, Instruction, Load, Store
 from .buffers import Buffers
-from .elements import Elements, loops_of
-from .errors import Fault
+from .elements import Elements, Loops, elements_of, loops_of, span
+from .errors import Fault, TooLarge
 from .gemm_plan import GemmPlan, Product
+from .large import adjacent, alu_step, run_gemm
 from .launch import Launch
 from .pending import Pending
 from .plans import plans_of
@@ -192,7 +193,10 @@ class FastMachine:
             written, low, high = self._plans.reset(kernel, loops)
             settled = self._pending.settle(low, high)
             return in_turn(*settled, self._saved(written), ResetStep(self.buffers, written))
-        plan, bases = self._plans.gemm(kernel, loops)
+        try:
+            plan, bases = self._plans.gemm(kernel, loops)
+        except TooLarge:
+            return self._large_gemm(kernel, loops)
         self._writes(plan.written, bases[0])
         multiplies = self._shared((kernel, loops), lambda: self._multiplies(plan, bases))
         steps: list[Step] = []
@@ -210,6 +214,28 @@ class FastMachine:
             steps += [*before, step, *self._pending.make_room()]
         return in_turn(*steps)
 
+    def _large_gemm(self, kernel: bytes, loops: Loops) -> Step:
+        """Pieces, each planned, run and forgotten."""
+        self._writes(self._plans.reset(kernel, loops)[0], 0)
+
+        def step() -> None:
+            for plan, bases in self._plans.gemm_pieces(kernel, loops):
+                run_gemm(self.buffers, plan, bases)
+
+        return step
+
+    def _large_alu(self, alu: Alu, kernel: bytes, loops: Loops) -> Step:
+        micro_ops, nest = self._plans.alu_kernel(kernel, loops, alu.use_imm)
+        if self._strict and not self.target.alu_bypass:
+            self._verify_apart(adjacent(micro_ops, nest, immediate=alu.use_imm))
+        settled = self._pending.settle(0, self.target.acc_depth)
+        self._writes(elements_of(span(micro_ops, nest, 0)), 0)
+        return in_turn(*settled, alu_step(self.buffers, alu, micro_ops, nest))
+
+    def _verify_apart(self, depends: bool) -> None:
+        if depends and self._strict and not self.target.alu_bypass:
+            raise Fault("a micro-op depends on the one before it (no alu_bypass)")
+
     def _multiplies(
         self, plan: GemmPlan, bases: tuple[int, int, int]
     ) -> list[tuple[Multiply, Product]]:
@@ -224,9 +250,11 @@ class FastMachine:
         if alu.micro_ops == 0:
             return nothing
         kernel, loops = self._kernel(alu), loops_of(alu)
-        plan, base = self._plans.alu(kernel, loops, alu.use_imm)
-        if self._strict and plan.adjacent and not self.target.alu_bypass:
-            raise Fault("a micro-op depends on the one before it (no alu_bypass)")
+        try:
+            plan, base = self._plans.alu(kernel, loops, alu.use_imm)
+        except TooLarge:
+            return self._large_alu(alu, kernel, loops)
+        self._verify_apart(plan.adjacent)
         settled = self._pending.settle(base, base + plan.high)
         self._writes(plan.written, base)
         key = (kernel, loops, alu.alu_opcode, alu.use_imm, alu.imm)

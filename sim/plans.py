@@ -5,6 +5,7 @@ without their smallest index are another, so that the same kernel at another pla
 shares its plan.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -21,7 +22,8 @@ from .elements import (
     span,
     verify_ranges,
 )
-from .gemm_plan import GemmPlan, plan_gemm
+from .gemm_plan import MOST_INDICES, GemmPlan, plan_gemm
+from .large import gemm_pieces
 
 _PLANS = 4096
 """Plans of each kind that are kept."""
@@ -39,6 +41,7 @@ class Plans:
         self.gemm, self.reset, self.alu = cached(self._gemm), cached(self._reset), cached(self._alu)
         self._relative_gemm = cached(self._plan_gemm)
         self._relative_alu = cached(self._plan_alu)
+        self._piece = lru_cache(maxsize=2)(self._plan_gemm)
 
     def _kernel(
         self, kernel: bytes, loops: Loops, columns: tuple[int, ...], alu: bool
@@ -54,23 +57,39 @@ class Plans:
         relative = micro_ops - [dst, src, wgt]
         return self._relative_gemm(relative.tobytes(), loops), (dst, src, wgt)
 
+    def gemm_pieces(
+        self, kernel: bytes, loops: Loops
+    ) -> Iterator[tuple[GemmPlan, tuple[int, int, int]]]:
+        """The same in pieces, for what is `TooLarge`."""
+        micro_ops, nest = self._kernel(kernel, loops, (0, 1, 2), False)
+        most = MOST_INDICES // max(self.target.batch, self.target.block)
+        for piece, part in gemm_pieces(micro_ops, nest, most):
+            dst, src, wgt = (int(value) for value in piece.min(axis=0))
+            relative = np.ascontiguousarray(piece - [dst, src, wgt]).tobytes()
+            key = tuple((loop.count, *loop.factors) for loop in part)
+            yield self._piece(relative, (key[0], key[1])), (dst, src, wgt)
+
+    def alu_kernel(self, kernel: bytes, loops: Loops, use_imm: bool) -> tuple[Indices, list[Loop]]:
+        """The indices [n, columns] that an ALU instruction uses, and its loops."""
+        columns = (0, 1) if self.target.alu_imm_src or not use_imm else (0,)
+        micro_ops, nest = self._kernel(kernel, loops, columns, True)
+        return micro_ops[:, : len(columns)], nest
+
     def _plan_gemm(self, relative: bytes, loops: Loops) -> GemmPlan:
         micro_ops = np.frombuffer(relative, np.intp).reshape(-1, 3)
         nest = [Loop(*loop) for loop in loops]
         return plan_gemm(micro_ops, nest, self.target.batch, self.target.block)
 
     def _reset(self, kernel: bytes, loops: Loops) -> tuple[Elements, int, int]:
-        """The accumulators that a reset clears, all of them in [low, high)."""
+        """The accumulators that a GEMM writes or a reset clears, all of them in [low, high)."""
         cleared = span(*self._kernel(kernel, loops, (0,), False), 0)
         return elements_of(cleared), int(cleared[0]), int(cleared[-1]) + 1
 
     def _alu(self, kernel: bytes, loops: Loops, use_imm: bool) -> tuple[AluPlan, int]:
-        reads_src = self.target.alu_imm_src or not use_imm
-        columns = (0, 1) if reads_src else (0,)
-        micro_ops, _ = self._kernel(kernel, loops, columns, True)
-        base = int(micro_ops[:, columns].min())
-        relative = np.ascontiguousarray(micro_ops[:, columns] - base)
-        return self._relative_alu(relative.tobytes(), len(columns), loops, use_imm), base
+        micro_ops, _ = self.alu_kernel(kernel, loops, use_imm)
+        base = int(micro_ops.min())
+        relative = np.ascontiguousarray(micro_ops - base)
+        return self._relative_alu(relative.tobytes(), micro_ops.shape[1], loops, use_imm), base
 
     def _plan_alu(self, relative: bytes, columns: int, loops: Loops, use_imm: bool) -> AluPlan:
         micro_ops = np.frombuffer(relative, np.intp).reshape(-1, columns)

@@ -261,6 +261,7 @@ def _addition(buffers: Buffers, placement: Placement, values: Rows, dst: int) ->
         return partial(np.add, rows, values, out=rows)
     rows = buffers.acc.reshape(-1, block)[dst * buffers.batch :]
     scatter, distinct, values = placement.scatter, placement.distinct, values.reshape(-1, block)
+    assert scatter is not None
 
     def add() -> None:
         if distinct:
