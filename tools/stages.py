@@ -30,7 +30,7 @@ STAGES = (
     Stage(
         "te",
         "graph-to-te,te-legalize-casts,te-fuse-accumulators,te-split-bodies,"
-        "te-nest-shifts,te-place-biases,te-block-immediates,te-schedule",
+        "te-drop-clips,te-nest-shifts,te-place-biases,te-block-immediates,te-schedule",
     ),
     Stage(
         "loops",

@@ -22,6 +22,7 @@ from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.passes.te.apply_schedule import TeApplySchedule
 from vtac.passes.te.block_immediates import BlockImmediatesPass
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
+from vtac.passes.te.drop_clips import DropClipsPass
 from vtac.passes.te.fuse_accumulators import FuseAccumulatorsPass
 from vtac.passes.te.legalize_casts import LegalizeCastsPass
 from vtac.passes.te.nest_shifts import NestShiftsPass
@@ -34,6 +35,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 REWRITES: Sequence[type[ModulePass]] = (LegalizeCastsPass, FuseAccumulatorsPass, SplitBodiesPass)
 LOOPS: Sequence[type[ModulePass]] = (
+    DropClipsPass,
     NestShiftsPass,
     PlaceBiasesPass,
     BlockImmediatesPass,
