@@ -141,6 +141,25 @@ def unify(pattern: Expression, target: Expression, binding: Binding) -> Iterator
     )
 
 
+def difference(pattern: Expression, target: Expression) -> tuple[Expression, Expression]:
+    """The smallest parts of two expressions in which they differ, the pattern's first."""
+    if pattern.head != target.head or len(pattern.operands) != len(target.operands):
+        return pattern, target
+    wanted, found = list[Expression](), list(target.operands)
+    for place, part in enumerate(pattern.operands):
+        others = found if pattern.head in _FOLDS else [target.operands[place]]
+        fitting = next(
+            (other for other in others if any(True for _ in unify(part, other, {}))), None
+        )
+        if fitting is None:
+            wanted.append(part)
+        else:
+            found.remove(fitting)
+    if len(wanted) == len(found) == 1:
+        return difference(wanted[0], found[0])
+    return pattern, target
+
+
 def _unify_all(
     patterns: Sequence[Expression],
     targets: Sequence[Expression],

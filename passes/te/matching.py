@@ -27,6 +27,7 @@ from .expressions import (
     Binding,
     Expression,
     constant,
+    difference,
     expression_of,
     unify,
 )
@@ -88,7 +89,11 @@ def match(
     hint = ""
     if pattern.contains(DESTINATION) and not statement.contains(DESTINATION):
         hint = "the intrinsic updates its destination: share the operand's buffer first (in_place)"
-    raise Mismatch(f"the statement is {statement}, but {names} is {pattern}", hint)
+    what = f"the statement is {statement}, but {names} is {pattern}"
+    wanted, found = difference(pattern, statement)
+    if found != statement:
+        what += f"; it has {found} for {wanted}"
+    raise Mismatch(what, hint)
 
 
 def _statement(update: te.UpdateOp) -> Expression:

@@ -331,3 +331,36 @@ func.func @f(%x: tensor<4xi8> {te.layout = #te.layout<"x"[4] at [d] over (d = 4,
   func.return
 }
 // CHECK: the axes (d = 4, e = 2) in 6 are longer than the dimension
+
+// -----
+te.kernel @k(%x: memref<4x1x2xi8, #te.scope<dram>>) {
+  %b = te.alloc : memref<6x1x2xi8, #te.scope<inp>>
+  te.copy %x to %b pads [1, 0]
+  te.yield
+}
+// CHECK: pads are a number from 0 a dimension, of source and target
+
+// -----
+te.kernel @k(%x: memref<6x1x2xi8, #te.scope<dram>>) {
+  %b = te.alloc : memref<4x1x2xi32, #te.scope<acc>>
+  te.copy %b to %x pads [1, 0, 0]
+  te.yield
+}
+// CHECK: only a load of a tensor that is not packed has pads
+
+// -----
+te.kernel @k(%x: memref<4xi32>) {
+  te.for "f" [%f : %f_n] in [0 : 4] {
+    %a, %a_n, %b, %b_n = te.unfuse [%f : %f_n] into [0 : 4] step 0, [0 : 1] step 1
+  }
+  te.yield
+}
+// CHECK: two ranges that are not empty, each with a step of at least 1
+
+// -----
+te.intrinsic @store (b = 1, o = 2) writes dram[b, o] outside 0 : i8 with (acc[b, o] : i32) lowers store {
+^bb0(%a: i32):
+  %0 = arith.trunci %a : i32 to i8
+  te.yield %0 : i8
+}
+// CHECK: what is outside of the destination is not written

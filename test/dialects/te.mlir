@@ -53,6 +53,7 @@ te.schedule @k {
   te.dma %q at %ni
   %mn, %mh, %mb, %mo, %mk = te.axes %more (n, h, b, o, k)
   %x = te.cache_read %more operand 0 scope <inp> slots 2
+  te.pad %x
   te.compute_at %x, %mn
   %i = te.init %more
   te.in_place %i operand 0
@@ -76,6 +77,7 @@ te.schedule @k {
 // CHECK-NEXT:   te.dma %q at %ni
 // CHECK-NEXT:   %mn, %mh, %mb, %mo, %mk = te.axes %more (n, h, b, o, k)
 // CHECK-NEXT:   %x = te.cache_read %more operand 0 scope <inp> slots 2
+// CHECK-NEXT:   te.pad %x
 // CHECK-NEXT:   te.compute_at %x, %mn
 // CHECK-NEXT:   %i = te.init %more
 // CHECK-NEXT:   te.in_place %i operand 0
