@@ -30,7 +30,8 @@ STAGES = (
     Stage(
         "te",
         "graph-to-te,te-legalize-casts,te-fuse-accumulators,te-split-bodies,"
-        "te-drop-clips,te-nest-shifts,te-place-biases,te-block-immediates,te-schedule",
+        "te-drop-clips,te-nest-shifts,te-place-biases,te-block-immediates,te-cover-stores,"
+        "te-schedule",
     ),
     Stage(
         "loops",
