@@ -137,3 +137,53 @@ def test_random_schedules_on_the_simulator(number: int, seed: int) -> None:
         assert any(isinstance(op, te.CopyOp) and op.pads is not None for op in kernel.walk())
         return
     compare(case.expected, found)
+
+
+def test_one_thread_and_two_compute_the_same() -> None:
+    """The same tiles, one after the other and as virtual threads, each with buffers of its own."""
+    number = next(
+        number
+        for number in range(KERNELS)
+        if [stage.kind for stage in lowered(number).stages] == ["contraction", "result"]
+        and lowered(number).stages[1].extents[2] > 1
+    )
+    case = lowered(number)
+    places = {}
+    for threads in (1, 2):
+        kernel = case.scheduled(two_tiles(case, threaded=threads == 2))
+        compare(case.expected, run_loops(kernel, case.inputs))
+        compare(case.expected, launched(case, kernel))
+        scratch = (op for op in kernel.walk() if isinstance(op, te.AllocOp))
+        places[threads] = sum(te.scope_of(op.buffer) is te.Scope.ACC for op in scratch)
+    assert places == {1: 1, 2: 2}
+
+
+def two_tiles(case: Lowered, *, threaded: bool) -> te.ScheduleOp:
+    """A contraction in two tiles of rows of its result."""
+    block = Block(arg_types=[te.StageType()] * 2)
+
+    def add(op):
+        block.add_op(op)
+        return op
+
+    sums, result = block.args
+    rows = case.stages[1].extents[2]
+    axes = add(te.AxesOp(result, case.stages[1].axes)).axes
+    split = add(te.SplitOp(axes[2], factor=-(-rows // 2)))
+    add(te.ReorderOp(split.outer, axes[0], axes[1], split.inner, *axes[3:]))
+    add(te.SetScopeOp(sums, te.Scope.ACC, 1))
+    add(te.ComputeAtOp(sums, split.outer))
+    add(te.DmaOp(result, axes[0]))
+    axes = add(te.AxesOp(sums, case.stages[0].axes)).axes
+    lanes = [axis for axis, name in zip(axes, case.stages[0].axes, strict=True) if name in "bok"]
+    add(te.ReorderOp(*(axis for axis in axes if axis not in lanes), *lanes))
+    for operand, scope in enumerate((te.Scope.INP, te.Scope.WGT)):
+        cache = add(te.CacheReadOp(sums, operand, scope, 1)).cache
+        add(te.ComputeAtOp(cache, split.outer))
+    add(te.TensorizeOp(sums, axes[0], ["gemm"]))
+    init = add(te.InitOp(sums)).init
+    axes = add(te.AxesOp(init, case.stages[0].axes[:6])).axes
+    add(te.TensorizeOp(init, axes[0], ["reset"]))
+    if threaded:
+        add(te.VthreadOp(split.outer))
+    return te.ScheduleOp("k", Region(block))

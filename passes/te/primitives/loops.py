@@ -90,7 +90,7 @@ def fuse(nest: Nest, step: te.FuseOp) -> None:
     perfect_chain([outer, inner])
     for gone, kept in ((inner, outer), (outer, inner)):
         bounds, tile_step = gone.over.bounds, gone.tile_step
-        if bounds is not None and tile_step is not None and bounds[1] <= tile_step:
+        if bounds is not None and tile_step is not None and 1 <= bounds[1] <= tile_step:
             dissolve(stage, gone, bounds)
             nest.loops[step.fused] = stage, kept
             return
@@ -106,13 +106,14 @@ def _fused(stage: Stage, outer: te.ForOp, inner: te.ForOp) -> te.ForOp:
         )
     ranges, steps = [], []
     for loop in (outer, inner):
-        if loop.over.bounds is None or loop.tile_step is None:
+        bounds = loop.over.bounds
+        if bounds is None or bounds[1] < 1 or loop.tile_step is None:
             raise Refused(
                 f'"{loop.label.data}" has no known range in even tiles, so its pairs with the other'
                 " loop cannot be counted",
                 "fuse loops that are no tiles of others, before the stage is computed elsewhere",
             )
-        ranges.append(loop.over.bounds)
+        ranges.append(bounds)
         steps.append(loop.tile_step)
     label = f"{outer.label.data}_{inner.label.data}"
     fused = te.ForOp(label, te.Range(0, 1), is_reduce=outer.is_reduce is not None)
