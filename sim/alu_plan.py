@@ -15,7 +15,7 @@ import numpy as np
 from .elements import Elements, Indices, Loop, distinct, elements_of, sums
 from .errors import TooLarge
 
-MOST_MICRO_OPS = 1 << 20
+MOST_MICRO_OPS = 1 << 18
 """Micro-ops of one plan: some hundred times what passes once over all accumulators."""
 
 MOST_LEVELS = 1 << 14

@@ -207,7 +207,7 @@ class Footprints:
             yield Space.WGT, elements[2], False
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _elements(
     target: Target, kernel: bytes, loops: Loops, columns: tuple[int, ...], alu: bool
 ) -> tuple[Elements, ...]:

@@ -33,8 +33,8 @@ CALL_SIZE = 262_144
 """Multiplications (m x n x k) of one BLAS call: below, it stays on one thread and in its fast
 small-matrix kernels."""
 
-MOST_INDICES = 1 << 22
-"""Indices in one plan: some hundred times what a layer needs, and still no gigabyte."""
+MOST_INDICES = 1 << 20
+"""Indices in one plan: some times what a layer needs, and few megabytes."""
 
 COLUMNS = 64
 """Most output channels (n) of one BLAS call: beyond, it gains nothing."""

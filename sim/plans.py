@@ -25,7 +25,7 @@ from .elements import (
 from .gemm_plan import MOST_INDICES, GemmPlan, plan_gemm
 from .large import gemm_pieces
 
-_PLANS = 4096
+_PLANS = 1024
 """Plans of each kind that are kept."""
 
 

@@ -229,7 +229,7 @@ class _Driver:
         self._observe(name, module, self.ctx)
         if self._save_ir is None and name not in self._keep_ir:
             return
-        text = module_text(module)
+        text = module_text(module, locations=True)
         if name in self._keep_ir:
             self.report.ir[name] = text
         if self._save_ir is not None:

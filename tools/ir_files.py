@@ -42,11 +42,10 @@ def write_ir(path: str | os.PathLike[str], text: str, module: ModuleOp, ctx: Vta
     write_whole(path, text.encode())
 
 
-def module_text(module: ModuleOp) -> str:
-    """The module as text, in custom form."""
-
+def module_text(module: ModuleOp, *, locations: bool = False) -> str:
+    """The module as text, in custom form; with the layer that each op came from, if wished for."""
     stream = io.StringIO()
-    Printer(stream).print_op(module)
+    Printer(stream, print_debuginfo=locations).print_op(module)
     return f"{stream.getvalue()}\n"
 
 

@@ -1,5 +1,6 @@
 """The public face: compile, run, save and load, on models that run here or there or both."""
 
+import json
 import warnings
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper
 
 import vtac
 from vtac.runtime.package import package_to_bytes
+from vtac.tools.vta_sim import main as time_program
 
 SAMPLES = images()[:64]
 
@@ -180,7 +182,7 @@ def test_operators_the_compiler_does_not_know_run_beside_the_accelerator() -> No
     assert np.abs(y - reference(model, {"x": samples[:1]})[0]).max() < 0.05
 
 
-def test_ir_is_kept_where_asked_for(tmp_path: Path) -> None:
+def test_ir_is_kept_where_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     module = vtac.compile(
         MODEL, "pynq", SAMPLES[:4], keep_ir=["graph", "vta"], save_ir=tmp_path / "ir"
     )
@@ -190,6 +192,12 @@ def test_ir_is_kept_where_asked_for(tmp_path: Path) -> None:
     assert files[:4] == [
         "0_imported.mlir", "0_imported.mlir.npz", "1_canonical.mlir", "1_canonical.mlir.npz",
     ]  # fmt: skip
+    # The saved text names the layers, so that their cycles can be told apart.
+    (vta,) = (tmp_path / "ir").glob("*_vta.mlir")
+    time_program([str(vta), "--function", "vta_0", "--json"])
+    regions = [region["label"] for region in json.loads(capsys.readouterr().out)["regions"]]
+    convolutions = {node.name for node in onnx.load(MODEL).graph.node if node.op_type == "Conv"}
+    assert convolutions <= set(regions)
 
 
 @pytest.mark.parametrize(
