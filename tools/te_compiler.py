@@ -31,7 +31,7 @@ from vtac.tools.verify_hazards import hazards_of
 EXPRESSIONS = "expressions"
 """The level of logical tensors, before any pass."""
 
-PREPARE = "te-split-phases,te-byte-planes,te-cover-stores,te-pack-lanes"
+PREPARE = "te-split-phases,te-byte-planes,te-pack-lanes"
 """From logical tensors to the form that graph-to-te makes."""
 
 
