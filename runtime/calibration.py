@@ -34,6 +34,9 @@ Method = Literal["minmax", "percentile", "entropy"]
 Progress = Callable[[int], None]
 """Called after each batch with the number of batches done."""
 
+Watch = Callable[[int, str, Array], None]
+"""Called with each value of each batch: the number of the batch, the value's name, the array."""
+
 METHODS: tuple[Method, ...] = ("minmax", "percentile", "entropy")
 PERCENT = 99.99
 """Default share of magnitudes that the percentile method keeps."""
@@ -138,6 +141,7 @@ def calibrate(
     method: Method = "minmax",
     percent: float = PERCENT,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> dict[SSAValue, tuple[float, float]]:
     """Run a float model on batches and record the range of each value on the value itself.
 
@@ -145,7 +149,13 @@ def calibrate(
     ranges it set. Raises CompileError where the model does not run or a value is not finite.
     """
     ranges = collect_ranges(
-        model, set(outputs.values()), batches, method=method, percent=percent, progress=progress
+        model,
+        set(outputs.values()),
+        batches,
+        method=method,
+        percent=percent,
+        progress=progress,
+        watch=watch,
     )
     found = {value: ranges[name] for value, name in outputs.items()}
     for value, (lo, hi) in found.items():
@@ -161,6 +171,7 @@ def collect_ranges(
     method: Method = "minmax",
     percent: float = PERCENT,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> dict[str, tuple[float, float]]:
     """The range of each named output (or input) of a model over all batches."""
     if method not in METHODS:
@@ -173,11 +184,13 @@ def collect_ranges(
     }
     session, count = open_session(model), 0
     for batch in batches:
-        for name, array in values_of(session, list(summaries), batch):
+        for name, array in _values(session, list(summaries), batch):
             if not np.isfinite(array).all():
                 what = f"value '{name}' is not finite for batch {count} of the samples"
                 raise CompileError(Problem("calibration", what))
             summaries[name].add(array)
+            if watch is not None:
+                watch(count, name, array)
         count += 1
         if progress is not None:
             progress(count)
@@ -200,7 +213,7 @@ def open_session(model: ModelProto) -> Any:
         ) from error
 
 
-def values_of(
+def _values(
     session: Any, names: Sequence[str], batch: Mapping[str, Array]
 ) -> Iterator[tuple[str, Array]]:
     """The values of one batch; inputs are known, outputs are computed some at a time."""

@@ -197,15 +197,16 @@ class _Driver:
             names = calibration_values(main)
             extra = {name: v for v, name in names.items() if not isinstance(v, BlockArgument)}
             model = host_model(module, self.ctx, extra_outputs=extra)
+            observed = Observed(module, main, names, samples, self.ctx)
             calibrate(
                 model,
                 names,
                 samples,
                 method=method,
                 progress=lambda done: self._progress(f"calibrate {done}/{len(samples)}"),
+                watch=observed.watch,
             )
-        with self._step("observe"):
-            self.ctx.observations = Observed(module, main, model, names, samples, self.ctx)
+            self.ctx.observations = observed
 
     def _run(self, stage: Stage, module: ModuleOp) -> None:
         """The passes of a stage, each timed, and then the verifier."""

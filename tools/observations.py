@@ -1,8 +1,8 @@
 """What a float network does on samples: the observations that the quantiser corrects biases by.
 
-A few batches of the calibration samples run through the float model once, and the mean of each
-channel of each value is kept. Single ops, on the operands a pass asks for, run in onnxruntime too,
-as models of one node or a few.
+Of what calibration runs through the float model, the largest magnitude of each channel of each
+value is kept, and of the first batches its mean. Single ops, on the operands a pass asks for, run
+in onnxruntime as models of their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,6 @@ from itertools import islice
 from math import prod
 
 import numpy as np
-from onnx import ModelProto
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
@@ -18,28 +17,27 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects.context import Array, VtacContext
 from vtac.dialects.graph import ConvOp, GemmOp, is_static, shape_of
 from vtac.lowering.graph_to_onnx import build_model
-from vtac.runtime.calibration import open_session, values_of
+from vtac.runtime.calibration import open_session
 from vtac.runtime.samples import input_specs
 
 MOST_BATCHES = 32
 """Batches observed: means over images and positions need no more."""
 
-MOST_PRODUCTS = 8 * 10**9
-"""Products of the network in all observed batches, for networks where 32 would take long."""
+MOST_PRODUCTS = 4 * 10**9
+"""Products of the network in all observed batches, for networks where more would take long."""
 
 
 class Observed:
     """`Observations` of the function ``@main``.
 
-    model: the float network with all ``names`` as outputs. Raises CompileError where it does not
-    run.
+    names: what calibration calls the values. samples: the batches it runs on, in order; `watch` is
+    to be told what values they give.
     """
 
     def __init__(
         self,
         module: ModuleOp,
         function: FuncOp,
-        model: ModelProto,
         names: Mapping[SSAValue, str],
         samples: Iterable[Mapping[str, Array]],
         ctx: VtacContext,
@@ -48,10 +46,25 @@ class Observed:
         assert isinstance(opsets, DictionaryAttr)
         self._ctx, self._opsets = ctx, opsets
         count = max(1, min(MOST_BATCHES, MOST_PRODUCTS // max(1, products_of(function))))
-        batches = list(islice(samples, count))
         arguments = [spec.name for spec in input_specs(function)]
-        self.batches = [[batch[name] for name in arguments] for batch in batches]
-        self._means, self._largest = _channels(model, names, batches)
+        self.batches = [[batch[name] for name in arguments] for batch in islice(samples, count)]
+        self._values = {
+            name: value for value, name in names.items() if len(shape_of(value) or ()) >= 2
+        }
+        self._means: dict[SSAValue, Array] = {}
+        self._largest: dict[SSAValue, Array] = {}
+
+    def watch(self, batch: int, name: str, array: Array) -> None:
+        """Take in a value of a batch: its extremes, and its mean if the batch is kept."""
+        value = self._values.get(name)
+        if value is None:
+            return
+        around = tuple(axis for axis in range(array.ndim) if axis != 1)
+        most = np.maximum(array.max(axis=around), -array.min(axis=around))
+        self._largest[value] = np.maximum(self._largest.get(value, 0.0), most)
+        if batch < len(self.batches):
+            mean = array.mean(axis=around, dtype=np.float64) / len(self.batches)
+            self._means[value] = self._means.get(value, 0.0) + mean
 
     def mean(self, value: SSAValue) -> Array | None:
         """The mean of each channel over all batches; None for what has no channels."""
@@ -73,25 +86,6 @@ class Observed:
             feeds = {f"x{number}": batch[place] for number, place in enumerate(places)}
             results.append(session.run(None, feeds))
         return results
-
-
-def _channels(
-    model: ModelProto, names: Mapping[SSAValue, str], batches: Sequence[Mapping[str, Array]]
-) -> tuple[dict[SSAValue, Array], dict[SSAValue, Array]]:
-    """Means and largest magnitudes of the channels of each value that has any."""
-    channelled = {name: value for value, name in names.items() if len(shape_of(value) or ()) >= 2}
-    session = open_session(model)
-    means: dict[SSAValue, Array] = {}
-    largest: dict[SSAValue, Array] = {}
-    for batch in batches:
-        for name, array in values_of(session, list(channelled), batch):
-            value = channelled[name]
-            around = tuple(axis for axis in range(array.ndim) if axis != 1)
-            mean = array.mean(axis=around, dtype=np.float64) / len(batches)
-            means[value] = means.get(value, 0.0) + mean
-            most = np.maximum(array.max(axis=around), -array.min(axis=around))
-            largest[value] = np.maximum(largest.get(value, 0.0), most)
-    return means, largest
 
 
 def products_of(function: FuncOp) -> int:

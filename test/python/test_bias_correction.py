@@ -10,7 +10,7 @@ from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.graph.quantize import QuantizePass, error_bounds
-from vtac.runtime.calibration import calibration_values
+from vtac.runtime.calibration import calibrate, calibration_values
 from vtac.tools.observations import Observed
 
 
@@ -30,7 +30,9 @@ def observe(module: ModuleOp, ctx: VtacContext, batches: list[dict[str, np.ndarr
     names = calibration_values(function)
     shown = {name: value for value, name in names.items() if value not in function.args}
     model = host_model(module, ctx, extra_outputs=shown)
-    return Observed(module, function, model, names, batches, ctx)
+    observed = Observed(module, function, names, batches, ctx)
+    calibrate(model, names, batches, watch=observed.watch)
+    return observed
 
 
 @settings(max_examples=4)

@@ -27,3 +27,23 @@ def test_mnist8(shared: Path) -> None:
         ours += int(answer.argmax() == label)
         theirs += int(expected.argmax() == label)
     assert ours >= theirs - LARGEST_LOSS * (len(labels) - CALIBRATION)
+
+
+def test_resnet8_answers_as_in_float(shared: Path) -> None:
+    model = shared / "models" / "mlperf_resnet8_float" / "model.onnx"
+    with np.load(shared / "data" / "cifar10.npz") as data:
+        images = data["x"][:, None].astype(np.float32)
+    module = vtac.compile(model, "pynq", images[:40])
+    hosted = {placement.op for placement in module.explain if placement.where == "host"}
+    assert hosted == {"Transpose", "Softmax"}
+
+    session = onnxruntime.InferenceSession(model)
+    (name,) = (value.name for value in session.get_inputs())
+    equal = 0
+    for image in images[100:130]:
+        (answer,), (expected,) = (
+            module.run({name: image}).values(),
+            session.run(None, {name: image}),
+        )
+        equal += int(answer.argmax() == expected.argmax())
+    assert equal >= 27

@@ -31,8 +31,11 @@ from vtac.passes.graph.quantize.network import data_operand, pooled_area
 from vtac.passes.graph.quantize.numbers import Layer, proof_holds
 from vtac.passes.graph.quantize.plan import Plan
 
-ROUNDS = 6
-"""Steps towards equal means; each moves a bias by what its mean is off, before relu and clip."""
+ROUNDS = 16
+"""Steps towards equal means, at most; each moves a bias by what the mean is off."""
+
+CLOSE = 1 / 64
+"""Means this close, in steps of the result, are equal."""
 
 Batches = Sequence[Array]
 
@@ -144,14 +147,15 @@ class _Correction:
         if mean is not None:
             layer = self.layers[group] = _corrected(layer, sums, mean)
         if layer.scale is not None:
-            self.stored[result] = [_requantised(layer, acc).astype(np.float32) for acc in sums]
+            self.stored[result] = [_requantised(layer, acc) for acc in sums]
 
     def _accumulators(self, layer: Layer) -> list[Array]:
         """The sums of products and shifted addends, without biases, in each batch."""
         group = layer.group
         totals = self._core(layer) if group.core is not None else None
         for value, amount in zip(group.skips, layer.amounts, strict=True):
-            addends = [x * _channels(np.ldexp(1.0, amount), x) for x in self._integers(value)]
+            factor = np.ldexp(1.0, amount).astype(np.float32)
+            addends = [x * _channels(factor, x) for x in self._integers(value)]
             if totals is None:
                 totals = addends
             else:
@@ -165,12 +169,13 @@ class _Correction:
         inputs = self._integers(data_operand(core))
         if isinstance(core, AveragePoolOp | GlobalAveragePoolOp):
             results = self.observed.evaluate(core, [[x] for x in inputs])
-            return [np.rint(batch[0].astype(np.float64) * pooled_area(core)) for batch in results]
+            area = np.float32(pooled_area(core))
+            return [np.rint(batch[0] * area) for batch in results]
         assert layer.weights is not None
         weights = layer.weights.astype(np.float32)
         op = _without_bias(core, weights.shape)
         results = self.observed.evaluate(op, [[x, weights] for x in inputs])
-        return [batch[0].astype(np.float64) for batch in results]
+        return [batch[0] for batch in results]
 
 
 def _without_bias(core: ConvOp | GemmOp, weights: Sequence[int]) -> ConvOp | GemmOp:
@@ -196,10 +201,12 @@ def _channels(vector: Array, like: Array) -> Array:
 
 
 def _requantised(layer: Layer, acc: Array) -> Array:
-    """``clamp((acc + bias) >> shift, lo, hi)``, in float64."""
-    steps = np.ldexp(1.0, -layer.shift)
-    shifted = np.floor((acc + _channels(layer.bias, acc)) * _channels(steps, acc))
-    return cast(Array, np.clip(shifted, layer.lo, layer.hi))
+    """``clamp((acc + bias) >> shift, lo, hi)``, but for sums above 2^24, which float32 rounds."""
+    steps = np.ldexp(1.0, -layer.shift).astype(np.float32)
+    shifted = acc + _channels(layer.bias.astype(np.float32), acc)
+    shifted *= _channels(steps, acc)
+    np.floor(shifted, out=shifted)
+    return cast(Array, np.clip(shifted, layer.lo, layer.hi, out=shifted))
 
 
 def _mean(layer: Layer, sums: Sequence[Array]) -> Array:
@@ -208,9 +215,9 @@ def _mean(layer: Layer, sums: Sequence[Array]) -> Array:
     for acc in sums:
         around = tuple(axis for axis in range(acc.ndim) if axis != 1)
         if layer.scale is None:
-            means.append((acc.mean(axis=around) + layer.bias) * layer.steps)
+            means.append((acc.mean(axis=around, dtype=np.float64) + layer.bias) * layer.steps)
         else:
-            stored = _requantised(layer, acc).mean(axis=around)
+            stored = _requantised(layer, acc).mean(axis=around, dtype=np.float64)
             means.append((stored - layer.scale.zero_point) * layer.scale.value)
     return cast(Array, np.mean(means, axis=0))
 
@@ -222,10 +229,12 @@ def _corrected(layer: Layer, sums: Sequence[Array], mean: Array) -> Layer:
     steps never overshoot. A channel whose sums could leave int32 then keeps its bias.
     """
     for _ in range(ROUNDS):
-        moved = layer.bias + np.rint((mean - _mean(layer, sums)) / layer.steps)
-        candidate = replace(layer, bias=moved)
-        moved = np.where(proof_holds(candidate), moved, layer.bias)
+        wrong = mean - _mean(layer, sums)
+        moved = layer.bias + np.rint(wrong / layer.steps)
+        moved = np.where(proof_holds(replace(layer, bias=moved)), moved, layer.bias)
         if np.array_equal(moved, layer.bias):
             break
         layer = replace(layer, bias=moved)
+        if layer.scale is not None and np.abs(wrong).max() < CLOSE * layer.scale.value:
+            break
     return layer
