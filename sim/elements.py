@@ -79,10 +79,12 @@ def verify_ranges(
         ("ACC", target.acc_depth) if alu else ("INP", target.inp_depth),
         ("WGT", target.wgt_depth),
     )
+    highest: list[int] = micro_ops.max(axis=0).tolist()
     for column in columns:
         name, depth = buffers[column]
-        steps = sum((loop.count - 1) * loop.factors[column] for loop in loops)
-        last = int(micro_ops[:, column].max()) + steps
+        last = highest[column]
+        for loop in loops:
+            last += (loop.count - 1) * loop.factors[column]
         if last >= depth:
             first = int(micro_ops[:, column].min())
             raise Fault(out_of_range(name, first, last, depth))

@@ -9,7 +9,7 @@ When that is follows from the program alone. So this is a book kept while instru
 steps; the steps that it gives out do the work, each time the program runs.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,12 +44,14 @@ class Pending:
     def __init__(self, buffers: Buffers) -> None:
         self._buffers = buffers
         self._sums: dict[_Key, _Sums] = {}
+        self._bytes = 0
         self._memory: list[NDArray[np.float32]] = []
         self._free: list[int] = []
 
     def clear(self) -> None:
         """Nothing waits: a program begins."""
         self._sums = {}
+        self._bytes = 0
         self._free = list(range(len(self._memory)))
 
     def state(self) -> tuple[Any, ...]:
@@ -60,6 +62,7 @@ class Pending:
         """Go back to what waited then."""
         sums, free, known = state
         self._sums = dict(sums)
+        self._bytes = sum(waiting.values.nbytes for waiting in sums.values())
         self._free = [*free, *range(known, len(self._memory))]
 
     def add(
@@ -76,9 +79,11 @@ class Pending:
             before.append(self._release(old))
             old = None
         if old is not None:
-            self._sums[key] = replace(old, products=old.products + products)
+            more = old.products + products
+            self._sums[key] = _Sums(old.values, old.memory, more, dst, high, old.settle)
             return old.values, False, before
         memory, values = self._take(shape)
+        self._bytes += values.nbytes
         settle = settling(self._buffers, placement, values, dst)
         self._sums[key] = _Sums(values, memory, products, dst, high, settle)
         return values, True, before
@@ -91,18 +96,17 @@ class Pending:
 
     def make_room(self) -> list[Step]:
         """What has to be done because too much waits."""
-        keys, size = [], 0
-        for key, sums in reversed(self._sums.items()):
-            size += sums.values.nbytes
-            if size > MOST_BYTES:
-                keys.append(key)
-        return self._settle(keys[::-1])
+        steps = []
+        while self._bytes > MOST_BYTES:
+            steps += self._settle([next(iter(self._sums))])
+        return steps
 
     def _settle(self, keys: list[_Key]) -> list[Step]:
         return [self._release(self._sums.pop(key)) for key in keys]
 
     def _release(self, sums: _Sums) -> Step:
         self._free.append(sums.memory)
+        self._bytes -= sums.values.nbytes
         return sums.settle
 
     def _take(self, shape: tuple[int, ...]) -> tuple[int, NDArray[np.float32]]:

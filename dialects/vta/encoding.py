@@ -356,18 +356,23 @@ def decode_micro_ops(target: Target, words: NDArray[np.uint32]) -> NDArray[np.in
     Raises `EncodingError` on reserved bits that are not zero.
     """
     words = np.asarray(words, dtype=np.uint32)
-    layout = micro_op_fields(target)
-    result = np.empty((len(words), len(layout)), dtype=np.int32)
-    used = 0
-    for column, field in enumerate(layout):
-        mask = (1 << field.width) - 1
-        used |= mask << field.offset
-        result[:, column] = (words >> np.uint32(field.offset % 32)) & np.uint32(mask)
-    for index in np.flatnonzero(words & ~np.uint32(used))[:1]:
+    offsets, masks, reserved = _micro_op_bits(target)
+    if (words & reserved).any():
+        index = int(np.flatnonzero(words & reserved)[0])
         raise EncodingError(
-            f"micro-op {index} ({int(words[index]):#010x}) has reserved bits set", int(index)
+            f"micro-op {index} ({int(words[index]):#010x}) has reserved bits set", index
         )
-    return result
+    return ((words[:, None] >> offsets) & masks).astype(np.int32)
+
+
+@functools.lru_cache(maxsize=64)
+def _micro_op_bits(target: Target) -> tuple[NDArray[np.uint32], NDArray[np.uint32], np.uint32]:
+    """Offsets and masks of the fields of a micro-op, and the bits that belong to none."""
+    layout = micro_op_fields(target)
+    masks = [(1 << field.width) - 1 for field in layout]
+    used = sum(mask << field.offset for mask, field in zip(masks, layout, strict=True))
+    offsets = np.array([field.offset % 32 for field in layout], np.uint32)
+    return offsets, np.array(masks, np.uint32), ~np.uint32(used)
 
 
 def field_names(kind: type[Instruction]) -> tuple[str, ...]:

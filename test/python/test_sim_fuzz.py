@@ -3,13 +3,23 @@
 ``test/benchmarks/bench_fuzz.py --plain`` compares as many programs as one likes.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from random_programs import DATA, MICRO_OPS, SHAPES, Author, fast_is_plain, outcome
 
 from vtac.dialects.target import Memory
-from vtac.dialects.vta.encoding import Finish, Gemm, Load
-from vtac.sim import SimulationError, Simulator
+from vtac.dialects.vta.encoding import (
+    Alu,
+    AluOpcode,
+    Finish,
+    Gemm,
+    Load,
+    encode,
+    encode_micro_ops,
+)
+from vtac.sim import SimulationError, Simulator, pending
 from vtac.sim.machine import FastMachine
 from vtac.sim.reference import ReferenceMachine
 
@@ -63,6 +73,44 @@ def test_long_reductions_are_exact(shape: str) -> None:
     fast, plain = (outcome(target, m, author, True) for m in (FastMachine, ReferenceMachine))
     assert fast[1].max() > 1 << 25
     np.testing.assert_array_equal(fast[1], plain[1])
+
+
+@pytest.mark.parametrize("room", [1 << 22, 5000])
+@pytest.mark.parametrize("shape", ["1x16", "4x8", "2x16"])
+def test_sums_that_wait(shape: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many GEMMs on the same and on overlapping accumulators, LOADs of micro-ops in between.
+
+    The third run finds other micro-ops where sums are waiting, the last one those of the first.
+    """
+    monkeypatch.setattr(pending, "MOST_BYTES", room)
+    target = SHAPES[shape]
+    author = Author(target, 4)  # memory full of -128
+    for memory in (Memory.INP, Memory.WGT):
+        base = DATA // target.element_bytes(memory)
+        load = Load(memory=memory, sram_base=0, dram_base=base, y_size=1, x_size=16, x_stride=16)
+        author.program.append(load)
+    author.everywhere(AluOpcode.ADD, 3)
+    author.identity()
+    deep = {"uop_bgn": 0, "uop_end": 1, "dst_factor_in": 1, "src_factor_in": 1}
+    gemms = [Gemm(iter_out=i, iter_in=i + 2, src_factor_out=1, wgt_factor_out=1, **deep)
+             for i in (5, 5, 3, 5, 5, 6, 5)]  # fmt: skip
+    clip = Alu(alu_opcode=AluOpcode.MIN, use_imm=True, imm=9, iter_out=3, iter_in=1, **deep)
+    author.program += gemms[:4]
+    changed = author.kernel_end
+    author.identity()
+    author.program += [*gemms, replace(clip, dst_factor_out=1), *gemms]
+    author.store()
+    words = encode(target, [*author.program, Finish()])
+    fast, plain = FastMachine(target), ReferenceMachine(target)
+    other = author.dram.copy()
+    other[changed : changed + 4] = encode_micro_ops(target, 1, 2, 3).view(np.uint8)
+    for image in (author.dram, author.dram, other, author.dram):
+        images = [image.copy(), image.copy()]
+        for machine, dram in zip((fast, plain), images, strict=True):
+            with np.errstate(over="ignore"):
+                Simulator(target, lambda _, machine=machine: machine).run(words, dram, strict=False)
+        np.testing.assert_array_equal(*images)
+        np.testing.assert_array_equal(fast.buffers.acc, plain.acc.reshape(target.acc_depth, -1))
 
 
 def test_most_programs_run_to_their_end() -> None:
