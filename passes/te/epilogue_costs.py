@@ -62,10 +62,15 @@ def cheapest(options: Mapping[str, int]) -> str:
 
 
 def record_choice(kernel: KernelOp, stage: str, options: Mapping[str, int]) -> None:
-    """Write down on the kernel what was chosen for a stage, and what the others would cost."""
+    """Write down on the kernel what was chosen for a stage, and what the others would cost.
+
+    Where there was only one way, nothing is written.
+    """
+    if len(options) < 2:
+        return
     chosen = cheapest(options)
     others = ", ".join(f"{name} {cost:,}" for name, cost in options.items() if name != chosen)
-    line = f"{stage}: {chosen}, {options[chosen]:,} cycles" + (f" ({others})" if others else "")
+    line = f"{stage}: {chosen}, {options[chosen]:,} cycles ({others})"
     known = cast(ArrayAttr[StringAttr] | None, kernel.attributes.get(CHOICES))
     lines = {each.data.partition(":")[0]: each.data for each in known} if known else {}
     lines[stage] = line

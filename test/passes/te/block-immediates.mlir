@@ -44,7 +44,6 @@ builtin.module attributes {vtac.target = #target.vta<"chisel-pynq">} {
 // CHECK-NEXT:             %v_table[c] : tensor<2xi32>) {
 // CHECK:           arith.shrsi
 // CHECK:       te.kernel @k_(%x: tensor<2x600x1x16xi8>, %w: tensor<2x16x16xi8>, %v: tensor<2x1x16xi32>)
-// CHECK-SAME:    te.choices = ["y: vector, 2,416 cycles"]
 // CHECK:              %v[c, b, o] : tensor<2x1x16xi32>) {
 
 // -----
@@ -139,4 +138,3 @@ builtin.module attributes {vtac.target = #target.vta<"chisel-pynq">} {
   }
 }
 // CHECK:       te.kernel @k(
-// CHECK-SAME:    te.choices = ["y: vector, 2,416 cycles"]

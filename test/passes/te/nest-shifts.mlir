@@ -77,7 +77,6 @@ builtin.module attributes {vtac.target = #target.vta<"chisel-pynq">} {
 // CHECK-NEXT:             %shift_rest[c, b, o] : tensor<2x1x16xi32>) {
 // CHECK:         te.yield %[[RESULT]]
 // CHECK:       te.kernel @k_1(
-// CHECK-SAME:    te.choices = ["left: at once, 6,000 cycles"]
 // CHECK:       te.kernel @k_(
 // CHECK-SAME:    te.choices = ["left: one shift, 3,600 cycles (at once 6,000)"]
 // CHECK-NOT:     shift_rest

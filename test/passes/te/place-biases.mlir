@@ -123,4 +123,3 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
 // CHECK:       te.kernel @k(
 // CHECK-SAME:    te.choices = ["y: add, 3,616 cycles (product 3,732)"]
 // CHECK:       te.kernel @unknown(
-// CHECK-SAME:    te.choices = ["y: add, 3,616 cycles"]
