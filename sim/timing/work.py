@@ -298,14 +298,13 @@ class _Traffic:
             ],
             axis=1,
         )
-        unique, which = np.unique(shapes, axis=0, return_inverse=True)
-        which = which.reshape(-1)
-        kinds = [cut(preset, *shape) for shape in unique.tolist()]
+        numbers: dict[tuple[int, ...], int] = {}
+        which = [numbers.setdefault(shape, len(numbers)) for shape in map(tuple, shapes.tolist())]
+        kinds = [cut(preset, *shape) for shape in numbers]
         self.beats[moves] = np.array([k.total for k in kinds], np.int64)[which]
         self.handshakes[moves] = np.array([len(k.beats) for k in kinds], np.int64)[which]
         self.requests = {
-            index: kinds[number]
-            for index, number in zip(moves.tolist(), which.tolist(), strict=True)
+            index: kinds[number] for index, number in zip(moves.tolist(), which, strict=True)
         }
         self.pads = _pads(fields, moves[_pad_bits(fields)[moves] > 0])
 
