@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from vtac.dialects import te
 
@@ -75,5 +75,14 @@ def _line(subscripts: Iterable[Subscript]) -> Line:
     step, first = 0, None
     for terms, constant in subscripts:
         first = constant if first is None else first
-        step = math.gcd(step, constant - first, *(coefficient for _, coefficient in terms))
+        factors = [coefficient for index, coefficient in terms if not _is_zero(index)]
+        step = math.gcd(step, constant - first, *factors)
     return Line(step, (first or 0) % step) if step > 1 else Line()
+
+
+def _is_zero(index: SSAValue) -> bool:
+    """Whether an index is that of a loop that runs once, from 0."""
+    loop = index.owner.parent_op() if isinstance(index.owner, Block) else None
+    if not isinstance(loop, te.ForOp) or (bounds := loop.over.bounds) is None:
+        return False
+    return loop.tiles(*bounds) == [(0, bounds[1])] and index is loop.index

@@ -161,15 +161,17 @@ def outermost(part: Stage, index: SSAValue) -> te.ForOp:
 
 
 def _first_after(nest: Nest, order: float, block: Block) -> Operation | None:
-    """The first operation of the block that belongs to a stage of higher order."""
+    """The first operation of the block that belongs to a stage of higher order alone."""
     places: list[Operation] = []
+    earlier = {stage.buffer for stage in nest.stages if stage.order <= order}
     for stage in nest.stages:
         if stage.order <= order:
             continue
         for part in stage.parts:
             found = (ancestor_in(statement, block) for statement in part.statements)
             places += [op for op in found if op is not None]
-        if isinstance(alloc := stage.buffer.owner, te.AllocOp) and alloc.parent is block:
+        alloc = stage.buffer.owner
+        if isinstance(alloc, te.AllocOp) and alloc.parent is block and stage.buffer not in earlier:
             places.append(alloc)
     if not places:
         return None

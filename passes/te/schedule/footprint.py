@@ -173,6 +173,7 @@ class TileRegions:
     def __init__(self, structure: Structure):
         self._structure = structure
         self._known: dict[tuple[Range, ...], dict[int, list[Range]]] = {}
+        self._ranges: dict[object, Range] = {}
         self._needs = [(stage, list(self._needs_of(stage))) for stage in structure.stages]
 
     def at(self, tile: Sequence[Range]) -> dict[int, list[Range]]:
@@ -195,16 +196,23 @@ class TileRegions:
                 pairs = list(zip(rows[:-LANES], sizes, strict=True))
                 yield maker.number, None if tuple(rows) == same else pairs
 
+    def _range(self, row: Row, variables: Sequence[Range], size: int) -> Range:
+        key = (row.terms, row.constant, size, *(variables[v] for v, _ in row.terms))
+        if key not in self._ranges:
+            self._ranges[key] = range_of_row(row, variables, size)
+        return self._ranges[key]
+
     def _find(self, tile: tuple[Range, ...]) -> dict[int, list[Range]]:
         regions = {root.number: list(tile) for root in self._structure.roots}
         for stage, needs in reversed(self._needs):
             region = regions[stage.number]
+            variables: list[Range] = []
             for maker, rows in needs:
                 ranges = region
                 if rows is not None:
                     taps = [(0, extent) for extent in stage.taps]
-                    variables = variables_of(stage, region, taps)
-                    ranges = [range_of_row(row, variables, size) for row, size in rows]
+                    variables = variables or variables_of(stage, region, taps)
+                    ranges = [self._range(row, variables, size) for row, size in rows]
                 known = regions.get(maker)
                 regions[maker] = ranges if known is None else list(map(_hull, known, ranges))
         return regions

@@ -14,7 +14,7 @@ from vtac.passes.te.schedule.plan import Plan, even
 from vtac.passes.te.schedule.rehearsal import Rehearsals
 from vtac.passes.te.schedule.structure import Structure
 
-FEW = 2
+FEW = 1
 """Plans that are varied."""
 
 LEAST, WORTH = 3, 1_000

@@ -10,6 +10,7 @@ takes is what the formula says (`Rates`), with the borders of tensors counted ex
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate, product
 from math import prod
 
@@ -77,10 +78,10 @@ class Rehearsals:
         if key not in self._loads:
             shape, steps = shaped(read.value).get_shape()[:-LANES], steps_of(stage, operand)
             parts = zip(rows, shape, steps, strict=True)
-            window = [range_of_row(row, ranges, size, step)[1] for row, size, step in parts]
-            sizes = [-(-size // step) for size, step in zip(shape, steps, strict=True)]
+            window = tuple(range_of_row(row, ranges, size, by)[1] for row, size, by in parts)
+            sizes = tuple(-(-size // step) for size, step in zip(shape, steps, strict=True))
             # Constants are packed in the order in which they are loaded; weights are.
-            count = 1 if memory is Memory.WGT else _transfers(window, sizes, steps)[0]
+            count = 1 if memory is Memory.WGT else _transfers(window, sizes, tuple(steps))[0]
             beats = prod(window) * self.target.element_bytes(memory) // self.rates.beat
             self._loads[key] = beats + count * self.rates.load
         return self._loads[key]
@@ -209,8 +210,9 @@ class _Operand:
         return self.ends.popleft() if self.turn >= self.slots else 0
 
 
+@lru_cache(maxsize=1 << 14)
 def _transfers(
-    window: Sequence[int], shape: Sequence[int], steps: Sequence[int] = ()
+    window: tuple[int, ...], shape: tuple[int, ...], steps: tuple[int, ...] = ()
 ) -> tuple[int, int]:
     """Instructions and rows of one transfer."""
     extents = [np.array([extent]) for extent in window]

@@ -30,7 +30,7 @@ MOST_TILINGS = 6_000
 FEW_REDUCTIONS = 6
 """Tile sizes tried for the reduction of the largest product."""
 
-FINALISTS = 12
+FINALISTS = 8
 """Plans of one order of loops that are rehearsed."""
 
 
