@@ -41,7 +41,7 @@ def check_on_simulator(f: IntegerFunction, module: ModuleOp) -> None:
     f.check(module, lambda m, inputs: run_loops(f.ctx, m, inputs), rank_of(module))
 
 
-@settings(max_examples=14)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(TARGETS)), st.sampled_from(KINDS))
 def test_groups_are_exact_on_the_simulator(random: Random, target: str, kind: str) -> None:
     group = RandomGroup(random, TARGETS[target])

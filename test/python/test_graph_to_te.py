@@ -47,7 +47,7 @@ def rank_of(function: IntegerFunction, module: ModuleOp) -> int:
     return max(len(type.get_shape()) for type in op.function_type.inputs) - 4
 
 
-@settings(max_examples=14)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(TARGETS)), st.sampled_from(KINDS))
 def test_every_step_keeps_the_meaning(random: Random, target: str, kind: str) -> None:
     group = RandomGroup(random, TARGETS[target], largest=6, channels=20)

@@ -295,7 +295,7 @@ def test_orders_agree_with_the_simulator() -> None:
 
 
 def test_a_long_program_is_proved() -> None:
-    report = check(SIM, encode(SIM, tiles(5_000)), image())
+    report = check(SIM, encode(SIM, tiles(25_000)), image())
     assert report.ok, str(report)
 
 
