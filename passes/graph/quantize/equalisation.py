@@ -39,7 +39,8 @@ def find_factors(
             continue
         found, largest = network.range_of(value), observed.largest(value)
         if found is not None and largest is not None:
-            factors[value] = _factors(max(abs(found[0]), abs(found[1])), largest)
+            # 127 steps of the scale that the range needs: 128 of them would be clipped.
+            factors[value] = _factors(max(abs(found[0]) / 128 * 127, found[1]), largest)
             assert group.core is not None, "it can be enlarged by its weights"
             factors[group.core.result] = factors[value]
     return factors
