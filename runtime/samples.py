@@ -21,6 +21,7 @@ from typing import Any, cast
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument
 
 from vtac.dialects.context import Array, element_dtype
 from vtac.dialects.errors import CompileError, Problem
@@ -69,18 +70,30 @@ class Samples:
 
 def input_specs(function: FuncOp) -> list[InputSpec]:
     """The inputs of an imported network, all of them tensors (else CompileError)."""
+    problems = [
+        Problem(f"input '{name}'", f"samples can only be tensors, it is {argument.type}")
+        for name, argument in _named_inputs(function)
+        if not isinstance(argument.type, TensorType)
+    ]
+    if problems:
+        raise CompileError(problems)
+    return tensor_specs(function)
+
+
+def tensor_specs(function: FuncOp) -> list[InputSpec]:
+    """Those inputs of an imported network that are tensors of numbers."""
+    return [
+        InputSpec(name, argument.type.get_shape(), element_dtype(argument.type.element_type))
+        for name, argument in _named_inputs(function)
+        if isinstance(argument.type, TensorType)
+    ]
+
+
+def _named_inputs(function: FuncOp) -> Iterator[tuple[str, BlockArgument]]:
     names = function.attributes.get("graph.inputs")
-    specs = []
     for i, argument in enumerate(function.args):
-        name = f"input_{i}"
-        if isinstance(names, ArrayAttr) and isinstance(names.data[i], StringAttr):
-            name = cast(StringAttr, names.data[i]).data
-        if not isinstance(argument.type, TensorType):
-            what = f"samples can only be tensors, it is {argument.type}"
-            raise CompileError(Problem(f"input '{name}'", what))
-        dtype = element_dtype(argument.type.element_type)
-        specs.append(InputSpec(name, argument.type.get_shape(), dtype))
-    return specs
+        name = names.data[i] if isinstance(names, ArrayAttr) else None
+        yield name.data if isinstance(name, StringAttr) else f"input_{i}", argument
 
 
 def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:

@@ -30,7 +30,14 @@ from vtac.passes.graph.match_patterns import CODEGEN
 from vtac.runtime.calibration import Method, calibrate, calibration_values
 from vtac.runtime.executor import Module
 from vtac.runtime.package import Function, Package
-from vtac.runtime.samples import Samples, Source, input_specs, load_samples, shapes_from_samples
+from vtac.runtime.samples import (
+    Samples,
+    Source,
+    input_specs,
+    load_samples,
+    shapes_from_samples,
+    tensor_specs,
+)
 from vtac.runtime.vta_program import to_function
 from vtac.tools.discovery import OurPasses, load_dialects, our_codegens
 from vtac.tools.ir_files import module_text, write_ir
@@ -178,7 +185,7 @@ class _Driver:
         return module, samples
 
     def _note_unknown_dimensions(self, module: ModuleOp) -> None:
-        for spec in input_specs(main_function(module)):
+        for spec in tensor_specs(main_function(module)):
             if DYNAMIC_INDEX in spec.shape:
                 extents = ", ".join("?" if e == DYNAMIC_INDEX else str(e) for e in spec.shape)
                 self.report.warnings.append(

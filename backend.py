@@ -1,0 +1,104 @@
+"""ONNX's backend interface (``onnx.backend.base``) over the compiler and its runtime.
+
+``vtac.backend.prepare(model)`` compiles, and ``run`` of what it returns takes the inputs in the
+order of the model. It is what ONNX's own suite, ``onnx.backend.test``, calls. The device ``CPU``
+(the suite's default) and ``VTA`` mean the same: whatever fits goes to the simulated accelerator.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import version_converter
+from onnx.backend.base import Backend, BackendRep, Device
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.lowering.onnx_to_graph.check import OLDEST_OPSET
+from vtac.runtime.executor import Module
+from vtac.tools.compiler import compile_model
+
+DEVICES = ("CPU", "VTA")
+"""The names of devices that `VtacBackend.supports_device` knows."""
+
+
+class VtacBackendRep(BackendRep):
+    """A compiled model that runs on inputs in the order of the model."""
+
+    def __init__(self, module: Module, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        self.module = module
+        self._inputs, self._outputs = tuple(inputs), tuple(outputs)
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs in the order of the model.
+
+        inputs: a value an input of the model, by position or by name; one array alone is the first.
+        Raises `CompileError` if there are more than the model has or their types do not fit.
+        """
+        if isinstance(inputs, Mapping):
+            feeds = dict(inputs)
+        else:
+            given = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+            if len(given) > len(self._inputs):
+                raise CompileError(
+                    Problem("run", f"{len(given)} inputs for a model that has {len(self._inputs)}")
+                )
+            feeds = dict(zip(self._inputs, given, strict=False))
+        found = self.module.run(feeds)
+        return tuple(found[name] for name in self._outputs)
+
+
+def _modern(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model of an opset before the oldest that we import, converted to that one by onnx.
+
+    The suite has such models and knows their results; `vtac.compile` leaves it to the user to
+    convert and to check. One that onnx cannot convert is returned as it is, for import to refuse.
+    """
+    versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    if not versions or versions[0] >= OLDEST_OPSET:
+        return model
+    try:
+        return version_converter.convert_version(model, OLDEST_OPSET)
+    except RuntimeError:
+        return model
+
+
+class VtacBackend(Backend):
+    """Compiles and runs ONNX models: the class that `onnx.backend.test` asks for."""
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> VtacBackendRep:
+        """Compile a model. kwargs: those of `vtac.compile` (target, calibration, shapes, ...)."""
+        if not cls.supports_device(device):
+            raise CompileError(
+                Problem(f"device {device!r}", "is not known", f"use {' or '.join(DEVICES)}")
+            )
+        model = _modern(model)
+        initial = {tensor.name for tensor in model.graph.initializer}
+        inputs = [value.name for value in model.graph.input if value.name not in initial]
+        outputs = [value.name for value in model.graph.output]
+        return VtacBackendRep(compile_model(model, **kwargs), inputs, outputs)
+
+    @classmethod
+    def run_model(
+        cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Compile a model and run it once."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether a device such as ``CPU`` or ``VTA:0`` is one of `DEVICES`."""
+        return device.split(":")[0] in DEVICES and device.partition(":")[2] in ("", "0")
+
+
+is_compatible = VtacBackend.is_compatible
+prepare = VtacBackend.prepare
+run = VtacBackend.run_model
+run_model = VtacBackend.run_model
+supports_device = VtacBackend.supports_device
+
+__all__ = [
+    "Device", "VtacBackend", "VtacBackendRep", "is_compatible", "prepare", "run", "run_model",
+    "supports_device",
+]  # fmt: skip
