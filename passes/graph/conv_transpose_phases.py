@@ -20,6 +20,7 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
     DenseArrayBase,
+    DictionaryAttr,
     IntegerAttr,
     ModuleOp,
     StringAttr,
@@ -48,6 +49,9 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.passes.graph.constants import constant_of, new_constant
+
+SLICE_OF_OPERANDS = 10
+"""The opset from which on Slice takes its limits as operands."""
 
 
 @dataclass(frozen=True)
@@ -270,21 +274,41 @@ def _in_place(
         made += [apart, transposed, joined]
         value = joined.result
     if shape_of(value) != y:
-        starts = np.array([dimension.start * dimension.stride for dimension in dimensions])
-        ends = starts + [dimension.extent for dimension in dimensions]
-        limits = [
-            new_constant(ctx, array.astype(np.int64), hint, op)
-            for array, hint in (
-                (starts, "starts"),
-                (ends, "ends"),
-                (np.arange(2, 2 + rank), "axes"),
-            )
-        ]
-        inputs = [value, *(constant.result for constant in limits)]
-        made += [*limits, HostOp("Slice", inputs, [op.outputs[0].type])]
+        made += _slice(ctx, value, op, dimensions)
     for new in made:
         new.location = op.location
     return made
+
+
+def _slice(
+    ctx: Context, value: SSAValue, op: HostOp, dimensions: Sequence[Dimension]
+) -> list[Operation]:
+    """The extents of the result; Slice takes attributes in old opsets, operands in new ones."""
+    starts = np.array([dimension.start * dimension.stride for dimension in dimensions])
+    limits = {
+        "starts": starts,
+        "ends": starts + [dimension.extent for dimension in dimensions],
+        "axes": np.arange(2, 2 + len(dimensions)),
+    }
+    result = [op.outputs[0].type]
+    if _opset(op) < SLICE_OF_OPERANDS:
+        attributes = {
+            name: DenseArrayBase.from_list(i64, array.tolist()) for name, array in limits.items()
+        }
+        return [HostOp("Slice", [value], result, onnx_attributes=attributes)]
+    constants = [new_constant(ctx, array.astype(np.int64), n, op) for n, array in limits.items()]
+    operands = [value, *(constant.result for constant in constants)]
+    return [*constants, HostOp("Slice", operands, result)]
+
+
+def _opset(op: Operation) -> int:
+    """The version of ONNX's own operators that the module uses."""
+    top: Operation = op
+    while (parent := top.parent_op()) is not None:
+        top = parent
+    opsets = top.attributes.get("graph.opsets")
+    version = opsets.data.get("") if isinstance(opsets, DictionaryAttr) else None
+    return version.value.data if isinstance(version, IntegerAttr) else SLICE_OF_OPERANDS
 
 
 @dataclass(frozen=True)
