@@ -44,7 +44,7 @@ def write_program(
     target = dataclasses.asdict(program.target.data)
     arrays: dict[str, Array] = {
         "insns": program.insns,
-        "config": np.array(json.dumps(program.target.to_vta_config(), sort_keys=True)),
+        "config": np.array(json.dumps(program.target.to_replay_config(), sort_keys=True)),
         "target": np.array(json.dumps(target, sort_keys=True)),
         "metadata": np.array(json.dumps({"name": function.name, **function.metadata})),
     }

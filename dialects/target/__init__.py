@@ -92,7 +92,8 @@ VTA_CONFIG_KEYS = tuple(
 """The nine parameters of a ``vta_config.json``."""
 
 _CHANGEABLE = {f.name: f for f in dataclasses.fields(Configuration) if f.name != "preset"}
-_OPTIONAL_CONFIG_KEYS = ("TARGET", "HW_VER")
+_FEATURES_KEY = "FEATURES"
+_OPTIONAL_CONFIG_KEYS = ("TARGET", "HW_VER", _FEATURES_KEY)
 _MICRO_OP_BITS = 32
 _WORD_BITS = 64
 _SRAM_INDEX_BITS = 16
@@ -138,9 +139,10 @@ class Target(Data[Configuration]):
     ) -> "Target":
         """The machine of a ``vta_config.json`` (its path, or what it contains).
 
-        Starts from ``sim`` with every feature off; keyword arguments, as those of `replace`, switch
-        features on. Raises `TargetError` on an unreadable file, on keys missing or unknown, and on
-        a machine whose fields do not fit.
+        Starts from ``sim`` with every feature off but those that a key ``FEATURES`` names (a list;
+        ours alone, the hardware's files have none); keyword arguments, as those of `replace`,
+        switch features on or off. Raises `TargetError` on an unreadable file, on keys missing or
+        unknown, and on a machine whose fields do not fit.
         """
         entries = config if isinstance(config, Mapping) else _read_config(Path(config))
         if unknown := sorted(set(entries) - {*VTA_CONFIG_KEYS, *_OPTIONAL_CONFIG_KEYS}):
@@ -150,9 +152,14 @@ class Target(Data[Configuration]):
             )
         if missing := [key for key in VTA_CONFIG_KEYS if key not in entries]:
             raise TargetError(f"vta_config lacks {', '.join(missing)}")
-        off = dict.fromkeys(FEATURES, False)
+        listed = entries.get(_FEATURES_KEY, [])
+        if not isinstance(listed, list) or not set(map(str, listed)) <= set(FEATURES):
+            raise TargetError(
+                f"{_FEATURES_KEY} of vta_config must be a list of {', '.join(FEATURES)}"
+            )
+        known = {feature: feature in listed for feature in FEATURES}
         sizes = {key.lower(): entries[key] for key in VTA_CONFIG_KEYS}
-        return cls.named("sim").replace(**{**off, **sizes, **features})
+        return cls.named("sim").replace(**{**known, **sizes, **features})
 
     def replace(self, **changes: Any) -> "Target":
         """The same machine with some values changed. Raises `TargetError` on an impossible one."""
@@ -166,6 +173,11 @@ class Target(Data[Configuration]):
     def to_vta_config(self) -> dict[str, int]:
         """The nine parameters under their names in ``vta_config.json``; features are not part."""
         return {key: getattr(self.data, key.lower()) for key in VTA_CONFIG_KEYS}
+
+    def to_replay_config(self) -> dict[str, int | list[str]]:
+        """`to_vta_config` with the features named under ``FEATURES``: all that execution needs."""
+        features = [feature for feature in FEATURES if getattr(self.data, feature)]
+        return {**self.to_vta_config(), _FEATURES_KEY: features}
 
     def verify(self) -> None:
         """Refuse widths, micro-ops, instruction words and depths that the ISA cannot express."""

@@ -91,7 +91,7 @@ class VtaSession:
             raise CompileError(Problem(f"function {function}", str(error))) from None
 
     def _dump(self, path: Path, function: str, before: NDArray[np.uint8]) -> None:
-        config = json.dumps(self._device.target.to_vta_config(), sort_keys=True)
+        config = json.dumps(self._device.target.to_replay_config(), sort_keys=True)
         with whole_file(path) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(
                 stream,
