@@ -48,7 +48,7 @@ def test_groups_are_exact_on_the_simulator(random: Random, target: str, kind: st
     check_on_simulator(group.function, group.build(kind, fused=random.random() < 0.5))
 
 
-@settings(max_examples=10)
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(SMALL)), st.sampled_from(KINDS))
 def test_groups_are_exact_on_small_machines(random: Random, target: str, kind: str) -> None:
     group = RandomGroup(random, SMALL[target])
