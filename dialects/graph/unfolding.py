@@ -5,10 +5,7 @@ Convolutional Neural Networks for Document Processing", 2006). Here an axis may 
 that the convolution keeps its kernel there.
 """
 
-from collections.abc import Sequence
-
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerType, TensorType, i64
-from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
@@ -18,7 +15,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from vtac.dialects.graph.network import I64Array, PoolOp, integers, shape_of
+from vtac.dialects.graph.network import I64Array, PoolOp, shape_of
 
 
 @irdl_op_definition
@@ -36,27 +33,6 @@ class UnfoldOp(PoolOp):
     result = result_def(TensorType)
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$x attr-dict `:` functional-type(operands, results)"
-
-    def __init__(
-        self,
-        x: SSAValue,
-        result_type: Attribute,
-        *,
-        kernel: Sequence[int],
-        strides: Sequence[int],
-        pads: Sequence[int],
-        dilations: Sequence[int],
-        constants: Sequence[int] = (),
-    ):
-        super().__init__(
-            x,
-            result_type,
-            kernel=kernel,
-            strides=strides,
-            pads=pads,
-            dilations=dilations,
-            constants=integers(constants),
-        )
 
     def result_channels(self) -> int:
         """The channels of every tap, and the constant ones."""

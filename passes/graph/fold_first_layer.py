@@ -37,6 +37,7 @@ from vtac.dialects.graph import (
     RequantizeOp,
     ReshapeOp,
     UnfoldOp,
+    integers,
     is_static,
     shape_of,
 )
@@ -111,7 +112,7 @@ class FoldConvolution(RewritePattern):
             strides=strides[0],
             pads=pads[0],
             dilations=dilations[0],
-            constants=fold.constants,
+            constants=integers(fold.constants),
         )
         unfold.result.name_hint = op.x.name_hint
         w = new_constant(self.ctx, weights, op.w.name_hint, op)
