@@ -1,5 +1,7 @@
 """Zero points and enlarged channels: what the readers of a value allow."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pytest
 from small_networks import Network, find, main_of, ops_of, quantised, run, set_ranges_from
@@ -8,6 +10,9 @@ from xdsl.ir import SSAValue
 from vtac.dialects import graph
 from vtac.dialects.graph.ranges import set_range
 from vtac.passes.graph.quantize import QuantizePass, error_bounds
+from vtac.passes.graph.quantize.equalisation import find_factors
+from vtac.passes.graph.quantize.groups import find_groups
+from vtac.passes.graph.quantize.network import Network as PlannedNetwork
 
 
 class Known:
@@ -15,7 +20,7 @@ class Known:
 
     batches = ()
 
-    def __init__(self, magnitudes: dict[SSAValue, list[float]]):
+    def __init__(self, magnitudes: Mapping[SSAValue, Sequence[float] | np.ndarray]):
         self.magnitudes = magnitudes
 
     def mean(self, value: SSAValue) -> None:
@@ -86,3 +91,19 @@ def test_channels_are_enlarged_for_a_depthwise_reader() -> None:
         wrong.append(max(np.abs(a - b)[:, 2:].max() for a, b in pairs))
         assert bound is not None and max(np.abs(a - b).max() for a, b in pairs) <= bound
     assert wrong[1] < wrong[0] / 2
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("most", [0.0, 10.0])
+def test_dead_and_tiny_channels_divide_by_nothing(most: float) -> None:
+    net = Network((1, 4, 3, 3))
+    y = net.relu(net.conv(net.inputs[0], np.ones((4, 4, 1, 1)), np.zeros(4)))
+    module = net.module(net.conv(y, np.ones((4, 1, 1, 1)), group=4))
+    set_ranges_from(module, net.ctx, [[np.ones((1, 4, 3, 3), np.float32)]])
+    set_range(y, 0, most)
+    network = PlannedNetwork(net.ctx, main_of(module))
+    magnitudes = np.array([0, np.float32(1e-45), most / 4, most], np.float32)
+    factors = find_factors(
+        network, find_groups(network, {}, frozenset()).groups, Known({y: magnitudes})
+    )
+    assert factors[y].tolist() == ([1, 16, 4, 1] if most else [1, 1, 1, 1])

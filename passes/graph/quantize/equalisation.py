@@ -57,7 +57,7 @@ def _is_depthwise(group: Group) -> bool:
 
 
 def _factors(bound: float, largest: Array) -> Array:
-    """Powers of two, at least 1, that keep each channel inside the bound."""
-    with np.errstate(divide="ignore"):
-        room = np.where(largest > 0, bound / largest, 1.0)
+    """Powers of two, at least 1, that keep each channel inside the bound; 1 where all is 0."""
+    wide = largest.astype(np.float64)  # in float32, the quotient of a tiny magnitude overflows
+    room = np.divide(bound, wide, out=np.ones_like(wide), where=wide > 0)
     return cast(Array, np.exp2(np.floor(np.log2(np.clip(room, 1.0, LARGEST_FACTOR)))))
