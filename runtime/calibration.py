@@ -17,7 +17,6 @@ from math import frexp, inf
 from typing import Any, Literal
 
 import numpy as np
-import onnxruntime
 from onnx import ModelProto
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.dialects.func import FuncOp
@@ -29,6 +28,7 @@ from vtac.dialects.graph import ConstantOp
 from vtac.dialects.graph.ranges import set_range
 from vtac.runtime.histogram import Histogram
 from vtac.runtime.samples import input_specs
+from vtac.runtime.sessions import FAILURES, open_session
 
 Method = Literal["minmax", "percentile", "entropy"]
 Progress = Callable[[int], None]
@@ -182,7 +182,7 @@ def collect_ranges(
     summaries = {
         name: _Summary(None if method == "minmax" else Histogram()) for name in sorted(set(names))
     }
-    session, count = open_session(model), 0
+    session, count = open_float_model(model), 0
     for batch in batches:
         for name, array in _values(session, list(summaries), batch):
             if not np.isfinite(array).all():
@@ -199,15 +199,11 @@ def collect_ranges(
     return {name: summary.range(method, percent) for name, summary in summaries.items()}
 
 
-def open_session(model: ModelProto) -> Any:
+def open_float_model(model: ModelProto) -> Any:
     """onnxruntime on a model. Raises CompileError where it cannot load it."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-    except Exception as error:  # onnxruntime raises a class of its own for each status
+        return open_session(model)
+    except FAILURES as error:
         raise CompileError(
             Problem("calibration", f"onnxruntime cannot load the model: {error}")
         ) from error
@@ -223,7 +219,7 @@ def _values(
         some = wanted[start : start + _OUTPUTS_AT_ONCE]
         try:
             arrays = session.run(some, dict(batch))
-        except Exception as error:  # as above
+        except FAILURES as error:
             what = f"onnxruntime failed on a batch of samples: {error}"
             raise CompileError(Problem("calibration", what)) from error
         yield from zip(some, arrays, strict=True)

@@ -9,11 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import onnx
-import onnxruntime as ort
+from google.protobuf.message import DecodeError
 from onnx.reference import ReferenceEvaluator
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.package.contents import blob_digest
+from vtac.runtime.sessions import FAILURES, open_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -21,7 +22,6 @@ LARGE_BYTES = 1024
 """Initialisers of at least so many bytes become blobs."""
 
 _PREFIX = "blobs/"
-_LEAST_SEVERE_LOGGED = 4
 
 
 class HostPart(Protocol):
@@ -94,8 +94,8 @@ def open_host_part(name: str, data: bytes, blobs: Mapping[str, bytes]) -> HostPa
     where = f"host part {name}"
     try:
         model = onnx.load_from_string(data)
-    except Exception:  # protobuf's DecodeError
-        raise CompileError(Problem(where, "is not an ONNX model")) from None
+    except DecodeError as error:
+        raise CompileError(Problem(where, f"is not an ONNX model: {error}")) from error
     attach_blobs(model, blobs, where)
     return open_model(model, where)
 
@@ -104,18 +104,18 @@ def open_model(model: onnx.ModelProto, where: str) -> HostPart:
     """A model as a host part. Raises `CompileError` where nothing here can run it."""
     try:
         return _OnnxruntimePart(model, where)
-    except Exception as error:  # onnxruntime raises classes of its own, and plain ones
+    except FAILURES as error:
         reason = _first_line(error)
     try:
         return _ReferencePart(model, where)
-    except Exception as error:  # so does the reference evaluator
+    except Exception as error:  # operators are functions of Python, and raise what they like
         raise CompileError(
             Problem(
                 where,
                 f"onnxruntime cannot run it: {reason}; nor can onnx's reference evaluator:"
                 f" {_first_line(error)}",
             )
-        ) from None
+        ) from error
 
 
 def _first_line(error: BaseException) -> str:
@@ -124,22 +124,16 @@ def _first_line(error: BaseException) -> str:
 
 class _OnnxruntimePart:
     def __init__(self, model: onnx.ModelProto, where: str) -> None:
-        options = ort.SessionOptions()
-        options.log_severity_level = _LEAST_SEVERE_LOGGED
         self._where = where
-        self._session = ort.InferenceSession(
-            model.SerializeToString(deterministic=True),
-            options,
-            providers=["CPUExecutionProvider"],
-        )
+        self._session = open_session(model)
         self.input_names = [entry.name for entry in self._session.get_inputs()]
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         feeds = dict(zip(self.input_names, inputs, strict=True))
         try:
             return list(self._session.run(None, feeds))
-        except Exception as error:  # see open_model
-            raise CompileError(Problem(self._where, _first_line(error))) from None
+        except FAILURES as error:
+            raise CompileError(Problem(self._where, _first_line(error))) from error
 
 
 class _ReferencePart:
@@ -154,4 +148,4 @@ class _ReferencePart:
         try:
             return list(self._evaluator.run(None, feeds))
         except Exception as error:  # see open_model
-            raise CompileError(Problem(self._where, _first_line(error))) from None
+            raise CompileError(Problem(self._where, _first_line(error))) from error

@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects.context import Array, VtacContext
 from vtac.dialects.graph import ConvOp, GemmOp, is_static, shape_of
 from vtac.lowering.graph_to_onnx import build_model
-from vtac.runtime.calibration import open_session
+from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import input_specs
 
 MOST_BATCHES = 32
@@ -79,7 +79,7 @@ class Observed:
         operands = list(dict.fromkeys(op.operands))
         names = {value: f"x{number}" for number, value in enumerate(operands)}
         model = build_model([op], operands, op.results, names, self._ctx, self._opsets)
-        session = open_session(model)
+        session = open_float_model(model)
         places = [list(op.operands).index(value) for value in operands]
         results = []
         for batch in batches:

@@ -1,0 +1,37 @@
+"""Sessions of onnxruntime, and what it raises: for calibration and for the host's parts."""
+
+from typing import Any
+
+import onnx
+import onnxruntime
+from google.protobuf.message import EncodeError
+from onnxruntime.capi import onnxruntime_pybind11_state
+
+FAILURES: tuple[type[Exception], ...] = (
+    *(
+        found
+        for found in vars(onnxruntime_pybind11_state).values()
+        if isinstance(found, type) and issubclass(found, Exception)
+    ),
+    EncodeError,
+    IndexError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What onnxruntime raises: a class of its own for each status, which have no base in common; what
+its C++ throws, as pybind11 translates it; what it says of feeds that are missing or of no type that
+it knows; and protobuf's refusal of a model above two GiB."""
+
+_LEAST_SEVERE_LOGGED = 4
+"""Fatal ones alone: errors are raised, and that is where they are told."""
+
+
+def open_session(model: onnx.ModelProto) -> Any:
+    """onnxruntime on a model, on the CPU. Raises one of `FAILURES` where it cannot load it."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _LEAST_SEVERE_LOGGED
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
