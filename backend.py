@@ -52,15 +52,16 @@ def _modern(model: onnx.ModelProto) -> onnx.ModelProto:
     """A model of an opset before the oldest that we import, converted to that one by onnx.
 
     The suite has such models and knows their results; `vtac.compile` leaves it to the user to
-    convert and to check. One that onnx cannot convert is returned as it is, for import to refuse.
+    convert and to check. Raises `CompileError` where onnx cannot.
     """
     versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
     if not versions or versions[0] >= OLDEST_OPSET:
         return model
     try:
         return version_converter.convert_version(model, OLDEST_OPSET)
-    except RuntimeError:
-        return model
+    except (RuntimeError, version_converter.ConvertError) as error:
+        what = f"opset {versions[0]}, which onnx cannot convert to {OLDEST_OPSET}: {error}"
+        raise CompileError(Problem("model", what)) from error
 
 
 class VtacBackend(Backend):
