@@ -26,6 +26,7 @@ from vtac.dialects.vta import ProgramOp
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
 from vtac.lowering.vta_to_binary import encode_program
+from vtac.passes.graph.conv_transpose_phases import can_split
 from vtac.passes.graph.match_patterns import CODEGEN
 from vtac.runtime.calibration import Method, calibrate, calibration_values
 from vtac.runtime.executor import Module
@@ -47,7 +48,15 @@ from vtac.tools.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.planner import Plan, main_function, make_plan
 from vtac.tools.positions import Positions, verify_module
 from vtac.tools.report import CompileReport, choices_of, count_ops
-from vtac.tools.stages import CANONICAL, ENCODABLE, IMPORTED, PARTITIONED, STAGES, Stage
+from vtac.tools.stages import (
+    CANONICAL,
+    ENCODABLE,
+    IMPORTED,
+    PARTITIONED,
+    STAGES,
+    UNCALIBRATED,
+    Stage,
+)
 from vtac.tools.verify_hazards import hazards_of
 
 Shapes = Mapping[str, Sequence[int]]
@@ -129,7 +138,7 @@ class _Driver:
         nodes = Nodes.of(module)
         module.attributes[TARGET_ATTRIBUTE] = self.target
         self._level(IMPORTED, module)
-        self._run(CANONICAL, module)
+        self._run(UNCALIBRATED if samples is None else CANONICAL, module)
         self._calibrate(module, samples, method)
         plan: Plan | None = None
         for stage in stages:
@@ -197,7 +206,9 @@ class _Driver:
     def _calibrate(self, module: ModuleOp, samples: Samples | None, method: Method) -> None:
         main = main_function(module)
         if samples is None:
-            if any(_could_be_quantised(op) for op in main.body.block.ops):
+            if any(
+                _could_be_quantised(op) or can_split(self.ctx, op) for op in main.body.block.ops
+            ):
                 self.report.warnings.append(NO_CALIBRATION)
             return
         with self._step("calibrate"):

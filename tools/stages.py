@@ -20,6 +20,9 @@ CANONICAL = Stage(
 )
 """Before calibration: float ops in their normal form."""
 
+UNCALIBRATED = Stage(CANONICAL.level, CANONICAL.passes.replace("conv-transpose-phases,", ""))
+"""Instead, where no samples are given: what stays float gains nothing from being split."""
+
 STAGES = (
     Stage("quantised", "quantize{{shift={shift}}}"),
     Stage(

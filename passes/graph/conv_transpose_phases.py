@@ -96,6 +96,16 @@ class Dimension:
         return self.stride * np.arange(self.steps - 1, -1, -1) + phase + self.first
 
 
+def can_split(ctx: Context, op: Operation) -> bool:
+    """Whether an op is a transposed convolution that the pass takes."""
+    if not isinstance(op, HostOp) or op.op_type.data != "ConvTranspose" or op.domain.data:
+        return False
+    weights, *bias = (constant_of(ctx, value) for value in op.inputs[1:])
+    if weights is None or weights.dtype != np.float32 or any(b is None for b in bias):
+        return False
+    return is_static(op.inputs[0]) and _dimensions(op) is not None
+
+
 @dataclass
 class SplitIntoPhases(RewritePattern):
     """Rewrite one transposed convolution."""
@@ -104,16 +114,12 @@ class SplitIntoPhases(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: HostOp, rewriter: PatternRewriter) -> None:
-        """Match ConvTranspose of ONNX's own domain."""
-        if op.op_type.data != "ConvTranspose" or op.domain.data:
+        """Match what `can_split` says."""
+        if not can_split(self.ctx, op):
             return
-        weights = constant_of(self.ctx, op.inputs[1])
+        weights, dimensions = constant_of(self.ctx, op.inputs[1]), _dimensions(op)
         bias = constant_of(self.ctx, op.inputs[2]) if len(op.inputs) > 2 else None
-        if weights is None or weights.dtype != np.float32 or (len(op.inputs) > 2 and bias is None):
-            return
-        dimensions = _dimensions(op)
-        if dimensions is None or not is_static(op.inputs[0]):
-            return
+        assert weights is not None and dimensions is not None
         group = _integer(op, "group", 1)
         kernel = new_constant(
             self.ctx, _weights_of_phases(weights, dimensions, group), op.inputs[1].name_hint, op

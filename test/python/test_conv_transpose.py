@@ -1,6 +1,8 @@
 """Transposed convolutions of ONNX: the same numbers in phases, and on the accelerator."""
 
 import numpy as np
+import onnx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
@@ -86,3 +88,15 @@ def test_a_decoder_runs_on_the_accelerator() -> None:
         found = module.run({"x": sample[None]})["image"]
         assert found.shape == (1, 3, 10, 10)
         assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()
+
+
+def test_without_calibration_it_stays_one_node_of_the_host() -> None:
+    weights = {"w": floats((3, 2, 4, 4))}
+    nodes = [node("ConvTranspose", ["x", "w"], ["y"], "up", strides=[2, 2], pads=[1] * 4)]
+    model = small_model(nodes, {"x": (1, 3, 5, 5)}, ["y"], weights)
+    with pytest.warns(UserWarning, match="no calibration samples"):
+        module = vtac.compile(model)
+    parts = [onnx.load_from_string(part) for part in module.package.host_parts.values()]
+    assert [found.op_type for part in parts for found in part.graph.node] == ["ConvTranspose"]
+    feeds = {"x": floats((1, 3, 5, 5), 5)}
+    assert_same(run(model, feeds), list(module.run(feeds).values()), 1e-6)
