@@ -100,7 +100,7 @@ def _ends(structure: Structure, plan: Plan) -> Iterator[Plan]:
     """The first or the last tile of an axis cut in two."""
     for axis, sizes in enumerate(plan.tiles):
         first, last = sizes[0], sizes[-1]
-        for part in (2, 4, 8):
+        for part in (2, 4):
             small = last // part
             if len(sizes) > 1 and small:
                 cut = (*sizes[:-1], last - small, small)

@@ -38,13 +38,13 @@ from vtac.passes.te.schedule.structure import LANES, Kind, Stage, Structure
 class _Step:
     """One tile of a reduction: what is loaded for it, and the instructions of the product.
 
-    fills: operands (0 activations, 1 weights) and what their loads take. kernel, micro_ops: stand
-        for the micro-ops, the slots left aside, and their number.
+    fills: operands (0 activations, 1 weights) and what their loads take. kernel, micro_ops: a
+        number for the micro-ops, the slots left aside, and how many there are.
     """
 
     fills: Sequence[tuple[int, int]]
     cycles: int
-    kernel: object
+    kernel: int
     micro_ops: int
 
 
@@ -62,6 +62,7 @@ class Rehearsals:
         self._stores: dict[tuple[int, ...], int] = {}
         self._loads: dict[object, int] = {}
         self._alus: dict[object, int] = {}
+        self._kernels: dict[object, int] = {}
 
     def cycles(self, plan: Plan) -> int:
         """The cycles that a plan takes, from launch to the last store."""
@@ -175,7 +176,7 @@ class Rehearsals:
                 rest[tap] = 1
         cycles = points * prod(outputs) * prod(rest) + instructions * self.rates.instruction
         extents = sorted(extents + rest)
-        kernel = (stage.number, *extents, *at)
+        kernel = self._kernels.setdefault((stage.number, *extents, *at), len(self._kernels))
         return _Step(fills, cycles, kernel, enumerated * prod(extents[:-2]))
 
 
@@ -183,7 +184,8 @@ class Rehearsals:
 class _Operand:
     """An operand that is loaded: where in the loops, and when its slots are free again.
 
-    level: how many tile loops move it. cut: how many reduction loops are around its load.
+    level: how many tile loops move it. cut: how many reduction loops are around its load. place:
+    the slot in use.
     """
 
     stage: Stage
@@ -195,18 +197,15 @@ class _Operand:
     ready: int = 0
     used: int = 0
     turn: int = -1
+    place: int = 0
     ends: deque[int] = field(default_factory=deque)
-
-    @property
-    def place(self) -> int:
-        """The slot in use."""
-        return self.turn % self.slots
 
     def take(self) -> int:
         """Go on to the next slot; returns when its last reader is done."""
         if self.turn >= 0:
             self.ends.append(self.used)
         self.turn += 1
+        self.place = self.turn % self.slots
         return self.ends.popleft() if self.turn >= self.slots else 0
 
 
@@ -301,9 +300,9 @@ class _Rehearsal:
         context = len(self.stored) % contexts
         for stage in self.structure.stages:
             region = regions[stage.number]
-            whole = variables_of(stage, region, [(0, extent) for extent in stage.taps])
             for operand in self.operands[stage.number]:
                 if not operand.cut and (changed < 0 or changed < operand.level):
+                    whole = variables_of(stage, region, [(0, extent) for extent in stage.taps])
                     what = operand.number, operand.memory
                     self._fill(operand, self.known.load(stage, *what, whole))
             if stage.kind is Kind.PRODUCT:
