@@ -28,7 +28,7 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import data_operand, pooled_area
-from vtac.passes.graph.quantize.numbers import Layer, proof_holds
+from vtac.passes.graph.quantize.numbers import Layer, largest_bias
 from vtac.passes.graph.quantize.plan import Plan
 
 ROUNDS = 16
@@ -228,10 +228,11 @@ def _corrected(layer: Layer, sums: Sequence[Array], mean: Array) -> Layer:
     A step moves the bias by what the mean is off. Behind a clamp the mean moves by less, so that
     steps never overshoot. A channel whose sums could leave int32 then keeps its bias.
     """
+    largest = largest_bias(layer)
     for _ in range(ROUNDS):
         wrong = mean - _mean(layer, sums)
         moved = layer.bias + np.rint(wrong / layer.steps)
-        moved = np.where(proof_holds(replace(layer, bias=moved)), moved, layer.bias)
+        moved = np.where(np.abs(moved) <= largest, moved, layer.bias)
         if np.array_equal(moved, layer.bias):
             break
         layer = replace(layer, bias=moved)

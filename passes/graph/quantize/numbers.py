@@ -256,8 +256,8 @@ def _offset(
             offset = offset - zero_point * pooled_area(group.core)
         else:
             assert weights is not None
-            rows = weights.astype(np.int64).reshape(len(weights), -1)
-            offset = offset - zero_point * rows.sum(axis=1)
+            rows = weights.reshape(len(weights), -1)
+            offset = offset - zero_point * rows.sum(axis=1, dtype=np.int64)
     for skip, amount in zip(group.skips, amounts, strict=True):
         offset = offset - np.ldexp(float(scales[skip].zero_point), amount)
     return cast(Array, offset)
@@ -282,21 +282,26 @@ def real_bias(network: Network, group: Sum) -> Array:
 
 
 def proof_holds(layer: Layer) -> Array:
-    """For each channel, whether no order of additions can leave int32.
+    """For each channel, whether no order of additions can leave int32."""
+    return cast(Array, np.abs(layer.bias) <= largest_bias(layer))
+
+
+def largest_bias(layer: Layer) -> Array:
+    """For each channel the largest magnitude of a bias with which no sum can leave int32.
 
     Any partial sum is at most the sum of the magnitudes of all terms: products with inputs of
     magnitude 128, shifted addends of magnitude 128, and the bias with its rounding term.
     """
-    terms = np.abs(layer.bias)
+    terms: Any = np.zeros(len(layer.bias))
     core = layer.group.core
     if layer.weights is not None:
-        rows = np.abs(layer.weights.astype(np.int64)).reshape(len(layer.weights), -1)
-        terms = terms + LARGEST_INT8 * rows.sum(axis=1)
+        rows = np.abs(layer.weights.astype(np.int16)).reshape(len(layer.weights), -1)
+        terms = terms + LARGEST_INT8 * rows.sum(axis=1, dtype=np.int64)
     elif isinstance(core, AveragePoolOp | GlobalAveragePoolOp):
         terms = terms + LARGEST_INT8 * float(pooled_area(core))
     for amount in layer.amounts:
         terms = terms + np.ldexp(float(LARGEST_INT8), amount)
-    return cast(Array, terms <= LARGEST_INT32)
+    return cast(Array, LARGEST_INT32 - terms)
 
 
 def _dense_result(network: Network, group: Sum, scales: dict[SSAValue, Scale]) -> Layer:
