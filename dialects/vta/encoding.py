@@ -235,21 +235,23 @@ def micro_op_fields(target: Target) -> Sequence[Field]:
 
 def encode(target: Target, instructions: Iterable[Instruction]) -> NDArray[np.uint64]:
     """The words, uint64 [N, 2], of instructions. Raises `EncodingError` on values out of range."""
-    layout = instruction_fields(target)
+    layout = {
+        opcode: [(field, field.name, *field.limits, field.word, field.offset) for field in fields]
+        for opcode, fields in instruction_fields(target).items()
+    }
     rows = []
     for index, instruction in enumerate(instructions):
         opcode = _OPCODES[type(instruction)]
         words = [int(opcode), 0]
-        for field in layout[opcode]:
-            value = int(getattr(instruction, field.name))
-            low, high = field.limits
+        for field, name, low, high, word, offset in layout[opcode]:
+            value = int(getattr(instruction, name))
             if not low <= value <= high:
                 raise EncodingError(
-                    f"instruction {index} ({opcode.name}): {field.name} is {value}, but its"
+                    f"instruction {index} ({opcode.name}): {name} is {value}, but its"
                     f" {field.width} bits hold {low} to {high}",
                     index,
                 )
-            words[field.word] |= (value & ((1 << field.width) - 1)) << field.offset
+            words[word] |= (value & (high - low)) << offset
         rows.append(words)
     return np.array(rows, dtype=np.uint64).reshape(-1, 2)
 
