@@ -25,6 +25,14 @@ def test_models_of_old_opsets_are_converted() -> None:
     assert found == dict.fromkeys(OLD, (PASSED, ""))
 
 
+def test_an_old_model_that_cannot_be_converted_is_refused_with_the_reason() -> None:
+    node = onnx.helper.make_node("Cast", ["x"], ["y"], to="FLOAT")
+    model = small_model([node], {"x": [2]}, ["y"])
+    model.opset_import[0].version = 5
+    with pytest.raises(CompileError, match=r"opset 5, which onnx cannot convert to 7: .*Cast"):
+        backend.prepare(model)
+
+
 def test_the_interface() -> None:
     node = onnx.helper.make_node("Sub", ["a", "b"], ["y"])
     model = small_model([node], {"a": [2], "b": [2]}, ["y"])
