@@ -28,8 +28,8 @@ from vtac.passes.te.computes import replace_compute
 from vtac.passes.te.epilogue_costs import EpilogueCosts, cheapest, record_choice
 from vtac.passes.te.parameters import (
     append_parameter,
-    calls_of,
     drop_parameter,
+    kernels_with_calls,
     passed_constant,
     variants,
 )
@@ -52,9 +52,8 @@ class BlockImmediatesPass(ModulePass):
         if not isinstance(target, Target):
             return
         rewriter = _Rewriter(ctx, op, EpilogueCosts(target))
-        for kernel in list(op.ops):
-            if isinstance(kernel, KernelOp) and not kernel.is_lowered:
-                rewriter.rewrite(kernel, calls_of(op, kernel))
+        for kernel, calls in kernels_with_calls(op):
+            rewriter.rewrite(kernel, calls)
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,12 @@ from vtac.dialects.te import (
     YieldOp,
     shaped,
 )
+from vtac.passes.te.parameters import calls_of
 
 Attributes = ArrayAttr[DictionaryAttr]
 
 Part = tuple[SSAValue, Callable[[Layout], Layout]]
 """A new result of a kernel, and its layout given that of the result it stands for."""
-
-
-def calls_of(module: ModuleOp, kernel: KernelOp) -> list[CallOp]:
-    """The calls of a kernel."""
-    return [
-        op
-        for op in module.walk()
-        if isinstance(op, CallOp) and op.callee.root_reference.data == kernel.sym_name.data
-    ]
 
 
 def results_of(kernel: KernelOp) -> list[SSAValue]:

@@ -30,7 +30,7 @@ from vtac.dialects.te import (
 )
 from vtac.passes.te.call_intervals import intervals_of_call
 from vtac.passes.te.intervals import Interval
-from vtac.passes.te.parameters import calls_of, variants
+from vtac.passes.te.parameters import kernels_with_calls, variants
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,8 @@ class DropClipsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Look at all calls in order, then rewrite every kernel of tensors that they call."""
-        kernels = {
-            kernel.sym_name.data: kernel
-            for kernel in op.ops
-            if isinstance(kernel, KernelOp) and not kernel.is_lowered
-        }
+        called = kernels_with_calls(op)
+        kernels = {kernel.sym_name.data: kernel for kernel, _ in called}
         void: dict[CallOp, frozenset[str]] = {}
         for function in op.ops:
             known: dict[SSAValue, Interval] = {}
@@ -55,8 +52,7 @@ class DropClipsPass(ModulePass):
                 kernel = kernels.get(call.callee.root_reference.data)
                 if kernel is not None:
                     void[call] = _look(ctx, kernel, call, known)
-        for kernel in kernels.values():
-            calls = calls_of(op, kernel)
+        for kernel, calls in called:
             wishes = [void.get(call, frozenset()) for call in calls]
             for own, _, labels in variants(op, kernel, calls, wishes):
                 _drop(own, labels)

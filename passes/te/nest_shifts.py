@@ -46,8 +46,8 @@ from vtac.passes.te.epilogue_costs import EpilogueCosts, cheapest, record_choice
 from vtac.passes.te.legalize_casts import is_product
 from vtac.passes.te.parameters import (
     append_parameter,
-    calls_of,
     drop_parameter,
+    kernels_with_calls,
     passed_constant,
     variants,
 )
@@ -75,9 +75,9 @@ class NestShiftsPass(ModulePass):
         target = op.attributes.get(TARGET_ATTRIBUTE)
         if not isinstance(target, Target):
             return
-        for kernel in list(op.ops):
-            if isinstance(kernel, KernelOp) and not kernel.is_lowered:
-                _Rewriter(ctx, op, target).rewrite(kernel, calls_of(op, kernel))
+        rewriter = _Rewriter(ctx, op, target)
+        for kernel, calls in kernels_with_calls(op):
+            rewriter.rewrite(kernel, calls)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ their constants; where a rewrite depends on these, calls that want different thi
 their own (`variants`).
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeVar
 
 from xdsl.context import Context
@@ -76,11 +76,26 @@ def _retype(kernel: KernelOp) -> None:
 def calls_of(module: ModuleOp, kernel: KernelOp) -> list[CallOp]:
     """The calls of a kernel in a module."""
     name = kernel.sym_name.data
+    return [call for call in _calls(module) if call.callee.root_reference.data == name]
+
+
+def kernels_with_calls(module: ModuleOp) -> list[tuple[KernelOp, list[CallOp]]]:
+    """The kernels of tensors in a module, each with its calls, from one walk."""
+    calls: dict[str, list[CallOp]] = {}
+    for call in _calls(module):
+        calls.setdefault(call.callee.root_reference.data, []).append(call)
     return [
-        op
-        for op in module.walk()
-        if isinstance(op, CallOp) and op.callee.root_reference.data == name
+        (kernel, calls.get(kernel.sym_name.data, []))
+        for kernel in module.ops
+        if isinstance(kernel, KernelOp) and not kernel.is_lowered
     ]
+
+
+def _calls(module: ModuleOp) -> Iterator[CallOp]:
+    """All calls of kernels; kernels, which make up most of a module, have none."""
+    for outer in module.ops:
+        if not isinstance(outer, KernelOp):
+            yield from (op for op in outer.walk() if isinstance(op, CallOp))
 
 
 def passed_constant(ctx: Context, call: CallOp, parameter: SSAValue) -> Array | None:

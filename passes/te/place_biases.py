@@ -46,8 +46,8 @@ from vtac.passes.te.epilogue_costs import EpilogueCosts, cheapest, record_choice
 from vtac.passes.te.legalize_casts import multiply_accumulate
 from vtac.passes.te.parameters import (
     append_parameter,
-    calls_of,
     drop_parameter,
+    kernels_with_calls,
     passed_constant,
     variants,
 )
@@ -73,9 +73,8 @@ class PlaceBiasesPass(ModulePass):
         if not isinstance(target, Target):
             return
         placer = _Placer(ctx, op, target)
-        for kernel in list(op.ops):
-            if isinstance(kernel, KernelOp) and not kernel.is_lowered:
-                placer.rewrite(kernel, calls_of(op, kernel))
+        for kernel, calls in kernels_with_calls(op):
+            placer.rewrite(kernel, calls)
 
 
 @dataclass(frozen=True)
