@@ -12,6 +12,7 @@ vector is always rewritten (there is no other instruction for it).
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from xdsl.context import Context
@@ -25,13 +26,12 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Memory, Target
 from vtac.dialects.te import CallOp, ComputeOp, KernelOp, Read, scalar_body, shaped, yielded
 from vtac.dialects.te.standard import IMMEDIATE, SHIFT
 from vtac.passes.te.computes import replace_compute
-from vtac.passes.te.epilogue_costs import EpilogueCosts, cheapest, record_choice
+from vtac.passes.te.epilogue_costs import EpilogueCosts, choose
 from vtac.passes.te.parameters import (
     append_parameter,
     drop_parameter,
     kernels_with_calls,
     passed_constant,
-    variants,
 )
 
 LANES = 2
@@ -68,12 +68,8 @@ class _Rewriter:
             number = _vector_of(compute)
             if number is None or not calls:
                 continue
-            options = {call: self._options(compute, number, call) for call in calls}
-            wishes = [cheapest(options[call]) for call in calls]
-            (_, calls, wish), *others = variants(self.module, kernel, calls, wishes)
-            for copy, members, _ in others:
-                self.rewrite(copy, members)
-            record_choice(kernel, compute.label.data, options[calls[0]])
+            options = partial(self._options, compute, number)
+            calls, wish = choose(self.module, kernel, calls, compute, options, self.rewrite)
             if wish == TABLE:
                 self._use_table(kernel, calls, compute, number)
 

@@ -1,17 +1,18 @@
-"""What the ways to write an epilogue cost on a target, in cycles; and how a choice is recorded.
+"""What the ways to write an epilogue cost on a target, in cycles; how one is chosen and recorded.
 
 Only what differs between the ways is counted: cycles of the compute module an element, what a
 vector's load costs on the memory port, and further instructions. (VTA.md, sections 4 and 6.)
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 
 from vtac.dialects.target import Memory, Target
-from vtac.dialects.te import KernelOp
+from vtac.dialects.te import CallOp, ComputeOp, KernelOp
+from vtac.passes.te.parameters import variants
 from vtac.passes.te.schedule.cost import Rates
 
 CHOICES = "te.choices"
@@ -59,6 +60,28 @@ class EpilogueCosts:
 def cheapest(options: Mapping[str, int]) -> str:
     """The option that costs least; of equals the first."""
     return min(options, key=lambda name: options[name])
+
+
+def choose(
+    module: ModuleOp,
+    kernel: KernelOp,
+    calls: list[CallOp],
+    stage: ComputeOp,
+    options: Callable[[CallOp], Mapping[str, int]],
+    again: Callable[[KernelOp, list[CallOp]], None],
+) -> tuple[list[CallOp], str]:
+    """What is cheapest for a stage, and the calls that want it: the kernel's from now on.
+
+    options: the ways open to a call, with their costs. again: rewrites the copies of the kernel
+    that calls get which want something else.
+    """
+    priced = {call: options(call) for call in calls}
+    wishes = [cheapest(priced[call]) for call in calls]
+    (_, members, wish), *others = variants(module, kernel, calls, wishes)
+    for copy, rest, _ in others:
+        again(copy, rest)
+    record_choice(kernel, stage.label.data, priced[members[0]])
+    return members, wish
 
 
 def record_choice(kernel: KernelOp, stage: str, options: Mapping[str, int]) -> None:

@@ -19,6 +19,7 @@ of their own.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from xdsl.context import Context
@@ -42,14 +43,13 @@ from vtac.dialects.te import (
     yielded,
 )
 from vtac.passes.te.computes import fresh_label, replace_compute
-from vtac.passes.te.epilogue_costs import EpilogueCosts, cheapest, record_choice
+from vtac.passes.te.epilogue_costs import EpilogueCosts, choose
 from vtac.passes.te.legalize_casts import is_product
 from vtac.passes.te.parameters import (
     append_parameter,
     drop_parameter,
     kernels_with_calls,
     passed_constant,
-    variants,
 )
 
 LANES = 2
@@ -126,12 +126,8 @@ class _Rewriter:
             chain = _chain_of(compute)
             if chain is None or not calls:
                 continue
-            options = {call: self._options(chain, call) for call in calls}
-            wishes = [cheapest(options[call]) for call in calls]
-            (_, calls, wish), *others = variants(self.module, kernel, calls, wishes)
-            for copy, members, _ in others:
-                self.rewrite(copy, members)
-            record_choice(kernel, chain.left.label.data, options[calls[0]])
+            options = partial(self._options, chain)
+            calls, wish = choose(self.module, kernel, calls, chain.left, options, self.rewrite)
             if wish != AT_ONCE:
                 self._nest(kernel, calls, chain, again=wish == NESTED)
 

@@ -17,6 +17,7 @@ passes something that is not constant or not the same for the whole batch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from xdsl.context import Context
@@ -42,14 +43,13 @@ from vtac.dialects.te import (
     yielded,
 )
 from vtac.passes.te.computes import fresh_label, fresh_name, replace_compute
-from vtac.passes.te.epilogue_costs import EpilogueCosts, cheapest, record_choice
+from vtac.passes.te.epilogue_costs import EpilogueCosts, cheapest, choose, record_choice
 from vtac.passes.te.legalize_casts import multiply_accumulate
 from vtac.passes.te.parameters import (
     append_parameter,
     drop_parameter,
     kernels_with_calls,
     passed_constant,
-    variants,
 )
 
 LANES = 2
@@ -121,18 +121,16 @@ class _Placer:
             addition = _addition_of(compute)
             if addition is None:
                 continue
-            chosen = self._options(addition, None)
+            options = partial(self._options, addition)
             if calls:
-                options = {call: self._options(addition, call) for call in calls}
-                wishes = [cheapest(options[call]) for call in calls]
-                (_, calls, _), *others = variants(self.module, kernel, calls, wishes)
-                for copy, members, _ in others:
-                    self.rewrite(copy, members)
-                chosen = options[calls[0]]
-            record_choice(kernel, compute.label.data, chosen)
-            if cheapest(chosen) == COPY:
+                calls, wish = choose(self.module, kernel, calls, compute, options, self.rewrite)
+            else:
+                priced = options(None)
+                wish = cheapest(priced)
+                record_choice(kernel, compute.label.data, priced)
+            if wish == COPY:
                 self._start_from(kernel, calls, addition)
-            elif cheapest(chosen) == PRODUCT:
+            elif wish == PRODUCT:
                 self._multiply(kernel, calls, addition)
 
     def _options(self, addition: _Addition, call: CallOp | None) -> dict[str, int]:
