@@ -84,7 +84,7 @@ def compare(expected: list[np.ndarray], found: list[np.ndarray]) -> None:
         np.testing.assert_array_equal(want, have)
 
 
-@settings(max_examples=220, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=115, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, KERNELS - 1), st.integers(0, 10**9))
 def test_random_schedules_keep_results(number: int, seed: int) -> None:
     case = lowered(number)

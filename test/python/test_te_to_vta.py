@@ -116,6 +116,16 @@ def test_no_micro_op_depends_on_its_neighbour() -> None:
     assert sum(len(nest.sequence()) for nest in nests) == 24
 
 
+def hardware_nest(rng: random.Random, bounds: dict[str, str], order: list[str], body: str) -> str:
+    """Loops of one instruction around a body, in any order of their axes."""
+    rng.shuffle(order)
+    for axis in order:
+        kind = "reduce " if axis in ("d", "fp", "fq", "t") else ""
+        loop = f'te.for "{axis}" {kind}[%{axis}_i : %{axis}_k] in [{bounds[axis]}] hardware'
+        body = f"{loop} {{\n{body}\n}}"
+    return body
+
+
 def loops_text(rng: random.Random, target: Target) -> str:
     """A kernel over axes with odd names: a windowed product, two ALU stages, a windowed maximum."""
     b, o = target.batch, target.block
@@ -133,26 +143,17 @@ def loops_text(rng: random.Random, target: Target) -> str:
     shift = rng.randint(0, 9)
     vector = rng.choice(["add", "max", "min"])
 
-    def nest(order: list[str], body: str) -> str:
-        bounds = {
-            "n": "0 : 1" if n == 1 else f"0 : {n}",
-            "c": "%c : %c_n",
-            "p": "%p : %p_n",
-            "q": f"0 : {q}",
-            "d": "%d : %d_n",
-            "fp": f"0 : {fp}",
-            "fq": f"0 : {fq}",
-            "t": "0 : 3",
-        }
-        rng.shuffle(order)
-        for axis in order:
-            kind = "reduce " if axis in ("d", "fp", "fq", "t") else ""
-            body = (
-                f'te.for "{axis}" {kind}[%{axis}_i : %{axis}_k] in [{bounds[axis]}] hardware'
-                f" {{\n{body}\n}}"
-            )
-        return body
-
+    bounds = {
+        "n": f"0 : {n}",
+        "c": "%c : %c_n",
+        "p": "%p : %p_n",
+        "q": f"0 : {q}",
+        "d": "%d : %d_n",
+        "fp": f"0 : {fp}",
+        "fq": f"0 : {fq}",
+        "t": "0 : 3",
+    }
+    nest = partial(hardware_nest, rng, bounds)
     out = "%acc[%n_i, %c_i, %p_i, %q_i]"
     highest = "%m[%n_i, %c_i, %p_i, %q_i]"
     spatial = ["n", "c", "p", "q"]

@@ -1,0 +1,131 @@
+"""Commands of the lit tests without their start-up: forked from a process that has imported xDSL.
+
+Nearly all of the time of a lit test is the start of Python and the imports of xDSL and NumPy.
+`serve` imports them once and then forks for each command; `COMMAND` is the file that stands for a
+command in the PATH of the tests, and hands its arguments, folder, environment and streams over. A
+command runs as its entry point says, in a process of its own. Only what others wrote is imported
+before, so that a command must import all of ours itself, as it does for a user.
+"""
+
+import importlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import NoReturn
+
+PRELOADED = (
+    "filecheck.main",
+    "numpy",
+    "xdsl.dialects.affine",
+    "xdsl.dialects.arith",
+    "xdsl.dialects.builtin",
+    "xdsl.dialects.func",
+    "xdsl.dialects.memref",
+    "xdsl.parser",
+    "xdsl.passes",
+    "xdsl.pattern_rewriter",
+    "xdsl.xdsl_opt_main",
+)
+"""What costs most to import; none of it ours."""
+
+COMMAND = """#!{python} -IS
+import os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    parts = [os.path.basename(sys.argv[0]), os.getcwd(), str(len(sys.argv) - 1), *sys.argv[1:]]
+    parts += [f"{{name}}={{value}}" for name, value in os.environ.items()]
+    text = "\\0".join(parts).encode("utf-8", "surrogateescape")
+    socket.send_fds(server, [len(text).to_bytes(8, "little")], [0, 1, 2])
+    server.sendall(text)
+    status = server.recv(1)
+sys.exit(status[0] if status else "the command ended without a status")
+"""
+
+
+def start(folder: Path, names: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    """Start the server, and write a file for each command into a folder.
+
+    The server ends with the process that started it: when nobody holds its standard input.
+    """
+    address = str(Path(tempfile.mkdtemp(prefix="vtac-lit-")) / "socket")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        file = folder / name
+        file.write_text(COMMAND.format(python=sys.executable, address=address))
+        file.chmod(0o755)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(address)
+    listening.listen(64)
+    arguments = [sys.executable, __file__, str(listening.fileno()), address]
+    server = subprocess.Popen(
+        arguments, stdin=subprocess.PIPE, pass_fds=[listening.fileno()], start_new_session=True
+    )
+    listening.close()
+    return server
+
+
+def serve(listening: socket.socket) -> None:
+    """Fork for each command, until standard input is closed."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        ready, _, _ = select.select([listening, sys.stdin], [], [])
+        if sys.stdin in ready:
+            return
+        client, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            _run(client)
+        client.close()
+
+
+def _run(client: socket.socket) -> NoReturn:
+    """One command, in a process of its own."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    length, streams, _, _ = socket.recv_fds(client, 8, 3)
+    text = b""
+    while len(text) < int.from_bytes(length, "little"):
+        text += client.recv(1 << 16)
+    name, folder, count, *rest = text.decode("utf-8", "surrogateescape").split("\0")
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(each.split("=", 1) for each in rest[int(count) :])
+    sys.argv = [name, *rest[: int(count)]]
+    status = _status_of(name)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    client.sendall(bytes([status & 255]))
+    os._exit(status & 255)
+
+
+def _status_of(name: str) -> int:
+    """Run an entry point as its script would; what it exits with."""
+    try:
+        (entry,) = entry_points(group="console_scripts", name=name)
+        sys.exit(entry.load()())
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # a script would end so too
+        sys.excepthook(*sys.exc_info())
+        return 1
+
+
+if __name__ == "__main__":
+    try:
+        serve(socket.socket(fileno=int(sys.argv[1])))
+    finally:
+        Path(sys.argv[2]).unlink()
+        Path(sys.argv[2]).parent.rmdir()
