@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from functools import partial
 
 import numpy as np
 import pytest
