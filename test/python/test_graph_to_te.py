@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integer_groups import REWRITES, IntegerFunction
 from random_groups import KINDS, TARGETS, RandomGroup
-from te_interpreter import kernel_named, run_tensors
+from te_interpreter import kernel_named
+from te_tensors import run_tensors
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.func import FuncOp, ReturnOp

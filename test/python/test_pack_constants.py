@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loops_reference import evaluate_function
-from te_interpreter import kernel_named, run_loops, run_tensors
+from te_interpreter import kernel_named, run_loops
 from te_kernels import random_kernel
 from te_schedules import Scheduler
+from te_tensors import run_tensors
 from vta_runner import run_loops as run_simulator
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from te_interpreter import kernel_named, run_loops, run_tensors
+from te_interpreter import kernel_named, run_loops
 from te_kernels import SMALL
+from te_tensors import run_tensors
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 

@@ -11,9 +11,10 @@ from random import Random
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from te_interpreter import kernel_named, run_loops, run_tensors
+from te_interpreter import kernel_named, run_loops
 from te_kernels import Stage, random_kernel
 from te_schedules import Scheduler
+from te_tensors import run_tensors
 from vta_runner import run_loops as run_on_simulator
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp

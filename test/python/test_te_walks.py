@@ -7,8 +7,9 @@ from random import Random
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from te_interpreter import run_loops, run_tensors
+from te_interpreter import run_loops
 from te_kernels import SMALL
+from te_tensors import run_tensors
 from te_walks import Walk, random_computes, stages_of
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException

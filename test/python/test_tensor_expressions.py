@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from te_interpreter import run_tensors
+from te_tensors import run_tensors
 
 from vtac import CompileError, te
 from vtac.dialects.context import VtacContext

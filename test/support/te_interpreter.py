@@ -1,110 +1,19 @@
-"""te, run by NumPy: tensors as whole arrays, loops in their order. Shares no code with passes.
+"""Loops of te, run by NumPy in their order. Shares no code with passes.
 
-`run_tensors` evaluates a kernel of computes. `run_loops` executes the loop form and is strict: a
+`run_loops` executes the loop form (`te_tensors` evaluates computes) and is strict: a
 read of an element that is not there, or a write outside a buffer's window, is an error, so a window
 that a schedule made too small cannot go unnoticed. All iterations of a perfect nest are looked at
 together, those that write the same element one after the other; ``plain`` runs them one by one.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects import arith
-from xdsl.ir import Operation, Region, SSAValue
+from te_tensors import Array, Body, wrap
+from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects import te
-
-Array = np.ndarray
-
-BINARY = {
-    arith.AddiOp: lambda a, b: a + b,
-    arith.SubiOp: lambda a, b: a - b,
-    arith.MuliOp: lambda a, b: a * b,
-    arith.MaxSIOp: np.maximum,
-    arith.MinSIOp: np.minimum,
-    arith.ShRSIOp: lambda a, b: np.where(b < 0, a << np.maximum(-b, 0), a >> np.maximum(b, 0)),
-    arith.ShLIOp: lambda a, b: a << b,
-}
-"""On int64 arrays; the caller wraps. A negative right shift is VTA's left shift."""
-
-
-def wrap(array: Array, bits: int) -> Array:
-    """The low bits, as a signed number."""
-    return np.asarray(array, np.int64).astype(f"i{bits // 8}").astype(np.int64)
-
-
-class Body:
-    """A scalar body, looked at once: what it yields, elementwise over arrays."""
-
-    def __init__(self, body: Region) -> None:
-        number: dict[SSAValue, int] = {v: i for i, v in enumerate(body.block.args)}
-        self.steps: list[tuple[Callable[..., Array], list[int], int]] = []
-        for op in body.block.ops:
-            if isinstance(op, te.YieldOp):
-                self.result = number[op.values[0]]
-                return
-            bits = op.results[0].type.width.data
-            function = BINARY.get(type(op), lambda a: a)
-            if isinstance(op, arith.ConstantOp):
-                value = np.int64(op.value.value.data)
-                function = lambda value=value: value  # noqa: E731
-            self.steps.append((function, [number[operand] for operand in op.operands], bits))
-            number[op.results[0]] = len(number)
-        raise AssertionError("a body without te.yield")
-
-    def __call__(self, arguments: Sequence[Array]) -> Array:
-        values = [np.asarray(argument, np.int64) for argument in arguments]
-        for function, operands, bits in self.steps:
-            values.append(wrap(function(*(values[operand] for operand in operands)), bits))
-        return values[self.result]
-
-
-def run_tensors(kernel: te.KernelOp, inputs: Sequence[Array]) -> list[Array]:
-    """The results of a kernel of computes."""
-    values: dict[SSAValue, Array] = {
-        argument: np.asarray(array, np.int64)
-        for argument, array in zip(kernel.body.block.args, inputs, strict=True)
-    }
-    for op in kernel.body.block.ops:
-        if isinstance(op, te.YieldOp):
-            return [values[value] for value in op.values]
-        assert isinstance(op, te.ComputeOp)
-        values[op.result] = _compute(op, values)
-    raise AssertionError("a kernel without te.yield")
-
-
-def _compute(op: te.ComputeOp, values: Mapping[SSAValue, Array]) -> Array:
-    shape = op.spatial.extents
-    spatial = list(np.ogrid[tuple(slice(extent) for extent in shape)])
-    if op.init is not None:
-        result = values[op.init]
-    else:
-        result = np.full(shape, 0 if op.identity is None else op.identity.value.data, np.int64)
-    body = Body(op.body)
-    for point in itertools.product(*map(range, op.reduce.extents)):
-        arguments = [result] if op.reduce.data else []
-        arguments += [
-            _gather(values[read.value], read.rows, [*spatial, *point], read.outside)
-            for read in op.reads
-        ]
-        result = np.broadcast_to(body(arguments), shape)
-    return result
-
-
-def _gather(
-    array: Array, rows: Sequence[te.Row], variables: Sequence[Array], outside: int | None
-) -> Array:
-    index, inside = [], np.True_
-    for row, size in zip(rows, array.shape, strict=True):
-        at = row.constant + sum(coefficient * variables[v] for v, coefficient in row.terms)
-        at, rest = np.divmod(np.asarray(at), row.divisor)
-        inside = inside & (rest == 0) & (at >= 0) & (at < size)
-        index.append(np.clip(at, 0, size - 1))
-    assert outside is not None or np.all(inside)
-    found = array[tuple(index)]
-    return found if outside is None else np.where(inside, found, outside)
-
 
 ABSENT = np.iinfo(np.int64).min
 """In a buffer: there is no element here."""
