@@ -8,49 +8,27 @@ survive.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from instructions import alu, gemm, load, store
 
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta.assembly import disassemble
 from vtac.dialects.vta.encoding import (
-    Alu,
     AluOpcode,
     Finish,
-    Gemm,
     Instruction,
     Load,
-    Store,
     encode,
     encode_micro_ops,
 )
 from vtac.sim import HazardKind, SimulationError, check, estimate, execute
 
 SIM, CHISEL = Target.named("sim"), Target.named("chisel-pynq")
-LOOPS = {"uop_bgn": 0, "uop_end": 1, "iter_out": 1, "iter_in": 1}
 KERNEL = Load(memory=Memory.UOP, sram_base=0, dram_base=2048, y_size=1, x_size=2, x_stride=2)
 NOTHING = Load(memory=Memory.INP, sram_base=0, dram_base=0, y_size=0, x_size=0, x_stride=0)
 SYNC = Load(memory=Memory.UOP, sram_base=0, dram_base=0, y_size=0, x_size=0, x_stride=0)
-
-
-def load(memory: Memory = Memory.INP, **changes: Any) -> Load:
-    shape = {"sram_base": 0, "dram_base": 1024, "y_size": 1, "x_size": 1, "x_stride": 1}
-    return Load(memory=memory, **{**shape, **changes})
-
-
-def store(**changes: Any) -> Store:
-    shape = {"sram_base": 0, "dram_base": 1024, "y_size": 1, "x_size": 1, "x_stride": 1}
-    return Store(**{"memory": Memory.OUT, **shape, **changes})
-
-
-def alu(opcode: AluOpcode = AluOpcode.ADD, **changes: Any) -> Alu:
-    return Alu(alu_opcode=opcode, **{**LOOPS, "use_imm": True, "imm": 1, **changes})
-
-
-def gemm(**changes: Any) -> Gemm:
-    return Gemm(**{**LOOPS, **changes})
 
 
 def raised(instruction: Instruction, word: int, offset: int, value: int) -> np.ndarray:

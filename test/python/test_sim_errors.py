@@ -6,17 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from instructions import alu, gemm, load, store
 from numpy.typing import NDArray
 
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta.encoding import (
-    Alu,
     AluOpcode,
     Finish,
-    Gemm,
     Instruction,
     Load,
-    Store,
     encode,
     encode_micro_ops,
 )
@@ -27,25 +25,6 @@ from vtac.sim.reference import ReferenceMachine
 SIM, PYNQ, CHISEL = (Target.named(name) for name in ("sim", "pynq", "chisel-pynq"))
 KERNELS = 8192
 MACHINES = [FastMachine, ReferenceMachine]
-
-
-def load(memory: Memory = Memory.INP, **changes: Any) -> Load:
-    fields = {"sram_base": 0, "dram_base": 1024, "y_size": 1, "x_size": 1, "x_stride": 1}
-    return Load(memory=memory, **{**fields, **changes})
-
-
-def store(**changes: Any) -> Store:
-    fields = {"sram_base": 0, "dram_base": 1024, "y_size": 1, "x_size": 1, "x_stride": 1}
-    return Store(**{"memory": Memory.OUT, **fields, **changes})
-
-
-def gemm(**changes: Any) -> Gemm:
-    return Gemm(**{"uop_bgn": 0, "uop_end": 1, "iter_out": 1, "iter_in": 1, **changes})
-
-
-def alu(opcode: AluOpcode = AluOpcode.ADD, **changes: Any) -> Alu:
-    fields = {"uop_bgn": 0, "uop_end": 1, "iter_out": 1, "iter_in": 1, "use_imm": True, "imm": 1}
-    return Alu(alu_opcode=opcode, **{**fields, **changes})
 
 
 def kernel(count: int = 1) -> Load:
@@ -60,7 +39,7 @@ def image(target: Target = SIM, *micro_ops: tuple[int, int, int]) -> NDArray[np.
     return dram
 
 
-def refused(
+def assert_refused(
     target: Target,
     program: Sequence[Instruction],
     message: str,
@@ -77,7 +56,7 @@ def refused(
         assert f"instruction {index} (" in str(error.value)
 
 
-def accepted(
+def assert_accepted(
     target: Target, program: Sequence[Instruction], dram: NDArray[np.uint8], **options: Any
 ) -> NDArray[np.uint8]:
     words = encode(target, [*program, Finish()])
@@ -127,7 +106,7 @@ def accepted(
 def test_an_instruction_that_is_wrong(
     target: Target, instruction: Instruction, message: str
 ) -> None:
-    refused(target, [kernel(), instruction], message, 1)
+    assert_refused(target, [kernel(), instruction], message, 1)
 
 
 def test_register_shifts_beyond_their_range() -> None:
@@ -137,8 +116,8 @@ def test_register_shifts_beyond_their_range() -> None:
         program = [load(Memory.ACC, x_size=2, x_stride=2), kernel(), shift]
         dram[65536 - 128 :].view(np.int32)[:] = amount
         program[0] = load(Memory.ACC, dram_base=1022, x_size=2, x_stride=2)
-        refused(target, program, f"shift amounts {amount} to {amount}", 2, dram)
-    accepted(SIM, [program[0], kernel(), shift], dram)
+        assert_refused(target, program, f"shift amounts {amount} to {amount}", 2, dram)
+    assert_accepted(SIM, [program[0], kernel(), shift], dram)
 
 
 def test_micro_ops_that_depend_on_the_one_before() -> None:
@@ -147,13 +126,13 @@ def test_micro_ops_that_depend_on_the_one_before() -> None:
     around = image(CHISEL, (3, 4, 0), (4, 5, 0))
     two_operands = alu(use_imm=False, imm=0, uop_end=2)
     message = "depends on the one before it"
-    refused(CHISEL, [kernel(2), alu(uop_end=2)], message, 1, same)
-    refused(CHISEL, [kernel(2), alu(uop_end=2)], message, 1, chain)
-    refused(CHISEL, [kernel(2), two_operands], message, 1, chain)
-    refused(CHISEL, [kernel(2), alu(uop_end=2, iter_in=2)], message, 1, around)
-    accepted(CHISEL, [kernel(2), alu(uop_end=2)], around)
-    accepted(SIM, [kernel(2), two_operands], chain)
-    accepted(CHISEL, [kernel(2), alu(uop_end=2)], same, strict=False)
+    assert_refused(CHISEL, [kernel(2), alu(uop_end=2)], message, 1, same)
+    assert_refused(CHISEL, [kernel(2), alu(uop_end=2)], message, 1, chain)
+    assert_refused(CHISEL, [kernel(2), two_operands], message, 1, chain)
+    assert_refused(CHISEL, [kernel(2), alu(uop_end=2, iter_in=2)], message, 1, around)
+    assert_accepted(CHISEL, [kernel(2), alu(uop_end=2)], around)
+    assert_accepted(SIM, [kernel(2), two_operands], chain)
+    assert_accepted(CHISEL, [kernel(2), alu(uop_end=2)], same, strict=False)
 
 
 def test_words_without_meaning() -> None:
@@ -169,7 +148,7 @@ def test_reserved_bits_of_a_micro_op() -> None:
     target = SIM.replace(log_wgt_buff_size=17)
     dram = image()
     dram[KERNELS : KERNELS + 4] = 255
-    refused(target, [kernel(), gemm()], "micro-op 0 .* reserved bits", 1, dram)
+    assert_refused(target, [kernel(), gemm()], "micro-op 0 .* reserved bits", 1, dram)
 
 
 @pytest.mark.parametrize("program", [[], [kernel()]])
@@ -179,50 +158,52 @@ def test_no_finish(program: list[Instruction]) -> None:
 
 
 def test_instructions_behind_finish() -> None:
-    refused(SIM, [Finish()], "instructions follow FINISH", 0)
+    assert_refused(SIM, [Finish()], "instructions follow FINISH", 0)
 
 
 def test_deadlocks() -> None:
     stuck = [load(pop_next=True), gemm(pop_prev=True)]
-    refused(SIM, stuck, "instruction 0 waits for a compute to load token; instruction 1 waits", 0)
-    refused(SIM, [*stuck, store(pop_prev=True)], "deadlock", 0, order_seed=1)
+    assert_refused(
+        SIM, stuck, "instruction 0 waits for a compute to load token; instruction 1 waits", 0
+    )
+    assert_refused(SIM, [*stuck, store(pop_prev=True)], "deadlock", 0, order_seed=1)
     nothing = load(x_size=0, y_size=0)
     full = [load(x_size=0, y_size=0, pop_next=True), *[nothing] * 511]
-    accepted(SIM, [*full, load(Memory.UOP, x_size=0, push_prev=True)], image())
+    assert_accepted(SIM, [*full, load(Memory.UOP, x_size=0, push_prev=True)], image())
     full.append(nothing)
     message = "fetch waits at instruction 512, whose module already holds 512"
-    refused(SIM, [*full, load(Memory.UOP, x_size=0, push_prev=True)], message, 0)
+    assert_refused(SIM, [*full, load(Memory.UOP, x_size=0, push_prev=True)], message, 0)
 
 
 def test_a_pop_may_stand_before_its_push() -> None:
     program = [kernel(), gemm(pop_prev=True), load(push_next=True)]
-    accepted(SIM, program, image())
+    assert_accepted(SIM, program, image())
 
 
 def test_tokens_left_over() -> None:
     program = [load(push_next=True), load(push_next=True), gemm(pop_prev=True)]
     message = "1 load to compute token left over, the last pushed by instruction 1"
-    refused(SIM, program, message, 3)
-    accepted(SIM, program, image(), strict=False)
+    assert_refused(SIM, program, message, 3)
+    assert_accepted(SIM, program, image(), strict=False)
 
 
 def test_tokens_beyond_the_depth_of_their_queue() -> None:
     small = SIM.replace(token_depth=3)
     push, pop = load(x_size=0, push_next=True), load(Memory.UOP, x_size=0, pop_prev=True)
     message = "its load to compute token may be one too many: the queue holds 3"
-    refused(small, [*[push] * 4, *[pop] * 4], message, 3)
-    refused(small, [push, pop] * 4, message, 6)
-    accepted(small, [push, pop] * 3, image())
+    assert_refused(small, [*[push] * 4, *[pop] * 4], message, 3)
+    assert_refused(small, [push, pop] * 4, message, 6)
+    assert_accepted(small, [push, pop] * 3, image())
     waits = load(x_size=0, push_next=True, pop_next=True)
     answers = load(Memory.UOP, x_size=0, pop_prev=True, push_prev=True)
     paced = [push, push, answers, waits, answers, waits, answers, waits, pop, pop]
     tail = [*paced[:-2], pop, pop]
-    accepted(small, tail, image())
+    assert_accepted(small, tail, image())
 
 
 def test_finish_that_does_not_wait_for_a_store() -> None:
     program = [kernel(), alu(push_next=True), store(pop_prev=True)]
-    accepted(SIM, program, image())
+    assert_accepted(SIM, program, image())
     words = encode(SIM, [*program, Finish()])
     reasons = []
     for seed in range(20):
@@ -235,11 +216,13 @@ def test_finish_that_does_not_wait_for_a_store() -> None:
 
 def test_counts_of_zero_do_nothing_where_they_are_allowed() -> None:
     program = [kernel(), gemm(iter_in=0), alu(uop_end=0), load(y_size=0), store(y_size=0)]
-    np.testing.assert_array_equal(accepted(SIM, program, image(), strict=False), image())
+    np.testing.assert_array_equal(assert_accepted(SIM, program, image(), strict=False), image())
 
 
 def test_a_load_of_nothing_needs_no_address() -> None:
-    accepted(SIM, [load(dram_base=0, x_size=0, y_size=0), load(dram_base=0, x_size=0)], image())
+    assert_accepted(
+        SIM, [load(dram_base=0, x_size=0, y_size=0), load(dram_base=0, x_size=0)], image()
+    )
 
 
 def test_programs_that_would_run_for_ages_end_at_once() -> None:
