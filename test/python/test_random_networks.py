@@ -29,10 +29,10 @@ TARGETS = {
 ORDERS = (None, 1, 2, 3)
 """Which ready module goes next: the program's own order, and three adversarial ones."""
 
-MANY = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=38, suppress_health_check=[HealthCheck.too_slow])
 
 
-def compare(network: Network, target: Target, shift: str) -> None:
+def assert_exact(network: Network, target: Target, shift: str) -> None:
     reference: dict[str, np.ndarray] = {}
     bounds: list[float | None] = []
 
@@ -68,11 +68,11 @@ def compare(network: Network, target: Target, shift: str) -> None:
 @MANY
 @given(network=networks(exact=True), shift=st.sampled_from(["channel", "block", "auto"]))
 def test_exact_networks(target: str, network: Network, shift: str) -> None:
-    compare(network, TARGETS[target], shift)
+    assert_exact(network, TARGETS[target], shift)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @MANY
 @given(network=networks(exact=False), shift=st.sampled_from(["channel", "block", "auto"]))
 def test_general_networks(target: str, network: Network, shift: str) -> None:
-    compare(network, TARGETS[target], shift)
+    assert_exact(network, TARGETS[target], shift)
