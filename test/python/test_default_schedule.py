@@ -41,14 +41,14 @@ def check_on_simulator(f: IntegerFunction, module: ModuleOp) -> None:
     f.check(module, lambda m, inputs: run_loops(f.ctx, m, inputs), rank_of(module))
 
 
-@settings(max_examples=28)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(TARGETS)), st.sampled_from(KINDS))
 def test_groups_are_exact_on_the_simulator(random: Random, target: str, kind: str) -> None:
     group = RandomGroup(random, TARGETS[target])
     check_on_simulator(group.function, group.build(kind, fused=random.random() < 0.5))
 
 
-@settings(max_examples=18)
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(SMALL)), st.sampled_from(KINDS))
 def test_groups_are_exact_on_small_machines(random: Random, target: str, kind: str) -> None:
     group = RandomGroup(random, SMALL[target])
@@ -90,7 +90,7 @@ def test_a_network_is_one_program() -> None:
     """Convolutions, a residual addition, pooling and a dense layer, one after the other."""
     for target in TARGETS.values():
         f = IntegerFunction(target)
-        x = f.input(2, 5, 9, 7)
+        x = f.input(2, 5, 13, 11)
         a = f.requantize(f.conv(x, 20, (3, 3), pads=(1, 1, 1, 1)), lo=0)
         b = f.requantize(f.conv(a, 20, (3, 3), pads=(1, 1, 1, 1)), shift="one")
         acc = f.conv(b, 20, (3, 3), pads=(1, 1, 1, 1))

@@ -29,7 +29,7 @@ TARGETS = {
 ORDERS = (None, 1, 2, 3)
 """Which ready module goes next: the program's own order, and three adversarial ones."""
 
-MANY = settings(max_examples=38, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 def assert_exact(network: Network, target: Target, shift: str) -> None:
