@@ -5,6 +5,7 @@ from collections import Counter
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from te_interpreter import run_loops
@@ -63,6 +64,17 @@ def outcomes(examples: int, careless: float) -> Counter[str]:
 
     run()
     return found
+
+
+@pytest.mark.parametrize(
+    ("seed", "careless", "becomes"),
+    [
+        (865069066, 0, "exact"),  # reads of one stage lie wholly outside its operand
+        (495163, 0.3, "refused"),  # a stage that has a cache already moves to a scratchpad
+    ],
+)
+def test_walks_that_went_astray(seed: int, careless: float, becomes: str) -> None:
+    assert outcome(seed, careless) == becomes
 
 
 def test_legal_walks_are_exact() -> None:

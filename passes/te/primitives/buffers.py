@@ -18,6 +18,15 @@ def set_scope(nest: Nest, step: te.SetScopeOp) -> None:
     """Give the buffer of a stage another scope and number of slots."""
     stage = nest.stage(step.stage)
     alloc = stage.alloc
+    in_dram = step.scope.data is te.Scope.DRAM
+    for copy in [u.operation for u in alloc.buffer.uses if isinstance(u.operation, te.CopyOp)]:
+        other = copy.target if copy.source is alloc.buffer else copy.source
+        if (te.scope_of(other) is te.Scope.DRAM) is in_dram:
+            raise Refused(
+                f'a copy between stage "{stage.label}" and a cache would not be between DRAM and a'
+                " scratchpad",
+                "set_scope the stage before its caches are made; in a scratchpad it needs none.",
+            )
     type = te.shaped(alloc.buffer)
     new = te.AllocOp(
         te.buffer_type(type.get_shape(), type.element_type, step.scope.data),

@@ -50,8 +50,8 @@ class Interval:
         )
 
     def within(self, size: int) -> "Interval":
-        """The part in [0, size) of a known interval."""
-        low, high = max(self.offset, 0), min(self.offset + self.extra, size)
+        """The part in [0, size) of a known interval, which starts in it even if it is empty."""
+        low, high = min(max(self.offset, 0), size), min(self.offset + self.extra, size)
         return Interval((), low, max(high - low, 0))
 
 

@@ -241,3 +241,25 @@ te.schedule @k {
   te.in_place %z operand 1
 }
 // CHECK: te.schedule @k, step 1 (te.in_place): stage "z" cannot work in place: the operand is a parameter of the kernel
+
+// -----
+te.kernel @k(%x: tensor<6x4xi32>) -> tensor<6x4xi32> {
+  %y = te.compute "y" (h = 6, w = 4) ins (%x[h, w] : tensor<6x4xi32>) {
+  ^bb0(%a: i32):
+    %0 = arith.addi %a, %a : i32
+    te.yield %0 : i32
+  } -> tensor<6x4xi32>
+  %z = te.compute "z" (h = 6, w = 4) ins (%y[h, w] : tensor<6x4xi32>) {
+  ^bb0(%a: i32):
+    %0 = arith.addi %a, %a : i32
+    te.yield %0 : i32
+  } -> tensor<6x4xi32>
+  te.yield %z : tensor<6x4xi32>
+}
+te.schedule @k {
+^bb0(%y: !te.stage, %z: !te.stage):
+  %c = te.cache_read %z operand 0 scope <acc> slots 1
+  te.set_scope %y scope <acc> slots 1
+}
+// CHECK: te.schedule @k, step 2 (te.set_scope): a copy between stage "y" and a cache
+// CHECK: set_scope the stage before its caches are made
