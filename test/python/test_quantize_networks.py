@@ -16,7 +16,7 @@ from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import import_model
-from vtac.passes.graph.quantize import QuantizePass, error_bounds
+from vtac.passes.graph.quantize import QuantizePass, error_bounds, error_estimates
 from vtac.runtime.calibration import calibrate, calibration_values
 from vtac.runtime.reference import run_reference
 from vtac.runtime.samples import input_specs, load_samples
@@ -115,12 +115,18 @@ def test_real_networks_stay_within_the_bound(seed: int, shift: str) -> None:
     others = [[rng.normal(size=x.shape).astype(np.float32) for x in inputs] for _ in range(3)]
     set_ranges_from(module, net.ctx, [inputs, *others])
     out = quantised(net, module, shift)
-    bounds = error_bounds(main_of(out))
+    bounds, estimates = error_bounds(main_of(out)), error_estimates(main_of(out))
+    powers = np.zeros(len(bounds))
     for arrays in (inputs, *others):
         floats, integers = run(module, net.ctx, arrays), run(out, net.ctx, arrays)
-        for expected, actual, bound in zip(floats, integers, bounds, strict=True):
+        for i, (expected, actual, bound) in enumerate(zip(floats, integers, bounds, strict=True)):
             assert bound is not None
             assert np.abs(expected - actual).max() <= bound
+            powers[i] += np.square(expected - actual).mean() / 4
+    for power, bound, estimate in zip(powers, bounds, estimates, strict=True):
+        assert bound is not None and estimate is not None
+        assert estimate <= bound
+        assert np.sqrt(power) <= 1.5 * estimate  # few elements: a root mean square of its own
 
 
 @settings(max_examples=20)

@@ -2,13 +2,14 @@
 
 ``quantize`` is the pass. It plans (``plan``: groups of ops, then scales, then numbers, each an
 analysis that leaves the IR alone), corrects biases by observations if there are any
-(``correction``), bounds the error (``bounds``) and rewrites (``emit``).
+(``correction``), bounds and estimates the error (``bounds``) and rewrites (``emit``).
 """
 
 from vtac.passes.graph.quantize.quantize import (
     ERROR_BOUNDS_ATTRIBUTE,
     QuantizePass,
     error_bounds,
+    error_estimates,
 )
 
-__all__ = ["ERROR_BOUNDS_ATTRIBUTE", "QuantizePass", "error_bounds"]
+__all__ = ["ERROR_BOUNDS_ATTRIBUTE", "QuantizePass", "error_bounds", "error_estimates"]

@@ -1,6 +1,7 @@
-"""How far the quantised network may lie from the float one: a proven bound for each value.
+"""How far the quantised network may lie from the float one: a proven bound, and an estimate.
 
-Worst-case intervals, layer by layer, in real units and one number a channel. It holds for every
+Layer by layer, in real units and one number a channel. The bound is of worst cases, the estimate a
+root mean square; they differ in how errors add up (``error_models``). The bound holds for every
 input for which all float values stay inside their ranges; then saturation moves no value away from
 the real one, since clamping to an interval that contains it cannot. What remains is rounding:
 of inputs (half a step), weights, biases and clip's bounds (exactly known), and of each
@@ -8,6 +9,7 @@ requantisation (half a step, nothing where the shift is 0). float32's own roundi
 that we compare with is small, but counted.
 """
 
+from math import inf
 from typing import cast
 
 import numpy as np
@@ -23,11 +25,13 @@ from vtac.dialects.graph import (
     ConvOp,
     GemmOp,
     GlobalAveragePoolOp,
+    HostOp,
     MaxPoolOp,
     ReluOp,
     ReshapeOp,
     shape_of,
 )
+from vtac.passes.graph.quantize.error_models import ErrorModel, Range, host_error
 from vtac.passes.graph.quantize.groups import Group, PassThrough
 from vtac.passes.graph.quantize.network import CoreOp, data_operand, groups_of
 from vtac.passes.graph.quantize.numbers import Layer, real_bias
@@ -40,21 +44,22 @@ _SLACK_STEPS = 2.0**-12
 """What the float32 division of QuantizeLinear and a scale rounded to float32 add, in steps."""
 
 Bound = Array | None
-"""One bound a channel (or one for all); None where nothing is promised."""
+"""One error a channel (or one for all); None where nothing is known."""
 
 
-def output_bounds(plan: Plan) -> list[Bound]:
-    """A bound for each value that the function returns, as float64 [C] or [1], in real units."""
-    errors = _Bounds(plan).run()
+def output_errors(plan: Plan, model: ErrorModel) -> list[Bound]:
+    """The error of each value that the function returns, as float64 [C] or [1], in real units."""
+    errors = _Errors(plan, model).run()
     last = plan.network.block.last_op
     return [errors[v] for v in last.operands] if isinstance(last, ReturnOp) else []
 
 
-class _Bounds:
+class _Errors:
     """Forward over the float function as it was planned."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan, model: ErrorModel):
         self.plan = plan
+        self.model = model
         self.network = plan.network
         self.errors: dict[SSAValue, Bound] = {}
         self.int8 = {g.root.results[0] for g in plan.groups if g.root.results[0] in plan.scales}
@@ -76,7 +81,8 @@ class _Bounds:
         error = self.errors[value]
         if error is None or value in self.int8:
             return error
-        return cast(Array, error + self.plan.scales[value].value * (0.5 + _SLACK_STEPS))
+        step = np.full(1, self.plan.scales[value].value)
+        return self.model.total([error, step * (self.model.rounding + _SLACK_STEPS)])
 
     def _group(self, group: Group) -> Bound:
         if isinstance(group, PassThrough):
@@ -90,12 +96,11 @@ class _Bounds:
             return None
         rounding = np.where(layer.shift > 0, np.ldexp(1.0, layer.shift - 1), 0.0)
         stored_bias = (layer.bias - rounding - layer.offset) * layer.steps
-        total = sum(known, start=np.abs(real_bias(self.network, group) - stored_bias))
-        if layer.scale is None:
-            return total
-        step = layer.scale.value
-        total = total + step * (np.where(layer.shift > 0, 0.5, 0.0) + _SLACK_STEPS)
-        return total + self._clip_error(layer)
+        known.append(np.abs(real_bias(self.network, group) - stored_bias))
+        if layer.scale is not None:
+            rounding = np.where(layer.shift > 0, self.model.rounding, 0.0) + _SLACK_STEPS
+            known += [layer.scale.value * rounding, np.full(1, self._clip_error(layer))]
+        return self.model.total(known)
 
     def _clip_error(self, layer: Layer) -> float:
         """How far the stored bounds lie from the real ones, where int8 reaches these."""
@@ -115,16 +120,15 @@ class _Bounds:
         real = self.network.weights(core)
         unit = layer.steps / self.plan.scales[operand].value
         stored = layer.weights * unit.reshape(-1, *[1] * (real.ndim - 1))
-        magnitude = self._magnitude(operand)
-        wrong = np.abs(real - stored).reshape(len(real), -1).sum(axis=1) * magnitude
-        through = _through(stored, error, groups_of(core))
-        return cast(Array, through + wrong + _float_error(real, magnitude))
+        values = self._values(operand)
+        through = self.model.through(stored, error, groups_of(core))
+        wrong = self.model.wrong(real - stored, values)
+        return self.model.total([through, wrong, _float_error(real, _magnitude(values))])
 
-    def _magnitude(self, value: SSAValue) -> float:
-        found = self.network.range_of(value)
-        if found is None:
-            return 128 * self.plan.scales[value].value
-        return max(abs(found[0]), abs(found[1]))
+    def _values(self, value: SSAValue) -> Range:
+        """Between which real numbers a value that is read as int8 lies."""
+        step = 128 * self.plan.scales[value].value
+        return self.network.range_of(value) or (-step, step)
 
     def _float_op(self, op: Operation) -> Bound:
         """Ops that stay float: what comes in wrong leaves wrong."""
@@ -140,19 +144,18 @@ class _Bounds:
             case ReshapeOp():
                 return _moved(known[0], op)
             case AddOp() if shape_of(op.a) == shape_of(op.b):
-                return known[0] + known[1]
+                return self.model.total(known)
             case ConvOp() if self.network.constant(op.w) is not None:
-                return _through(self.network.weights(op), known[0], groups_of(op))
+                return self.model.through(self.network.weights(op), known[0], groups_of(op))
+            case HostOp(inputs=(operand,)):
+                return host_error(op, known[0], _magnitude(self.network.range_of(operand)))
             case _:
                 return None
 
 
-def _through(weights: Array, error: Array, groups: int) -> Array:
-    """The largest error of each output channel when inputs are off by ``error``."""
-    outputs, inputs = weights.shape[:2]
-    sums = np.abs(weights).reshape(groups, outputs // groups, inputs, -1).sum(axis=3)
-    errors = np.broadcast_to(error, (groups * inputs,)).reshape(groups, inputs, 1)
-    return cast(Array, (sums @ errors).reshape(outputs))
+def _magnitude(values: Range | None) -> float:
+    """The largest magnitude within a range."""
+    return inf if values is None else max(abs(values[0]), abs(values[1]))
 
 
 def _float_error(weights: Array, magnitude: float) -> Array:

@@ -5,7 +5,8 @@ Takes a function of float graph ops whose values carry ranges (``graph.ranges`` 
 normalised. Leaves ``graph.quantize`` where reals enter, integer sums that end in
 ``graph.requantize`` with relu and clip in its bounds, ``graph.dequantize`` where reals leave, and
 ``graph.host_reason`` on each computing op that stays float. The function gets
-``graph.error_bounds``: how far each result may lie from the float network's (unit if unknown).
+``graph.error_bounds`` and ``graph.error_estimates``: how far each result may lie from the float
+network's, and the root mean square of how far it does (unit if unknown).
 Where the context has observations of the network on samples, biases are corrected by them.
 
 The scheme is symmetric int8 with shifts only, after Jacob et al., "Quantization and Training of
@@ -13,26 +14,32 @@ Neural Networks for Efficient Integer-Arithmetic-Only Inference", with the multi
 the weight scales. docs/quantisation.md defines the arithmetic and the choices.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, ModuleOp, UnitAttr, f64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
+from vtac.dialects.context import Array
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.passes.graph.quantize.bounds import Bound, output_bounds
+from vtac.passes.graph.quantize.bounds import Bound, output_errors
 from vtac.passes.graph.quantize.correction import correct_biases
 from vtac.passes.graph.quantize.emit import emit
+from vtac.passes.graph.quantize.error_models import Expected, WorstCase
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.numbers import Sharing, ShiftPolicy
 from vtac.passes.graph.quantize.plan import make_plan
 
 ERROR_BOUNDS_ATTRIBUTE = "graph.error_bounds"
 """Name of a function's attribute: a bound for each result, in real units, or unit."""
+
+ERROR_ESTIMATES_ATTRIBUTE = "graph.error_estimates"
+"""Name of a function's attribute: an estimate for each result, in real units, or unit."""
 
 _CODEGEN = "codegen"
 
@@ -60,8 +67,12 @@ class QuantizePass(ModulePass):
                 plan = make_plan(network, policy)
                 if network.observations is not None:
                     plan = correct_biases(plan, network.observations)
-                bounds = _bounds_attribute(output_bounds(plan))
-                function.attributes[ERROR_BOUNDS_ATTRIBUTE] = bounds
+                bounds = output_errors(plan, WorstCase())
+                function.attributes[ERROR_BOUNDS_ATTRIBUTE] = _errors_attribute(bounds, np.max)
+                estimates = output_errors(plan, Expected())
+                function.attributes[ERROR_ESTIMATES_ATTRIBUTE] = _errors_attribute(
+                    estimates, _root_mean_square
+                )
                 emit(plan)
 
     def _policy(self, op: ModuleOp) -> ShiftPolicy:
@@ -80,13 +91,28 @@ def error_bounds(function: FuncOp) -> list[float | None]:
     |quantised - float| stays below, in real units, for inputs that keep every float value inside
     the ranges the quantiser was given.
     """
-    bounds = function.attributes.get(ERROR_BOUNDS_ATTRIBUTE)
-    if not isinstance(bounds, ArrayAttr):
+    return _errors(function, ERROR_BOUNDS_ATTRIBUTE)
+
+
+def error_estimates(function: FuncOp) -> list[float | None]:
+    """The root mean square of quantised - float over the elements of each result, as estimated.
+
+    In real units; None where nothing is known. Inputs as for `error_bounds`.
+    """
+    return _errors(function, ERROR_ESTIMATES_ATTRIBUTE)
+
+
+def _errors(function: FuncOp, name: str) -> list[float | None]:
+    errors = function.attributes.get(name)
+    if not isinstance(errors, ArrayAttr):
         return [None] * len(function.function_type.outputs)
-    return [b.value.data if isinstance(b, FloatAttr) else None for b in bounds]
+    return [e.value.data if isinstance(e, FloatAttr) else None for e in errors]
 
 
-def _bounds_attribute(bounds: Sequence[Bound]) -> Attribute:
-    return ArrayAttr(
-        UnitAttr() if bound is None else FloatAttr(float(bound.max()), f64) for bound in bounds
-    )
+def _errors_attribute(errors: Sequence[Bound], over: Callable[[Array], float]) -> Attribute:
+    """``over`` makes one number of those of the channels."""
+    return ArrayAttr(UnitAttr() if e is None else FloatAttr(float(over(e)), f64) for e in errors)
+
+
+def _root_mean_square(errors: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))

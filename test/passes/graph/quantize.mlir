@@ -19,7 +19,7 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
   }
 
 // CHECK-LABEL: @residual
-// CHECK-SAME:    graph.error_bounds = [{{.*}} : f64]
+// CHECK-SAME:    graph.error_bounds = [{{.*}} : f64], graph.error_estimates = [{{.*}} : f64]
 // CHECK-NEXT:    [[X:%[a-z0-9_]+]] = graph.quantize %x {scale = 1.000000e+00 : f64, zero_point = 0 : i64} : {{.*}} -> tensor<1x2x4x4xi8>
 // CHECK-NEXT:    [[W:%[0-9]+]] = graph.constant dense<{{\[\[\[\[}}32]], {{\[\[}}64]]], {{\[\[\[}}0]], {{\[\[}}-96]]]]> : tensor<2x2x1x1xi8>
 // CHECK-NEXT:    [[ACC:%[0-9]+]] = graph.conv [[X]], [[W]] {{.*}} -> tensor<1x2x4x4xi32>
