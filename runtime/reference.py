@@ -228,14 +228,14 @@ def join_bytes(planes: Sequence[Array]) -> Array:
 def convolution(x: Array, w: Array, bias: Array | None, op: graph.WindowOp, group: int) -> Array:
     """Sum over kernel taps of products; x [N, C, spatial...], w [O, C / group, kernel...].
 
-    In float64 throughout, which holds sums of int8 products exactly (below 2^53).
+    A tap in the padding reads the op's pad value. In float64 throughout, which holds sums of int8 products exactly (below 2^53).
     """
     n, c, o = x.shape[0], x.shape[1], w.shape[0]
     kernel = w.shape[2:]
     grouped = w.astype(np.float64).reshape(group, o // group, c // group, *kernel)
     matrices: Array = np.moveaxis(grouped, (0, 1, 2), (-3, -2, -1))
     total: Any = 0.0
-    for tap, window in _taps(x.astype(np.float64), op, kernel, outside=0.0):
+    for tap, window in _taps(x.astype(np.float64), op, kernel, graph.pad_value_of(op)):
         total = total + matrices[tap] @ window.reshape(n, group, c // group, -1)
         spatial = window.shape[2:]
     total = total.reshape(n, o, *spatial)
@@ -262,14 +262,16 @@ def _taps(
 
 
 def window_sum(x: Array, op: graph.PoolOp) -> Array:
-    """Sum over each window; pads are 0. In float64, exact for int8."""
-    taps = _taps(x.astype(np.float64), op, op.kernel.get_values(), outside=0.0)
+    """Sum over each window, pads at their value. In float64, exact for int8."""
+    pad = graph.pad_value_of(op)
+    taps = _taps(x.astype(np.float64), op, op.kernel.get_values(), outside=pad)
     return cast(Array, sum((window for _, window in taps), start=np.float64(0.0)))
 
 
 def unfold(x: Array, op: graph.UnfoldOp) -> Array:
     """The elements of each window as channels, tap by tap, and then the constant channels."""
-    taps = [window for _, window in _taps(x, op, op.kernel.get_values(), outside=0.0)]
+    pad = graph.pad_value_of(op)
+    taps = [window for _, window in _taps(x, op, op.kernel.get_values(), outside=pad)]
     n, _, *spatial = taps[0].shape
     constants = [np.full((n, 1, *spatial), value, x.dtype) for value in op.constants.get_values()]
     return np.concatenate([*taps, *constants], axis=1)

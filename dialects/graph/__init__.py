@@ -31,6 +31,7 @@ from vtac.dialects.graph.network import (
     shape_of,
     window_extent,
 )
+from vtac.dialects.graph.padding import pad_property, pad_value_of
 from vtac.dialects.graph.quantised import (
     AddBiasOp,
     DequantizeOp,
@@ -117,6 +118,8 @@ __all__ = [
     "integers",
     "is_static",
     "packing",
+    "pad_property",
+    "pad_value_of",
     "shape_of",
     "window_extent",
 ]

@@ -36,6 +36,8 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from vtac.dialects.graph.padding import pad_property, verify_pad_value
+
 I64Array = DenseArrayBase[IntegerType]
 
 
@@ -116,7 +118,10 @@ def verify_shape(value: SSAValue, expected: Sequence[int]) -> None:
 
 @irdl_op_definition
 class ConvOp(WindowOp):
-    """Convolution (ONNX Conv; ConvInteger without zero points on int8): w is [O, C/group, k...]."""
+    """Convolution (ONNX Conv; ConvInteger without zero points on int8): w is [O, C/group, k...].
+
+    pad_value: what int8 windows read in the padding, 0 if it is not given.
+    """
 
     name = "graph.conv"
 
@@ -125,6 +130,7 @@ class ConvOp(WindowOp):
     w = operand_def(TensorType)
     bias = opt_operand_def(TensorType)
     group = prop_def(IntegerAttr[IntegerType])
+    pad_value = opt_prop_def(IntegerAttr[IntegerType])
 
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$x `,` $w (`bias` $bias^)? attr-dict `:` functional-type(operands, results)"
@@ -140,6 +146,7 @@ class ConvOp(WindowOp):
         pads: Sequence[int],
         dilations: Sequence[int],
         group: int = 1,
+        pad_value: int = 0,
     ):
         super().__init__(
             operands=[x, w, bias],
@@ -149,6 +156,7 @@ class ConvOp(WindowOp):
                 "pads": integers(pads),
                 "dilations": integers(dilations),
                 "group": IntegerAttr(group, i64),
+                **pad_property(pad_value),
             },
         )
 
@@ -163,6 +171,7 @@ class ConvOp(WindowOp):
     def verify_(self) -> None:
         """Channels of input, weights and group agree."""
         super().verify_()
+        verify_pad_value(self, self.x)
         x, w, group = shape_of(self.x) or (), shape_of(self.w) or (), self.group.value.data
         if x[1] != DYNAMIC_INDEX and w[1] != DYNAMIC_INDEX and x[1] != w[1] * group:
             raise VerifyException(
@@ -226,11 +235,20 @@ class AveragePoolOp(PoolOp):
 
 @irdl_op_definition
 class SumPoolOp(PoolOp):
-    """Sum over each window of an int8 tensor, as int32 accumulators: average pooling's core."""
+    """Sum over each window of an int8 tensor, as int32 accumulators: average pooling's core.
+
+    pad_value: what windows read in the padding, 0 if it is not given.
+    """
 
     name = "graph.sum_pool"
+    pad_value = opt_prop_def(IntegerAttr[IntegerType])
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$x attr-dict `:` functional-type(operands, results)"
+
+    def verify_(self) -> None:
+        """The pad value is an int8."""
+        super().verify_()
+        verify_pad_value(self, self.x)
 
 
 @irdl_op_definition

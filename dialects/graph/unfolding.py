@@ -5,17 +5,19 @@ Convolutional Neural Networks for Document Processing", 2006). Here an axis may 
 that the convolution keeps its kernel there.
 """
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerType, TensorType, i64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, IntegerType, TensorType, i64
 from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
 )
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.network import I64Array, PoolOp, shape_of
+from vtac.dialects.graph.padding import verify_pad_value
 
 
 @irdl_op_definition
@@ -23,13 +25,14 @@ class UnfoldOp(PoolOp):
     """Each window's elements as channels: [N, C, spatial...] to [N, taps * C + constants, ...].
 
     Channel ``tap * C + c`` is channel c at that tap, taps in row-major order; a tap in the padding
-    reads 0. constants: the values of further channels, each the same everywhere (int8). On the
-    host.
+    reads ``pad_value``, 0 if that is not given. constants: the values of further channels, each the
+    same everywhere (int8). On the host.
     """
 
     name = "graph.unfold"
     x = operand_def(TensorType)
     constants = prop_def(I64Array.constr(i64))
+    pad_value = opt_prop_def(IntegerAttr[IntegerType])
     result = result_def(TensorType)
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$x attr-dict `:` functional-type(operands, results)"
@@ -46,6 +49,7 @@ class UnfoldOp(PoolOp):
     def verify_(self) -> None:
         """The element type stays; constants are int8."""
         super().verify_()
+        verify_pad_value(self, self.x)
         x, result = self.x.type, self.result.type
         assert isinstance(x, TensorType) and isinstance(result, TensorType)
         if x.element_type != result.element_type:

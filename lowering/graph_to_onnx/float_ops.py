@@ -1,10 +1,13 @@
 """Graph ops with ONNX's meaning back as ONNX nodes; on integers as the Integer operators."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from xdsl.dialects.builtin import AnyFloat, TensorType
 from xdsl.ir import SSAValue
 
-from vtac.dialects.context import element_dtype
+from vtac.dialects.context import Array, element_dtype
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import (
     AddOp,
@@ -21,6 +24,7 @@ from vtac.dialects.graph import (
     ReshapeOp,
     SumPoolOp,
     WindowOp,
+    pad_value_of,
     shape_of,
 )
 from vtac.lowering.graph_to_onnx.builder import OnnxBuilder, place_of
@@ -57,11 +61,38 @@ def conv(b: OnnxBuilder, op: ConvOp) -> None:
     else:
         b.require(op, 10)
         biased = op.bias is not None
-        sums = b.add("ConvInteger", operands, "" if biased else output, **attributes)
+        sums = _conv_integer(
+            b, op, operands, b.constant(op.w), "" if biased else output, attributes
+        )
         if op.bias is not None:
             shape = [1, -1] + [1] * len(op.kernel_shape())
             b.add("Add", [sums, b.reshape(b.name(op.bias), shape)], output)
     b.define(op.result, output)
+
+
+def _conv_integer(
+    b: OnnxBuilder,
+    op: ConvOp | SumPoolOp,
+    operands: list[str],
+    weights: Array | None,
+    output: str,
+    attributes: Mapping[str, Any],
+) -> str:
+    """ConvInteger; its padding is what stands for 0.
+
+    So a pad value is its zero point, and the zero point's share of the products comes back
+    afterwards, one number a channel.
+    """
+    value = pad_value_of(op)
+    if not value:
+        return b.add("ConvInteger", operands, output, **attributes)
+    if weights is None:
+        raise CompileError(Problem(place_of(op), "with a pad value its weights must be constant"))
+    zero = b.weight(np.array(value, np.int8), "zero_point")
+    sums = b.add("ConvInteger", [*operands, zero], **attributes)
+    share = value * weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int32)
+    shaped = share.reshape(1, -1, *(1 for _ in op.kernel_shape()))
+    return b.add("Add", [sums, b.weight(shaped, "share")], output)
 
 
 def gemm(b: OnnxBuilder, op: GemmOp) -> None:
@@ -158,9 +189,10 @@ def sum_pool(b: OnnxBuilder, op: SumPoolOp) -> None:
     """A depthwise ConvInteger by ones."""
     b.require(op, 10)
     channels = (shape_of(op.x) or (1, 1))[1]
-    ones = b.weight(np.ones((channels, 1, *op.kernel_shape()), np.int8), "ones")
+    ones = np.ones((channels, 1, *op.kernel_shape()), np.int8)
     output = b.name_for(op.result)
-    b.add("ConvInteger", [b.name(op.x), ones], output, **_window(op), group=channels)
+    operands = [b.name(op.x), b.weight(ones, "ones")]
+    _conv_integer(b, op, operands, ones, output, {**_window(op), "group": channels})
     b.define(op.result, output)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vtac.dialects.context import Array
-from vtac.dialects.graph import UnfoldOp, shape_of
+from vtac.dialects.graph import UnfoldOp, pad_value_of, shape_of
 from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder
 
 
@@ -32,7 +32,7 @@ def unfold(b: OnnxBuilder, op: UnfoldOp) -> None:
         if np.array_equal(table[:, 0], np.arange(laid[axis])) and table.shape[1] == 1:
             continue
         if (table == laid[axis]).any():
-            name = _with_zeros(b, name, laid, axis)
+            name = _with_pad(b, name, laid, axis, pad_value_of(op))
         name = b.add("Gather", [name, b.weight(table, "windows")], axis=axis)
         laid[axis : axis + 1] = table.shape
         windows = [axis, *(later + 1 for later in windows[1:])]
@@ -56,10 +56,10 @@ def positions(op: UnfoldOp, axis: int) -> Array:
     return np.where((places < 0) | (places >= size), size, places).astype(np.int64)
 
 
-def _with_zeros(b: OnnxBuilder, name: str, laid: Sequence[int], axis: int) -> str:
-    """A tensor with one more position along an axis, where all is 0."""
-    zeros = np.zeros([*laid[:axis], 1, *laid[axis + 1 :]], np.int8)
-    return b.add("Concat", [name, b.weight(zeros, "zeros")], axis=axis)
+def _with_pad(b: OnnxBuilder, name: str, laid: Sequence[int], axis: int, value: int) -> str:
+    """A tensor with one more position along an axis, where all is the pad value."""
+    pad = np.full([*laid[:axis], 1, *laid[axis + 1 :]], value, np.int8)
+    return b.add("Concat", [name, b.weight(pad, "zeros" if value == 0 else "pad")], axis=axis)
 
 
 def _with_constants(

@@ -39,12 +39,14 @@ from vtac.dialects.graph import (
     UnfoldOp,
     integers,
     is_static,
+    pad_property,
+    pad_value_of,
     shape_of,
 )
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.constants import constant_of, new_constant
 from vtac.passes.graph.folds import Choice, Fold, fold_weights, windows_of, with_bias_lanes
-from vtac.passes.graph.match_patterns import CODEGEN
 
 
 @dataclass
@@ -113,6 +115,7 @@ class FoldConvolution(RewritePattern):
             pads=pads[0],
             dilations=dilations[0],
             constants=integers(fold.constants),
+            **pad_property(pad_value_of(op) if any(pads[0]) else 0),
         )
         unfold.result.name_hint = op.x.name_hint
         w = new_constant(self.ctx, weights, op.w.name_hint, op)
@@ -124,6 +127,7 @@ class FoldConvolution(RewritePattern):
             strides=strides[1],
             pads=pads[1],
             dilations=dilations[1],
+            pad_value=pad_value_of(op) if any(pads[1]) else 0,
         )
         unfold.location = conv.location = op.location
         rewriter.replace(op, [unfold, w, conv])

@@ -355,3 +355,19 @@ func.func @refused(%x: tensor<1x3x4xi8>) {
   %y = graph.unfold %x {kernel = array<i64: 1>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, constants = array<i64>} : (tensor<1x3x4xi8>) -> tensor<1x3x4xf32>
   func.return
 }
+
+// -----
+
+// CHECK: only windows over int8 have a pad_value; floats are padded with 0
+func.func @refused(%x: tensor<1x4x3x3xf32>, %w: tensor<4x4x3x3xf32>) {
+  %y = graph.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64, pad_value = -128 : i64} : (tensor<1x4x3x3xf32>, tensor<4x4x3x3xf32>) -> tensor<1x4x3x3xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: the pad_value 128 is no int8
+func.func @refused(%x: tensor<1x4x3x3xi8>) {
+  %y = graph.sum_pool %x {kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, pad_value = 128 : i64} : (tensor<1x4x3x3xi8>) -> tensor<1x4x3x3xi32>
+  func.return
+}

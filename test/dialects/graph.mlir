@@ -44,6 +44,13 @@ func.func @quantised(%x: tensor<2x20x4x4xf32>, %vector: tensor<20xi32>) {
   %p = graph.pack %q : (tensor<2x20x4x4xi8>) -> tensor<2x20x4x4xi8, #graph.packed<1, 16>>
   // CHECK: graph.unpack %p
   %u = graph.unpack %p : (tensor<2x20x4x4xi8, #graph.packed<1, 16>>) -> tensor<2x20x4x4xi8>
+  // CHECK: graph.sum_pool %u {kernel = array<i64: 4, 4>, strides = array<i64: 1, 1>, pads = array<i64: 1, 0, 0, 0>, dilations = array<i64: 1, 1>, pad_value = -128 : i64}
+  %sp = graph.sum_pool %u {kernel = array<i64: 4, 4>, strides = array<i64: 1, 1>, pads = array<i64: 1, 0, 0, 0>, dilations = array<i64: 1, 1>, pad_value = -128 : i64} : (tensor<2x20x4x4xi8>) -> tensor<2x20x2x1xi32>
+  // CHECK: constants = array<i64>, pad_value = 5 : i64}
+  %up = graph.unfold %q {kernel = array<i64: 1, 3>, strides = array<i64: 1, 2>, pads = array<i64: 0, 1, 0, 0>, dilations = array<i64: 1, 1>, constants = array<i64>, pad_value = 5 : i64} : (tensor<2x20x4x4xi8>) -> tensor<2x60x4x2xi8>
+  // CHECK: group = 1 : i64, pad_value = -128 : i64}
+  %wp = graph.constant dense<1> : tensor<4x20x2x1xi8>
+  %cp = graph.conv %q, %wp {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 1, 0>, dilations = array<i64: 1, 1>, group = 1 : i64, pad_value = -128 : i64} : (tensor<2x20x4x4xi8>, tensor<4x20x2x1xi8>) -> tensor<2x4x4x4xi32>
   // CHECK: graph.sum_pool %u {kernel = array<i64: 4, 4>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>}
   %s = graph.sum_pool %u {kernel = array<i64: 4, 4>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x20x4x4xi8>) -> tensor<2x20x1x1xi32>
   // CHECK: graph.requantize %s bias %vector shift %vector {lo = 0 : i64, hi = 127 : i64, scale = 5.000000e-01 : f64, zero_point = 0 : i64}

@@ -47,6 +47,7 @@ def layer(draw, ctx: VtacContext, rng: np.random.Generator) -> ModuleOp:
     x = add(graph.QuantizeOp(block.args[0], 1.0, 0, TensorType(i8, [batch, channels, *sizes])))
     w = constant(rng.integers(-128, 128, [outputs, channels, *kernel]).astype(np.int8))
     numbers = {"strides": strides, "pads": pads, "dilations": dilations}
+    numbers["pad_value"] = draw(st.sampled_from([0, -128, 127]))
     acc = add(graph.ConvOp(x, w, None, TensorType(i32, shape), **numbers))
     if draw(st.booleans()):
         acc = add(graph.AddOp(acc, acc, TensorType(i32, shape)))

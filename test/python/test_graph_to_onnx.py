@@ -288,7 +288,7 @@ INTEGERS = """
     %w = graph.constant dense<{weights}> : tensor<4x3x3x3xi8>
     %bias = graph.constant dense<[5, -7, 0, 123456]> : tensor<4xi32>
     %shift = graph.constant dense<[0, 1, 5, 9]> : tensor<4xi32>
-    %acc = graph.conv %x, %w {{strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64}} : (tensor<2x3x5x5xi8>, tensor<4x3x3x3xi8>) -> tensor<2x4x3x3xi32>
+    %acc = graph.conv %x, %w {{strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64, pad_value = {pad} : i64}} : (tensor<2x3x5x5xi8>, tensor<4x3x3x3xi8>) -> tensor<2x4x3x3xi32>
     %q = graph.requantize %acc bias %bias shift %shift {{lo = -100 : i64, hi = 101 : i64, scale = 1.0 : f64, zero_point = 0 : i64}} : (tensor<2x4x3x3xi32>, tensor<4xi32>, tensor<4xi32>) -> tensor<2x4x3x3xi8>
     %l = graph.shift_left %q, %shift : (tensor<2x4x3x3xi8>, tensor<4xi32>) -> tensor<2x4x3x3xi32>
     %sum = graph.add %acc, %l : (tensor<2x4x3x3xi32>, tensor<2x4x3x3xi32>) -> tensor<2x4x3x3xi32>
@@ -300,17 +300,17 @@ INTEGERS = """
     %b = graph.add_bias %g, %bias : (tensor<2x4xi32>, tensor<4xi32>) -> tensor<2x4xi32>
     %p:4 = graph.split_bytes %b : (tensor<2x4xi32>) -> (tensor<2x4xi8>, tensor<2x4xi8>, tensor<2x4xi8>, tensor<2x4xi8>)
     %j = graph.join_bytes %p#0, %p#1, %p#2, %p#3 : (tensor<2x4xi8>, tensor<2x4xi8>, tensor<2x4xi8>, tensor<2x4xi8>) -> tensor<2x4xi32>
-    %s = graph.sum_pool %x {{kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>}} : (tensor<2x3x5x5xi8>) -> tensor<2x3x2x2xi32>
+    %s = graph.sum_pool %x {{kernel = array<i64: 3, 3>, strides = array<i64: 3, 2>, pads = array<i64: 1, 0, 2, 0>, dilations = array<i64: 1, 1>, pad_value = {pad} : i64}} : (tensor<2x3x5x5xi8>) -> tensor<2x3x2x2xi32>
     func.return %r, %j, %s : tensor<2x4x3x3xi8>, tensor<2x4xi32>, tensor<2x3x2x2xi32>
   }}"""
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from([-128, -3]))
-def test_integer_ops_agree_with_the_reference(seed, low):
+@given(st.integers(0, 2**32 - 1), st.sampled_from([-128, -3]), st.sampled_from([0, -128, 5]))
+def test_integer_ops_agree_with_the_reference(seed, low, pad):
     rng = np.random.default_rng(seed)
     draw = lambda *shape: rng.integers(low, -low, shape).astype(np.int8)  # noqa: E731
     module, ctx = parse(
-        INTEGERS.format(weights=draw(4, 3, 3, 3).tolist(), dense=draw(4, 16).tolist())
+        INTEGERS.format(weights=draw(4, 3, 3, 3).tolist(), dense=draw(4, 16).tolist(), pad=pad)
     )
     x = draw(2, 3, 5, 5)
     expected = list(run_reference(module, {"input_0": x}, ctx.resources).values())

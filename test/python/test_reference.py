@@ -62,8 +62,9 @@ def conv_by_loops(x: Array, w: Array, op: graph.ConvOp, shape: tuple[int, ...]) 
         for c, p, q in itertools.product(*map(range, w.shape[1:])):
             row = i * strides[0] - pads[0] + p * dilations[0]
             column = j * strides[1] - pads[1] + q * dilations[1]
-            if 0 <= row < x.shape[2] and 0 <= column < x.shape[3]:
-                y[n, o, i, j] += int(x[n, c, row, column]) * int(w[o, c, p, q])
+            inside = 0 <= row < x.shape[2] and 0 <= column < x.shape[3]
+            value = int(x[n, c, row, column]) if inside else graph.pad_value_of(op)
+            y[n, o, i, j] += value * int(w[o, c, p, q])
     return y.astype(np.int64)
 
 
@@ -94,6 +95,9 @@ def test_convolution_is_its_definition(
     assert np.array_equal(reference.convolution(x, w, None, op, 1), expected)
     theirs = onnxruntime_result("ConvInteger", {"x": x, "w": w}, **window)
     assert np.array_equal(expected, theirs)
+    op.properties.update(graph.pad_property(-128))
+    padded = conv_by_loops(x, w, op, shape)
+    assert np.array_equal(reference.convolution(x, w, None, op, 1), padded)
 
 
 @settings(max_examples=40)
