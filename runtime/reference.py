@@ -180,10 +180,10 @@ def _channels(vector: Array, rank: int) -> Array:
 # Integers: the semantics of docs/quantisation.md.
 
 
-def quantize(x: Array, scale: float, zero_point: int) -> Array:
-    """ONNX QuantizeLinear to int8, in float32: halves to even, saturating."""
+def quantize(x: Array, scale: float, zero_point: int, low: int = -128) -> Array:
+    """ONNX QuantizeLinear to the 8-bit integers from ``low``, in float32: halves to even."""
     steps = np.rint(x.astype(np.float32) / np.float32(scale))
-    return cast(Array, np.clip(steps + np.float32(zero_point), -128, 127).astype(np.int8))
+    return cast(Array, np.clip(steps + np.float32(zero_point), low, low + 255).astype(np.int64))
 
 
 def dequantize(x: Array, scales: Sequence[float], zero_point: int) -> Array:
@@ -212,6 +212,19 @@ def requantize(acc: Array, bias: Array, shift: Array, lo: int, hi: int) -> Array
     return np.clip(shifted, lo, hi)
 
 
+def rescale(acc: Array, vectors: Sequence[Array], shift: int, bounds: tuple[int, int]) -> Array:
+    """``clamp((clamp(acc + bias, least, most) * multiplier + offset) >> shift, *bounds)``.
+
+    Every step fits int32.
+    """
+    _, least, most, multiplier, offset = (_channels(v.astype(np.int64), acc.ndim) for v in vectors)
+    product = np.clip(add_bias(acc, vectors[0]), least, most) * multiplier
+    _check_fits(product, np.dtype(np.int32), "acc * multiplier")
+    total = product + offset
+    _check_fits(total, np.dtype(np.int32), "acc * multiplier + offset")
+    return np.clip(total >> shift, *bounds)
+
+
 def split_bytes(x: Array) -> list[Array]:
     """The four bytes of int32, least significant first, each as int8."""
     return [(x >> (8 * i)).astype(np.uint8).view(np.int8) for i in range(4)]
@@ -228,7 +241,8 @@ def join_bytes(planes: Sequence[Array]) -> Array:
 def convolution(x: Array, w: Array, bias: Array | None, op: graph.WindowOp, group: int) -> Array:
     """Sum over kernel taps of products; x [N, C, spatial...], w [O, C / group, kernel...].
 
-    A tap in the padding reads the op's pad value. In float64 throughout, which holds sums of int8 products exactly (below 2^53).
+    A tap in the padding reads the op's pad value. In float64 throughout, which holds sums of int8
+    products exactly (below 2^53).
     """
     n, c, o = x.shape[0], x.shape[1], w.shape[0]
     kernel = w.shape[2:]
@@ -330,6 +344,23 @@ def _reshape(op: graph.ReshapeOp, x: Array) -> Array:
     return x.reshape(op.result.type.get_shape())
 
 
+def _quantize(op: graph.QuantizeOp, x: Array) -> Array:
+    element = cast(TensorType[Any], op.result.type).element_type
+    low = int(np.iinfo(element_dtype(element)).min)
+    return quantize(x, op.scale.value.data, op.zero_point.value.data, low)
+
+
+def fake_quantize(op: graph.FakeQuantizeOp, x: Array) -> Array:
+    """QuantizeLinear, then DequantizeLinear."""
+    scale, zero_point = op.scale.value.data, op.zero_point.value.data
+    return dequantize(quantize(x, scale, zero_point, op.low.value.data), [scale], zero_point)
+
+
+def _rescale(op: graph.RescaleOp, acc: Array, *vectors: Array) -> Array:
+    bounds = op.lo.value.data, op.hi.value.data
+    return rescale(acc, vectors, op.shift.value.data, bounds)
+
+
 def _requantize(op: graph.RequantizeOp, acc: Array, bias: Array, shift: Array) -> Array:
     return requantize(acc, bias, shift, op.lo.value.data, op.hi.value.data)
 
@@ -344,6 +375,7 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.DequantizeOp: lambda op, x: dequantize(
         x, op.scales.get_values(), op.zero_point.value.data
     ),
+    graph.FakeQuantizeOp: fake_quantize,
     graph.GemmOp: gemm,
     graph.GlobalAveragePoolOp: lambda op, x: x.astype(np.float64).mean(
         axis=tuple(range(2, x.ndim)), keepdims=True
@@ -352,9 +384,10 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.MatMulOp: lambda op, a, b: a.astype(np.float64) @ b.astype(np.float64),
     graph.MaxPoolOp: lambda op, x: max_pool(x, op),
     graph.PackOp: lambda op, x: x,
-    graph.QuantizeOp: lambda op, x: quantize(x, op.scale.value.data, op.zero_point.value.data),
+    graph.QuantizeOp: _quantize,
     graph.ReluOp: lambda op, x: np.maximum(x, 0),
     graph.RequantizeOp: _requantize,
+    graph.RescaleOp: _rescale,
     graph.ReshapeOp: _reshape,
     graph.ShiftLeftOp: lambda op, x, amount: shift_left(x, amount),
     graph.SumPoolOp: lambda op, x: window_sum(x, op),

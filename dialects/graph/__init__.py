@@ -10,6 +10,15 @@ from vtac.dialects.graph.attributes import (
     RangeAttr,
     packing,
 )
+from vtac.dialects.graph.given import (
+    FakeQuantizeOp,
+    Given,
+    GridAttr,
+    given_by,
+    grid_of,
+    row_steps,
+    set_grid,
+)
 from vtac.dialects.graph.network import (
     AddOp,
     AveragePoolOp,
@@ -43,6 +52,7 @@ from vtac.dialects.graph.quantised import (
     SplitBytesOp,
     UnpackOp,
 )
+from vtac.dialects.graph.rescale import RescaleOp
 from vtac.dialects.graph.structure import CompositeOp, ConstantOp, HostOp, YieldOp
 from vtac.dialects.graph.unfolding import UnfoldOp
 
@@ -58,6 +68,7 @@ Graph = Dialect(
         ConstantOp,
         ConvOp,
         DequantizeOp,
+        FakeQuantizeOp,
         GemmOp,
         GlobalAveragePoolOp,
         HostOp,
@@ -68,6 +79,7 @@ Graph = Dialect(
         QuantizeOp,
         ReluOp,
         RequantizeOp,
+        RescaleOp,
         ReshapeOp,
         ShiftLeftOp,
         SplitBytesOp,
@@ -76,7 +88,7 @@ Graph = Dialect(
         UnpackOp,
         YieldOp,
     ],
-    [OpaqueType, PackedAttr, ProtobufAttr, RangeAttr],
+    [GridAttr, OpaqueType, PackedAttr, ProtobufAttr, RangeAttr],
 )
 
 __all__ = [
@@ -90,9 +102,12 @@ __all__ = [
     "ConstantOp",
     "ConvOp",
     "DequantizeOp",
+    "FakeQuantizeOp",
     "GemmOp",
+    "Given",
     "GlobalAveragePoolOp",
     "Graph",
+    "GridAttr",
     "HostOp",
     "JoinBytesOp",
     "MatMulOp",
@@ -106,6 +121,7 @@ __all__ = [
     "RangeAttr",
     "ReluOp",
     "RequantizeOp",
+    "RescaleOp",
     "ReshapeOp",
     "ShiftLeftOp",
     "SplitBytesOp",
@@ -115,11 +131,15 @@ __all__ = [
     "WindowOp",
     "YieldOp",
     "broadcast",
+    "given_by",
+    "grid_of",
     "integers",
     "is_static",
     "packing",
     "pad_property",
     "pad_value_of",
+    "row_steps",
+    "set_grid",
     "shape_of",
     "window_extent",
 ]

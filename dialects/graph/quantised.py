@@ -47,7 +47,7 @@ def _element(value: SSAValue) -> Attribute:
 
 @irdl_op_definition
 class QuantizeOp(UnaryOp):
-    """``saturate(round_half_even(x / scale) + zero_point)`` as int8 (ONNX QuantizeLinear)."""
+    """``saturate(round_half_even(x / scale) + zero_point)`` as int8 or uint8 (QuantizeLinear)."""
 
     name = "graph.quantize"
     scale = prop_def(FloatAttr[AnyFloat])
@@ -66,7 +66,7 @@ class QuantizeOp(UnaryOp):
 
 @irdl_op_definition
 class DequantizeOp(UnaryOp):
-    """``scale * (x - zero_point)`` of int8 or int32; one scale, or one a channel (dimension 1)."""
+    """``scale * (x - zero_point)`` of integers; one scale, or one a channel (dimension 1)."""
 
     name = "graph.dequantize"
     scales = prop_def(DenseArrayBase[Float64Type].constr(f64))

@@ -4,6 +4,8 @@ Integer arithmetic that ONNX lacks (arithmetic shifts, bytes of int32) is done i
 holds every int32 exactly: a shift right is a product by a power of two and a floor.
 """
 
+from typing import Any
+
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
@@ -13,10 +15,12 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import (
     AddBiasOp,
     DequantizeOp,
+    FakeQuantizeOp,
     JoinBytesOp,
     PackOp,
     QuantizeOp,
     RequantizeOp,
+    RescaleOp,
     ShiftLeftOp,
     SplitBytesOp,
     UnpackOp,
@@ -24,27 +28,54 @@ from vtac.dialects.graph import (
 )
 from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder, place_of
 
+_RESCALING = ("bias", "least", "most", "multiplier", "offset")
+
 ROUNDER = 1.5 * 2**23
 """float32 numbers near this one are the integers: adding it rounds, halves to even."""
 
 
 def quantize(b: OnnxBuilder, op: QuantizeOp) -> None:
-    """QuantizeLinear; before opset 10 the arithmetic it stands for."""
-    x, output = b.name(op.x), b.name_for(op.result)
-    assert isinstance(op.x.type, TensorType)
-    if element_dtype(op.x.type.element_type) != np.float32:
-        x = b.cast(x, np.float32)
-    scale = b.weight(np.array(op.scale.value.data, np.float32), "scale")
-    zero = op.zero_point.value.data
-    if b.opset >= 10:
-        b.add("QuantizeLinear", [x, scale, b.weight(np.array(zero, np.int8), "zero_point")], output)
-    else:
-        x = b.add("Clip", [b.add("Div", [x, scale])], min=-512.0, max=512.0)
-        rounder = b.weight(np.array(ROUNDER, np.float32), "rounder")
-        x = b.add("Sub", [b.add("Add", [x, rounder]), rounder])
-        x = b.add("Add", [x, b.weight(np.array(zero, np.float32), "zero_point")])
-        b.cast(b.add("Clip", [x], min=-128.0, max=127.0), np.int8, output)
+    """QuantizeLinear."""
+    assert isinstance(op.result.type, TensorType)
+    dtype = element_dtype(op.result.type.element_type)
+    output = b.name_for(op.result)
+    _quantized(b, op.x, op.scale.value.data, op.zero_point.value.data, dtype, output)
     b.define(op.result, output)
+
+
+def _quantized(
+    b: OnnxBuilder,
+    value: SSAValue,
+    scale: float,
+    zero_point: int,
+    dtype: np.dtype[Any],
+    output: str = "",
+) -> str:
+    """QuantizeLinear of a value; before opset 10 the arithmetic it stands for."""
+    x = b.name(value)
+    assert isinstance(value.type, TensorType)
+    if element_dtype(value.type.element_type) != np.float32:
+        x = b.cast(x, np.float32)
+    step = b.weight(np.array(scale, np.float32), "scale")
+    if b.opset >= 10:
+        zero = b.weight(np.array(zero_point, dtype), "zero_point")
+        return b.add("QuantizeLinear", [x, step, zero], output)
+    x = b.add("Clip", [b.add("Div", [x, step])], min=-512.0, max=512.0)
+    rounder = b.weight(np.array(ROUNDER, np.float32), "rounder")
+    x = b.add("Sub", [b.add("Add", [x, rounder]), rounder])
+    x = b.add("Add", [x, b.weight(np.array(zero_point, np.float32), "zero_point")])
+    low = float(np.iinfo(dtype).min)
+    return b.cast(b.add("Clip", [x], min=low, max=low + 255), dtype, output)
+
+
+def fake_quantize(b: OnnxBuilder, op: FakeQuantizeOp) -> None:
+    """QuantizeLinear and DequantizeLinear."""
+    b.require(op, 10)
+    dtype = np.dtype(np.int8 if op.low.value.data < 0 else np.uint8)
+    stored = _quantized(b, op.x, op.scale.value.data, op.zero_point.value.data, dtype)
+    scale = b.weight(np.array(op.scale.value.data, np.float32), "scale")
+    zero = b.weight(np.array(op.zero_point.value.data, dtype), "zero_point")
+    b.define(op.result, b.add("DequantizeLinear", [stored, scale, zero], b.name_for(op.result)))
 
 
 def dequantize(b: OnnxBuilder, op: DequantizeOp) -> None:
@@ -95,6 +126,21 @@ def requantize(b: OnnxBuilder, op: RequantizeOp) -> None:
     factor = np.exp2(-_vector(b, op, op.shift, op.acc).astype(np.float64))
     x = b.add("Add", [b.cast(b.name(op.acc), np.float64), b.weight(bias, "bias")])
     x = b.add("Floor", [b.add("Mul", [x, b.weight(factor, "factor")])])
+    x = b.add("Max", [x, b.weight(np.array(op.lo.value.data, np.float64), "lo")])
+    x = b.add("Min", [x, b.weight(np.array(op.hi.value.data, np.float64), "hi")])
+    b.define(op.result, b.cast(x, np.int8, b.name_for(op.result)))
+
+
+def rescale(b: OnnxBuilder, op: RescaleOp) -> None:
+    """``clamp(floor((clamp(acc + bias) * multiplier + offset) * 2^-shift))`` in float64."""
+    b.require(op, 8)
+    bias, least, most, multiplier, offset = (
+        b.weight(_vector(b, op, vector, op.acc).astype(np.float64), name)
+        for vector, name in zip(op.operands[1:], _RESCALING, strict=True)
+    )
+    x = b.add("Add", [b.cast(b.name(op.acc), np.float64), bias])
+    x = b.add("Mul", [b.add("Min", [b.add("Max", [x, least]), most]), multiplier])
+    x = _floor_shift(b, b.add("Add", [x, offset]), op.shift.value.data)
     x = b.add("Max", [x, b.weight(np.array(op.lo.value.data, np.float64), "lo")])
     x = b.add("Min", [x, b.weight(np.array(op.hi.value.data, np.float64), "hi")])
     b.define(op.result, b.cast(x, np.int8, b.name_for(op.result)))
