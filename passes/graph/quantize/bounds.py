@@ -23,7 +23,6 @@ from vtac.dialects.graph import (
     ClipOp,
     ConstantOp,
     ConvOp,
-    GemmOp,
     GlobalAveragePoolOp,
     HostOp,
     MaxPoolOp,
@@ -32,8 +31,9 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.passes.graph.quantize.error_models import ErrorModel, Range, host_error
+from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Group, PassThrough
-from vtac.passes.graph.quantize.network import CoreOp, data_operand, groups_of
+from vtac.passes.graph.quantize.network import groups_of
 from vtac.passes.graph.quantize.numbers import Layer, real_bias
 from vtac.passes.graph.quantize.plan import Plan
 
@@ -89,8 +89,11 @@ class _Errors:
             return _moved(self._stored(group.root.x), group.root)
         layer = self.plan.layers[group]
         errors = [self._stored(value) for value in group.skips]
-        if group.core is not None:
-            errors.append(self._core(layer, group.core, self._stored(data_operand(group.core))))
+        if group.pooling is not None:
+            errors.append(self._stored(group.pooling.x))
+        errors += [
+            self._form(layer, *pair) for pair in zip(group.forms, layer.weights, strict=True)
+        ]
         known = [error for error in errors if error is not None]
         if len(known) < len(errors):
             return None
@@ -111,17 +114,16 @@ class _Errors:
                 moved = max(moved, abs(real - (stored - zero) * step))
         return moved
 
-    def _core(self, layer: Layer, core: CoreOp, error: Bound) -> Bound:
+    def _form(self, layer: Layer, form: Form, weights: Array) -> Bound:
         """Errors of inputs through the stored weights, and of weights through the inputs."""
-        if error is None or not isinstance(core, ConvOp | GemmOp):
-            return error
-        assert layer.weights is not None
-        operand = data_operand(core)
-        real = self.network.weights(core)
-        unit = layer.steps / self.plan.scales[operand].value
-        stored = layer.weights * unit.reshape(-1, *[1] * (real.ndim - 1))
-        values = self._values(operand)
-        through = self.model.through(stored, error, groups_of(core))
+        error = self._stored(form.operand)
+        if error is None:
+            return None
+        real = self.network.weights(form)
+        unit = layer.steps / self.plan.scales[form.operand].value
+        stored = weights * unit.reshape(-1, *[1] * (real.ndim - 1))
+        values = self._values(form.operand)
+        through = self.model.through(stored, error, form.group)
         wrong = self.model.wrong(real - stored, values)
         return self.model.total([through, wrong, _float_error(real, _magnitude(values))])
 
@@ -146,7 +148,7 @@ class _Errors:
             case AddOp() if shape_of(op.a) == shape_of(op.b):
                 return self.model.total(known)
             case ConvOp() if self.network.constant(op.w) is not None:
-                return self.model.through(self.network.weights(op), known[0], groups_of(op))
+                return self.model.through(self.network.given_weights(op), known[0], groups_of(op))
             case HostOp(inputs=(operand,)):
                 return host_error(op, known[0], _magnitude(self.network.range_of(operand)))
             case _:

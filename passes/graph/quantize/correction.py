@@ -19,15 +19,10 @@ from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from vtac.dialects.context import Array, Observations
-from vtac.dialects.graph import (
-    AveragePoolOp,
-    ConstantOp,
-    ConvOp,
-    GemmOp,
-    GlobalAveragePoolOp,
-)
+from vtac.dialects.graph import ConstantOp, shape_of
+from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
-from vtac.passes.graph.quantize.network import data_operand, pooled_area
+from vtac.passes.graph.quantize.network import PoolingOp, pooled_area
 from vtac.passes.graph.quantize.numbers import Layer, largest_bias
 from vtac.passes.graph.quantize.plan import Plan
 
@@ -152,48 +147,34 @@ class _Correction:
     def _accumulators(self, layer: Layer) -> list[Array]:
         """The sums of products and shifted addends, without biases, in each batch."""
         group = layer.group
-        totals = self._core(layer) if group.core is not None else None
+        addends = [self._form(*pair) for pair in zip(group.forms, layer.weights, strict=True)]
+        if group.pooling is not None:
+            addends.append(self._pooled(group.pooling))
         for value, amount in zip(group.skips, layer.amounts, strict=True):
             factor = np.ldexp(1.0, amount).astype(np.float32)
-            addends = [x * _channels(factor, x) for x in self._integers(value)]
-            if totals is None:
-                totals = addends
-            else:
-                totals = [total + addend for total, addend in zip(totals, addends, strict=True)]
-        assert totals is not None, "a sum has a core or an addend"
+            addends.append([x * _channels(factor, x) for x in self._integers(value)])
+        totals = addends[0]
+        for addend in addends[1:]:
+            totals = [total + more for total, more in zip(totals, addend, strict=True)]
         return totals
 
-    def _core(self, layer: Layer) -> list[Array]:
-        core = layer.group.core
-        assert core is not None
-        inputs = self._integers(data_operand(core))
-        if isinstance(core, AveragePoolOp | GlobalAveragePoolOp):
-            results = self.observed.evaluate(core, [[x] for x in inputs])
-            area = np.float32(pooled_area(core))
-            return [np.rint(batch[0] * area) for batch in results]
-        assert layer.weights is not None
-        weights = layer.weights.astype(np.float32)
-        op = _without_bias(core, weights.shape)
-        results = self.observed.evaluate(op, [[x, weights] for x in inputs])
+    def _pooled(self, pooling: PoolingOp) -> list[Array]:
+        results = self.observed.evaluate(pooling, [[x] for x in self._integers(pooling.x)])
+        area = np.float32(pooled_area(pooling))
+        return [np.rint(batch[0] * area) for batch in results]
+
+    def _form(self, form: Form, weights: Array) -> list[Array]:
+        op = _products(form, weights.shape)
+        inputs = self._integers(form.operand)
+        results = self.observed.evaluate(op, [[x, weights.astype(np.float32)] for x in inputs])
         return [batch[0] for batch in results]
 
 
-def _without_bias(core: ConvOp | GemmOp, weights: Sequence[int]) -> ConvOp | GemmOp:
-    """The products of a core alone, for weights that are stored [O, ...]."""
-    types: list[Attribute] = [data_operand(core).type, TensorType(f32, weights)]
+def _products(form: Form, weights: Sequence[int]) -> Operation:
+    """A form as an op over floats, for weights of a shape [O, C/group, kernel...]."""
+    types: list[Attribute] = [form.operand.type, TensorType(f32, weights)]
     x, w = Block(arg_types=types).args
-    if isinstance(core, GemmOp):
-        return GemmOp(x, w, None, core.result.type, trans_b=True)
-    return ConvOp(
-        x,
-        w,
-        None,
-        core.result.type,
-        strides=core.strides.get_values(),
-        pads=core.pads.get_values(),
-        dilations=core.dilations.get_values(),
-        group=core.group.value.data,
-    )
+    return product_op(form, x, w, TensorType(f32, shape_of(form.result) or ()))
 
 
 def _channels(vector: Array, like: Array) -> Array:

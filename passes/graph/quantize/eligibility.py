@@ -6,31 +6,55 @@ that cannot be tied, sums that overflow) is found where groups, scales and numbe
 
 from collections.abc import Sequence
 
+import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
+from vtac.dialects.context import Array
 from vtac.dialects.graph import (
     AddOp,
     AveragePoolOp,
     BatchNormOp,
     ClipOp,
+    ConcatOp,
     ConvOp,
+    DivOp,
     GemmOp,
     GlobalAveragePoolOp,
+    HardSigmoidOp,
     MatMulOp,
     MaxPoolOp,
+    MulOp,
+    NegOp,
+    PadOp,
     ReluOp,
+    SliceOp,
+    SubOp,
     is_static,
     shape_of,
 )
 from vtac.passes.graph.quantize.network import (
     Network,
+    channels_of,
     is_channel_vector,
     is_float32,
     window_counts,
 )
 
-SUMS = (AddOp, AveragePoolOp, ClipOp, ConvOp, GemmOp, GlobalAveragePoolOp, ReluOp)
+SELECTIONS = (ConcatOp, DivOp, MulOp, NegOp, PadOp, SliceOp, SubOp)
+"""Ops that select or scale elements: sums of linear forms, see ``forms``."""
+
+SUMS = (
+    AddOp,
+    AveragePoolOp,
+    ClipOp,
+    ConvOp,
+    GemmOp,
+    GlobalAveragePoolOp,
+    HardSigmoidOp,
+    ReluOp,
+    *SELECTIONS,
+)
 """Ops that can be part of a sum that ends in one requantisation."""
 
 COMPUTING = (*SUMS, BatchNormOp, MatMulOp, MaxPoolOp)
@@ -55,8 +79,12 @@ def why_not(op: Operation, network: Network) -> str | None:
             return _conv(op, network)
         case GemmOp():
             return _gemm(op, network)
-        case AddOp():
-            return _add(op, network)
+        case AddOp() | SubOp():
+            return _addition(op, network)
+        case MulOp() | DivOp():
+            return _scaling(op, network)
+        case ConcatOp() | SliceOp() | PadOp():
+            return _selection(op)
         case AveragePoolOp():
             return _average_pool(op)
         case MaxPoolOp():
@@ -91,22 +119,64 @@ def _gemm(op: GemmOp, network: Network) -> str | None:
     return None
 
 
-def _add(op: AddOp, network: Network) -> str | None:
+def _addition(op: AddOp | SubOp, network: Network) -> str | None:
     a, b = shape_of(op.a) or (), shape_of(op.b) or ()
-    if a == b or _constant_a_channel(op, network):
+    if a == b or _constant_a_channel(op, network) is not None:
         return None
-    return f"broadcasting addition of shapes {list(a)} and {list(b)}"
+    kind = "addition" if isinstance(op, AddOp) else "subtraction"
+    return f"broadcasting {kind} of shapes {list(a)} and {list(b)}"
 
 
-def _constant_a_channel(op: AddOp, network: Network) -> bool:
-    """Whether one addend is a constant with one number a channel of the other."""
+def _constant_a_channel(
+    op: AddOp | SubOp | MulOp | DivOp, network: Network
+) -> tuple[SSAValue, SSAValue] | None:
+    """The operand and the constant with one number a channel of it, if that is what it has."""
     result: Sequence[int] = shape_of(op.result) or ()
-    return any(
-        network.constant(vector) is not None
-        and shape_of(other) == result
-        and is_channel_vector(shape_of(vector) or (), result)
-        for vector, other in ((op.a, op.b), (op.b, op.a))
-    )
+    for vector, other in ((op.b, op.a), (op.a, op.b)):
+        if (
+            network.constant(vector) is not None
+            and shape_of(other) == result
+            and is_channel_vector(shape_of(vector) or (), result)
+        ):
+            return other, vector
+    return None
+
+
+def scaling_of(op: MulOp | DivOp, network: Network) -> tuple[SSAValue, Array]:
+    """The operand of a product with a constant, and the constant: float64, one number a channel."""
+    found = _constant_a_channel(op, network)
+    assert found is not None, "eligible products have a constant operand"
+    value, vector = found
+    numbers = network.channel_vector(vector, channels_of(op.result))
+    return value, 1 / numbers if isinstance(op, DivOp) else numbers
+
+
+def _scaling(op: MulOp | DivOp, network: Network) -> str | None:
+    found = _constant_a_channel(op, network)
+    divides = isinstance(op, DivOp)
+    if found is None or (divides and found[0] is not op.a):
+        shapes = f"shapes {list(shape_of(op.a) or ())} and {list(shape_of(op.b) or ())}"
+        what = "divides" if divides else "multiplies"
+        return f"it {what} tensors of {shapes}: one must be a constant with one number a channel"
+    numbers = network.channel_vector(found[1], channels_of(op.result))
+    if not np.isfinite(numbers).all() or (divides and not numbers.all()):
+        return "its constant has infinite factors"
+    return None
+
+
+def _selection(op: ConcatOp | SliceOp | PadOp) -> str | None:
+    result = shape_of(op.result) or ()
+    operands = op.inputs if isinstance(op, ConcatOp) else [op.x]
+    if any((shape_of(operand) or ())[0] != result[0] for operand in operands):
+        return "it changes the batch: only channels and space can be joined, cut and padded"
+    if isinstance(op, PadOp) and op.value.value.data != 0 and any(_spatial_pads(op)):
+        return f"it pads space with {op.value.value.data:g}: only 0 can lie there"
+    return None
+
+
+def _spatial_pads(op: PadOp) -> list[int]:
+    pads = op.pads.get_values()
+    return [*pads[2 : len(pads) // 2], *pads[len(pads) // 2 + 2 :]]
 
 
 def _average_pool(op: AveragePoolOp) -> str | None:

@@ -16,7 +16,6 @@ from vtac.dialects.graph import (
     ConvOp,
     DequantizeOp,
     GemmOp,
-    GlobalAveragePoolOp,
     MaxPoolOp,
     QuantizeOp,
     RequantizeOp,
@@ -27,8 +26,9 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.match_patterns import HOST_REASON
 from vtac.passes.graph.quantize.eligibility import COMPUTING
-from vtac.passes.graph.quantize.groups import PassThrough, Sum
-from vtac.passes.graph.quantize.network import CoreOp, data_operand
+from vtac.passes.graph.quantize.forms import Form, product_op
+from vtac.passes.graph.quantize.groups import PassThrough
+from vtac.passes.graph.quantize.network import PoolingOp
 from vtac.passes.graph.quantize.numbers import Layer
 from vtac.passes.graph.quantize.plan import Plan
 
@@ -125,10 +125,14 @@ class _Emitter:
         group, root = layer.group, layer.group.root
         type = _integer_type(root.results[0], i32)
         terms: list[SSAValue] = []
-        if group.core is not None:
-            x = self.as_int8(data_operand(group.core), root)
-            core = self._core(group, x, layer.weights, type)
-            terms.append(self._insert(core, root, group.core).results[0])
+        if group.pooling is not None:
+            pooled = _sum_pool(group.pooling, self.as_int8(group.pooling.x, root), type)
+            terms.append(self._insert(pooled, root, group.pooling).results[0])
+        for form, weights in zip(group.forms, layer.weights, strict=True):
+            x = self.as_int8(form.operand, root)
+            w = self._constant(weights, _weights_name(form), root)
+            product = product_op(form, x, w, type)
+            terms.append(self._insert(product, root, form.source).results[0])
         for value, amount in zip(group.skips, layer.amounts, strict=True):
             x = self.as_int8(value, root)
             vector = self._constant(amount.astype(np.int32), "amount", root)
@@ -137,29 +141,6 @@ class _Emitter:
         for term in terms[1:]:
             total = self._insert(AddOp(total, term, type), root, root).results[0]
         return total
-
-    def _core(self, group: Sum, x: SSAValue, weights: Array | None, type: Attribute) -> Operation:
-        core, root = group.core, group.root
-        if isinstance(core, AveragePoolOp):
-            return _pooling(SumPoolOp, core, x, type)
-        if isinstance(core, GlobalAveragePoolOp):
-            spatial = (shape_of(core.x) or ())[2:]
-            ones, zeros = [1] * len(spatial), [0] * 2 * len(spatial)
-            return SumPoolOp(x, type, kernel=spatial, strides=ones, pads=zeros, dilations=ones)
-        assert core is not None and weights is not None
-        w = self._constant(weights, _weights_name(core), root)
-        if isinstance(core, GemmOp):
-            return GemmOp(x, w, None, type, trans_b=True)
-        return ConvOp(
-            x,
-            w,
-            None,
-            type,
-            strides=core.strides.get_values(),
-            pads=core.pads.get_values(),
-            dilations=core.dilations.get_values(),
-            group=core.group.value.data,
-        )
 
     def _constant(self, array: Array, hint: str, before: Operation) -> SSAValue:
         attr = constant_attr(self.plan.network.ctx, array, hint)
@@ -198,6 +179,18 @@ def _pooling(
     )
 
 
-def _weights_name(core: CoreOp) -> str:
-    weights = core.w if isinstance(core, ConvOp) else core.operands[1]
-    return weights.name_hint or "weights"
+def _sum_pool(pooling: PoolingOp, x: SSAValue, type: Attribute) -> Operation:
+    """The sums of an average pooling."""
+    if isinstance(pooling, AveragePoolOp):
+        return _pooling(SumPoolOp, pooling, x, type)
+    spatial = (shape_of(pooling.x) or ())[2:]
+    ones, zeros = [1] * len(spatial), [0] * 2 * len(spatial)
+    return SumPoolOp(x, type, kernel=spatial, strides=ones, pads=zeros, dilations=ones)
+
+
+def _weights_name(form: Form) -> str:
+    source = form.source
+    if isinstance(source, ConvOp | GemmOp):
+        given = source.w if isinstance(source, ConvOp) else source.b
+        return given.name_hint or "weights"
+    return "selection"

@@ -15,7 +15,6 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array, Observations
-from vtac.dialects.graph import ConvOp, GemmOp
 from vtac.passes.graph.quantize.groups import Group, Sum
 from vtac.passes.graph.quantize.network import Network, channels_of
 
@@ -35,25 +34,25 @@ def find_factors(
         value = group.root.results[0]
         if not isinstance(group, Sum) or not _can_enlarge(group):
             continue
-        if not value.has_one_use() or not any(map(_is_depthwise, readers.get(value, ()))):
+        if not value.has_one_use() or not any(
+            _takes_channels_apart(reader, value) for reader in readers.get(value, ())
+        ):
             continue
         found, largest = network.range_of(value), observed.largest(value)
         if found is not None and largest is not None:
             # 127 steps of the scale that the range needs: 128 of them would be clipped.
             factors[value] = _factors(max(abs(found[0]) / 128 * 127, found[1]), largest)
-            assert group.core is not None, "it can be enlarged by its weights"
-            factors[group.core.result] = factors[value]
     return factors
 
 
 def _can_enlarge(group: Sum) -> bool:
     """Whether weights and bias are all there is to a group's result."""
-    return isinstance(group.core, ConvOp | GemmOp) and not group.skips and not group.leaves_int32
+    return bool(group.forms) and not group.skips and not group.leaves_int32
 
 
-def _is_depthwise(group: Group) -> bool:
-    core = group.core if isinstance(group, Sum) else None
-    return isinstance(core, ConvOp) and core.group.value.data == channels_of(core.x)
+def _takes_channels_apart(group: Group, value: SSAValue) -> bool:
+    forms = group.forms if isinstance(group, Sum) else ()
+    return any(form.operand is value and form.group == channels_of(value) for form in forms)
 
 
 def _factors(bound: float, largest: Array) -> Array:

@@ -1,36 +1,55 @@
 """Which float ops compute together: sums that end in one requantisation.
 
-A *sum* is a core (convolution, dense layer, average pooling: at most one), addends that come in as
-int8, constants a channel, and the relu and clip that follow. Everything enters one accumulator, so
-that a residual block rounds once. Max pooling and reshape pass int8 through.
+A *sum* is a core (convolution, dense layer, average pooling: at most one), further linear forms
+(``forms``), addends that come in as int8, constants a channel, and the relu and clip that follow.
+Everything enters one accumulator, so that a residual block rounds once. Max pooling and reshape
+pass int8 through.
 
 Groups are grown from their last op upwards, so that each takes as much as it may; a value that
 anybody else reads (or the network returns) ends its group.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf, prod
 
+import numpy as np
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
+from vtac.dialects.context import Array
 from vtac.dialects.graph import (
     AddOp,
     AveragePoolOp,
     ClipOp,
+    ConcatOp,
     ConvOp,
+    DivOp,
     GemmOp,
     GlobalAveragePoolOp,
+    HardSigmoidOp,
     HostOp,
     MaxPoolOp,
+    MulOp,
+    NegOp,
+    PadOp,
     ReluOp,
     ReshapeOp,
+    SliceOp,
+    SubOp,
     is_static,
     shape_of,
 )
-from vtac.passes.graph.quantize.eligibility import COMPUTING, SUMS, why_not
-from vtac.passes.graph.quantize.network import CoreOp, Network, data_operand, producer
+from vtac.passes.graph.quantize.eligibility import COMPUTING, SELECTIONS, SUMS, scaling_of, why_not
+from vtac.passes.graph.quantize.forms import Form, constant_part, diagonal, form_of, selections
+from vtac.passes.graph.quantize.network import (
+    CoreOp,
+    Network,
+    PoolingOp,
+    channels_of,
+    is_channel_vector,
+    producer,
+)
 
 COMPARING_OPERATORS = frozenset({"ArgMax", "Softmax", "LogSoftmax"})
 """ONNX operators that compare the elements of their operand: ties between int8 would decide."""
@@ -41,15 +60,17 @@ class Sum:
     """Ops that become sums of integers and one requantisation.
 
     root: the last op, whose result the group computes. core: where products are summed.
-    skips: addends read as int8. biases: constants with one number a channel.
+    forms: addends with weights, that of the core first. skips: addends read as int8, as they are.
+    bias: all constant addends, float64 with one number a channel.
     lo, hi: real bounds from relu and clip. covered: all ops it replaces, root first.
     leaves_int32: the accumulators themselves are the result (a last dense layer).
     """
 
     root: Operation
     core: CoreOp | None
+    forms: Sequence[Form]
     skips: Sequence[SSAValue]
-    biases: Sequence[SSAValue]
+    bias: Array
     lo: float
     hi: float
     covered: Sequence[Operation]
@@ -58,12 +79,19 @@ class Sum:
     @property
     def inputs(self) -> list[SSAValue]:
         """The values read as int8."""
-        return [*([] if self.core is None else [data_operand(self.core)]), *self.skips]
+        pooled = [] if self.pooling is None else [self.pooling.x]
+        return [*pooled, *(form.operand for form in self.forms), *self.skips]
+
+    @property
+    def pooling(self) -> PoolingOp | None:
+        """The core, if it sums elements without weights."""
+        return self.core if isinstance(self.core, PoolingOp) else None
 
     @property
     def only_clamps(self) -> bool:
         """Whether it merely bounds one int8 value: the scale stays."""
-        return self.core is None and len(self.skips) == 1 and not self.biases
+        alone = self.core is None and not self.forms and len(self.skips) == 1
+        return alone and not self.bias.any()
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +165,30 @@ def _feeds(op: ReshapeOp, covered: Set[Operation]) -> bool:
     return is_static(op.x) and any(use.operation in covered for use in op.result.uses)
 
 
+@dataclass
+class _Terms:
+    """The addends under the root of a sum, as a walk finds them."""
+
+    bias: Array
+    covered: list[Operation]
+    cores: list[tuple[CoreOp, Array]] = field(default_factory=list)
+    forms: list[Form] = field(default_factory=list)
+    skips: list[SSAValue] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Which ops a walk enters: convolutions and poolings, and what selects or scales."""
+
+    cores: bool
+    selections: bool
+
+
+_WALKS = (_Walk(True, True), _Walk(True, False), _Walk(False, True))
+"""In order of preference. A convolution and a selection make no sum: with the shift that a weight
+of 1 allows, those of the convolution would be coarse."""
+
+
 class _Grower:
     """Takes ops into a sum, from its root upwards."""
 
@@ -147,58 +199,114 @@ class _Grower:
 
     def sum_at(self, root: Operation) -> Sum:
         """The largest sum that ends in ``root``."""
-        covered, lo, hi = [root], -inf, inf
-        op: Operation | None = root
-        while isinstance(op, ReluOp | ClipOp):
+        result, covered, lo, hi = root.results[0], [root], -inf, inf
+        op = root
+        while isinstance(op, ReluOp | ClipOp | HardSigmoidOp):
             low, high = _bounds(op)
             lo, hi = _clamped(low, lo, hi), _clamped(high, lo, hi)
+            if isinstance(op, HardSigmoidOp):
+                break
             inner = self._interior(op.x)
             if inner is None:
-                return Sum(root, None, [op.x], [], lo, hi, covered)
+                bias = np.zeros(channels_of(result))
+                return Sum(root, None, [], [op.x], bias, lo, hi, covered)
             covered.append(inner)
             op = inner
-        if isinstance(op, AddOp):
-            return self._addition(root, op, covered, lo, hi)
-        assert isinstance(op, CoreOp)
-        int32 = op is root and is_dense(op) and _is_compared(op.result)
-        return Sum(root, op, [], [], lo, hi, covered, int32)
+        for walk in _WALKS:
+            terms = _Terms(np.zeros(channels_of(result)), list(covered))
+            self._enter(op, np.ones(1), terms, result, walk)
+            core = self._choose_core(terms, result)
+            if core is None or not terms.forms:
+                break
+        forms = terms.forms
+        if isinstance(core, ConvOp | GemmOp):
+            factor = next(factor for other, factor in terms.cores if other is core)
+            forms = [form_of(core, result, factor)]
+            terms.bias += factor * self.network.bias(core)
+        int32 = op is root and is_dense(core) and not terms.skips and _is_compared(root.results[0])
+        return Sum(root, core, forms, terms.skips, terms.bias, lo, hi, terms.covered, int32)
 
-    def _addition(
-        self, root: Operation, add: AddOp, covered: list[Operation], lo: float, hi: float
-    ) -> Sum:
-        """A sum of several addends: one core shares its accumulators, the others stay apart."""
-        cores: list[CoreOp] = []
-        skips: list[SSAValue] = []
-        biases: list[SSAValue] = []
-        for value in self._addends(add, covered):
-            inner = self._interior(value)
-            if self._is_bias(value, add.result):
-                biases.append(value)
-            elif isinstance(inner, CoreOp) and inner not in self.apart:
-                cores.append(inner)
-            else:
-                skips.append(value)
+    def _choose_core(self, terms: _Terms, result: SSAValue) -> CoreOp | None:
+        """One core shares its accumulators; the others, and what they cover, stay apart."""
         # The widest sum is the one that a rounding of its own would hurt most.
-        core = max(cores, key=products, default=None)
-        skips += [other.result for other in cores if other is not core]
-        if core is not None:
-            covered.append(core)
-        constant_only = core is not None and not skips and add is root
-        int32 = constant_only and is_dense(core) and _is_compared(add.result)
-        return Sum(root, core, skips, biases, lo, hi, covered, int32)
+        core = max((core for core, _ in terms.cores), key=products, default=None)
+        for other, factor in terms.cores:
+            if other is not core:
+                self._leaf(other.result, factor, terms, result, other)
+            elif other not in terms.covered:
+                terms.covered.append(other)
+        return core
 
-    def _addends(self, add: AddOp, covered: list[Operation]) -> Iterator[SSAValue]:
-        """The operands of a tree of additions."""
-        for value in (add.a, add.b):
-            inner = self._interior(value)
-            if isinstance(inner, AddOp):
-                covered.append(inner)
-                yield from self._addends(inner, covered)
-            else:
-                yield value
+    def _enter(
+        self, op: Operation, factor: Array, terms: _Terms, result: SSAValue, walk: _Walk
+    ) -> None:
+        """Take in ``factor`` times the result of an op that is part of the sum."""
+        match op:
+            case AddOp() | SubOp():
+                self._operand(op.a, factor, terms, result, walk, op)
+                sign = -1 if isinstance(op, SubOp) else 1
+                self._operand(op.b, sign * factor, terms, result, walk, op)
+            case NegOp():
+                self._operand(op.x, -factor, terms, result, walk, op)
+            case HardSigmoidOp():
+                terms.bias += factor * op.beta.value.data
+                self._operand(op.x, factor * op.alpha.value.data, terms, result, walk, op)
+            case MulOp() | DivOp():
+                value, numbers = scaling_of(op, self.network)
+                self._operand(value, factor * numbers, terms, result, walk, op)
+            case ConcatOp() | SliceOp() | PadOp():
+                terms.forms += selections(op, result, factor)
+                terms.bias += factor * constant_part(op)
+            case _:
+                assert isinstance(op, CoreOp)
+                terms.cores.append((op, factor))
 
-    def _is_bias(self, value: SSAValue, result: SSAValue) -> bool:
-        return self.network.constant(value) is not None and shape_of(value) != shape_of(result)
+    def _operand(
+        self,
+        value: SSAValue,
+        factor: Array,
+        terms: _Terms,
+        result: SSAValue,
+        walk: _Walk,
+        reader: Operation,
+    ) -> None:
+        """Take in ``factor`` times a value that ``reader`` reads."""
+        inner = self._interior(value)
+        if self._is_vector(value, result):
+            terms.bias += factor * self.network.channel_vector(value, channels_of(result))
+        elif isinstance(inner, CoreOp) and walk.cores and self._joins(inner, factor):
+            terms.cores.append((inner, factor))
+        elif isinstance(inner, AddOp) or (isinstance(inner, SELECTIONS) and walk.selections):
+            terms.covered.append(inner)
+            self._enter(inner, factor, terms, result, walk)
+        else:
+            self._leaf(value, factor, terms, result, reader)
+
+    def _joins(self, core: CoreOp, factor: Array) -> bool:
+        """Whether a core may share its accumulators, multiplied by ``factor``."""
+        return core not in self.apart and (
+            isinstance(core, ConvOp | GemmOp) or bool((factor == 1).all())
+        )
+
+    def _leaf(
+        self,
+        value: SSAValue,
+        factor: Array,
+        terms: _Terms,
+        result: SSAValue,
+        reader: Operation,
+    ) -> None:
+        """Take in ``factor`` times a value that is read as int8."""
+        if (factor == 1).all():
+            terms.skips.append(value)
+        else:
+            terms.forms.append(diagonal(reader, value, result, factor))
+
+    def _is_vector(self, value: SSAValue, result: SSAValue) -> bool:
+        """Whether a value is a constant with one number a channel."""
+        return self.network.constant(value) is not None and is_channel_vector(
+            shape_of(value) or (), shape_of(result) or ()
+        )
 
     def _interior(self, value: SSAValue) -> Operation | None:
         """The op that makes ``value``, if it may disappear into the group of its only reader."""
@@ -208,9 +316,11 @@ class _Grower:
         return op
 
 
-def _bounds(op: ReluOp | ClipOp) -> tuple[float, float]:
+def _bounds(op: ReluOp | ClipOp | HardSigmoidOp) -> tuple[float, float]:
     if isinstance(op, ReluOp):
         return 0.0, inf
+    if isinstance(op, HardSigmoidOp):
+        return 0.0, 1.0
     hi = inf if op.max is None else op.max.value.data
     return (-inf if op.min is None else min(op.min.value.data, hi), hi)
 

@@ -23,6 +23,7 @@ from vtac.dialects.graph import (
     window_extent,
 )
 from vtac.dialects.graph.ranges import range_of
+from vtac.passes.graph.quantize.forms import Form
 
 PoolingOp = AveragePoolOp | GlobalAveragePoolOp
 CoreOp = ConvOp | GemmOp | AveragePoolOp | GlobalAveragePoolOp
@@ -69,19 +70,23 @@ class Network:
             return self.range_of(op.x)
         return range_of(value)
 
-    def weights(self, core: ConvOp | GemmOp) -> Array:
-        """Real weights [O, ...] in float64, alpha and transposition of a gemm applied.
+    def weights(self, form: Form) -> Array:
+        """Real weights [O, C/group, kernel...] of a linear form, in float64.
 
         Enlarged channels count: those of the result, and of a depthwise convolution's operand.
         """
-        w = self._weights(core)
-        rows = self.factors.get(core.result, np.ones(1))
-        if data_operand(core) in self.factors:
-            taken = self.factors[data_operand(core)]
+        w = form.matrix
+        if w is None:
+            assert isinstance(form.source, ConvOp | GemmOp), "others have a matrix of their own"
+            w = self.given_weights(form.source)
+        rows = form.factor * self.factors.get(form.result, np.ones(1))
+        if form.operand in self.factors:
+            taken = self.factors[form.operand]
             rows = rows / np.repeat(taken, len(w) // len(taken))
         return cast(Array, w * rows.reshape(-1, *(1 for _ in w.shape[1:])))
 
-    def _weights(self, core: ConvOp | GemmOp) -> Array:
+    def given_weights(self, core: ConvOp | GemmOp) -> Array:
+        """The weights of a layer [O, ...] in float64; alpha and transposition of a gemm applied."""
         w = self.constant(core.w if isinstance(core, ConvOp) else core.b)
         assert w is not None, "the quantiser takes ops with constant weights only"
         if isinstance(core, ConvOp):

@@ -14,12 +14,10 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array
-from vtac.dialects.graph import AveragePoolOp, ConvOp, GemmOp, GlobalAveragePoolOp
 from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.network import (
     Network,
     channels_of,
-    data_operand,
     pooled_area,
 )
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
@@ -53,14 +51,14 @@ class ShiftPolicy:
 class Layer:
     """A sum with its numbers. Vectors have one entry a channel.
 
-    weights: int8 in the shape of the core's, or None. steps: the real value of an accumulator step.
+    weights: int8, of each form of the sum. steps: the real value of an accumulator step.
     amounts: left shifts of the skips, in their order. bias: whole numbers, rounding term and offset
     included. offset: what zero points contribute to the bias, of the operands and the result.
     shift, lo, hi, scale: of the requantisation; scale is None where int32 leaves.
     """
 
     group: Sum
-    weights: Array | None
+    weights: Sequence[Array]
     steps: Array
     amounts: Sequence[Array]
     bias: Array
@@ -79,12 +77,12 @@ def number_sum(
         return _dense_result(network, group, scales)
     scale = scales[group.root.results[0]]
     channels = channels_of(group.root.results[0])
-    if isinstance(group.core, ConvOp | GemmOp):
+    if group.forms:
         layer = _with_weights(network, group, scales, policy)
     else:
         step = _common_step(group, scales)
         shift = np.full(channels, scale.doublings_from(step), np.int64)
-        layer = _finish(network, group, scales, None, shift)
+        layer = _finish(network, group, scales, [], shift)
         if not proof_holds(layer).all():
             raise Obstacle(group, OVERFLOW)
     return layer
@@ -93,8 +91,8 @@ def number_sum(
 def _common_step(group: Sum, scales: dict[SSAValue, Scale]) -> Scale:
     """The step of accumulators without weights: the pooling's, or the finest of all values."""
     values = [scales[value] for value in (*group.skips, group.root.results[0])]
-    if isinstance(group.core, AveragePoolOp | GlobalAveragePoolOp):
-        step = scales[data_operand(group.core)].divided(pooled_area(group.core))
+    if group.pooling is not None:
+        step = scales[group.pooling.x].divided(pooled_area(group.pooling))
     else:
         step = min(values, key=lambda scale: scale.exponent)
     if any(value.exponent < step.exponent for value in values):
@@ -108,16 +106,21 @@ def _with_weights(
     network: Network, group: Sum, scales: dict[SSAValue, Scale], policy: ShiftPolicy
 ) -> Layer:
     """Shifts as large as the weights, and then the proof, allow."""
-    assert isinstance(group.core, ConvOp | GemmOp)
-    scale, real = scales[group.root.results[0]], network.weights(group.core)
-    unit = scale.value / scales[data_operand(group.core)].value
+    scale, real = scales[group.root.results[0]], [network.weights(form) for form in group.forms]
     least = max([0, *(scale.doublings_from(scales[skip]) for skip in group.skips)])
-    rows = real.reshape(real.shape[0], -1) / unit
+    parts = [
+        w.reshape(len(w), -1) / (scale.value / scales[form.operand].value)
+        for form, w in zip(group.forms, real, strict=True)
+    ]
+    rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     if least > LARGEST_SHIFT or not _fits(_extremes(rows), np.full(len(rows), least)).all():
         raise Obstacle(group, "its weights do not reach the finer steps of an addend")
-    shift, block = _policy_shifts(rows, least, network, group, scales, policy)
+    shift, block = _policy_shifts(rows, parts, least, network, group, scales, policy)
     while True:
-        weights = round_weights(rows, shift).astype(np.int8).reshape(real.shape)
+        weights = [
+            round_weights(part, shift).astype(np.int8).reshape(w.shape)
+            for part, w in zip(parts, real, strict=True)
+        ]
         layer = _finish(network, group, scales, weights, shift)
         failing = _spread(~proof_holds(layer), block)
         if not failing.any():
@@ -129,29 +132,39 @@ def _with_weights(
 
 def _policy_shifts(
     rows: Array,
+    parts: Sequence[Array],
     least: int,
     network: Network,
     group: Sum,
     scales: dict[SSAValue, Scale],
     policy: ShiftPolicy,
 ) -> tuple[Array, int]:
-    """The shifts of this layer, and how many channels share one."""
+    """The shifts of this layer, and how many channels share one.
+
+    rows: real weights of all forms, side by side; parts: those of each.
+    """
     alone = choose_shifts(rows, least, 1)
     if policy.sharing == "channel":
         return alone, 1
     shared = choose_shifts(rows, least, policy.block)
     if policy.sharing == "auto":
-        assert group.core is not None
-        operand = data_operand(group.core)
-        step = scales[operand].value
-        lo, hi = network.range_of(operand) or (-127 * step, 127 * step)
-        # Weights are in result steps an input step; inputs spread evenly over their range.
-        power = (lo * lo + lo * hi + hi * hi) / 3 / step**2
-        noise = weight_error(rows, alone) * power + ROUNDING_NOISE
-        growth = (weight_error(rows, shared) * power + ROUNDING_NOISE) / noise
+        powers = [_power(network, form.operand, scales) for form in group.forms]
+        noise: Any = ROUNDING_NOISE
+        more: Any = ROUNDING_NOISE
+        for part, power in zip(parts, powers, strict=True):
+            noise = noise + weight_error(part, alone) * power
+            more = more + weight_error(part, shared) * power
+        growth = more / noise
         if growth.mean() > SHARED_NOISE_LIMIT:
             return alone, 1
     return shared, policy.block
+
+
+def _power(network: Network, operand: SSAValue, scales: dict[SSAValue, Scale]) -> float:
+    """The mean square of an operand in its steps, taken as spread evenly over its range."""
+    step = scales[operand].value
+    lo, hi = network.range_of(operand) or (-127 * step, 127 * step)
+    return (lo * lo + lo * hi + hi * hi) / 3 / step**2
 
 
 def choose_shifts(rows: Array, least: int, block: int) -> Array:
@@ -230,7 +243,7 @@ def _finish(
     network: Network,
     group: Sum,
     scales: dict[SSAValue, Scale],
-    weights: Array | None,
+    weights: Sequence[Array],
     shift: Array,
 ) -> Layer:
     """Everything that follows from weights and shifts."""
@@ -246,18 +259,18 @@ def _finish(
 
 
 def _offset(
-    group: Sum, scales: dict[SSAValue, Scale], weights: Array | None, amounts: Sequence[Array]
+    group: Sum,
+    scales: dict[SSAValue, Scale],
+    weights: Sequence[Array],
+    amounts: Sequence[Array],
 ) -> Array:
     """What takes the zero points of a sum's operands out of it again, one number a channel."""
     offset: Any = np.zeros(channels_of(group.root.results[0]))
-    if group.core is not None:
-        zero_point = scales[data_operand(group.core)].zero_point
-        if isinstance(group.core, AveragePoolOp | GlobalAveragePoolOp):
-            offset = offset - zero_point * pooled_area(group.core)
-        else:
-            assert weights is not None
-            rows = weights.reshape(len(weights), -1)
-            offset = offset - zero_point * rows.sum(axis=1, dtype=np.int64)
+    if group.pooling is not None:
+        offset = offset - scales[group.pooling.x].zero_point * pooled_area(group.pooling)
+    for form, w in zip(group.forms, weights, strict=True):
+        rows = w.reshape(len(w), -1)
+        offset = offset - scales[form.operand].zero_point * rows.sum(axis=1, dtype=np.int64)
     for skip, amount in zip(group.skips, amounts, strict=True):
         offset = offset - np.ldexp(float(scales[skip].zero_point), amount)
     return cast(Array, offset)
@@ -272,13 +285,8 @@ def integer_bound(bound: float, scale: Scale, otherwise: int) -> int:
 
 def real_bias(network: Network, group: Sum) -> Array:
     """The sum of all constant addends, one number a channel, as enlarged as the result is."""
-    channels = channels_of(group.root.results[0])
-    total: Any = np.zeros(channels)
-    if group.core is not None:
-        total = total + network.bias(group.core)
-    for value in group.biases:
-        total = total + network.channel_vector(value, channels)
-    return cast(Array, total * network.factors.get(group.root.results[0], 1.0))
+    factors = network.factors.get(group.root.results[0], 1.0)
+    return cast(Array, group.bias * factors)
 
 
 def proof_holds(layer: Layer) -> Array:
@@ -293,12 +301,11 @@ def largest_bias(layer: Layer) -> Array:
     magnitude 128, shifted addends of magnitude 128, and the bias with its rounding term.
     """
     terms: Any = np.zeros(len(layer.bias))
-    core = layer.group.core
-    if layer.weights is not None:
-        rows = np.abs(layer.weights.astype(np.int16)).reshape(len(layer.weights), -1)
+    for weights in layer.weights:
+        rows = np.abs(weights.astype(np.int16)).reshape(len(weights), -1)
         terms = terms + LARGEST_INT8 * rows.sum(axis=1, dtype=np.int64)
-    elif isinstance(core, AveragePoolOp | GlobalAveragePoolOp):
-        terms = terms + LARGEST_INT8 * float(pooled_area(core))
+    if layer.group.pooling is not None:
+        terms = terms + LARGEST_INT8 * float(pooled_area(layer.group.pooling))
     for amount in layer.amounts:
         terms = terms + np.ldexp(float(LARGEST_INT8), amount)
     return cast(Array, LARGEST_INT32 - terms)
@@ -309,10 +316,10 @@ def _dense_result(network: Network, group: Sum, scales: dict[SSAValue, Scale]) -
 
     Where the proof fails (a bias much larger than all products), coarser steps make it hold.
     """
-    assert isinstance(group.core, ConvOp | GemmOp)
-    real, bias = network.weights(group.core), real_bias(network, group)
+    (form,) = group.forms
+    real, bias = network.weights(form), real_bias(network, group)
     rows = real.reshape(real.shape[0], -1)
-    scale_in = scales[data_operand(group.core)].value
+    scale_in = scales[form.operand].value
     units = natural_scales(rows)
     zero = ~rows.any(axis=1)
     # A channel of zeros is its bias: 2^20 steps of it are as exact as float32 needs.
@@ -322,9 +329,9 @@ def _dense_result(network: Network, group: Sum, scales: dict[SSAValue, Scale]) -
     while True:
         stored = np.clip(np.rint(rows / units[:, None]), -128, 127).astype(np.int8)
         steps = scale_in * units
-        offset = _offset(group, scales, stored, [])
+        weights = [stored.reshape(real.shape)]
+        offset = _offset(group, scales, weights, [])
         integers = np.rint(bias / steps) + offset
-        weights = stored.reshape(real.shape)
         layer = Layer(group, weights, steps, [], integers, offset, shift, -128, 127, None)
         failing = ~proof_holds(layer)
         if not failing.any():

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from vtac.dialects.graph import AveragePoolOp, GlobalAveragePoolOp
 from vtac.passes.graph.quantize.equalisation import find_factors
 from vtac.passes.graph.quantize.groups import (
     Group,
@@ -22,6 +21,7 @@ from vtac.passes.graph.quantize.groups import (
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy, number_sum
 from vtac.passes.graph.quantize.scales import Obstacle, Scale, choose_scales
+from vtac.passes.graph.reasons import settled_reasons
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,11 @@ class Plan:
 
 
 def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
-    """Decide how a float function with ranges computes in integers."""
-    declined: dict[Operation, str] = {}
+    """Decide how a float function with ranges computes in integers.
+
+    Ops that the user has settled on the host stay there.
+    """
+    declined = settled_reasons(network.block.ops)
     apart: set[Operation] = set()
     while True:
         grouping = find_groups(network, declined, apart)
@@ -88,6 +91,4 @@ def _multiplies(group: Group) -> bool:
     """Whether a group does work worth rounding its operands for."""
     if isinstance(group, PassThrough):
         return False
-    return group.core is not None and not isinstance(
-        group.core, AveragePoolOp | GlobalAveragePoolOp
-    )
+    return any(form.multiplies for form in group.forms)

@@ -12,6 +12,7 @@ where their readers allow it (``zero_points``); [0, hi] then needs the scale hi 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from math import frexp, log2
@@ -19,9 +20,8 @@ from math import frexp, log2
 import numpy as np
 from xdsl.ir import SSAValue
 
-from vtac.dialects.graph import AveragePoolOp, ConvOp, GemmOp, GlobalAveragePoolOp
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
-from vtac.passes.graph.quantize.network import Network, data_operand, pooled_area
+from vtac.passes.graph.quantize.network import Network, pooled_area
 from vtac.passes.graph.quantize.zero_points import LOWEST, find_shifted
 
 SMALLEST_SCALE = 2.0**-100
@@ -108,6 +108,9 @@ class _Choice:
         for group in self.groups:
             if isinstance(group, Sum) and not group.leaves_int32:
                 self._tie(group)
+        for group in self.groups:
+            if isinstance(group, Sum) and not group.leaves_int32:
+                self._tie_selections(group)
         factors = self._factors()
         chosen: dict[SSAValue, Scale] = {}
         for group in self.groups:
@@ -151,10 +154,27 @@ class _Choice:
                 variable = self._variable(skip)
                 self.needs[variable] = max(self.needs[variable], floor)
             self._union(group, result, self._variable(skip), Fraction(1))
-        if isinstance(group.core, AveragePoolOp | GlobalAveragePoolOp):
-            odd, _ = odd_part(pooled_area(group.core))
-            operand = self._variable(data_operand(group.core))
+        if group.pooling is not None:
+            odd, _ = odd_part(pooled_area(group.pooling))
+            operand = self._variable(group.pooling.x)
             self._union(group, result, operand, Fraction(1, odd))
+
+    def _tie_selections(self, group: Sum) -> None:
+        """Operands whose elements are merely selected or doubled: exact with powers of two.
+
+        Where other ties contradict, weights carry the change of scale.
+        """
+        result = self._variable(group.root.results[0])
+        for form in group.forms:
+            if not form.is_exact_when_tied:
+                continue
+            operand = self._variable(form.operand)
+            if all(use.operation in group.covered for use in form.operand.uses):
+                # Nobody else reads it: finer steps than the result's would be lost.
+                finest = self.needs[result] / float(np.abs(form.factor).max())
+                self.needs[operand] = max(self.needs[operand], finest)
+            with suppress(Obstacle):
+                self._union(group, result, operand, Fraction(1))
 
     def _root(self, variable: SSAValue) -> tuple[SSAValue, Fraction]:
         """The class of a variable, and its odd factor relative to the class."""
@@ -227,9 +247,10 @@ def ceil_log2(ratio: float) -> int:
 
 def _least_scale(network: Network, group: Sum, chosen: dict[SSAValue, Scale]) -> float:
     """The scale below which a core would have to shift to the left."""
-    if group.core is None:
-        return 0.0
-    scale = chosen[data_operand(group.core)].value
-    if isinstance(group.core, ConvOp | GemmOp):
-        return scale * float(np.abs(network.weights(group.core)).max()) / 127
-    return scale / pooled_area(group.core)
+    if group.pooling is not None:
+        return chosen[group.pooling.x].value / pooled_area(group.pooling)
+    largest = (
+        chosen[form.operand].value * float(np.abs(network.weights(form)).max())
+        for form in group.forms
+    )
+    return max(largest, default=0.0) / 127

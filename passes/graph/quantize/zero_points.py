@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from xdsl.ir import SSAValue
 
-from vtac.dialects.graph import AveragePoolOp, ConvOp
+from vtac.dialects.graph import AveragePoolOp
 from vtac.passes.graph.quantize.groups import Group, Sum
-from vtac.passes.graph.quantize.network import Network, data_operand
+from vtac.passes.graph.quantize.network import Network
 
 LOWEST = -128
 
@@ -32,9 +32,11 @@ def find_shifted(
         if found is None or found[0] < 0 or found[1] <= 0 or network.constant(value) is not None:
             shifted.discard(variable(value))
     for group in groups:
-        core = group.core if isinstance(group, Sum) else None
-        if isinstance(core, ConvOp | AveragePoolOp) and any(core.pads.get_values()):
-            shifted.discard(variable(data_operand(core)))
+        if not isinstance(group, Sum):
+            continue
+        shifted.difference_update(variable(f.operand) for f in group.forms if f.is_padded)
+        if isinstance(group.pooling, AveragePoolOp) and any(group.pooling.pads.get_values()):
+            shifted.discard(variable(group.pooling.x))
     return shifted
 
 

@@ -1,0 +1,202 @@
+"""Ops that move elements and compute nothing: joining, cutting, padding, repeating, reordering.
+
+Each has the meaning of an ONNX operator, with everything that ONNX lets a node leave out written
+down: axes and starts are not negative, steps are positive.
+"""
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    AnyFloat,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    TensorType,
+    f64,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from vtac.dialects.graph.network import I64Array, integers, shape_of, verify_shape
+
+
+@irdl_op_definition
+class ConcatOp(IRDLOperation):
+    """Tensors side by side along an axis (ONNX Concat)."""
+
+    name = "graph.concat"
+    inputs = var_operand_def(TensorType)
+    axis = prop_def(IntegerAttr[IntegerType])
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$inputs attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, inputs: Sequence[SSAValue], axis: int, result_type: Attribute):
+        super().__init__(
+            operands=[list(inputs)],
+            result_types=[result_type],
+            properties={"axis": IntegerAttr(axis, i64)},
+        )
+
+    def verify_(self) -> None:
+        """Shapes agree but for the axis, whose extents add up."""
+        axis, shapes = self.axis.value.data, [shape_of(value) or () for value in self.inputs]
+        if not shapes:
+            raise VerifyException("concat joins at least one tensor")
+        if any(len(shape) != len(shapes[0]) for shape in shapes):
+            raise VerifyException("concat joins tensors of one rank")
+        if not 0 <= axis < len(shapes[0]):
+            raise VerifyException(f"there is no axis {axis} in rank {len(shapes[0])}")
+        joined = [shape[axis] for shape in shapes]
+        total = DYNAMIC_INDEX if DYNAMIC_INDEX in joined else sum(joined)
+        for shape in shapes:
+            verify_shape(self.result, [*shape[:axis], total, *shape[axis + 1 :]])
+
+
+@irdl_op_definition
+class SliceOp(IRDLOperation):
+    """Of each dimension the elements from a start on, at a distance of ``steps`` (ONNX Slice).
+
+    How many there are is what the result's type says.
+    """
+
+    name = "graph.slice"
+    x = operand_def(TensorType)
+    starts = prop_def(I64Array.constr(i64))
+    steps = prop_def(I64Array.constr(i64))
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(
+        self, x: SSAValue, starts: Sequence[int], steps: Sequence[int], result_type: Attribute
+    ):
+        super().__init__(
+            operands=[x],
+            result_types=[result_type],
+            properties={"starts": integers(starts), "steps": integers(steps)},
+        )
+
+    def verify_(self) -> None:
+        """Everything taken lies inside the operand."""
+        before, after = shape_of(self.x) or (), shape_of(self.result) or ()
+        starts, steps = self.starts.get_values(), self.steps.get_values()
+        if not len(before) == len(after) == len(starts) == len(steps):
+            raise VerifyException(f"rank {len(before)} needs as many starts, steps and extents")
+        for size, count, start, step in zip(before, after, starts, steps, strict=True):
+            if start < 0 or step < 1:
+                raise VerifyException("starts must not be negative, steps must be positive")
+            if DYNAMIC_INDEX not in (size, count) and count and start + (count - 1) * step >= size:
+                raise VerifyException(
+                    f"{count} elements from {start} on by {step} do not lie in {size}"
+                )
+
+
+@irdl_op_definition
+class PadOp(IRDLOperation):
+    """A constant around a tensor (ONNX Pad): ``pads`` are all begins, then all ends."""
+
+    name = "graph.pad"
+    x = operand_def(TensorType)
+    pads = prop_def(I64Array.constr(i64))
+    value = prop_def(FloatAttr[AnyFloat])
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, pads: Sequence[int], value: float, result_type: Attribute):
+        super().__init__(
+            operands=[x],
+            result_types=[result_type],
+            properties={"pads": integers(pads), "value": FloatAttr(value, f64)},
+        )
+
+    def verify_(self) -> None:
+        """Two pads a dimension, none negative."""
+        shape, pads = shape_of(self.x) or (), self.pads.get_values()
+        rank = len(shape)
+        if len(pads) != 2 * rank or min(pads, default=0) < 0:
+            raise VerifyException(f"rank {rank} needs {2 * rank} pads that are not negative")
+        verify_shape(
+            self.result,
+            [
+                DYNAMIC_INDEX if extent == DYNAMIC_INDEX else pads[i] + extent + pads[rank + i]
+                for i, extent in enumerate(shape)
+            ],
+        )
+
+
+@irdl_op_definition
+class UpsampleOp(IRDLOperation):
+    """Each element ``factors`` times in each dimension: nearest neighbours (ONNX Resize)."""
+
+    name = "graph.upsample"
+    x = operand_def(TensorType)
+    factors = prop_def(I64Array.constr(i64))
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, factors: Sequence[int], result_type: Attribute):
+        super().__init__(
+            operands=[x],
+            result_types=[result_type],
+            properties={"factors": integers(factors)},
+        )
+
+    def verify_(self) -> None:
+        """A positive factor a dimension."""
+        shape, factors = shape_of(self.x) or (), self.factors.get_values()
+        if len(factors) != len(shape) or min(factors, default=1) < 1:
+            raise VerifyException(f"rank {len(shape)} needs as many positive factors")
+        verify_shape(
+            self.result,
+            [
+                DYNAMIC_INDEX if extent == DYNAMIC_INDEX else extent * factor
+                for extent, factor in zip(shape, factors, strict=True)
+            ],
+        )
+
+
+@irdl_op_definition
+class TransposeOp(IRDLOperation):
+    """Dimension i of the result is dimension ``permutation[i]`` of the operand (ONNX Transpose)."""
+
+    name = "graph.transpose"
+    x = operand_def(TensorType)
+    permutation = prop_def(I64Array.constr(i64))
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, permutation: Sequence[int], result_type: Attribute):
+        super().__init__(
+            operands=[x],
+            result_types=[result_type],
+            properties={"permutation": integers(permutation)},
+        )
+
+    def verify_(self) -> None:
+        """A permutation of all dimensions."""
+        shape, permutation = shape_of(self.x) or (), self.permutation.get_values()
+        if sorted(permutation) != list(range(len(shape))):
+            raise VerifyException(f"{list(permutation)} is no permutation of {len(shape)} axes")
+        verify_shape(self.result, [shape[axis] for axis in permutation])

@@ -1,0 +1,130 @@
+"""Ops on each element by itself, with ONNX's meaning: arithmetic that broadcasts, activations."""
+
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, f64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from vtac.dialects.graph.network import BinaryOp, broadcast, shape_of, verify_shape
+
+
+class ArithmeticOp(BinaryOp):
+    """Two tensors, element by element, with broadcasting."""
+
+    def verify_(self) -> None:
+        """The result has the broadcast shape."""
+        verify_shape(self.result, broadcast(shape_of(self.a) or (), shape_of(self.b) or ()))
+
+
+@irdl_op_definition
+class SubOp(ArithmeticOp):
+    """``a - b`` (ONNX Sub)."""
+
+    name = "graph.sub"
+    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
+
+
+@irdl_op_definition
+class MulOp(ArithmeticOp):
+    """``a * b`` (ONNX Mul)."""
+
+    name = "graph.mul"
+    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
+
+
+@irdl_op_definition
+class DivOp(ArithmeticOp):
+    """``a / b`` (ONNX Div)."""
+
+    name = "graph.div"
+    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
+
+
+class ActivationOp(IRDLOperation):
+    """A function of each element."""
+
+    x = operand_def(TensorType)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(self, x: SSAValue, result_type: Attribute, **properties: Attribute):
+        super().__init__(operands=[x], result_types=[result_type], properties=properties)
+
+    def verify_(self) -> None:
+        """The shape stays."""
+        verify_shape(self.result, shape_of(self.x) or ())
+
+
+@irdl_op_definition
+class NegOp(ActivationOp):
+    """``-x`` (ONNX Neg)."""
+
+    name = "graph.neg"
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
+
+
+@irdl_op_definition
+class LeakyReluOp(ActivationOp):
+    """``x``, or ``alpha * x`` where x is negative (ONNX LeakyRelu)."""
+
+    name = "graph.leaky_relu"
+    alpha = prop_def(FloatAttr[AnyFloat])
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, alpha: float, result_type: Attribute):
+        super().__init__(x, result_type, alpha=FloatAttr(alpha, f64))
+
+
+@irdl_op_definition
+class PReluOp(IRDLOperation):
+    """``x``, or ``slope * x`` where x is negative (ONNX PRelu); the slope broadcasts to x."""
+
+    name = "graph.prelu"
+    x = operand_def(TensorType)
+    slope = operand_def(TensorType)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$x `,` $slope attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, slope: SSAValue, result_type: Attribute):
+        super().__init__(operands=[x, slope], result_types=[result_type])
+
+    def verify_(self) -> None:
+        """The slope adds no dimension and no extent."""
+        shape = shape_of(self.x) or ()
+        verify_shape(self.result, shape)
+        if len(shape_of(self.slope) or ()) > len(shape):
+            raise VerifyException("the slope has more dimensions than the operand")
+        verify_shape(self.result, broadcast(shape, shape_of(self.slope) or ()))
+
+
+@irdl_op_definition
+class HardSigmoidOp(ActivationOp):
+    """``clip(alpha * x + beta, 0, 1)`` (ONNX HardSigmoid)."""
+
+    name = "graph.hard_sigmoid"
+    alpha = prop_def(FloatAttr[AnyFloat])
+    beta = prop_def(FloatAttr[AnyFloat])
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, alpha: float, beta: float, result_type: Attribute):
+        super().__init__(x, result_type, alpha=FloatAttr(alpha, f64), beta=FloatAttr(beta, f64))
+
+
+@irdl_op_definition
+class HardSwishOp(ActivationOp):
+    """``x * clip(x / 6 + 1 / 2, 0, 1)`` (ONNX HardSwish)."""
+
+    name = "graph.hard_swish"
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"

@@ -1,0 +1,205 @@
+"""Linear forms: addends of a sum that read one int8 operand with weights.
+
+Convolutions and dense layers are such forms, and so is whatever only selects, repeats or scales:
+a concatenation on channels is a sum of two convolutions with weights 0 and 1, a slice or a pad is
+one whose window starts inside or outside its operand (negative or positive pads), a product with a
+constant a channel has its factors on the diagonal. The weights carry the change of scale, as those
+of any convolution do; where the scales of operand and result differ by a power of two only, a
+selection loses nothing.
+
+This stands for the ops in the quantised network only. In the float network they stay what they
+are, and the host computes them as ONNX says.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import ConcatOp, ConvOp, GemmOp, PadOp, SliceOp, shape_of
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """An addend ``factor * (W * operand)`` of a sum, where W moves over space as a convolution.
+
+    source: the float op it comes from. operand: read as int8. result: what the sum computes.
+    matrix: real W [O, C/group, kernel...]; None where it is that of ``source``. factor: float64,
+    one number an output channel, or one for all. strides, pads, dilations: of each spatial
+    dimension as in `ConvOp`; pads may be negative. group: of channels that are kept apart.
+    """
+
+    source: Operation
+    operand: SSAValue
+    result: SSAValue
+    matrix: Array | None
+    factor: Array
+    strides: Sequence[int]
+    pads: Sequence[int]
+    dilations: Sequence[int]
+    group: int
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it is work worth rounding operands for, not a mere selection or scaling."""
+        return isinstance(self.source, ConvOp | GemmOp)
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether a window may reach outside its operand."""
+        return any(pad > 0 for pad in self.pads)
+
+    @property
+    def is_exact_when_tied(self) -> bool:
+        """Whether powers of two between scales leave nothing of it to round."""
+        if self.matrix is None:
+            return False
+        magnitudes = np.abs(np.unique(self.matrix)[:, None] * self.factor)
+        fractions = np.frexp(magnitudes[magnitudes > 0])[0]
+        return bool((fractions == 0.5).all())
+
+
+def form_of(core: ConvOp | GemmOp, result: SSAValue, factor: Array) -> Form:
+    """The form that a convolution or a dense layer is, without its bias."""
+    if isinstance(core, GemmOp):
+        return Form(core, core.a, result, None, factor, (), (), (), 1)
+    return Form(
+        core,
+        core.x,
+        result,
+        None,
+        factor,
+        core.strides.get_values(),
+        core.pads.get_values(),
+        core.dilations.get_values(),
+        core.group.value.data,
+    )
+
+
+def diagonal(source: Operation, operand: SSAValue, result: SSAValue, factor: Array) -> Form:
+    """``factor * operand``, channel by channel."""
+    channels = (shape_of(operand) or ())[1]
+    return selection(source, operand, result, factor, matrix=np.ones((channels, 1)), group=channels)
+
+
+def selection(
+    source: Operation,
+    operand: SSAValue,
+    result: SSAValue,
+    factor: Array,
+    *,
+    matrix: Array,
+    group: int = 1,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+) -> Form:
+    """The elements of an operand that a matrix [O, C/group] of channels takes, at steps of strides.
+
+    pads: how far windows reach outside the operand (all begins, all ends), or start inside it.
+    """
+    rank = len(shape_of(operand) or ()) - 2
+    ones = [1] * rank
+    w = cast(Array, matrix.reshape(*matrix.shape, *ones))
+    return Form(
+        source,
+        operand,
+        result,
+        w,
+        factor,
+        ones if strides is None else strides,
+        [0] * 2 * rank if pads is None else pads,
+        ones,
+        group,
+    )
+
+
+def selections(op: ConcatOp | SliceOp | PadOp, result: SSAValue, factor: Array) -> Iterator[Form]:
+    """A form for each operand of an op that joins, cuts or pads; ``constant_part`` is the rest."""
+    if isinstance(op, ConcatOp):
+        axis, first = op.axis.value.data, 0
+        for operand in op.inputs:
+            pads = _joined_pads(op, axis, first, operand)
+            yield _taken(op, operand, result, factor, pads=pads)
+            first += _shape(operand)[axis]
+    elif isinstance(op, PadOp):
+        yield _taken(op, op.x, result, factor, pads=list(op.pads.get_values()))
+    else:
+        starts, steps, rank = op.starts.get_values(), op.steps.get_values(), len(_shape(op.x))
+        reached = [
+            start + (count - 1) * step + 1
+            for start, step, count in zip(starts, steps, _shape(op.result), strict=True)
+        ]
+        ends = [reach - size for reach, size in zip(reached, _shape(op.x), strict=True)]
+        pads = [*(-start for start in starts), *ends]
+        assert len(pads) == 2 * rank, "a slice has a start a dimension"
+        yield _taken(op, op.x, result, factor, pads=pads, steps=steps)
+
+
+def constant_part(op: ConcatOp | SliceOp | PadOp) -> Array:
+    """What an op puts where no operand has elements, one number a channel."""
+    part = np.zeros(_shape(op.result)[1])
+    if isinstance(op, PadOp):
+        pads, rank = op.pads.get_values(), len(_shape(op.x))
+        part[: pads[1]] = op.value.value.data
+        part[len(part) - pads[rank + 1] :] = op.value.value.data
+    return part
+
+
+def _joined_pads(op: ConcatOp, axis: int, first: int, operand: SSAValue) -> list[int]:
+    """What lies before and behind an operand in the joined tensor."""
+    rank = len(_shape(operand))
+    pads = [0] * (2 * rank)
+    pads[axis] = first
+    pads[rank + axis] = _shape(op.result)[axis] - first - _shape(operand)[axis]
+    return pads
+
+
+def _taken(
+    source: Operation,
+    operand: SSAValue,
+    result: SSAValue,
+    factor: Array,
+    *,
+    pads: Sequence[int],
+    steps: Sequence[int] | None = None,
+) -> Form:
+    """The form for pads (perhaps negative) and steps over all dimensions but the batch."""
+    shape = _shape(operand)
+    rank, channels = len(shape), shape[1]
+    steps = steps or [1] * rank
+    spatial = [*pads[2:rank], *pads[rank + 2 :]]
+    if not pads[1] and not pads[rank + 1] and steps[1] == 1:
+        ones = np.ones((channels, 1))
+        return selection(source, operand, result, factor, matrix=ones, group=channels,
+                         strides=steps[2:], pads=spatial)  # fmt: skip
+    outputs = (channels + pads[1] + pads[rank + 1] - 1) // steps[1] + 1
+    taken = np.arange(outputs) * steps[1] - pads[1]
+    matrix = (taken[:, None] == np.arange(channels)).astype(np.float64)
+    return selection(source, operand, result, factor, matrix=matrix,
+                     strides=steps[2:], pads=spatial)  # fmt: skip
+
+
+def _shape(value: SSAValue) -> Sequence[int]:
+    return shape_of(value) or ()
+
+
+def product_op(
+    form: Form, x: SSAValue, w: SSAValue, type: Attribute, pad_value: int = 0
+) -> Operation:
+    """The sums of products of a form as an op, over the numbers in ``x`` and ``w``."""
+    if not form.strides and form.group == 1:
+        return GemmOp(x, w, None, type, trans_b=True)
+    return ConvOp(
+        x,
+        w,
+        None,
+        type,
+        strides=form.strides,
+        pads=form.pads,
+        dilations=form.dilations,
+        group=form.group,
+        pad_value=pad_value,
+    )
