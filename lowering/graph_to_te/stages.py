@@ -1,7 +1,8 @@
 """Each integer op of the graph as computes: one small function a class, found through a table.
 
 All work on physical tensors. A window reads ``x[n, ci, stride * h + dilation * kh - pad, ..., b,
-k]``; where that may fall outside, the operand says what is read: 0 for sums, -128 for maxima.
+k]``; where that may fall outside, the operand says what is read: the op's pad value for sums, -128
+for maxima.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ from vtac.dialects.graph import (
     SplitBytesOp,
     SumPoolOp,
     WindowOp,
+    pad_value_of,
     shape_of,
 )
 from vtac.dialects.te import Read, Row
@@ -131,7 +133,7 @@ def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
     w = kernel.parameter(pack(weights, target.block), hint)
     block = [axis(1)] if diagonal else [axis(1), axis(rank)]
     w_rows = (*block, *map(axis, window.taps), axis(rank - 1), axis(lane))
-    reads = [window.read(1 if diagonal else rank, lane, 0), Read(w, w_rows)]
+    reads = [window.read(1 if diagonal else rank, lane, pad_value_of(op)), Read(w, w_rows)]
     return [_contraction("conv", kernel, window.spatial, window.reduce, reads)]
 
 
@@ -170,7 +172,7 @@ def _matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
     window = _Window(op, kernel)
-    reads = [window.read(1, window.rank - 1, 0)]
+    reads = [window.read(1, window.rank - 1, pad_value_of(op))]
     return [
         kernel.compute(
             "sum_pool",

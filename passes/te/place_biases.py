@@ -250,25 +250,34 @@ def lanes_of(inputs: int, block: int) -> Array:
     return lanes
 
 
+def lanes_needed(values: Array) -> int:
+    """How many lanes, worth 1, 127, 127, ..., it takes to reach all values."""
+    most = int(np.abs(np.rint(values / LARGEST)).max())
+    return 1 + -(-most // LARGEST)
+
+
 def inputs_needed(values: Array, block: int) -> int:
     """How many constant input elements it takes to reach all values."""
-    most = int(np.abs(np.rint(values / LARGEST)).max())
-    lanes = -(-most // LARGEST)
-    return -(-(lanes + 1) // block)
+    return -(-lanes_needed(values) // block)
 
 
 def digits_of(values: Array, inputs: int, block: int) -> Array:
     """int8 digits [..., inputs, o, lane] for values [..., o]: what each lane is multiplied by."""
+    split = lane_digits(values, inputs * block).reshape(*values.shape, inputs, block)
+    return np.ascontiguousarray(np.moveaxis(split, -2, -3))
+
+
+def lane_digits(values: Array, lanes: int) -> Array:
+    """int8 digits [..., lanes] for values [...], each lane being worth what `lanes_of` says."""
     wide = values.astype(np.int64)
     high = np.rint(wide / LARGEST).astype(np.int64)
-    digits = np.zeros((*wide.shape, inputs * block), np.int64)
+    digits = np.zeros((*wide.shape, lanes), np.int8)
     digits[..., 0] = wide - LARGEST * high
-    for lane in range(1, inputs * block):
+    for lane in range(1, lanes):
         digits[..., lane] = np.clip(high, -LARGEST, LARGEST)
         high = high - digits[..., lane]
-    assert not high.any(), "the values need more elements"
-    split = digits.reshape(*wide.shape, inputs, block)
-    return np.ascontiguousarray(np.moveaxis(split, -2, -3)).astype(np.int8)
+    assert not high.any(), "the values need more lanes"
+    return digits
 
 
 def _addition_of(compute: ComputeOp) -> _Addition | None:

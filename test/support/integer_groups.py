@@ -21,6 +21,7 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.passes.te.apply_schedule import TeApplySchedule
 from vtac.passes.te.block_immediates import BlockImmediatesPass
+from vtac.passes.te.correct_borders import CorrectBordersPass
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.drop_clips import DropClipsPass
 from vtac.passes.te.fuse_accumulators import FuseAccumulatorsPass
@@ -37,6 +38,7 @@ REWRITES: Sequence[type[ModulePass]] = (LegalizeCastsPass, FuseAccumulatorsPass,
 LOOPS: Sequence[type[ModulePass]] = (
     DropClipsPass,
     NestShiftsPass,
+    CorrectBordersPass,
     PlaceBiasesPass,
     BlockImmediatesPass,
     TeSchedulePass,
@@ -83,15 +85,14 @@ class IntegerFunction:
         return op.results[0]
 
     def conv(self, x: SSAValue, out: int, kernel: Sequence[int], **window: Any) -> SSAValue:
-        group = window.pop("group", 1)
+        group, pad = window.pop("group", 1), window.pop("pad_value", 0)
         numbers = numbers_of(len(kernel), **window)
         channels = self.values[x].shape[1]
         w = self.random.integers(-128, 128, (out, channels // group, *kernel), np.int8)
-        answer = convolve(self.values[x], w, group, **numbers)
+        answer = convolve(self.values[x], w, group, pad, **numbers)
         type = self.packed(answer.shape, i32)
-        return self._add(
-            graph.ConvOp(x, self.constant(w), None, type, group=group, **numbers), answer
-        )
+        numbers.update(group=group, pad_value=pad)
+        return self._add(graph.ConvOp(x, self.constant(w), None, type, **numbers), answer)
 
     def gemm(self, x: SSAValue, out: int) -> SSAValue:
         w = self.random.integers(-128, 128, (out, self.values[x].shape[1]), np.int8)
@@ -100,10 +101,12 @@ class IntegerFunction:
         return self._add(op, answer)
 
     def sum_pool(self, x: SSAValue, kernel: Sequence[int], **window: Any) -> SSAValue:
+        pad = window.pop("pad_value", 0)
         numbers = numbers_of(len(kernel), **window)
         answer = np.zeros((), np.int64)
-        for part in taps(self.values[x].astype(np.int64), kernel, 0, **numbers).values():
+        for part in taps(self.values[x].astype(np.int64), kernel, pad, **numbers).values():
             answer = answer + part
+        numbers.update(graph.pad_property(pad))
         op = graph.SumPoolOp(x, self.packed(answer.shape, i32), kernel=kernel, **numbers)
         return self._add(op, answer.astype(np.int32))
 
@@ -248,7 +251,7 @@ def numbers_of(
     strides: Sequence[int] | None = None,
     pads: Sequence[int] | None = None,
     dilations: Sequence[int] | None = None,
-) -> dict[str, Sequence[int]]:
+) -> dict[str, Any]:
     return {
         "strides": strides or [1] * rank,
         "pads": pads or [0] * (2 * rank),
@@ -281,11 +284,11 @@ def taps(
     return found
 
 
-def convolve(x: Array, w: Array, group: int, **numbers: Any) -> Array:
+def convolve(x: Array, w: Array, group: int, pad: int, **numbers: Any) -> Array:
     """Direct convolution in int64, wrapped to int32."""
     out, inner = w.shape[0], w.shape[1]
     total: Array = np.zeros((), np.int64)
-    for tap, part in taps(x.astype(np.int64), w.shape[2:], 0, **numbers).items():
+    for tap, part in taps(x.astype(np.int64), w.shape[2:], pad, **numbers).items():
         weights = w[(slice(None), slice(None), *tap)].astype(np.int64)
         n, _, *spatial = part.shape
         grouped = part.reshape(n, group, inner, -1)

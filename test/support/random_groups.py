@@ -56,6 +56,11 @@ class RandomGroup:
             "pads": [self.random.randint(0, k - 1) for k in (*kernel, *kernel)],
         }
 
+    def padded(self, kernel: list[int]) -> dict[str, Any]:
+        """A window whose padding may be any integer."""
+        value = self.random.choice([0, 0, -128, self.random.randint(-128, 127)])
+        return {**self.window(kernel), "pad_value": value}
+
     def shape(self, value: SSAValue) -> tuple[int, ...]:
         return self.function.values[value].shape
 
@@ -66,15 +71,15 @@ class RandomGroup:
         out = self.random.randint(1, self.channels)
         if kind == "depthwise":
             return f.conv(
-                x, self.shape(x)[1], kernel, group=self.shape(x)[1], **self.window(kernel)
+                x, self.shape(x)[1], kernel, group=self.shape(x)[1], **self.padded(kernel)
             )
         if kind == "sum_pool":
-            return f.sum_pool(x, kernel, **self.window(kernel))
+            return f.sum_pool(x, kernel, **self.padded(kernel))
         if kind == "shift_left":
             return f.shift_left(x, self.amounts(self.shape(x)[1]))
         if kind == "gemm":
             return f.gemm(f.input(*self.shape(x)[:2]), out)
-        acc = f.conv(x, out, kernel, **self.window(kernel))
+        acc = f.conv(x, out, kernel, **self.padded(kernel))
         if kind == "two_convolutions":
             side = f.input(self.shape(acc)[0], self.random.randint(1, 40), *self.shape(acc)[2:])
             return self.sum(acc, f.conv(side, out, [1] * self.rank))
