@@ -1,0 +1,102 @@
+"""Why an op stays on the host: words for the user, what kind of reason it is, and the way out.
+
+Whoever refuses an op says why with a `Reason`, which is the text itself; a plain string will do
+where there is no more to say. `keep_on_host` writes it on the op, `host_reason` reads it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Operation
+
+from vtac.dialects.graph import HostOp
+
+HOST_REASON = "graph.host_reason"
+"""Attribute of an op that stays on the host: why, in words for the user."""
+
+_KIND = "graph.host_kind"
+_HINT = "graph.host_hint"
+
+
+class Kind(Enum):
+    """What kind of reason; the value is what people read."""
+
+    OPERATOR = "unsupported operator"
+    ATTRIBUTE = "unsupported attribute"
+    TYPE = "unsupported type"
+    SHAPE = "unsupported shape"
+    NUMBERS = "no integers for it"
+    USED_TWICE = "used elsewhere"
+    CYCLE = "would make a cycle"
+    COST = "not worth it"
+    USER = "kept by the user"
+    PRECISION = "less precise than the user asks for"
+    OTHER = "other reasons"
+
+
+SETTLED = (Kind.USER, Kind.PRECISION)
+"""Reasons that are there before anybody is asked: no codegen takes these ops, nobody rounds them."""
+
+
+class Reason(str):
+    """Why an op stays on the host. hint: the way out, if there is one."""
+
+    kind: Kind
+    hint: str
+
+    def __new__(cls, text: str, kind: Kind = Kind.OTHER, hint: str = "") -> "Reason":
+        """The text, with what else is known."""
+        reason = super().__new__(cls, text)
+        reason.kind, reason.hint = kind, hint
+        return reason
+
+
+@dataclass(frozen=True)
+class HostReason:
+    """What is written on an op."""
+
+    text: str
+    kind: Kind
+    hint: str = ""
+
+
+def keep_on_host(op: Operation, reason: str) -> None:
+    """Write why an op stays on the host, in place of what was written before."""
+    forget_reason(op)
+    op.attributes[HOST_REASON] = StringAttr(reason)
+    if isinstance(reason, Reason):
+        op.attributes[_KIND] = StringAttr(reason.kind.name.lower())
+        if reason.hint:
+            op.attributes[_HINT] = StringAttr(reason.hint)
+
+
+def forget_reason(op: Operation) -> None:
+    """Take back whatever reason an op has: somebody takes it after all."""
+    for name in (HOST_REASON, _KIND, _HINT):
+        op.attributes.pop(name, None)
+
+
+def host_reason(op: Operation) -> HostReason | None:
+    """The reason that is written on an op, if there is one."""
+    text, kind, hint = (op.attributes.get(name) for name in (HOST_REASON, _KIND, _HINT))
+    if not isinstance(text, StringAttr):
+        return None
+    if isinstance(kind, StringAttr) and kind.data.upper() in Kind.__members__:
+        found = Kind[kind.data.upper()]
+    else:
+        found = Kind.OPERATOR if isinstance(op, HostOp) else Kind.OTHER
+    return HostReason(text.data, found, hint.data if isinstance(hint, StringAttr) else "")
+
+
+def is_settled(op: Operation) -> bool:
+    """Whether an op has a reason to stay that stands before anybody is asked."""
+    found = host_reason(op)
+    return found is not None and found.kind in SETTLED
+
+
+def settled_reasons(ops: Iterable[Operation]) -> dict[Operation, str]:
+    """The reasons of those ops that are settled."""
+    found = {op: host_reason(op) for op in ops if is_settled(op)}
+    return {op: Reason(r.text, r.kind, r.hint) for op, r in found.items() if r is not None}
