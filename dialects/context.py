@@ -171,6 +171,24 @@ class TimingModel(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What stands for a float value once its function is quantised.
+
+    value: in the float function, which may be gone. result: the integers that stand for it, or the
+    same in real numbers where scale is None. A stored q stands for ``scale * (q - zero_point)``,
+    by ``factors`` (one a channel) too large where there are any. covered: the float ops that became
+    the integer ops of the layer that makes it; none where reals are only quantised.
+    """
+
+    value: SSAValue
+    result: SSAValue
+    scale: float | None
+    zero_point: int
+    factors: Array | None
+    covered: Sequence[Operation]
+
+
 class Observations(Protocol):
     """What a float network does on a few batches of samples (the drivers observe it)."""
 
@@ -189,6 +207,10 @@ class Observations(Protocol):
 
     def evaluate(self, op: Operation, batches: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The results of one op, which may be new, for its operands in each batch."""
+        ...
+
+    def quantised(self, values: Sequence[Stored]) -> None:
+        """Be told what stands for the values of the network that became integers, in order."""
         ...
 
 

@@ -1,7 +1,8 @@
 """Calibration samples: from what users have (files, arrays, lists) to batches of a model's inputs.
 
 Accepted: the path of an ``.npz`` (keys are input names) or ``.npy`` file, a dictionary of arrays or
-of lists of arrays by input name, or one unnamed array or list where the model has one input.
+of lists of arrays by input name, or one unnamed array or list where the model has one input. An
+array ``y``, ``label`` or ``labels`` beside them says which class each sample is of.
 
 For an input of shape [N, rest...] an array may be
   [S, rest...]      S samples, one after another (the usual case);
@@ -30,6 +31,13 @@ Entry = Array | Sequence[Array]
 Source = str | os.PathLike[str] | Mapping[str, Entry] | Entry
 """What a user may hand over as samples."""
 
+UNNAMED = frozenset({"arr_0", "x"})
+"""Names of an array that is meant for the only input: ``numpy.savez(path, array)``, and what data
+sets call it beside their labels."""
+
+LABELS = ("y", "label", "labels")
+"""Names of an array that is no input, but says which class each sample is of."""
+
 _WHERE = "calibration samples"
 
 
@@ -54,6 +62,11 @@ class Samples:
     def __len__(self) -> int:
         """The number of batches."""
         return self.count
+
+    @property
+    def sample_count(self) -> int:
+        """The number of samples, without those that only fill the last batch."""
+        return max((len(array) for array in self.arrays.values()), default=0)
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         """One dictionary of inputs after another, in the shapes of the model."""
@@ -103,7 +116,7 @@ def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
     CompileError with every problem: a missing file, unknown or missing names, shapes and types
     that do not fit, values that are not finite.
     """
-    entries = _by_name(_read(source), inputs)
+    entries = _by_name(read_source(source), inputs)
     problems: list[Problem] = []
     arrays: dict[str, Array] = {}
     for spec in inputs:
@@ -115,6 +128,23 @@ def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
         raise CompileError(problems)
     sizes = {spec.name: _batch_size(spec) for spec in inputs}
     return _regrouped(arrays, sizes)
+
+
+def split_labels(
+    source: Source, inputs: Sequence[InputSpec]
+) -> tuple[Mapping[str, Entry] | Entry, Array | None]:
+    """What is there without an array of labels, and the labels, if there are any.
+
+    An array of one of the names ``LABELS`` is one unless the model has an input of that name.
+    """
+    entries = read_source(source)
+    if not isinstance(entries, Mapping):
+        return entries, None
+    names = [n for n in LABELS if n in entries and n not in {spec.name for spec in inputs}]
+    if len(names) > 1:
+        raise CompileError(Problem("samples", f"there are several labels: {', '.join(names)}"))
+    rest = {name: entry for name, entry in entries.items() if name not in names}
+    return rest, np.asarray(entries[names[0]]) if names else None
 
 
 def shapes_from_samples(source: Source, inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
@@ -130,8 +160,8 @@ def shapes_from_samples(source: Source, inputs: Sequence[InputSpec]) -> dict[str
     }
 
 
-def _read(source: Source) -> Mapping[str, Entry] | Entry:
-    """The entries of a file; anything else as it is."""
+def read_source(source: Source) -> Mapping[str, Entry] | Entry:
+    """The entries of a file; anything else as it is. Raises CompileError where it is none."""
     if not isinstance(source, str | os.PathLike):
         return source
     path = Path(source)
@@ -153,8 +183,8 @@ def _by_name(entries: Mapping[str, Entry] | Entry, inputs: Sequence[InputSpec]) 
     names = [spec.name for spec in inputs]
     known = "The model's inputs: " + ", ".join(names)
     if isinstance(entries, Mapping):
-        if len(entries) == 1 and len(inputs) == 1 and set(entries) <= {"arr_0"} - set(names):
-            return {names[0]: next(iter(entries.values()))}  # numpy.savez(path, array)
+        if len(entries) == 1 and len(inputs) == 1 and set(entries) <= UNNAMED - set(names):
+            return {names[0]: next(iter(entries.values()))}
         problems = [
             Problem(_WHERE, f"the model has no input '{key}'", known)
             for key in entries

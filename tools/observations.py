@@ -6,6 +6,7 @@ in onnxruntime as models of their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from itertools import islice
 from math import prod
 
@@ -14,7 +15,7 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from vtac.dialects.context import Array, VtacContext
+from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.graph import ConvOp, GemmOp, is_static, shape_of
 from vtac.lowering.graph_to_onnx import build_model
 from vtac.runtime.calibration import open_float_model
@@ -45,14 +46,27 @@ class Observed:
         opsets = module.attributes.get("graph.opsets", DictionaryAttr({}))
         assert isinstance(opsets, DictionaryAttr)
         self._ctx, self._opsets = ctx, opsets
-        count = max(1, min(MOST_BATCHES, MOST_PRODUCTS // max(1, products_of(function))))
         arguments = [spec.name for spec in input_specs(function)]
-        self.batches = [[batch[name] for name in arguments] for batch in islice(samples, count)]
+        few = first_batches(function, samples)
+        self.batches = [[batch[name] for name in arguments] for batch in few]
         self._values = {
             name: value for value, name in names.items() if len(shape_of(value) or ()) >= 2
         }
         self._means: dict[SSAValue, Array] = {}
         self._largest: dict[SSAValue, Array] = {}
+        self.stored: list[Stored] = []
+
+    def moved(self, values: Mapping[SSAValue, SSAValue]) -> "Observed":
+        """The same of a copy of the function, whose values are those that ours are mapped to."""
+        other = copy(self)
+        other._means = {values[value]: mean for value, mean in self._means.items()}
+        other._largest = {values[value]: most for value, most in self._largest.items()}
+        other.stored = []
+        return other
+
+    def quantised(self, values: Sequence[Stored]) -> None:
+        """Keep what became of values."""
+        self.stored += values
 
     def watch(self, batch: int, name: str, array: Array) -> None:
         """Take in a value of a batch: its extremes, and its mean if the batch is kept."""
@@ -86,6 +100,14 @@ class Observed:
             feeds = {f"x{number}": batch[place] for number, place in enumerate(places)}
             results.append(session.run(None, feeds))
         return results
+
+
+def first_batches(
+    function: FuncOp, samples: Iterable[Mapping[str, Array]]
+) -> list[Mapping[str, Array]]:
+    """As many batches of the samples as are worth running layer by layer."""
+    count = max(1, min(MOST_BATCHES, MOST_PRODUCTS // max(1, products_of(function))))
+    return list(islice(samples, count))
 
 
 def products_of(function: FuncOp) -> int:

@@ -1,13 +1,14 @@
 """Turns a plan into ops: integers where the groups were, and the border to what stays float."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr, TensorType, i8, i32
+from xdsl.dialects.builtin import TensorType, i8, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from vtac.dialects.context import Array, constant_attr, tensor_type
+from vtac.dialects.context import Array, Stored, constant_attr, tensor_type
 from vtac.dialects.graph import (
     AddBiasOp,
     AddOp,
@@ -24,20 +25,23 @@ from vtac.dialects.graph import (
     SumPoolOp,
     shape_of,
 )
-from vtac.passes.graph.match_patterns import HOST_REASON
 from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import PoolingOp
 from vtac.passes.graph.quantize.numbers import Layer
 from vtac.passes.graph.quantize.plan import Plan
+from vtac.passes.graph.reasons import keep_on_host
 
 
-def emit(plan: Plan) -> None:
-    """Rewrite the plan's function: integer groups, quantize and dequantize, reasons."""
+def emit(plan: Plan) -> list[Stored]:
+    """Rewrite the plan's function: integer groups, quantize and dequantize, reasons.
+
+    What stands for the float values that became integers, in order of execution.
+    """
     for op, reason in plan.reasons.items():
         if isinstance(op, COMPUTING):
-            op.attributes[HOST_REASON] = StringAttr(reason)
+            keep_on_host(op, reason)
     emitter = _Emitter(plan)
     for group in plan.groups:
         if isinstance(group, PassThrough):
@@ -45,12 +49,14 @@ def emit(plan: Plan) -> None:
         else:
             emitter.sum(plan.layers[group])
     emitter.leave()
+    stored = emitter.stored()
     for group in reversed(plan.groups):
         for op in group.covered:
             Rewriter.erase_op(op, safe_erase=False)
     for op in list(plan.network.block.ops):
         if isinstance(op, ConstantOp) and not op.result.uses:
             Rewriter.erase_op(op)
+    return stored
 
 
 class _Emitter:
@@ -59,6 +65,7 @@ class _Emitter:
     def __init__(self, plan: Plan):
         self.plan = plan
         self.int8: dict[SSAValue, SSAValue] = {}
+        self.reals: dict[SSAValue, SSAValue] = {}
 
     def pass_through(self, group: PassThrough) -> None:
         """Max pooling and reshape of int8."""
@@ -80,7 +87,8 @@ class _Emitter:
         if layer.scale is None:
             total = self._insert(AddBiasOp(acc, bias, acc.type), root, source)
             real = DequantizeOp(total.results[0], layer.steps.tolist(), 0, result.type)
-            result.replace_all_uses_with(self._insert(real, root, source).results[0])
+            self.reals[result] = self._insert(real, root, source).results[0]
+            result.replace_all_uses_with(self.reals[result])
             return
         shift = self._constant(layer.shift.astype(np.int32), "shift", root)
         requantize = RequantizeOp(
@@ -119,6 +127,26 @@ class _Emitter:
             self.plan.network.block.insert_op_before(real, group.root)
             real.result.name_hint = value.name_hint
             value.replace_all_uses_with(real.result)
+
+    def stored(self) -> list[Stored]:
+        """What stands for each float value that has become integers."""
+        covered: dict[SSAValue, Sequence[Operation]] = {
+            group.root.results[0]: group.covered for group in self.plan.groups
+        }
+        found = []
+        for value, result in {**self.int8, **self.reals}.items():
+            scale = None if value in self.reals else self.plan.scales[value]
+            found.append(
+                Stored(
+                    value,
+                    result,
+                    None if scale is None else scale.value,
+                    0 if scale is None else scale.zero_point,
+                    self.plan.network.factors.get(value),
+                    covered.get(value, ()),
+                )
+            )
+        return found
 
     def _accumulators(self, layer: Layer) -> SSAValue:
         """The sum of the core and the shifted addends, as int32."""

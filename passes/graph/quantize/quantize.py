@@ -73,7 +73,9 @@ class QuantizePass(ModulePass):
                 function.attributes[ERROR_ESTIMATES_ATTRIBUTE] = _errors_attribute(
                     estimates, _root_mean_square
                 )
-                emit(plan)
+                stored = emit(plan)
+                if network.observations is not None:
+                    network.observations.quantised(stored)
 
     def _policy(self, op: ModuleOp) -> ShiftPolicy:
         if self.shift == "channel":

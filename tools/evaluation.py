@@ -1,0 +1,312 @@
+"""Judges a compiled model on data: against the original in onnxruntime, and against labels.
+
+Batches are filled as for calibration, and what only filled the last one counts nowhere. Nothing is
+kept of the outputs but sums, so that any number of samples will do.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.lowering.onnx_to_graph import ModelSource, load_model
+from vtac.runtime.executor import Module, tensor_dtype
+from vtac.runtime.host import HostPart, open_model
+from vtac.runtime.samples import (
+    LABELS,
+    InputSpec,
+    Samples,
+    Source,
+    load_samples,
+    split_labels,
+)
+from vtac.tools.agreement import Agreement, Array
+
+Outputs = Mapping[str, Any]
+Progress = Callable[[int, int], None]
+"""Called with the batches done and all batches."""
+
+WHERE = "evaluation data"
+
+
+@dataclass(frozen=True)
+class OutputEvaluation:
+    """How an output of the compiled model compares, over all samples.
+
+    Against the original, None where there is none or nothing to compare: largest (magnitude of the
+    original's values), mean_difference, largest_difference, snr_db (signal to quantisation noise,
+    None also where there is no noise), cosine, equal_labels (the share of samples whose largest
+    class is the same). Against the labels: top1 and top1_original. odd: values that only one of
+    both has as finite numbers.
+    """
+
+    name: str
+    largest: float | None = None
+    mean_difference: float | None = None
+    largest_difference: float | None = None
+    snr_db: float | None = None
+    cosine: float | None = None
+    odd: int = 0
+    equal_labels: float | None = None
+    top1: float | None = None
+    top1_original: float | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` finds. compared: whether there was an original to compare with."""
+
+    samples: int
+    compared: bool
+    outputs: tuple[OutputEvaluation, ...]
+
+    def __getitem__(self, name: str) -> OutputEvaluation:
+        """That of an output."""
+        return next(output for output in self.outputs if output.name == name)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {"samples": self.samples, "outputs": [asdict(output) for output in self.outputs]}
+
+
+def evaluate(
+    module: Module,
+    data: Source,
+    reference: ModelSource | None = None,
+    *,
+    labels: Any = None,
+    limit: int | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Run a compiled model on data, and its original beside it in onnxruntime.
+
+    data: as for calibration, see `vtac.runtime.samples`. reference: the original model; None to
+    judge by labels alone. labels: the class of each sample (or one-hot rows); an array ``y`` or
+    ``labels`` of the data serves too. limit: run the first batches only.
+    Raises `CompileError` on data, labels or a reference that do not fit.
+    """
+    specs = module_specs(module)
+    with _told_of(data):
+        entries, found = split_labels(data, specs)
+        samples = load_samples(entries, specs)
+    classes = _classes(found if labels is None else labels, samples)
+    if reference is None and classes is None:
+        raise CompileError(
+            Problem(
+                WHERE,
+                "there is nothing to compare with: no original model, and no labels",
+                f"Give the model (--reference model.onnx), or labels ({', '.join(LABELS)}).",
+            )
+        )
+    original = None if reference is None else Original(reference, module)
+    judge = Judge(samples, classes)
+    batches = samples if limit is None else islice(samples, limit)
+    count = len(samples) if limit is None else min(limit, len(samples))
+    for number, batch in enumerate(batches, start=1):
+        judge.add(module.run(batch), None if original is None else original.run(batch))
+        if progress is not None:
+            progress(number, count)
+    return judge.verdict()
+
+
+def module_specs(module: Module) -> list[InputSpec]:
+    """The inputs of a compiled model, all of them tensors of known rank (else CompileError)."""
+    specs = []
+    for value in module.inputs:
+        dtype = tensor_dtype(value)
+        if dtype is None or value.shape is None:
+            raise CompileError(
+                Problem(
+                    f"input '{value.name}'",
+                    f"is {value.type} of rank not known, which a file cannot give",
+                    "Run the package from Python: vtac.load(path).run({...}).",
+                )
+            )
+        shape = tuple(DYNAMIC_INDEX if extent is None else extent for extent in value.shape)
+        specs.append(InputSpec(value.name, shape, dtype))
+    return specs
+
+
+@contextmanager
+def _told_of(data: Source) -> Iterator[None]:
+    """Problems of samples say which samples these are."""
+    try:
+        yield
+    except CompileError as error:
+        where = os.fspath(data) if isinstance(data, str | os.PathLike) else WHERE
+        raise CompileError([Problem(where, p.what, p.hint) for p in error.problems]) from None
+
+
+class Original:
+    """The model that was compiled, in onnxruntime."""
+
+    def __init__(self, source: ModelSource, module: Module):
+        where = os.fspath(source) if isinstance(source, str | os.PathLike) else "original model"
+        model = load_model(source)
+        self._names = [output.name for output in model.graph.output]
+        self._part: HostPart = open_model(model, where)
+        problems = []
+        if unknown := sorted({*self._part.input_names} ^ {*module.package.inputs}):
+            what = f"has other inputs than the compiled model: {', '.join(unknown)}"
+            problems.append(Problem(where, what))
+        if missing := sorted({*module.output_names} - {*self._names}):
+            problems.append(Problem(where, f"has no output {', '.join(missing)}"))
+        if problems:
+            raise CompileError(problems)
+
+    def run(self, batch: Outputs) -> dict[str, Any]:
+        """Its outputs for a batch."""
+        values = self._part.run([batch[name] for name in self._part.input_names])
+        return dict(zip(self._names, values, strict=True))
+
+
+@dataclass
+class _Tally:
+    """What is kept of an output."""
+
+    agreement: Agreement = field(default_factory=Agreement)
+    numbers: bool = True
+    judged: int = 0
+    equal: int = 0
+    right: int = 0
+    right_original: int = 0
+
+
+class Judge:
+    """Compares outputs batch by batch. samples: what the batches came from."""
+
+    def __init__(self, samples: Samples, classes: Array | None = None):
+        self._size = next((size for size in samples.batch_sizes.values() if size), 0)
+        self._count = samples.sample_count
+        self._classes = classes
+        self._done = 0
+        self._compared = False
+        self._tallies: dict[str, _Tally] = {}
+
+    def add(self, ours: Outputs, theirs: Outputs | None) -> None:
+        """Take in the outputs of the next batch."""
+        rows = min(self._size or 1, self._count - self._done)
+        classes = None
+        if self._classes is not None:
+            classes = self._classes[self._done : self._done + rows]
+        self._compared = theirs is not None
+        for name, found in ours.items():
+            tally = self._tallies.setdefault(name, _Tally())
+            expected = None if theirs is None else theirs[name]
+            if not _is_numeric(found) or not (expected is None or _is_numeric(expected)):
+                tally.numbers = False
+                continue
+            mine = self._real_rows(np.asarray(found), rows)
+            other = None if expected is None else self._real_rows(np.asarray(expected), rows)
+            self._compare(tally, name, mine, other)
+            self._label(tally, name, mine, other, classes)
+        self._done += rows
+
+    def _real_rows(self, array: Array, rows: int) -> Array:
+        """An output without what belongs to samples that only filled the batch."""
+        size = self._size
+        if size and rows < size and array.ndim and array.shape[0] and array.shape[0] % size == 0:
+            return array[: array.shape[0] // size * rows]
+        return array
+
+    def _compare(self, tally: _Tally, name: str, mine: Array, other: Array | None) -> None:
+        if other is None:
+            return
+        if mine.shape != other.shape:
+            what = f"has shape {list(mine.shape)} compiled, but {list(other.shape)} in the original"
+            raise CompileError(Problem(f"output '{name}'", what))
+        tally.agreement.add(other, mine)
+
+    def _label(
+        self, tally: _Tally, name: str, mine: Array, other: Array | None, classes: Array | None
+    ) -> None:
+        ours = _labels(mine, classes is not None)
+        if ours is None or (classes is not None and len(ours) != len(classes)):
+            return
+        scores = prod(mine.shape[1:])
+        if classes is not None and mine.dtype.kind == "f" and classes.max(initial=0) >= scores:
+            raise CompileError(
+                Problem(WHERE, f"labels go up to {classes.max()}, '{name}' has {scores} classes")
+            )
+        tally.judged += len(ours)
+        theirs = None if other is None else _labels(other, classes is not None)
+        if theirs is not None:
+            tally.equal += int((ours == theirs).sum())
+        if classes is not None:
+            tally.right += int((ours == classes).sum())
+            tally.right_original += int((theirs == classes).sum()) if theirs is not None else 0
+
+    def verdict(self) -> Evaluation:
+        """What was found."""
+        outputs = tuple(self._verdict(name, tally) for name, tally in self._tallies.items())
+        if self._classes is not None and not any(tally.judged for tally in self._tallies.values()):
+            raise CompileError(
+                Problem(WHERE, "there are labels, but no output has one row of scores a sample")
+            )
+        return Evaluation(self._done, self._compared, outputs)
+
+    def _verdict(self, name: str, tally: _Tally) -> OutputEvaluation:
+        found, figures = tally.agreement, dict[str, Any]()
+        if tally.numbers and found.count:
+            figures = {
+                "largest": found.largest,
+                "mean_difference": found.mean_difference,
+                "largest_difference": found.largest_difference,
+                "snr_db": found.snr if isfinite(found.snr) else None,
+                "cosine": found.cosine,
+            }
+        if tally.judged and self._compared:
+            figures["equal_labels"] = tally.equal / tally.judged
+        if tally.judged and self._classes is not None:
+            figures["top1"] = tally.right / tally.judged
+            if self._compared:
+                figures["top1_original"] = tally.right_original / tally.judged
+        return OutputEvaluation(name, odd=found.odd, **figures)
+
+
+def _is_numeric(value: Any) -> bool:
+    return not isinstance(value, list) and np.asarray(value).dtype.kind in "biuf"
+
+
+def _labels(array: Array, judged: bool) -> Array | None:
+    """The class of each sample: where scores are largest, or what an output of classes says.
+
+    judged: whether there are labels, without which integers are no classes.
+    """
+    if array.ndim == 0 or array.shape[0] == 0:
+        return None
+    rows = array.reshape(array.shape[0], -1)
+    if array.dtype.kind == "f" and array.ndim > 1 and max(array.shape[1:]) == rows.shape[1] > 1:
+        found: Array = rows.argmax(axis=1)
+        return found
+    if judged and array.dtype.kind in "iu" and rows.shape[1] == 1:
+        return rows[:, 0]
+    return None
+
+
+def _classes(labels: Any, samples: Samples) -> Array | None:
+    """The class of each sample. Raises CompileError where labels say no such thing."""
+    if labels is None:
+        return None
+    given, count = np.asarray(labels), samples.sample_count
+    array = given
+    if array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf":
+        array = array.argmax(axis=1)
+    array = array.reshape(-1) if array.size == len(array) else array
+    whole = array.dtype.kind in "iu" or (
+        array.dtype.kind == "f" and bool((array == np.rint(array)).all())
+    )
+    if array.ndim != 1 or not whole or array.min(initial=0) < 0:
+        what = f"labels are {given.dtype}{list(given.shape)}, not the number of a class a sample"
+        raise CompileError(Problem(WHERE, what))
+    if len(array) != count:
+        raise CompileError(Problem(WHERE, f"there are {len(array)} labels for {count} samples"))
+    return array.astype(np.int64)
+
