@@ -7,7 +7,6 @@ near the ends of an axis.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -22,63 +21,76 @@ LANES = 2
 
 @dataclass(frozen=True)
 class Side:
-    """The outputs along an axis for which taps lie outside, as two loops: ends, places at an end.
+    """Strips of outputs along an axis for which the same taps lie outside, as loops over them.
 
-    axis: of the stage; None where the taps alone decide. outside: [outputs, taps...], which taps
-    lie outside. starts: the first output at each end. count: outputs at an end.
+    axis: of the stage; None where the taps alone decide. length: outputs of a strip. starts: the
+    first output at each end of the axis. masks: for each end and each of the strips that follow it,
+    [ends, strips, taps...], which taps lie outside; none where there is no such strip.
     """
 
     axis: int | None
-    outside: Array
+    length: int
     starts: tuple[int, ...]
-    count: int
-
-    @staticmethod
-    def of(axis: int | None, outside: Array) -> "Side":
-        """From which taps lie outside for each output of the axis: some do at its ends."""
-        at_border = outside.reshape(len(outside), -1).any(axis=1)
-        extent = len(at_border)
-        if at_border.all():
-            return Side(axis, outside, (0,), extent)
-        before, after = int(np.argmin(at_border)), int(np.argmin(at_border[::-1]))
-        count = max(before, after)
-        starts = [0] * bool(before) + [extent - count] * bool(after)
-        return Side(axis, outside, tuple(starts), count)
+    masks: Array
 
     @property
     def extents(self) -> tuple[int, int]:
         """Of the two loops."""
-        return len(self.starts), self.count
+        ends, strips, *_ = self.masks.shape
+        return ends, strips
 
-    @cached_property
-    def places(self) -> list[Array]:
-        """The taps outside in each turn of the loops; none where an output comes again."""
-        found: dict[int, Array] = {}
-        turns = [start + place for start in self.starts for place in range(self.count)]
-        return [
-            np.zeros_like(self.outside[turn]) if turn in found else found.setdefault(turn, taps)
-            for turn, taps in ((turn, self.outside[turn]) for turn in turns)
-        ]
-
-    def row(self, end: int, place: int) -> Row:
-        """0 for the output that a turn of the loops, two variables, stands for."""
+    def row(self, end: int, strip: int) -> Row:
+        """The place in its strip of an output, if that is the strip of two loop variables."""
         assert self.axis is not None
         distance = self.starts[-1] - self.starts[0]
-        return Row.of([(self.axis, 1), (end, -distance), (place, -1)], -self.starts[0])
+        terms = [(self.axis, 1), (end, -distance), (strip, -self.length)]
+        return Row.of(terms, -self.starts[0])
+
+
+def sides_of(axis: int | None, outside: Array) -> Iterator[Side]:
+    """Strips of each length, those that follow each other together, two such groups in one.
+
+    outside: [outputs, taps...], which taps lie outside.
+    """
+    changes = (outside[1:] != outside[:-1]).any(axis=tuple(range(1, outside.ndim)))
+    starts = [0, *(int(place) + 1 for place in np.flatnonzero(changes))]
+    lengths = np.diff([*starts, len(outside)]).tolist()
+    strips = [(s, n) for s, n in zip(starts, lengths, strict=True) if outside[s].any()]
+    for length in sorted({n for _, n in strips}):
+        groups: list[list[int]] = []
+        for start in (s for s, n in strips if n == length):
+            if groups and groups[-1][-1] + length == start:
+                groups[-1].append(start)
+            else:
+                groups.append([start])
+        for pair in (groups[place : place + 2] for place in range(0, len(groups), 2)):
+            yield _side_of(axis, outside, length, pair)
+
+
+def _side_of(axis: int | None, outside: Array, length: int, groups: list[list[int]]) -> Side:
+    """Strips of one length in one or two groups; the second, if shorter, has gaps before it."""
+    count = max(map(len, groups))
+    masks = np.zeros((len(groups), count, *outside.shape[1:]), np.bool_)
+    starts = [group[0] for group in groups]
+    for end, group in enumerate(groups):
+        gap = (count - len(group)) * bool(end)
+        starts[end] -= gap * length
+        masks[end, gap : gap + len(group)] = outside[group]
+    return Side(axis, length, tuple(starts), masks)
 
 
 @dataclass(frozen=True)
 class PaddedProduct:
     """A product that reads a number other than 0 outside one operand.
 
-    where: for messages. x: the number of that operand. sides: one for each subscript that may lie
-    outside. taps: the reduction axes that move these, as variables.
+    where: for messages. x: the number of that operand. sides: for each subscript that may lie
+    outside, the strips where it does. taps: the reduction axes that move these, as variables.
     """
 
     compute: ComputeOp
     where: str
     x: int
-    sides: Sequence[Side]
+    sides: Sequence[Sequence[Side]]
     taps: Sequence[int]
 
     @staticmethod
@@ -96,8 +108,8 @@ class PaddedProduct:
             raise refusal(where, "it has not the lanes of the GEMM core")
         leaving = list(_leaving(compute, compute.reads[x]))
         taps = sorted({v for row, _ in leaving for v, _ in row.terms if v >= rank})
-        sides = [_side(compute, row, size, taps, where) for row, size in leaving]
-        axes = [side.axis for side in sides if side.axis is not None]
+        sides = [list(_sides(compute, row, size, taps, where)) for row, size in leaving]
+        axes = [strips[0].axis for strips in sides if strips[0].axis is not None]
         if len(set(axes)) < len(axes) or set(axes) & set(variables):
             raise refusal(where, "an axis leads outside in two subscripts, or moves the weights")
         return PaddedProduct(compute, where, x, sides, taps)
@@ -131,7 +143,7 @@ class PaddedProduct:
         return np.broadcast_to(sums * prod(extents[v] for v in unseen), shape)
 
     def correction(self, sums: Array, sides: Sequence[Side]) -> Array:
-        """What outputs at the border of all these dimensions get: [kept..., loops of sides...].
+        """What outputs in strips of all these dimensions get: [kept..., loops of sides...].
 
         Of the terms of ``1 - in in ... = out + out - out out + ...`` (the inclusion-exclusion
         principle) that of these dimensions.
@@ -141,7 +153,8 @@ class PaddedProduct:
         kept = len(self.kept)
         masks: list[Array] = [np.ones(sums.shape[kept:], np.bool_)]
         for side in sides:
-            masks = [mask & place for mask in masks for place in side.places]
+            own = side.masks.reshape(-1, *side.masks.shape[2:])
+            masks = [mask & strip for mask in masks for strip in own]
         axes = tuple(range(kept, sums.ndim))
         found = np.stack([(sums * mask).sum(axis=axes) for mask in masks], axis=-1)
         extents = [extent for side in sides for extent in side.extents]
@@ -157,7 +170,9 @@ def _leaving(compute: ComputeOp, read: Read) -> Iterator[tuple[Row, int]]:
             yield row, size
 
 
-def _side(compute: ComputeOp, row: Row, size: int, taps: Sequence[int], where: str) -> Side:
+def _sides(
+    compute: ComputeOp, row: Row, size: int, taps: Sequence[int], where: str
+) -> Iterator[Side]:
     """Where a subscript lies outside."""
     axes = [v for v, _ in row.terms if v < len(compute.spatial)]
     if row.divisor > 1 or len(axes) > 1:
@@ -169,7 +184,7 @@ def _side(compute: ComputeOp, row: Row, size: int, taps: Sequence[int], where: s
         along = [1] * index.ndim
         along[variables.index(variable)] = -1
         index += (by * np.arange(compute.extents[variable])).reshape(along)
-    return Side.of(axes[0] if axes else None, (index < 0) | (index >= size))
+    yield from sides_of(axes[0] if axes else None, (index < 0) | (index >= size))
 
 
 def refusal(where: str, what: str) -> CompileError:

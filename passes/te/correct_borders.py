@@ -9,7 +9,8 @@ inside" and "outside",
     1 - in_h in_w  =  out_h + out_w - out_h out_w
 
 so for each set of dimensions there is one correction, of the outputs at the border of all of them:
-rows at the top and the bottom, columns at the left and the right, and, taken away again, corners.
+rows at the top and the bottom, columns at the left and the right, and, taken away again, corners
+(and one more for strips of another width, outputs for which the same taps lie outside).
 Each is a product of a constant element (the lanes 1, 127, 127, ... of te-place-biases) with int8
 digits, onto which the sum goes on. So an element of the border costs a few micro-ops, where its
 taps would cost one a tap and block of input channels; and no tensor needs a halo of z in memory, so
@@ -21,7 +22,7 @@ outside. Raises `CompileError` where weights are not constant.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from math import prod
 
 import numpy as np
@@ -64,9 +65,9 @@ class CorrectBordersPass(ModulePass):
 class _Operands:
     """The two operands of a correction.
 
-    shared: all places have lanes of their own in one block of digits, [kept..., o, k], and the
-    input elements, [places..., k], choose among them. Else there is a block of digits for each
-    place, [kept..., places..., pieces, o, k], and one input for all, [pieces, k].
+    shared: all strips have lanes of their own in one block of digits, [kept..., o, k], and the
+    input elements, [strips..., k], choose among them. Else there is a block of digits for each
+    strip, [kept..., strips..., pieces, o, k], and one input for all, [pieces, k].
     """
 
     ones: Array
@@ -75,10 +76,10 @@ class _Operands:
 
     @staticmethod
     def of(values: Sequence[Array], kept: int, block: int) -> "_Operands":
-        """values: what is added, [kept..., o, places...], for each call."""
-        places = values[0].shape[kept:]
+        """values: what is added, [kept..., o, strips...], for each call."""
+        strips = values[0].shape[kept:]
         lanes = max(map(lanes_needed, values))
-        if prod(places) * lanes <= block:
+        if prod(strips) * lanes <= block:
             return _Operands.of_lanes(values, kept, block, lanes)
         pieces = max(inputs_needed(each, block) for each in values)
         moved = [np.moveaxis(each, kept - 1, -1) for each in values]
@@ -87,17 +88,17 @@ class _Operands:
 
     @staticmethod
     def of_lanes(values: Sequence[Array], kept: int, block: int, lanes: int) -> "_Operands":
-        """With so many lanes for each place."""
-        places = values[0].shape[kept:]
-        count = prod(places) * lanes
-        ones = np.zeros((prod(places), block), np.int8)
-        for place, element in enumerate(ones):
-            element[place * lanes : (place + 1) * lanes] = lanes_of(1, lanes)[0]
+        """With so many lanes for each strip."""
+        strips = values[0].shape[kept:]
+        count = prod(strips) * lanes
+        ones = np.zeros((prod(strips), block), np.int8)
+        for strip, element in enumerate(ones):
+            element[strip * lanes : (strip + 1) * lanes] = lanes_of(1, lanes)[0]
         digits = []
         for each in values:
             found = lane_digits(each, lanes).reshape(*each.shape[:kept], count)
             digits.append(np.pad(found, [(0, 0)] * kept + [(0, block - count)]))
-        return _Operands(ones.reshape(*places, block), digits, True)
+        return _Operands(ones.reshape(*strips, block), digits, True)
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,9 @@ class _Corrector:
             for side, loops in zip(sides, zip(turns[::2], turns[1::2], strict=False), strict=True)
             if side.axis is not None
         ]
-        ones = operands.ones.reshape(*operands.ones.shape[:-1], *[1 for _ in rows], 1, block)
-        ones = np.repeat(ones, batch, axis=-2)
+        strips = [side.length for side in sides if side.axis is not None]
+        ones = operands.ones.reshape(*operands.ones.shape[:-1], *[1 for _ in strips], 1, block)
+        ones = np.broadcast_to(ones, (*operands.ones.shape[:-1], *strips, batch, block)).copy()
         pieces = [] if operands.shared else [last - 1]
         chosen, found = (turns, []) if operands.shared else (pieces, [*turns, *pieces])
         x = self._parameter([ones] * len(values), f"{label}_ones")
@@ -163,12 +165,12 @@ class _Corrector:
         return new.result
 
     def _loops(self, sides: Sequence[Side], pieces: int | None) -> tuple[dict[str, int], list[int]]:
-        """The reduction axes, and which variables are the loops of the sides, two for each."""
+        """The reduction axes, and which variables are the loops of the sides, two for each side."""
         compute = self.padded.compute
         reduce, taken = dict[str, int](), set(compute.spatial.names)
         for side in sides:
             axis = "" if side.axis is None else compute.spatial.names[side.axis]
-            for hint, extent in zip((f"{axis}_end", f"{axis}_place"), side.extents, strict=True):
+            for hint, extent in zip((f"{axis}_end", f"{axis}_strip"), side.extents, strict=True):
                 reduce[fresh_name(hint, {*taken, *reduce})] = extent
         turns = [len(compute.spatial) + number for number in range(len(reduce))]
         if pieces is not None:
@@ -180,10 +182,11 @@ class _Corrector:
         return append_parameter(self.ctx, self.kernel, self.calls, arrays, hint)
 
 
-def _subsets(sides: Sequence[Side]) -> Iterator[tuple[Side, ...]]:
-    """All but the empty one, small ones first."""
+def _subsets(sides: Sequence[Sequence[Side]]) -> Iterator[tuple[Side, ...]]:
+    """Strips of every set of dimensions but the empty one, small sets first."""
     for count in range(1, len(sides) + 1):
-        yield from combinations(sides, count)
+        for chosen in combinations(sides, count):
+            yield from product(*chosen)
 
 
 def _axis(variable: int) -> Row:
