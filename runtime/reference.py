@@ -263,7 +263,8 @@ def _taps(
     strides, dilations = op.strides.get_values(), op.dilations.get_values()
     rank, pads = len(kernel), op.pads.get_values()
     margins = [(0, 0), (0, 0)] + [(pads[i], pads[rank + i]) for i in range(rank)]
-    padded = np.pad(x, margins, constant_values=outside)
+    padded = np.pad(x, np.maximum(margins, 0), constant_values=outside)
+    padded = padded[tuple(slice(max(-a, 0), -max(-b, 0) or None) for a, b in margins)]
     for tap in product(*map(range, kernel)):
         index: list[slice] = [slice(None), slice(None)]
         for i in range(rank):
@@ -336,6 +337,42 @@ def batch_norm(op: graph.BatchNormOp, x: Array, *vectors: Array) -> Array:
     return cast(Array, scale * (x - mean) / np.sqrt(variance + op.epsilon.value.data) + bias)
 
 
+def concat(op: graph.ConcatOp, *inputs: Array) -> Array:
+    """Side by side along the axis."""
+    return np.concatenate(inputs, axis=op.axis.value.data)
+
+
+def slice_(op: graph.SliceOp, x: Array) -> Array:
+    """As many elements from the starts on as the result has, at the distance of the steps."""
+    starts, steps = op.starts.get_values(), op.steps.get_values()
+    for axis, count in enumerate(op.result.type.get_shape()):
+        x = x.take(starts[axis] + steps[axis] * np.arange(count), axis=axis)
+    return x
+
+
+def pad(op: graph.PadOp, x: Array) -> Array:
+    """The constant around x: all begins, then all ends."""
+    pads = np.reshape(op.pads.get_values(), (2, -1)).T
+    return np.pad(x, pads, constant_values=op.value.value.data)
+
+
+def upsample(op: graph.UpsampleOp, x: Array) -> Array:
+    """Each element as often as its dimension's factor says."""
+    for axis, factor in enumerate(op.factors.get_values()):
+        x = x.repeat(factor, axis=axis)
+    return x
+
+
+def leaky_relu(x: Array, slope: Array | float) -> Array:
+    """``x``, or ``slope * x`` where x is negative."""
+    return cast(Array, np.where(x < 0, slope * x, x))
+
+
+def hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
+    """``clip(alpha * x + beta, 0, 1)``."""
+    return np.clip(alpha * x.astype(np.float64) + beta, 0, 1)
+
+
 def _conv(op: graph.ConvOp, x: Array, w: Array, bias: Array | None = None) -> Array:
     return convolution(x, w, bias, op, op.group.value.data)
 
@@ -371,26 +408,39 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.AveragePoolOp: lambda op, x: average_pool(x, op),
     graph.BatchNormOp: batch_norm,
     graph.ClipOp: clip,
+    graph.ConcatOp: concat,
     graph.ConvOp: _conv,
     graph.DequantizeOp: lambda op, x: dequantize(
         x, op.scales.get_values(), op.zero_point.value.data
     ),
     graph.FakeQuantizeOp: fake_quantize,
+    graph.DivOp: lambda op, a, b: a / b,
     graph.GemmOp: gemm,
     graph.GlobalAveragePoolOp: lambda op, x: x.astype(np.float64).mean(
         axis=tuple(range(2, x.ndim)), keepdims=True
     ),
+    graph.HardSigmoidOp: lambda op, x: hard_sigmoid(x, op.alpha.value.data, op.beta.value.data),
+    graph.HardSwishOp: lambda op, x: x * hard_sigmoid(x, 1 / 6, 0.5),
     graph.JoinBytesOp: lambda op, *planes: join_bytes(planes),
+    graph.LeakyReluOp: lambda op, x: leaky_relu(x, op.alpha.value.data),
     graph.MatMulOp: lambda op, a, b: a.astype(np.float64) @ b.astype(np.float64),
     graph.MaxPoolOp: lambda op, x: max_pool(x, op),
+    graph.MulOp: lambda op, a, b: a * b,
+    graph.NegOp: lambda op, x: -x,
+    graph.PReluOp: lambda op, x, slope: leaky_relu(x, slope),
     graph.PackOp: lambda op, x: x,
+    graph.PadOp: pad,
     graph.QuantizeOp: _quantize,
     graph.ReluOp: lambda op, x: np.maximum(x, 0),
     graph.RequantizeOp: _requantize,
     graph.RescaleOp: _rescale,
     graph.ReshapeOp: _reshape,
     graph.ShiftLeftOp: lambda op, x, amount: shift_left(x, amount),
+    graph.SliceOp: slice_,
+    graph.SubOp: lambda op, a, b: a - b,
     graph.SumPoolOp: lambda op, x: window_sum(x, op),
+    graph.TransposeOp: lambda op, x: x.transpose(op.permutation.get_values()),
     graph.UnfoldOp: lambda op, x: unfold(x, op),
     graph.UnpackOp: lambda op, x: x,
+    graph.UpsampleOp: upsample,
 }

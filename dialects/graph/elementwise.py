@@ -14,7 +14,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from vtac.dialects.graph.network import BinaryOp, broadcast, shape_of, verify_shape
+from vtac.dialects.graph.network import BinaryOp, UnaryOp, broadcast, shape_of, verify_shape
 
 
 class ArithmeticOp(BinaryOp):
@@ -49,23 +49,8 @@ class DivOp(ArithmeticOp):
     assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
 
 
-class ActivationOp(IRDLOperation):
-    """A function of each element."""
-
-    x = operand_def(TensorType)
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-
-    def __init__(self, x: SSAValue, result_type: Attribute, **properties: Attribute):
-        super().__init__(operands=[x], result_types=[result_type], properties=properties)
-
-    def verify_(self) -> None:
-        """The shape stays."""
-        verify_shape(self.result, shape_of(self.x) or ())
-
-
 @irdl_op_definition
-class NegOp(ActivationOp):
+class NegOp(UnaryOp):
     """``-x`` (ONNX Neg)."""
 
     name = "graph.neg"
@@ -73,7 +58,7 @@ class NegOp(ActivationOp):
 
 
 @irdl_op_definition
-class LeakyReluOp(ActivationOp):
+class LeakyReluOp(UnaryOp):
     """``x``, or ``alpha * x`` where x is negative (ONNX LeakyRelu)."""
 
     name = "graph.leaky_relu"
@@ -109,7 +94,7 @@ class PReluOp(IRDLOperation):
 
 
 @irdl_op_definition
-class HardSigmoidOp(ActivationOp):
+class HardSigmoidOp(UnaryOp):
     """``clip(alpha * x + beta, 0, 1)`` (ONNX HardSigmoid)."""
 
     name = "graph.hard_sigmoid"
@@ -123,7 +108,7 @@ class HardSigmoidOp(ActivationOp):
 
 
 @irdl_op_definition
-class HardSwishOp(ActivationOp):
+class HardSwishOp(UnaryOp):
     """``x * clip(x / 6 + 1 / 2, 0, 1)`` (ONNX HardSwish)."""
 
     name = "graph.hard_swish"

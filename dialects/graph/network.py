@@ -63,7 +63,10 @@ def window_extent(size: int, kernel: int, stride: int, pad: int, dilation: int) 
 
 
 class WindowOp(IRDLOperation, ABC):
-    """What convolution and pooling share: a window that moves over the spatial dimensions."""
+    """What convolution and pooling share: a window that moves over the spatial dimensions.
+
+    A negative pad lets the windows start, or end, inside the operand.
+    """
 
     x = operand_def(TensorType)
     strides = prop_def(I64Array.constr(i64))
@@ -93,7 +96,7 @@ class WindowOp(IRDLOperation, ABC):
             raise VerifyException(
                 f"a {rank}-D window needs {rank} strides, {rank} dilations and {2 * rank} pads"
             )
-        if min(*strides, *dilations, *kernel) < 1:
+        if min((*strides, *dilations, *kernel), default=1) < 1:
             raise VerifyException("kernel, strides and dilations must be positive")
         expected = [shape[0], self.result_channels()]
         for i in range(rank):
@@ -235,7 +238,7 @@ class AveragePoolOp(PoolOp):
 
 @irdl_op_definition
 class SumPoolOp(PoolOp):
-    """Sum over each window of an int8 tensor, as int32 accumulators: average pooling's core.
+    """Sum over each window; of an int8 tensor as int32 accumulators: average pooling's core.
 
     pad_value: what windows read in the padding, 0 if it is not given.
     """

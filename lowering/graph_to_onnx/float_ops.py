@@ -39,7 +39,7 @@ def _window(op: WindowOp) -> dict[str, list[int]]:
     return {
         "kernel_shape": list(op.kernel_shape()),
         "strides": list(op.strides.get_values()),
-        "pads": list(op.pads.get_values()),
+        "pads": [max(pad, 0) for pad in op.pads.get_values()],
         **_dilations(op),
     }
 
@@ -50,9 +50,28 @@ def _dilations(op: WindowOp) -> dict[str, list[int]]:
     return {"dilations": dilations} if set(dilations) - {1} else {}
 
 
+def _cut(b: OnnxBuilder, op: WindowOp) -> str:
+    """The operand without what negative pads leave out: ONNX's windows have no such pads."""
+    pads, rank = op.pads.get_values(), len(op.kernel_shape())
+    axes = [axis for axis in range(rank) if min(pads[axis], pads[rank + axis]) < 0]
+    if not axes:
+        return b.name(op.x)
+    extents = (shape_of(op.x) or ())[2:]
+    starts = [max(-pads[axis], 0) for axis in axes]
+    ends = [extents[axis] - max(-pads[rank + axis], 0) for axis in axes]
+    spatial = [2 + axis for axis in axes]
+    if b.opset < 10:
+        return b.add("Slice", [b.name(op.x)], starts=starts, ends=ends, axes=spatial)
+    limits = (b.weight(np.array(limit, np.int64), "limits") for limit in (starts, ends, spatial))
+    return b.add("Slice", [b.name(op.x), *limits])
+
+
 def conv(b: OnnxBuilder, op: ConvOp) -> None:
     """Conv, or ConvInteger of int8 tensors."""
-    operands = [b.name(op.x), b.name(op.w)]
+    if not op.kernel_shape():
+        _without_space(b, op)
+        return
+    operands = [_cut(b, op), b.name(op.w)]
     attributes = {**_window(op), "group": op.group.value.data}
     output = b.name_for(op.result)
     if is_float(op.x):
@@ -68,6 +87,17 @@ def conv(b: OnnxBuilder, op: ConvOp) -> None:
             shape = [1, -1] + [1] * len(op.kernel_shape())
             b.add("Add", [sums, b.reshape(b.name(op.bias), shape)], output)
     b.define(op.result, output)
+
+
+def _without_space(b: OnnxBuilder, op: ConvOp) -> None:
+    """[N, C] in groups of channels, as a convolution over one position."""
+    x, w = shape_of(op.x) or (), shape_of(op.w) or ()
+    operands = [b.reshape(b.name(op.x), (*x, 1)), b.reshape(b.name(op.w), (*w, 1))]
+    operands += [b.name(op.bias)] if op.bias is not None else []
+    kind = "Conv" if is_float(op.x) else "ConvInteger"
+    sums = b.add(kind, operands, group=op.group.value.data)
+    result = shape_of(op.result) or ()
+    b.define(op.result, b.reshape(sums, result, b.name_for(op.result)))
 
 
 def _conv_integer(
@@ -168,7 +198,7 @@ def clip(b: OnnxBuilder, op: ClipOp) -> None:
 
 def _pool(b: OnnxBuilder, kind: str, op: PoolOp, **attributes: int) -> None:
     output = b.name_for(op.result)
-    b.add(kind, [b.name(op.x)], output, **_window(op), **attributes)
+    b.add(kind, [_cut(b, op)], output, **_window(op), **attributes)
     b.define(op.result, output)
 
 
@@ -186,13 +216,36 @@ def average_pool(b: OnnxBuilder, op: AveragePoolOp) -> None:
 
 
 def sum_pool(b: OnnxBuilder, op: SumPoolOp) -> None:
-    """A depthwise ConvInteger by ones."""
+    """A depthwise ConvInteger by ones; of floats ReduceSum, or a depthwise Conv by ones."""
+    if is_float(op.x):
+        _float_sums(b, op)
+        return
     b.require(op, 10)
     channels = (shape_of(op.x) or (1, 1))[1]
     ones = np.ones((channels, 1, *op.kernel_shape()), np.int8)
     output = b.name_for(op.result)
-    operands = [b.name(op.x), b.weight(ones, "ones")]
+    operands = [_cut(b, op), b.weight(ones, "ones")]
     _conv_integer(b, op, operands, ones, output, {**_window(op), "group": channels})
+    b.define(op.result, output)
+
+
+def _float_sums(b: OnnxBuilder, op: SumPoolOp) -> None:
+    shape, kernel = shape_of(op.x) or (), op.kernel_shape()
+    output = b.name_for(op.result)
+    if any(op.pads.get_values()) or any(
+        taps not in (1, extent) for taps, extent in zip(kernel, shape[2:], strict=True)
+    ):
+        assert isinstance(op.x.type, TensorType)
+        ones = np.ones((shape[1], 1, *kernel), element_dtype(op.x.type.element_type))
+        operands = [b.name(op.x), b.weight(ones, "ones")]
+        b.add("Conv", operands, output, **_window(op), group=shape[1])
+    else:
+        axes = [axis for axis, taps in enumerate(kernel, start=2) if taps > 1]
+        if b.opset < 13:
+            b.add("ReduceSum", [b.name(op.x)], output, axes=axes or [2], keepdims=1)
+        else:
+            names = [b.name(op.x), b.weight(np.array(axes or [2], np.int64), "axes")]
+            b.add("ReduceSum", names, output, keepdims=1)
     b.define(op.result, output)
 
 

@@ -13,7 +13,7 @@ from xdsl.traits import SymbolTable
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.lowering.graph_to_onnx import float_ops, host_ops, integer_ops, unfolding
+from vtac.lowering.graph_to_onnx import arrangements, float_ops, host_ops, integer_ops, unfolding
 from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder, place_of, value_info
 from vtac.lowering.onnx_to_graph.attributes import export_attribute, subgraphs
 from vtac.lowering.onnx_to_graph.types import export_type
@@ -30,26 +30,39 @@ _CONVERTERS: Mapping[type[Operation], Any] = {
     graph.AveragePoolOp: float_ops.average_pool,
     graph.BatchNormOp: float_ops.batch_norm,
     graph.ClipOp: float_ops.clip,
+    graph.ConcatOp: arrangements.concat,
     graph.ConvOp: float_ops.conv,
     graph.DequantizeOp: integer_ops.dequantize,
+    graph.DivOp: arrangements.arithmetic,
     graph.FakeQuantizeOp: integer_ops.fake_quantize,
     graph.GemmOp: float_ops.gemm,
     graph.GlobalAveragePoolOp: float_ops.global_average_pool,
+    graph.HardSigmoidOp: arrangements.hard_sigmoid,
+    graph.HardSwishOp: arrangements.hard_swish,
     graph.HostOp: host_ops.host,
     graph.JoinBytesOp: integer_ops.join_bytes,
+    graph.LeakyReluOp: arrangements.leaky_relu,
     graph.MatMulOp: float_ops.matmul,
     graph.MaxPoolOp: float_ops.max_pool,
+    graph.MulOp: arrangements.arithmetic,
+    graph.NegOp: arrangements.neg,
+    graph.PReluOp: arrangements.prelu,
     graph.PackOp: integer_ops.pack,
+    graph.PadOp: arrangements.pad,
     graph.QuantizeOp: integer_ops.quantize,
     graph.ReluOp: float_ops.relu,
     graph.RequantizeOp: integer_ops.requantize,
     graph.RescaleOp: integer_ops.rescale,
     graph.ReshapeOp: float_ops.reshape,
     graph.ShiftLeftOp: integer_ops.shift_left,
+    graph.SliceOp: arrangements.slice_,
     graph.SplitBytesOp: integer_ops.split_bytes,
+    graph.SubOp: arrangements.arithmetic,
     graph.SumPoolOp: float_ops.sum_pool,
+    graph.TransposeOp: arrangements.transpose,
     graph.UnfoldOp: unfolding.unfold,
     graph.UnpackOp: integer_ops.unpack,
+    graph.UpsampleOp: arrangements.upsample,
 }
 
 Opsets = Mapping[str, int] | DictionaryAttr

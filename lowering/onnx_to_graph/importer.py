@@ -6,7 +6,7 @@ names in ``graph.symbols``. The module's ``graph.opsets`` says what the host ops
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import onnx.inliner
 from onnx import (
@@ -236,17 +236,24 @@ class _Importer:
                 reason = str(refusal)
         self._host(node, name, reason)
 
-    def _convert(self, result: Operation | SSAValue, node: NodeProto, name: str) -> None:
-        if isinstance(result, Operation):
-            try:
-                result.verify()
-            except VerifyException:
-                result.erase()
-                raise
-            self._insert(result, name)
-            self._define(node.output[0], result.results[0])
-        else:
+    def _convert(
+        self, result: Operation | Sequence[Operation] | SSAValue, node: NodeProto, name: str
+    ) -> None:
+        if isinstance(result, SSAValue):
             self.values[node.output[0]] = result
+            return
+        ops = [result] if isinstance(result, Operation) else list(result)
+        try:
+            for op in ops:
+                op.verify()
+        except VerifyException:
+            for op in reversed(ops):
+                op.erase()
+            raise
+        for op in ops:
+            self._insert(op, name)
+        for output, op in zip(node.output, ops[-len(node.output) :], strict=False):
+            self._define(output, op.results[0])
 
     def _constant(self, node: NodeProto) -> bool:
         """Treat a Constant as a weight, if the IR has tensors of its type."""

@@ -78,8 +78,9 @@ class Node:
         return list(self.attributes.get(name, default))
 
 
-Converter = Callable[[Node], Operation | SSAValue]
-"""The op that replaces a node, or the value that already is its result."""
+Converter = Callable[[Node], Operation | Sequence[Operation] | SSAValue]
+"""What replaces a node: an op, or several of which the last ones make its outputs, one each; or the
+value that already is its result."""
 
 
 def scalar(array: Array | None, what: str) -> float:

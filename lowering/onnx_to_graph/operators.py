@@ -19,7 +19,7 @@ from vtac.dialects.graph import (
     ReshapeOp,
     shape_of,
 )
-from vtac.lowering.onnx_to_graph import windows
+from vtac.lowering.onnx_to_graph import arithmetic, arrangements, windows
 from vtac.lowering.onnx_to_graph.node import Converter, Node, StaysOnHostError, known_shape, scalar
 
 
@@ -130,15 +130,32 @@ CONVERTERS: dict[str, Converter] = {
     "AveragePool": windows.average_pool,
     "BatchNormalization": batch_norm,
     "Clip": clip,
+    "Concat": arrangements.concat,
     "Conv": windows.conv,
+    "Div": arithmetic.div,
     "Dropout": dropout,
     "Flatten": flatten,
     "Gemm": gemm,
     "GlobalAveragePool": windows.global_average_pool,
+    "HardSigmoid": arithmetic.hard_sigmoid,
+    "HardSwish": arithmetic.hard_swish,
     "Identity": identity,
+    "LeakyRelu": arithmetic.leaky_relu,
     "MatMul": matmul,
     "MaxPool": windows.max_pool,
+    "Mul": arithmetic.mul,
+    "Neg": arithmetic.neg,
+    "PRelu": arithmetic.prelu,
+    "Pad": arrangements.pad,
+    "ReduceMean": arithmetic.reduce_mean,
+    "ReduceSum": arithmetic.reduce_sum,
     "Relu": relu,
     "Reshape": reshape,
+    "Resize": arrangements.resize,
+    "Slice": arrangements.slice_,
+    "Split": arrangements.split,
+    "Sub": arithmetic.sub,
+    "Transpose": arrangements.transpose,
+    "Upsample": arrangements.resize,
 }
 """By operator of the default domain. Constant is not here: the importer treats it as a weight."""

@@ -38,7 +38,7 @@ class CanonicalizeGraphPass(ModulePass):
                 DropTrivial(),
                 HostToReshape(),
                 SimplifyReshape(),
-                PadIntoWindow(ctx),
+                PadIntoWindow(),
                 MatMulToGemm(ctx),
                 NormaliseGemm(ctx),
                 BatchNormIntoLayer(ctx),

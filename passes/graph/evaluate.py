@@ -18,13 +18,27 @@ from vtac.dialects.graph import (
     AveragePoolOp,
     BatchNormOp,
     ClipOp,
+    ConcatOp,
     ConvOp,
+    DivOp,
     GemmOp,
     GlobalAveragePoolOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LeakyReluOp,
     MatMulOp,
     MaxPoolOp,
+    MulOp,
+    NegOp,
+    PadOp,
+    PReluOp,
     ReluOp,
     ReshapeOp,
+    SliceOp,
+    SubOp,
+    SumPoolOp,
+    TransposeOp,
+    UpsampleOp,
     WindowOp,
     shape_of,
 )
@@ -132,16 +146,69 @@ def _global_average_pool(op: GlobalAveragePoolOp, x: Array) -> Array:
     return np.asarray(x.astype(np.float64).mean(axis=tuple(range(2, x.ndim)), keepdims=True))
 
 
+def _concat(op: ConcatOp, *inputs: Array) -> Array:
+    return np.concatenate(inputs, axis=op.axis.value.data)
+
+
+def _slice(op: SliceOp, x: Array) -> Array:
+    starts, steps = op.starts.get_values(), op.steps.get_values()
+    reach = [
+        slice(start, start + (count - 1) * step + 1, step)
+        for start, step, count in zip(starts, steps, shape_of(op.result) or (), strict=True)
+    ]
+    return x[tuple(reach)]
+
+
+def _pad(op: PadOp, x: Array) -> Array:
+    pads, rank = op.pads.get_values(), x.ndim
+    around = [(pads[axis], pads[rank + axis]) for axis in range(rank)]
+    return np.pad(x, around, constant_values=x.dtype.type(op.value.value.data))
+
+
+def _upsample(op: UpsampleOp, x: Array) -> Array:
+    for axis, factor in enumerate(op.factors.get_values()):
+        x = np.repeat(x, factor, axis)
+    return x
+
+
+def _slope(x: Array, slope: Array) -> Array:
+    return np.asarray(np.where(x < 0, slope * x, x))
+
+
+def _hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
+    return np.asarray(np.clip(x.dtype.type(alpha) * x + x.dtype.type(beta), 0, 1))
+
+
+def _sum_pool(op: SumPoolOp, x: Array) -> Array:
+    rank = x.ndim - 2
+    taps = tuple(range(2 + rank, 2 + 2 * rank))
+    return np.asarray(_windows(op, x.astype(np.float64), 0.0).sum(taps))
+
+
 _MEANINGS: Mapping[type[Operation], Any] = {
     AddOp: _add,
     AveragePoolOp: _average_pool,
     BatchNormOp: _batch_norm,
     ClipOp: _clip,
+    ConcatOp: _concat,
     ConvOp: _conv,
+    DivOp: lambda op, a, b: a / b,
     GemmOp: _gemm,
     GlobalAveragePoolOp: _global_average_pool,
+    HardSigmoidOp: lambda op, x: _hard_sigmoid(x, op.alpha.value.data, op.beta.value.data),
+    HardSwishOp: lambda op, x: x * _hard_sigmoid(x, 1 / 6, 0.5),
+    LeakyReluOp: lambda op, x: _slope(x, x.dtype.type(op.alpha.value.data)),
     MatMulOp: _matmul,
     MaxPoolOp: _max_pool,
+    MulOp: lambda op, a, b: a * b,
+    NegOp: lambda op, x: -x,
+    PReluOp: lambda op, x, slope: _slope(x, slope),
+    PadOp: _pad,
     ReluOp: _relu,
     ReshapeOp: _reshape,
+    SliceOp: _slice,
+    SubOp: lambda op, a, b: a - b,
+    SumPoolOp: _sum_pool,
+    TransposeOp: lambda op, x: x.transpose(op.permutation.get_values()),
+    UpsampleOp: _upsample,
 }

@@ -115,7 +115,7 @@ def test_sequences_and_strings_cross_the_border():
 def test_absent_inputs_and_outputs_keep_their_places():
     model = small_model(
         [
-            node("Resize", ["x", "", "scales"], ["r"], mode="nearest"),
+            node("Resize", ["x", "", "scales"], ["r"], mode="linear"),
             node("Squeeze", ["r", "axis"], ["s"]),
             node("LSTM", ["s", "w", "u", "", "", "h0"], ["", "h"], hidden_size=3),
         ],

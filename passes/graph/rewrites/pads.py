@@ -1,10 +1,8 @@
-"""ONNX Pad folded into the window that reads it."""
+"""A pad folded into the window that reads it."""
 
 from dataclasses import dataclass
 
-import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, FloatAttr, StringAttr
+from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
@@ -12,13 +10,12 @@ from vtac.dialects.graph import (
     AveragePoolOp,
     ClipOp,
     ConvOp,
-    HostOp,
     MaxPoolOp,
+    PadOp,
     ReluOp,
     integers,
     shape_of,
 )
-from vtac.passes.graph.constants import constant_of
 
 
 @dataclass(frozen=True)
@@ -30,59 +27,16 @@ class Padding:
     value: float
 
 
-def padding_of(ctx: Context, value: SSAValue) -> Padding | None:
-    """The Pad that computes ``value``, if it pads spatial dimensions only, by known amounts."""
+def padding_of(value: SSAValue) -> Padding | None:
+    """The pad that computes ``value``, if it pads spatial dimensions only."""
     op = value.owner
-    if not isinstance(op, HostOp) or op.op_type.data != "Pad" or op.domain.data or op.captured:
+    if not isinstance(op, PadOp):
         return None
-    attributes = op.onnx_attributes.data
-    mode = attributes.get("mode", StringAttr("constant"))
-    x, rank = op.inputs[0], len(shape_of(op.inputs[0]) or ())
-    pads = _pads(ctx, op, rank)
-    constant = _constant(ctx, op)
-    if mode != StringAttr("constant") or pads is None or constant is None or rank < 3:
-        return None
+    pads, rank = op.pads.get_values(), len(shape_of(op.x) or ())
     begins, ends = pads[:rank], pads[rank:]
-    if any(begins[:2] + ends[:2]) or min(pads) < 0:
+    if any((*begins[:2], *ends[:2])) or rank < 3:
         return None
-    return Padding(x, begins[2:] + ends[2:], constant)
-
-
-def _inputs(op: HostOp) -> list[SSAValue | None]:
-    """The inputs in ONNX's order, None for those left out."""
-    values: list[SSAValue | None] = list(op.inputs)
-    if isinstance(op.absent, DenseArrayBase):
-        for position in op.absent.get_values():
-            values.insert(position, None)
-    return values + [None] * (4 - len(values))
-
-
-def _pads(ctx: Context, op: HostOp, rank: int) -> list[int] | None:
-    """All begins and then all ends, over all dimensions."""
-    attribute, inputs = op.onnx_attributes.data.get("pads"), _inputs(op)
-    if isinstance(attribute, DenseArrayBase):
-        return list(attribute.get_values())
-    given = constant_of(ctx, inputs[1])
-    if given is None:
-        return None
-    axes = constant_of(ctx, inputs[3])
-    if axes is None:
-        return given.tolist() if inputs[3] is None and given.size == 2 * rank else None
-    pads = [0] * (2 * rank)
-    for i, axis in enumerate(axes.tolist()):
-        pads[axis % rank] = int(given[i])
-        pads[rank + axis % rank] = int(given[len(axes) + i])
-    return pads
-
-
-def _constant(ctx: Context, op: HostOp) -> float | None:
-    attribute, value = op.onnx_attributes.data.get("value"), _inputs(op)[2]
-    if isinstance(attribute, FloatAttr):
-        return float(attribute.value.data)
-    if value is None:
-        return 0.0
-    array = constant_of(ctx, value)
-    return None if array is None or array.size != 1 else float(np.ravel(array)[0])
+    return Padding(op.x, [*begins[2:], *ends[2:]], op.value.value.data)
 
 
 @dataclass
@@ -93,14 +47,12 @@ class PadIntoWindow(RewritePattern):
     infinity, or zeros where no number is negative and every window meets at least one number.
     """
 
-    ctx: Context
-
     @op_type_rewrite_pattern
     def match_and_rewrite(
         self, op: ConvOp | MaxPoolOp | AveragePoolOp, rewriter: PatternRewriter
     ) -> None:
         """Match a window whose operand is a Pad; other readers of the Pad keep it."""
-        padding = padding_of(self.ctx, op.x)
+        padding = padding_of(op.x)
         if padding is None or not self._fits(op, padding):
             return
         own = op.pads.get_values()

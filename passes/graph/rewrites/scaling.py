@@ -8,7 +8,16 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from vtac.dialects.context import Array
-from vtac.dialects.graph import AddOp, BatchNormOp, ConvOp, GemmOp, HostOp, shape_of
+from vtac.dialects.graph import (
+    AddOp,
+    BatchNormOp,
+    ConvOp,
+    DivOp,
+    GemmOp,
+    MulOp,
+    SubOp,
+    shape_of,
+)
 from vtac.passes.graph.constants import channel_vector, constant_of, new_constant
 from vtac.passes.graph.evaluate import batch_norm_affine
 from vtac.passes.graph.rewrites.gemm import is_normal
@@ -113,35 +122,39 @@ class BatchNormIntoLayer(RewritePattern):
 
 @dataclass
 class AddIntoBias(RewritePattern):
-    """``add(conv(x), c)`` with one number a channel in c is a bias."""
+    """``conv(x) + c`` and ``conv(x) - c`` with one number a channel in c are biases."""
 
     ctx: Context
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: AddOp, rewriter: PatternRewriter) -> None:
-        """Match a constant on either side."""
-        for value, addend in ((op.a, op.b), (op.b, op.a)):
+    def match_and_rewrite(self, op: AddOp | SubOp, rewriter: PatternRewriter) -> None:
+        """Match a constant on either side, of a difference on the right."""
+        sides = [(op.a, op.b), (op.b, op.a)][: 2 if isinstance(op, AddOp) else 1]
+        for value, addend in sides:
             layer = layer_before(self.ctx, value)
             offset = None if layer is None else _channels(self.ctx, addend, layer)
             if layer is not None and offset is not None:
-                fold_affine(self.ctx, rewriter, layer, op, None, offset)
+                sign = 1 if isinstance(op, AddOp) else -1
+                fold_affine(self.ctx, rewriter, layer, op, None, sign * offset)
                 return
 
 
 @dataclass
 class MulIntoWeights(RewritePattern):
-    """``Mul(conv(x), c)`` with one number a channel in c scales the weights."""
+    """``conv(x) * c`` and ``conv(x) / c`` with one number a channel in c scale the weights."""
 
     ctx: Context
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: HostOp, rewriter: PatternRewriter) -> None:
-        """Match ONNX Mul with a constant on either side."""
-        if op.op_type.data != "Mul" or op.domain.data or len(op.inputs) != 2:
-            return
-        for value, factors in (tuple(op.inputs), tuple(op.inputs)[::-1]):
+    def match_and_rewrite(self, op: MulOp | DivOp, rewriter: PatternRewriter) -> None:
+        """Match a constant on either side, of a quotient on the right and none of it 0."""
+        sides = [(op.a, op.b), (op.b, op.a)][: 2 if isinstance(op, MulOp) else 1]
+        for value, numbers in sides:
             layer = layer_before(self.ctx, value)
-            factor = None if layer is None else _channels(self.ctx, factors, layer)
-            if layer is not None and factor is not None:
-                fold_affine(self.ctx, rewriter, layer, op, factor.astype(np.float64), None)
-                return
+            factor = None if layer is None else _channels(self.ctx, numbers, layer)
+            if layer is None or factor is None or (isinstance(op, DivOp) and not factor.all()):
+                continue
+            wide = factor.astype(np.float64)
+            wide = 1 / wide if isinstance(op, DivOp) else wide
+            fold_affine(self.ctx, rewriter, layer, op, wide, None)
+            return

@@ -40,7 +40,7 @@ func.func @add_and_mul(%x: tensor<1x1x2xf32>) -> tensor<1x2x2xf32> {
   // CHECK-NEXT: func.return
   %y = graph.conv %x, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, group = 1 : i64} : (tensor<1x1x2xf32>, tensor<2x1x1xf32>) -> tensor<1x2x2xf32>
   %a = graph.add %c, %y : (tensor<2x1xf32>, tensor<1x2x2xf32>) -> tensor<1x2x2xf32>
-  %m = graph.host "Mul" (%a, %k) {domain = "", onnx_attributes = {}} : (tensor<1x2x2xf32>, tensor<f32>) -> tensor<1x2x2xf32>
+  %m = graph.mul %a, %k : (tensor<1x2x2xf32>, tensor<f32>) -> tensor<1x2x2xf32>
   func.return %m : tensor<1x2x2xf32>
 }
 
@@ -88,39 +88,38 @@ func.func @dense_declines(%x: tensor<2x2xf32>, %w: tensor<2x2xf32>) -> (tensor<2
 // CHECK-LABEL: @pad
 func.func @pad(%x: tensor<1x1x4xf32>) -> (tensor<1x1x5xf32>, tensor<1x1x4xf32>, tensor<1x1x3xf32>) {
   %w = graph.constant dense<1.0> : tensor<1x1x3xf32>
-  %pads = graph.constant dense<[1, 2]> : tensor<2xi64>
-  %axes = graph.constant dense<[-1]> : tensor<1xi64>
   // CHECK: graph.conv %x, %w {{.*}}pads = array<i64: 1, 2>
-  %p = graph.host "Pad" (%x, %pads, %axes) {domain = "", onnx_attributes = {}, absent = array<i64: 2>} : (tensor<1x1x4xf32>, tensor<2xi64>, tensor<1xi64>) -> tensor<1x1x7xf32>
+  %p = graph.pad %x {pads = array<i64: 0, 0, 1, 0, 0, 2>, value = 0.0 : f64} : (tensor<1x1x4xf32>) -> tensor<1x1x7xf32>
   %y = graph.conv %p, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, group = 1 : i64} : (tensor<1x1x7xf32>, tensor<1x1x3xf32>) -> tensor<1x1x5xf32>
   // A zero does no harm to a maximum of numbers that are not negative.
   // CHECK: graph.max_pool %r {{.*}}pads = array<i64: 1, 0>
   %r = graph.relu %x : (tensor<1x1x4xf32>) -> tensor<1x1x4xf32>
-  %q = graph.host "Pad" (%r) {domain = "", onnx_attributes = {pads = array<i64: 0, 0, 1, 0, 0, 0>, value = 0.0 : f32}} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
+  %q = graph.pad %r {pads = array<i64: 0, 0, 1, 0, 0, 0>, value = 0.0 : f64} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
   %m = graph.max_pool %q {kernel = array<i64: 2>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>} : (tensor<1x1x5xf32>) -> tensor<1x1x4xf32>
   // CHECK: graph.average_pool %x {{.*}}pads = array<i64: 0, 1>{{.*}}count_include_pad = true
-  %s = graph.host "Pad" (%x) {domain = "", onnx_attributes = {pads = array<i64: 0, 0, 0, 0, 0, 1>}} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
+  %s = graph.pad %x {pads = array<i64: 0, 0, 0, 0, 0, 1>, value = 0.0 : f64} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
   %a = graph.average_pool %s {kernel = array<i64: 3>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, count_include_pad = false} : (tensor<1x1x5xf32>) -> tensor<1x1x3xf32>
   // CHECK-NEXT: func.return
   func.return %y, %m, %a : tensor<1x1x5xf32>, tensor<1x1x4xf32>, tensor<1x1x3xf32>
 }
 
 // CHECK-LABEL: @pad_declines
-func.func @pad_declines(%x: tensor<1x1x4xf32>) -> (tensor<1x1x3xf32>, tensor<1x1x4xf32>, tensor<1x1x1xf32>) {
+func.func @pad_declines(%x: tensor<1x1x4xf32>) -> (tensor<1x1x3xf32>, tensor<1x1x4xf32>, tensor<1x1x3xf32>) {
   %w = graph.constant dense<1.0> : tensor<1x1x3xf32>
   // Ones are no zeros.
-  // CHECK: graph.host "Pad"
-  %p = graph.host "Pad" (%x) {domain = "", onnx_attributes = {pads = array<i64: 0, 0, 0, 0, 0, 1>, value = 1.0 : f32}} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
+  // CHECK: graph.pad
+  %p = graph.pad %x {pads = array<i64: 0, 0, 0, 0, 0, 1>, value = 1.0 : f64} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
   %y = graph.conv %p, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, group = 1 : i64} : (tensor<1x1x5xf32>, tensor<1x1x3xf32>) -> tensor<1x1x3xf32>
   // A zero may win over negative numbers.
-  // CHECK: graph.host "Pad"
-  %q = graph.host "Pad" (%x) {domain = "", onnx_attributes = {pads = array<i64: 0, 0, 1, 0, 0, 0>}} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
+  // CHECK: graph.pad
+  %q = graph.pad %x {pads = array<i64: 0, 0, 1, 0, 0, 0>, value = 0.0 : f64} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
   %m = graph.max_pool %q {kernel = array<i64: 2>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>} : (tensor<1x1x5xf32>) -> tensor<1x1x4xf32>
-  // A negative pad crops.
-  // CHECK: graph.host "Pad"
-  %c = graph.host "Pad" (%x) {domain = "", onnx_attributes = {pads = array<i64: 0, 0, -1, 0, 0, 0>}} : (tensor<1x1x4xf32>) -> tensor<1x1x3xf32>
-  %z = graph.conv %c, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, group = 1 : i64} : (tensor<1x1x3xf32>, tensor<1x1x3xf32>) -> tensor<1x1x1xf32>
-  func.return %y, %m, %z : tensor<1x1x3xf32>, tensor<1x1x4xf32>, tensor<1x1x1xf32>
+  // Zeros in a second channel are no pads of a window.
+  // CHECK: graph.pad
+  %c = graph.pad %x {pads = array<i64: 0, 0, 1, 0, 1, 0>, value = 0.0 : f64} : (tensor<1x1x4xf32>) -> tensor<1x2x5xf32>
+  %v = graph.constant dense<1.0> : tensor<1x2x3xf32>
+  %z = graph.conv %c, %v {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, group = 1 : i64} : (tensor<1x2x5xf32>, tensor<1x2x3xf32>) -> tensor<1x1x3xf32>
+  func.return %y, %m, %z : tensor<1x1x3xf32>, tensor<1x1x4xf32>, tensor<1x1x3xf32>
 }
 
 // CHECK-LABEL: @identities

@@ -1,0 +1,135 @@
+"""Ops that move elements, and elementwise ones, back as ONNX nodes of whatever opset is at hand."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vtac.dialects.context import element_dtype
+from vtac.dialects.graph import (
+    ConcatOp,
+    DivOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LeakyReluOp,
+    MulOp,
+    NegOp,
+    PadOp,
+    PReluOp,
+    SliceOp,
+    SubOp,
+    TransposeOp,
+    UpsampleOp,
+    shape_of,
+)
+from vtac.lowering.graph_to_onnx.builder import OnnxBuilder
+
+
+def concat(b: OnnxBuilder, op: ConcatOp) -> None:
+    """Concat."""
+    operands = [b.name(value) for value in op.inputs]
+    output = b.name_for(op.result)
+    b.define(op.result, b.add("Concat", operands, output, axis=op.axis.value.data))
+
+
+def slice_(b: OnnxBuilder, op: SliceOp) -> None:
+    """Slice; steps are new in opset 10, where limits became inputs. Before it a Gather an axis."""
+    x, output = b.name(op.x), b.name_for(op.result)
+    counts, before = shape_of(op.result) or (), shape_of(op.x) or ()
+    starts, steps = op.starts.get_values(), op.steps.get_values()
+    axes = [
+        axis
+        for axis, count in enumerate(counts)
+        if (starts[axis], count) != (0, before[axis]) or steps[axis] != 1
+    ]
+    ends = {axis: starts[axis] + (counts[axis] - 1) * steps[axis] + 1 for axis in axes}
+    if b.opset >= 10 or not axes:
+        limits = [[starts[a] for a in axes], list(ends.values()), axes, [steps[a] for a in axes]]
+        b.add("Slice", [x, *(_integers(b, limit, "limits") for limit in limits)], output)
+    else:
+        for number, axis in enumerate(axes, start=1):
+            places = range(starts[axis], ends[axis], steps[axis])
+            name = output if number == len(axes) else ""
+            x = b.add("Gather", [x, _integers(b, places, "places")], name, axis=axis)
+    b.define(op.result, output)
+
+
+def _integers(b: OnnxBuilder, numbers: Sequence[int], hint: str) -> str:
+    return b.weight(np.array(numbers, np.int64), hint)
+
+
+def pad(b: OnnxBuilder, op: PadOp) -> None:
+    """Pad with attributes before opset 11, with inputs since."""
+    output, pads, value = b.name_for(op.result), list(op.pads.get_values()), op.value.value.data
+    if b.opset < 11:
+        b.add("Pad", [b.name(op.x)], output, pads=pads, value=value)
+    else:
+        dtype = element_dtype(op.x.type.element_type)  # type: ignore[attr-defined]
+        inputs = [_integers(b, pads, "pads"), b.weight(np.array(value, dtype), "value")]
+        b.add("Pad", [b.name(op.x), *inputs], output)
+    b.define(op.result, output)
+
+
+def transpose(b: OnnxBuilder, op: TransposeOp) -> None:
+    """Transpose."""
+    order = list(op.permutation.get_values())
+    b.define(op.result, b.add("Transpose", [b.name(op.x)], b.name_for(op.result), perm=order))
+
+
+def upsample(b: OnnxBuilder, op: UpsampleOp) -> None:
+    """Resize, or Upsample before opset 10."""
+    x, output = b.name(op.x), b.name_for(op.result)
+    scales = np.array(op.factors.get_values(), np.float32)
+    if b.opset < 9:
+        b.add("Upsample", [x], output, mode="nearest", scales=scales.tolist())
+    elif b.opset < 11:
+        kind = "Upsample" if b.opset < 10 else "Resize"
+        b.add(kind, [x, b.weight(scales, "scales")], output, mode="nearest")
+    else:
+        inputs = [x, "", b.weight(scales, "scales")]
+        b.add(
+            "Resize",
+            inputs,
+            output,
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        )
+    b.define(op.result, output)
+
+
+def arithmetic(b: OnnxBuilder, op: SubOp | MulOp | DivOp) -> None:
+    """Sub, Mul or Div."""
+    kind = {SubOp: "Sub", MulOp: "Mul", DivOp: "Div"}[type(op)]
+    b.define(op.result, b.add(kind, [b.name(op.a), b.name(op.b)], b.name_for(op.result)))
+
+
+def neg(b: OnnxBuilder, op: NegOp) -> None:
+    """Neg."""
+    b.define(op.result, b.add("Neg", [b.name(op.x)], b.name_for(op.result)))
+
+
+def leaky_relu(b: OnnxBuilder, op: LeakyReluOp) -> None:
+    """LeakyRelu."""
+    output, alpha = b.name_for(op.result), op.alpha.value.data
+    b.define(op.result, b.add("LeakyRelu", [b.name(op.x)], output, alpha=alpha))
+
+
+def prelu(b: OnnxBuilder, op: PReluOp) -> None:
+    """PRelu."""
+    b.define(op.result, b.add("PRelu", [b.name(op.x), b.name(op.slope)], b.name_for(op.result)))
+
+
+def hard_sigmoid(b: OnnxBuilder, op: HardSigmoidOp) -> None:
+    """HardSigmoid."""
+    output, alpha, beta = b.name_for(op.result), op.alpha.value.data, op.beta.value.data
+    b.define(op.result, b.add("HardSigmoid", [b.name(op.x)], output, alpha=alpha, beta=beta))
+
+
+def hard_swish(b: OnnxBuilder, op: HardSwishOp) -> None:
+    """HardSwish; before opset 14 as a product."""
+    x, output = b.name(op.x), b.name_for(op.result)
+    if b.opset >= 14:
+        b.add("HardSwish", [x], output)
+    else:
+        b.add("Mul", [x, b.add("HardSigmoid", [x], alpha=1 / 6, beta=0.5)], output)
+    b.define(op.result, output)

@@ -1,0 +1,133 @@
+"""Elementwise operators and reductions over space."""
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, TensorType, f32
+from xdsl.ir import Operation
+
+from vtac.dialects.graph import (
+    AveragePoolOp,
+    DivOp,
+    GlobalAveragePoolOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LeakyReluOp,
+    MulOp,
+    NegOp,
+    PReluOp,
+    ReshapeOp,
+    SubOp,
+    SumPoolOp,
+)
+from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape
+
+MOST_SPACE = 3
+"""Poolings have at most so many spatial dimensions in ONNX."""
+
+
+def sub(node: Node) -> Operation:
+    """Sub."""
+    node.floats(0, 1)
+    return SubOp(node.operand(0), node.operand(1), node.result_type())
+
+
+def mul(node: Node) -> Operation:
+    """Mul."""
+    node.floats(0, 1)
+    return MulOp(node.operand(0), node.operand(1), node.result_type())
+
+
+def div(node: Node) -> Operation:
+    """Div."""
+    node.floats(0, 1)
+    return DivOp(node.operand(0), node.operand(1), node.result_type())
+
+
+def neg(node: Node) -> Operation:
+    """Neg."""
+    node.floats(0)
+    return NegOp(node.operand(0), node.result_type())
+
+
+def leaky_relu(node: Node) -> Operation:
+    """LeakyRelu."""
+    node.floats(0)
+    return LeakyReluOp(node.operand(0), node.attributes.get("alpha", 0.01), node.result_type())
+
+
+def prelu(node: Node) -> Operation:
+    """PRelu."""
+    node.floats(0, 1)
+    return PReluOp(node.operand(0), node.operand(1), node.result_type())
+
+
+def hard_sigmoid(node: Node) -> Operation:
+    """HardSigmoid."""
+    node.floats(0)
+    alpha, beta = node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5)
+    return HardSigmoidOp(node.operand(0), alpha, beta, node.result_type())
+
+
+def hard_swish(node: Node) -> Operation:
+    """HardSwish."""
+    node.floats(0)
+    return HardSwishOp(node.operand(0), node.result_type())
+
+
+def reduce_mean(node: Node) -> Sequence[Operation]:
+    """ReduceMean over space: an average pooling, and a reshape unless dimensions stay."""
+    shape, axes = _reduced(node)
+    x, kept = node.operand(0), [1 if i in axes else n for i, n in enumerate(shape)]
+    type = TensorType(f32, kept)
+    if len(axes) == len(shape) - 2:
+        pool: Operation = GlobalAveragePoolOp(x, type)
+    else:
+        counts = BoolAttr.from_bool(False)
+        pool = AveragePoolOp(x, type, **_window(shape, axes), count_include_pad=counts)
+    return _reshaped(node, pool, axes)
+
+
+def reduce_sum(node: Node) -> Sequence[Operation]:
+    """ReduceSum over space: a sum pooling, and a reshape unless dimensions stay."""
+    shape, axes = _reduced(node)
+    kept = [1 if i in axes else n for i, n in enumerate(shape)]
+    pool = SumPoolOp(node.operand(0), TensorType(f32, kept), **_window(shape, axes))
+    return _reshaped(node, pool, axes)
+
+
+def _reduced(node: Node) -> tuple[Sequence[int], set[int]]:
+    """The shape of the operand and the axes that go; refuses others than spatial ones."""
+    node.floats(0)
+    x = node.operand(0)
+    shape = known_shape(x)
+    assert isinstance(x.type, TensorType)
+    if DYNAMIC_INDEX in shape or 0 in shape or x.type.element_type != f32:
+        raise StaysOnHostError("its input is no f32 tensor of known shape")
+    given = node.attributes.get("axes")
+    if given is None and node.has(1):
+        array = node.constant(1)
+        if array is None:
+            raise StaysOnHostError("its axes are not constant")
+        given = array.reshape(-1).tolist()
+    axes = {int(axis) % len(shape) for axis in given or range(len(shape))}
+    if not axes <= set(range(2, len(shape))) or not 3 <= len(shape) <= MOST_SPACE + 2:
+        raise StaysOnHostError(f"it reduces axes {sorted(axes)}: only space [2..] is supported")
+    return shape, axes
+
+
+def _window(shape: Sequence[int], axes: set[int]) -> dict[str, list[int]]:
+    rank = len(shape) - 2
+    kernel = [n if i in axes else 1 for i, n in enumerate(shape)][2:]
+    ones, zeros = [1] * rank, [0] * (2 * rank)
+    return {"kernel": kernel, "strides": ones, "pads": zeros, "dilations": ones}
+
+
+def _reshaped(node: Node, pool: Operation, axes: set[int]) -> Sequence[Operation]:
+    result = pool.results[0]
+    assert isinstance(result.type, TensorType)
+    if node.attributes.get("keepdims", 1):
+        return [pool]
+    shape = [n for i, n in enumerate(result.type.get_shape()) if i not in axes]
+    assert prod(shape) == prod(result.type.get_shape()), "only extents of 1 go"
+    return [pool, ReshapeOp(result, TensorType(f32, shape))]

@@ -1,0 +1,202 @@
+"""Operators that move elements: axes, starts and sizes made explicit, however they are given."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil, floor
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.ir import Operation, SSAValue
+
+from vtac.dialects.graph import ConcatOp, PadOp, SliceOp, TransposeOp, UpsampleOp
+from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape, scalar
+
+
+def concat(node: Node) -> Operation:
+    """Concat."""
+    count = len(node.proto.input)
+    node.floats(*range(count))
+    rank = len(known_shape(node.operand(0)))
+    axis = _axis(node.attributes.get("axis", 1), rank)
+    return ConcatOp([node.operand(index) for index in range(count)], axis, node.result_type())
+
+
+def slice_(node: Node) -> Operation:
+    """Slice: limits are attributes before opset 10, constant inputs since."""
+    x, shape = _static(node)
+    limits = {}
+    for index, name in enumerate(("starts", "ends", "axes", "steps"), start=1):
+        if node.opset < 10:
+            limits[name] = node.attributes.get(name)
+        elif node.has(index):
+            limits[name] = _constant_list(node, index, name)
+    starts, ends = limits.get("starts"), limits.get("ends")
+    if starts is None or ends is None:
+        raise StaysOnHostError("its starts and ends are missing")
+    axes = [_axis(axis, len(shape)) for axis in limits.get("axes") or range(len(starts))]
+    steps = limits.get("steps") or [1] * len(starts)
+    if min(steps, default=1) < 1:
+        raise StaysOnHostError("it reverses elements: a step is negative")
+    taken = [(0, extent, 1) for extent in shape]
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        taken[axis] = (_place(start, shape[axis]), _place(end, shape[axis]), step)
+    counts = [max(0, -((start - end) // step)) for start, end, step in taken]
+    return _slice(x, [t[0] for t in taken], [t[2] for t in taken], counts)
+
+
+def split(node: Node) -> Sequence[Operation]:
+    """Split: a slice for each output, of the size that its type has."""
+    x, shape = _static(node)
+    axis = _axis(node.attributes.get("axis", 0), len(shape))
+    sizes, first, made = [], 0, []
+    for name in node.proto.output:
+        found = node.type_of(name)
+        if not isinstance(found, TensorType) or DYNAMIC_INDEX in found.get_shape():
+            raise StaysOnHostError("the shapes of its outputs are unknown")
+        sizes.append(found.get_shape()[axis])
+    for size in sizes:
+        starts, counts = [0] * len(shape), list(shape)
+        starts[axis], counts[axis] = first, size
+        made.append(_slice(x, starts, [1] * len(shape), counts))
+        first += size
+    if first != shape[axis]:
+        raise StaysOnHostError(f"its outputs have {sizes} of {shape[axis]} elements")
+    return made
+
+
+def pad(node: Node) -> Operation:
+    """Pad with a constant: attributes before opset 11, constant inputs since."""
+    x, shape = _static(node)
+    rank = len(shape)
+    if node.attributes.get("mode", b"constant") != b"constant":
+        raise StaysOnHostError("it pads with elements of its input, not with a constant")
+    value = node.attributes.get("value", 0.0)
+    if node.opset < 11:
+        given = list(node.attributes.get("pads", node.attributes.get("paddings", ())))
+    else:
+        given = _constant_list(node, 1, "pads")
+        if node.has(2):
+            value = scalar(node.constant(2), "the padded value")
+    axes: Sequence[int] = range(rank)
+    if node.has(3):
+        axes = [_axis(axis, rank) for axis in _constant_list(node, 3, "axes")]
+    if len(given) != 2 * len(axes):
+        raise StaysOnHostError(f"pads {given} do not fit its input")
+    if min(given, default=0) < 0:
+        raise StaysOnHostError("it cuts: a pad is negative")
+    pads = [0] * (2 * rank)
+    for i, axis in enumerate(axes):
+        pads[axis], pads[rank + axis] = given[i], given[len(axes) + i]
+    result = [pads[axis] + extent + pads[rank + axis] for axis, extent in enumerate(shape)]
+    return PadOp(x, pads, value, _like(x, result))
+
+
+def transpose(node: Node) -> Operation:
+    """Transpose."""
+    node.floats(0)
+    x = node.operand(0)
+    shape = known_shape(x)
+    order = node.ints("perm", range(len(shape))[::-1])
+    return TransposeOp(x, order, _like(x, [shape[axis] for axis in order]))
+
+
+def resize(node: Node) -> Operation:
+    """Resize and Upsample that repeat each element a whole number of times."""
+    x, shape = _static(node)
+    if node.attributes.get("mode", b"nearest") != b"nearest":
+        raise StaysOnHostError("it interpolates; only nearest neighbours are supported")
+    after = node.result_type().get_shape()
+    if DYNAMIC_INDEX in after or len(after) != len(shape):
+        raise StaysOnHostError("the shape of its result is unknown")
+    if any(new % old for old, new in zip(shape, after, strict=True)):
+        raise StaysOnHostError(f"from {list(shape)} to {list(after)} is not by whole factors")
+    factors = [new // old for old, new in zip(shape, after, strict=True)]
+    if node.proto.op_type == "Resize" and node.opset >= 11:
+        _check_coordinates(node, shape, factors)
+    elif not _gives_scales(node, factors):
+        raise StaysOnHostError("its scales are not whole factors")
+    return UpsampleOp(x, factors, _like(x, after))
+
+
+def _gives_scales(node: Node, factors: Sequence[int]) -> bool:
+    """Whether the scales of an Upsample or an old Resize are exactly these factors."""
+    given = node.attributes.get("scales")
+    if given is None:
+        array = node.constant(1)
+        given = () if array is None else array.tolist()
+    return list(given) == list(factors)
+
+
+def _check_coordinates(node: Node, shape: Sequence[int], factors: Sequence[int]) -> None:
+    """Refuse unless output i reads input i // factor, for all i."""
+    if node.has(2):
+        scales = node.constant(2)
+        if scales is not None and scales.size and any(scale % 1 for scale in scales.tolist()):
+            raise StaysOnHostError("its scales are not whole factors")
+    mode = node.attributes.get("coordinate_transformation_mode", b"half_pixel").decode()
+    rounding = node.attributes.get("nearest_mode", b"round_prefer_floor").decode()
+    for size, factor in zip(shape, factors, strict=True):
+        for index in range(size * factor if factor > 1 else 0):
+            place = _nearest(_coordinate(index, size, factor, mode), rounding)
+            if min(max(place, 0), size - 1) != index // factor:
+                raise StaysOnHostError(f"{mode} with {rounding} does not just repeat elements")
+
+
+def _coordinate(index: int, size: int, factor: int, mode: str) -> Fraction:
+    """Where output ``index`` lies in the input, as ONNX defines the modes."""
+    if mode == "asymmetric":
+        return Fraction(index, factor)
+    if mode == "align_corners":
+        last = size * factor - 1
+        return Fraction(index * (size - 1), last) if last else Fraction(0)
+    if mode in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"):
+        return (index + Fraction(1, 2)) / factor - Fraction(1, 2)
+    raise StaysOnHostError(f"coordinates {mode} are not supported")
+
+
+def _nearest(place: Fraction, rounding: str) -> int:
+    half = Fraction(1, 2)
+    return {
+        "floor": floor(place),
+        "ceil": ceil(place),
+        "round_prefer_floor": ceil(place - half),
+        "round_prefer_ceil": floor(place + half),
+    }[rounding]
+
+
+def _static(node: Node) -> tuple[SSAValue, Sequence[int]]:
+    """The first operand, a float tensor, and its shape, which must be known."""
+    node.floats(0)
+    x = node.operand(0)
+    shape = known_shape(x)
+    if DYNAMIC_INDEX in shape or 0 in shape:
+        raise StaysOnHostError("the shape of its input is unknown or empty")
+    return x, shape
+
+
+def _constant_list(node: Node, index: int, what: str) -> list[int]:
+    array = node.constant(index)
+    if array is None:
+        raise StaysOnHostError(f"its {what} are not constant")
+    return [int(number) for number in array.reshape(-1)]
+
+
+def _axis(axis: int, rank: int) -> int:
+    return axis + rank if axis < 0 else axis
+
+
+def _place(index: int, extent: int) -> int:
+    """A start or an end as a place from 0 to the extent."""
+    return min(max(index + extent if index < 0 else index, 0), extent)
+
+
+def _slice(
+    x: SSAValue, starts: Sequence[int], steps: Sequence[int], counts: Sequence[int]
+) -> Operation:
+    if 0 in counts:
+        raise StaysOnHostError("it takes no elements")
+    return SliceOp(x, starts, steps, _like(x, counts))
+
+
+def _like(x: SSAValue, shape: Sequence[int]) -> TensorType:  # type: ignore[type-arg]
+    assert isinstance(x.type, TensorType)
+    return TensorType(x.type.element_type, shape)
