@@ -33,7 +33,7 @@ from vtac.dialects.graph import (
 from vtac.passes.graph.quantize.error_models import ErrorModel, Range, host_error
 from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Group, PassThrough
-from vtac.passes.graph.quantize.network import groups_of
+from vtac.passes.graph.quantize.network import groups_of, pooled_area, summed_elements
 from vtac.passes.graph.quantize.numbers import Layer, real_bias
 from vtac.passes.graph.quantize.plan import Plan
 
@@ -90,7 +90,9 @@ class _Errors:
         layer = self.plan.layers[group]
         errors = [self._stored(value) for value in group.skips]
         if group.pooling is not None:
-            errors.append(self._stored(group.pooling.x))
+            error = self._stored(group.pooling.x)
+            many = summed_elements(group.pooling) / pooled_area(group.pooling)
+            errors.append(None if error is None else error * many)
         errors += [
             self._form(layer, *pair) for pair in zip(group.forms, layer.weights, strict=True)
         ]

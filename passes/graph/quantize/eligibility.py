@@ -30,6 +30,7 @@ from vtac.dialects.graph import (
     ReluOp,
     SliceOp,
     SubOp,
+    SumPoolOp,
     is_static,
     shape_of,
 )
@@ -53,6 +54,7 @@ SUMS = (
     GlobalAveragePoolOp,
     HardSigmoidOp,
     ReluOp,
+    SumPoolOp,
     *SELECTIONS,
 )
 """Ops that can be part of a sum that ends in one requantisation."""
@@ -87,6 +89,8 @@ def why_not(op: Operation, network: Network) -> str | None:
             return _selection(op)
         case AveragePoolOp():
             return _average_pool(op)
+        case SumPoolOp() if any(op.pads.get_values()):
+            return "sums with pads"
         case MaxPoolOp():
             counts = window_counts(op, shape_of(op.x) or (), op.kernel.get_values())
             return None if counts.all() else "a window lies wholly in the padding"

@@ -192,7 +192,7 @@ def _integer_type(value: SSAValue, element: Attribute) -> TensorType[Any]:
 
 def _pooling(
     kind: type[MaxPoolOp] | type[SumPoolOp],
-    like: MaxPoolOp | AveragePoolOp,
+    like: MaxPoolOp | AveragePoolOp | SumPoolOp,
     x: SSAValue,
     type: Attribute,
 ) -> Operation:
@@ -209,7 +209,7 @@ def _pooling(
 
 def _sum_pool(pooling: PoolingOp, x: SSAValue, type: Attribute) -> Operation:
     """The sums of an average pooling."""
-    if isinstance(pooling, AveragePoolOp):
+    if isinstance(pooling, AveragePoolOp | SumPoolOp):
         return _pooling(SumPoolOp, pooling, x, type)
     spatial = (shape_of(pooling.x) or ())[2:]
     ones, zeros = [1] * len(spatial), [0] * 2 * len(spatial)

@@ -37,6 +37,7 @@ from vtac.dialects.graph import (
     ReshapeOp,
     SliceOp,
     SubOp,
+    SumPoolOp,
     is_static,
     shape_of,
 )
@@ -336,7 +337,7 @@ def products(core: CoreOp) -> int:
             return prod((shape_of(core.w) or ())[1:])
         case GemmOp():
             return (shape_of(core.a) or ())[1]
-        case AveragePoolOp():
+        case AveragePoolOp() | SumPoolOp():
             return prod(core.kernel.get_values())
         case GlobalAveragePoolOp():
             return prod((shape_of(core.x) or ())[2:])

@@ -18,6 +18,7 @@ from vtac.dialects.graph import (
     GemmOp,
     GlobalAveragePoolOp,
     ReshapeOp,
+    SumPoolOp,
     WindowOp,
     shape_of,
     window_extent,
@@ -25,8 +26,8 @@ from vtac.dialects.graph import (
 from vtac.dialects.graph.ranges import range_of
 from vtac.passes.graph.quantize.forms import Form
 
-PoolingOp = AveragePoolOp | GlobalAveragePoolOp
-CoreOp = ConvOp | GemmOp | AveragePoolOp | GlobalAveragePoolOp
+PoolingOp = AveragePoolOp | GlobalAveragePoolOp | SumPoolOp
+CoreOp = ConvOp | GemmOp | AveragePoolOp | GlobalAveragePoolOp | SumPoolOp
 """Ops that sum many products, or many elements, into each accumulator."""
 
 
@@ -160,9 +161,16 @@ def window_counts(op: WindowOp, shape: Sequence[int], kernel: Sequence[int]) -> 
     return cast(Array, counts)
 
 
+def summed_elements(op: PoolingOp) -> int:
+    """How many elements each window of a pooling sums, pads included that count."""
+    return prod(op.kernel.get_values()) if isinstance(op, SumPoolOp) else pooled_area(op)
+
+
 def pooled_area(op: PoolingOp) -> int:
     """By how much a pooling divides its sums (the same everywhere, see ``eligibility``)."""
     shape = shape_of(op.x) or ()
+    if isinstance(op, SumPoolOp):
+        return 1
     if isinstance(op, GlobalAveragePoolOp):
         return prod(shape[2:])
     kernel = op.kernel.get_values()

@@ -19,6 +19,7 @@ from vtac.passes.graph.quantize.network import (
     Network,
     channels_of,
     pooled_area,
+    summed_elements,
 )
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
 
@@ -267,7 +268,7 @@ def _offset(
     """What takes the zero points of a sum's operands out of it again, one number a channel."""
     offset: Any = np.zeros(channels_of(group.root.results[0]))
     if group.pooling is not None:
-        offset = offset - scales[group.pooling.x].zero_point * pooled_area(group.pooling)
+        offset = offset - scales[group.pooling.x].zero_point * summed_elements(group.pooling)
     for form, w in zip(group.forms, weights, strict=True):
         rows = w.reshape(len(w), -1)
         offset = offset - scales[form.operand].zero_point * rows.sum(axis=1, dtype=np.int64)
@@ -305,7 +306,7 @@ def largest_bias(layer: Layer) -> Array:
         rows = np.abs(weights.astype(np.int16)).reshape(len(weights), -1)
         terms = terms + LARGEST_INT8 * rows.sum(axis=1, dtype=np.int64)
     if layer.group.pooling is not None:
-        terms = terms + LARGEST_INT8 * float(pooled_area(layer.group.pooling))
+        terms = terms + LARGEST_INT8 * float(summed_elements(layer.group.pooling))
     for amount in layer.amounts:
         terms = terms + np.ldexp(float(LARGEST_INT8), amount)
     return cast(Array, LARGEST_INT32 - terms)
