@@ -43,7 +43,8 @@ def skeleton(model: ModelProto) -> ModelProto:
 
     Outputs that are inputs or weights are left out: they have types already.
     """
-    small = ModelProto(ir_version=model.ir_version)
+    # Version 3 wanted initialisers to be inputs; onnx then ignores those that are none.
+    small = ModelProto(ir_version=4 if model.ir_version == 3 else model.ir_version)
     small.opset_import.extend(model.opset_import)
     small.functions.extend(model.functions)
     graph = small.graph
