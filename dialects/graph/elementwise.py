@@ -18,7 +18,7 @@ from vtac.dialects.graph.network import BinaryOp, UnaryOp, broadcast, shape_of, 
 
 
 class ArithmeticOp(BinaryOp):
-    """Two tensors, element by element, with broadcasting."""
+    """Two tensors, element by element, with broadcasting; floats, or int32 accumulators."""
 
     def verify_(self) -> None:
         """The result has the broadcast shape."""
@@ -46,6 +46,22 @@ class DivOp(ArithmeticOp):
     """``a / b`` (ONNX Div)."""
 
     name = "graph.div"
+    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
+
+
+@irdl_op_definition
+class MaxOp(ArithmeticOp):
+    """The larger of ``a`` and ``b`` (ONNX Max of two)."""
+
+    name = "graph.max"
+    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
+
+
+@irdl_op_definition
+class MinOp(ArithmeticOp):
+    """The smaller of ``a`` and ``b`` (ONNX Min of two)."""
+
+    name = "graph.min"
     assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
 
 

@@ -11,7 +11,9 @@ from vtac.dialects.graph import (
     AddOp,
     ConvOp,
     GemmOp,
+    MaxOp,
     MaxPoolOp,
+    MinOp,
     RequantizeOp,
     ReshapeOp,
     ShiftLeftOp,
@@ -89,7 +91,7 @@ class VtaCodegen(Codegen):
 
     @staticmethod
     def _accumulators() -> Recursive:
-        """int32 sums: products, sum pooling, shifted addends, and sums of these."""
+        """int32 sums: products, sum pooling, shifted addends, sums and extremes of these."""
         acc = Recursive("accumulators")
         sources: list[OpPattern] = [
             op(ConvOp, wildcard(), constant()).where(_int8_input),
@@ -97,6 +99,7 @@ class VtaCodegen(Codegen):
             op(SumPoolOp, wildcard()).where(_int8_input),
             op(ShiftLeftOp, wildcard(), constant()).where(_int8_input),
         ]
-        body = op(AddOp, acc, acc).where(_same_shape)
-        acc.define(sources[0] | sources[1] | sources[2] | sources[3] | body)
+        sums = op(AddOp, acc, acc).where(_same_shape) | op(AddBiasOp, acc, constant())
+        extremes = op(MaxOp, acc, acc) | op(MinOp, acc, acc)
+        acc.define(sources[0] | sources[1] | sources[2] | sources[3] | sums | extremes)
         return acc

@@ -11,6 +11,8 @@ from vtac.dialects.graph import (
     HardSigmoidOp,
     HardSwishOp,
     LeakyReluOp,
+    MaxOp,
+    MinOp,
     MulOp,
     NegOp,
     PadOp,
@@ -22,6 +24,7 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.lowering.graph_to_onnx.builder import OnnxBuilder
+from vtac.lowering.graph_to_onnx.float_ops import is_float
 
 
 def concat(b: OnnxBuilder, op: ConcatOp) -> None:
@@ -97,9 +100,11 @@ def upsample(b: OnnxBuilder, op: UpsampleOp) -> None:
     b.define(op.result, output)
 
 
-def arithmetic(b: OnnxBuilder, op: SubOp | MulOp | DivOp) -> None:
-    """Sub, Mul or Div."""
-    kind = {SubOp: "Sub", MulOp: "Mul", DivOp: "Div"}[type(op)]
+def arithmetic(b: OnnxBuilder, op: SubOp | MulOp | DivOp | MaxOp | MinOp) -> None:
+    """Sub, Mul, Div, Max or Min."""
+    kind = {SubOp: "Sub", MulOp: "Mul", DivOp: "Div", MaxOp: "Max", MinOp: "Min"}[type(op)]
+    if isinstance(op, MaxOp | MinOp) and not is_float(op.a):
+        b.require(op, 12)
     b.define(op.result, b.add(kind, [b.name(op.a), b.name(op.b)], b.name_for(op.result)))
 
 

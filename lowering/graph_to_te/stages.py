@@ -20,7 +20,9 @@ from vtac.dialects.graph import (
     AddOp,
     ConvOp,
     GemmOp,
+    MaxOp,
     MaxPoolOp,
+    MinOp,
     RequantizeOp,
     ReshapeOp,
     ShiftLeftOp,
@@ -277,6 +279,16 @@ def _add(op: AddOp, kernel: KernelBuilder) -> list[SSAValue]:
     return [kernel.elementwise("add", a, lambda p, q: arith.AddiOp(p, q).result, others=[b])]
 
 
+def _extreme(op: MaxOp | MinOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """The larger, or the smaller, of two accumulators."""
+    a, b = kernel.values[op.a], kernel.values[op.b]
+    assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
+    if a.type != b.type or a.type.element_type != i32:
+        raise _unsupported(op, "an extreme of other than two accumulators", "keep it on the host")
+    label, pick = ("max", arith.MaxSIOp) if isinstance(op, MaxOp) else ("min", arith.MinSIOp)
+    return [kernel.elementwise(label, a, lambda p, q: pick(p, q).result, others=[b])]
+
+
 def _channel_constant(
     kernel: KernelBuilder, value: SSAValue, what: str, layer: str, allowed: range
 ) -> int | SSAValue:
@@ -379,7 +391,9 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, KernelBuilder], list[SSAValue]
     AddOp: _add,
     ConvOp: _convolution,
     GemmOp: _matrix_product,
+    MaxOp: _extreme,
     MaxPoolOp: _max_pool,
+    MinOp: _extreme,
     RequantizeOp: _requantize,
     ReshapeOp: _reshape,
     ShiftLeftOp: _shift_left,

@@ -25,6 +25,10 @@ func.func @elementwise(%x: tensor<1x2x4xf32>, %k: tensor<2x1xf32>) {
   %b = graph.mul %k, %x : (tensor<2x1xf32>, tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   // CHECK-NEXT: graph.div %x, %k : (tensor<1x2x4xf32>, tensor<2x1xf32>) -> tensor<1x2x4xf32>
   %c = graph.div %x, %k : (tensor<1x2x4xf32>, tensor<2x1xf32>) -> tensor<1x2x4xf32>
+  // CHECK-NEXT: graph.max %x, %k : (tensor<1x2x4xf32>, tensor<2x1xf32>) -> tensor<1x2x4xf32>
+  %m = graph.max %x, %k : (tensor<1x2x4xf32>, tensor<2x1xf32>) -> tensor<1x2x4xf32>
+  // CHECK-NEXT: graph.min %x, %x : (tensor<1x2x4xf32>, tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
+  %n = graph.min %x, %x : (tensor<1x2x4xf32>, tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   // CHECK-NEXT: graph.neg %x : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   %d = graph.neg %x : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   // CHECK-NEXT: graph.leaky_relu %x {alpha = 1.000000e-01 : f64} : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>

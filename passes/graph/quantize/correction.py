@@ -23,7 +23,7 @@ from vtac.dialects.graph import ConstantOp, shape_of
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import PoolingOp, pooled_area
-from vtac.passes.graph.quantize.numbers import Layer, largest_bias
+from vtac.passes.graph.quantize.numbers import Layer, form_offsets, largest_bias
 from vtac.passes.graph.quantize.plan import Plan
 
 ROUNDS = 16
@@ -153,10 +153,20 @@ class _Correction:
         for value, amount in zip(group.skips, layer.amounts, strict=True):
             factor = np.ldexp(1.0, amount).astype(np.float32)
             addends.append([x * _channels(factor, x) for x in self._integers(value)])
+        if group.join != "add":
+            self._share_offset(layer, addends)
+        join = {"add": np.add, "max": np.maximum, "min": np.minimum}[group.join]
         totals = addends[0]
         for addend in addends[1:]:
-            totals = [total + more for total, more in zip(totals, addend, strict=True)]
+            totals = [join(total, more) for total, more in zip(totals, addend, strict=True)]
         return totals
+
+    def _share_offset(self, layer: Layer, addends: list[list[Array]]) -> None:
+        """Bring addends that are compared to the offset of the first."""
+        offsets = form_offsets(layer, self.plan.scales)
+        for addend, offset in zip(addends[1:], offsets[1:], strict=True):
+            more = (offset - offsets[0]).astype(np.float32)
+            addend[:] = [x + _channels(more, x) for x in addend]
 
     def _pooled(self, pooling: PoolingOp) -> list[Array]:
         results = self.observed.evaluate(pooling, [[x] for x in self._integers(pooling.x)])

@@ -22,11 +22,13 @@ from vtac.dialects.graph import (
     GemmOp,
     GlobalAveragePoolOp,
     HardSigmoidOp,
+    LeakyReluOp,
     MatMulOp,
     MaxPoolOp,
     MulOp,
     NegOp,
     PadOp,
+    PReluOp,
     ReluOp,
     SliceOp,
     SubOp,
@@ -53,6 +55,8 @@ SUMS = (
     GemmOp,
     GlobalAveragePoolOp,
     HardSigmoidOp,
+    LeakyReluOp,
+    PReluOp,
     ReluOp,
     SumPoolOp,
     *SELECTIONS,
@@ -85,6 +89,8 @@ def why_not(op: Operation, network: Network) -> str | None:
             return _addition(op, network)
         case MulOp() | DivOp():
             return _scaling(op, network)
+        case LeakyReluOp() | PReluOp():
+            return _slopes(op, network)
         case ConcatOp() | SliceOp() | PadOp():
             return _selection(op)
         case AveragePoolOp():
@@ -165,6 +171,28 @@ def _scaling(op: MulOp | DivOp, network: Network) -> str | None:
     numbers = network.channel_vector(found[1], channels_of(op.result))
     if not np.isfinite(numbers).all() or (divides and not numbers.all()):
         return "its constant has infinite factors"
+    return None
+
+
+def slope_of(op: LeakyReluOp | PReluOp, network: Network) -> Array:
+    """By what negative elements are multiplied: float64, one number a channel."""
+    channels = channels_of(op.result)
+    if isinstance(op, LeakyReluOp):
+        return np.full(channels, op.alpha.value.data)
+    return network.channel_vector(op.slope, channels)
+
+
+def _slopes(op: LeakyReluOp | PReluOp, network: Network) -> str | None:
+    if isinstance(op, PReluOp):
+        if network.constant(op.slope) is None:
+            return "its slopes are not constant"
+        if not is_channel_vector(shape_of(op.slope) or (), shape_of(op.result) or ()):
+            return "its slopes differ within a channel"
+    slope = slope_of(op, network)
+    if not np.isfinite(slope).all():
+        return "its slopes are not finite"
+    if (slope < 1).any() and (slope > 1).any():
+        return "some of its slopes are below 1 and some above: neither a maximum nor a minimum"
     return None
 
 

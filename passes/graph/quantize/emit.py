@@ -17,7 +17,9 @@ from vtac.dialects.graph import (
     ConvOp,
     DequantizeOp,
     GemmOp,
+    MaxOp,
     MaxPoolOp,
+    MinOp,
     QuantizeOp,
     RequantizeOp,
     ReshapeOp,
@@ -29,7 +31,7 @@ from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import PoolingOp
-from vtac.passes.graph.quantize.numbers import Layer
+from vtac.passes.graph.quantize.numbers import Layer, form_offsets
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.reasons import keep_on_host
 
@@ -165,10 +167,23 @@ class _Emitter:
             x = self.as_int8(value, root)
             vector = self._constant(amount.astype(np.int32), "amount", root)
             terms.append(self._insert(ShiftLeftOp(x, vector, type), root, root).results[0])
+        if group.join != "add":
+            self._share_offset(layer, terms)
+        join = {"add": AddOp, "max": MaxOp, "min": MinOp}[group.join]
         total = terms[0]
         for term in terms[1:]:
-            total = self._insert(AddOp(total, term, type), root, root).results[0]
+            total = self._insert(join(total, term, type), root, root).results[0]
         return total
+
+    def _share_offset(self, layer: Layer, terms: list[SSAValue]) -> None:
+        """Bring accumulators that are compared to the offset of the first."""
+        root, offsets = layer.group.root, form_offsets(layer, self.plan.scales)
+        for place in range(1, len(terms)):
+            more = (offsets[place] - offsets[0]).astype(np.int32)
+            if more.any():
+                bias = self._constant(more, "offset", root)
+                moved = AddBiasOp(terms[place], bias, terms[place].type)
+                terms[place] = self._insert(moved, root, root).results[0]
 
     def _constant(self, array: Array, hint: str, before: Operation) -> SSAValue:
         attr = constant_attr(self.plan.network.ctx, array, hint)

@@ -12,6 +12,7 @@ anybody else reads (or the network returns) ends its group.
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf, prod
+from typing import Literal
 
 import numpy as np
 from xdsl.dialects.func import ReturnOp
@@ -29,10 +30,12 @@ from vtac.dialects.graph import (
     GlobalAveragePoolOp,
     HardSigmoidOp,
     HostOp,
+    LeakyReluOp,
     MaxPoolOp,
     MulOp,
     NegOp,
     PadOp,
+    PReluOp,
     ReluOp,
     ReshapeOp,
     SliceOp,
@@ -41,7 +44,14 @@ from vtac.dialects.graph import (
     is_static,
     shape_of,
 )
-from vtac.passes.graph.quantize.eligibility import COMPUTING, SELECTIONS, SUMS, scaling_of, why_not
+from vtac.passes.graph.quantize.eligibility import (
+    COMPUTING,
+    SELECTIONS,
+    SUMS,
+    scaling_of,
+    slope_of,
+    why_not,
+)
 from vtac.passes.graph.quantize.forms import Form, constant_part, diagonal, form_of, selections
 from vtac.passes.graph.quantize.network import (
     CoreOp,
@@ -56,13 +66,17 @@ COMPARING_OPERATORS = frozenset({"ArgMax", "Softmax", "LogSoftmax"})
 """ONNX operators that compare the elements of their operand: ties between int8 would decide."""
 
 
+Join = Literal["add", "max", "min"]
+
+
 @dataclass(frozen=True, eq=False)
 class Sum:
     """Ops that become sums of integers and one requantisation.
 
     root: the last op, whose result the group computes. core: where products are summed.
     forms: addends with weights, that of the core first. skips: addends read as int8, as they are.
-    bias: all constant addends, float64 with one number a channel.
+    bias: all constant addends, float64 with one number a channel. join: what becomes of the
+    addends, which are added unless it is their largest or smallest that counts.
     lo, hi: real bounds from relu and clip. covered: all ops it replaces, root first.
     leaves_int32: the accumulators themselves are the result (a last dense layer).
     """
@@ -76,6 +90,7 @@ class Sum:
     hi: float
     covered: Sequence[Operation]
     leaves_int32: bool = False
+    join: Join = "add"
 
     @property
     def inputs(self) -> list[SSAValue]:
@@ -213,6 +228,8 @@ class _Grower:
                 return Sum(root, None, [], [op.x], bias, lo, hi, covered)
             covered.append(inner)
             op = inner
+        if isinstance(op, LeakyReluOp | PReluOp):
+            return self._sloped(root, op, lo, hi, covered)
         for walk in _WALKS:
             terms = _Terms(np.zeros(channels_of(result)), list(covered))
             self._enter(op, np.ones(1), terms, result, walk)
@@ -226,6 +243,21 @@ class _Grower:
             terms.bias += factor * self.network.bias(core)
         int32 = op is root and is_dense(core) and not terms.skips and _is_compared(root.results[0])
         return Sum(root, core, forms, terms.skips, terms.bias, lo, hi, terms.covered, int32)
+
+    def _sloped(
+        self,
+        root: Operation,
+        op: LeakyReluOp | PReluOp,
+        lo: float,
+        hi: float,
+        covered: list[Operation],
+    ) -> Sum:
+        """``max(x, slope * x)``, or the minimum where slopes are above 1."""
+        result, slope = root.results[0], slope_of(op, self.network)
+        join: Join = "max" if (slope <= 1).all() else "min"
+        forms = [diagonal(op, op.x, result, factor) for factor in (np.ones(1), slope)]
+        bias = np.zeros(channels_of(result))
+        return Sum(root, None, forms, [], bias, lo, hi, covered, join=join)
 
     def _choose_core(self, terms: _Terms, result: SSAValue) -> CoreOp | None:
         """One core shares its accumulators; the others, and what they cover, stay apart."""

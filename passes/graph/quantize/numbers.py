@@ -6,7 +6,7 @@ stands for ``scale_out * 2^-s[c]``. A core with weights takes its weight scales 
 the largest shift that clips no weight, or one more where clipping lowers the squared error.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -14,6 +14,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array
+from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.network import (
     Network,
@@ -269,12 +270,28 @@ def _offset(
     offset: Any = np.zeros(channels_of(group.root.results[0]))
     if group.pooling is not None:
         offset = offset - scales[group.pooling.x].zero_point * summed_elements(group.pooling)
-    for form, w in zip(group.forms, weights, strict=True):
-        rows = w.reshape(len(w), -1)
-        offset = offset - scales[form.operand].zero_point * rows.sum(axis=1, dtype=np.int64)
+    count = len(group.forms) if group.join == "add" else 1
+    for form, w in zip(group.forms[:count], weights[:count], strict=True):
+        offset = offset + form_offset(form, w, scales)
     for skip, amount in zip(group.skips, amounts, strict=True):
         offset = offset - np.ldexp(float(scales[skip].zero_point), amount)
     return cast(Array, offset)
+
+
+def form_offset(form: Form, weights: Array, scales: Mapping[SSAValue, Scale]) -> Array:
+    """What takes the zero point of a form's operand out of its products, one number a channel.
+
+    The bias of a sum has it for all forms; of a maximum for the first, whose share the others are
+    brought to.
+    """
+    rows = weights.reshape(len(weights), -1)
+    return cast(Array, -scales[form.operand].zero_point * rows.sum(axis=1, dtype=np.int64))
+
+
+def form_offsets(layer: Layer, scales: Mapping[SSAValue, Scale]) -> list[Array]:
+    """``form_offset`` of all forms of a layer."""
+    pairs = zip(layer.group.forms, layer.weights, strict=True)
+    return [form_offset(form, weights, scales) for form, weights in pairs]
 
 
 def integer_bound(bound: float, scale: Scale, otherwise: int) -> int:
