@@ -33,14 +33,16 @@ class Network:
 
 
 @dataclass
-class _Value:
+class Value:
+    """A tensor of the model; ``bound`` as in `Builder`."""
+
     name: str
     shape: tuple[int, ...]
     bound: int
 
 
 @dataclass
-class _Builder:
+class Builder:
     """Collects nodes; ``bound`` of a value is the largest magnitude it can take (exact only)."""
 
     draw: st.DrawFn
@@ -77,7 +79,7 @@ class _Builder:
             return self.rng.integers(-8, 9, channels).astype(np.float64)
         return self.rng.normal(0, 0.3, channels)
 
-    def conv(self, x: _Value, channels: int, *, same: bool = False, group: int = 1) -> _Value:
+    def conv(self, x: Value, channels: int, *, same: bool = False, group: int = 1) -> Value:
         """A convolution with odd numbers, or one that keeps the spatial shape."""
         draw, rank = self.draw, len(x.shape) - 2
         kernel = [draw(st.sampled_from([1, 3] if same else [1, 2, 3, 4])) for _ in range(rank)]
@@ -104,18 +106,18 @@ class _Builder:
             + 1
             for i in range(rank)
         ]
-        return _Value(name, (x.shape[0], channels, *extent), bound)
+        return Value(name, (x.shape[0], channels, *extent), bound)
 
-    def grouped(self, x: _Value) -> _Value:
+    def grouped(self, x: Value) -> Value:
         """A convolution in groups, often as many as channels, of one to three outputs each."""
         divisors = [g for g in range(1, x.shape[1] + 1) if x.shape[1] % g == 0]
         group = self.draw(st.sampled_from([*divisors, x.shape[1], x.shape[1]]))
         return self.conv(x, group * self.draw(st.integers(1, 3)), group=group)
 
-    def relu(self, x: _Value) -> _Value:
-        return _Value(self.node("Relu", [x.name]), x.shape, x.bound)
+    def relu(self, x: Value) -> Value:
+        return Value(self.node("Relu", [x.name]), x.shape, x.bound)
 
-    def residual(self, x: _Value) -> _Value:
+    def residual(self, x: Value) -> Value:
         """``x + conv(x)``: x has several users."""
         if self.exact and 2 * x.bound + 8 > LIMIT:
             return self.relu(x)
@@ -123,9 +125,9 @@ class _Builder:
         if self.exact and x.bound + y.bound > LIMIT:
             return y
         terms = [x.name, y.name] if self.draw(st.booleans()) else [y.name, x.name]
-        return _Value(self.node("Add", terms), x.shape, x.bound + y.bound)
+        return Value(self.node("Add", terms), x.shape, x.bound + y.bound)
 
-    def max_pool(self, x: _Value) -> _Value:
+    def max_pool(self, x: Value) -> Value:
         draw, rank = self.draw, len(x.shape) - 2
         kernel = [min(draw(st.integers(1, 3)), extent) for extent in x.shape[2:]]
         strides = [draw(st.integers(1, 3)) for _ in range(rank)]
@@ -135,14 +137,14 @@ class _Builder:
             for i in range(rank)
         ]
         name = self.node("MaxPool", [x.name], kernel_shape=kernel, strides=strides, pads=pads)
-        return _Value(name, (*x.shape[:2], *extent), x.bound)
+        return Value(name, (*x.shape[:2], *extent), x.bound)
 
-    def dense(self, x: _Value, features: int) -> _Value:
+    def dense(self, x: Value, features: int) -> Value:
         flat = int(np.prod(x.shape[1:]))
         name = self.node("Flatten", [x.name]) if len(x.shape) > 2 else x.name
         weights, bound = self.matrix((features, flat), x.bound)
         inputs = [name, self.constant(weights), self.constant(self.bias(features))]
-        return _Value(self.node("Gemm", inputs, transB=1), (x.shape[0], features), bound + 8)
+        return Value(self.node("Gemm", inputs, transB=1), (x.shape[0], features), bound + 8)
 
 
 @st.composite
@@ -156,8 +158,8 @@ def networks(draw: st.DrawFn, exact: bool) -> Network:
     batch, channels = draw(st.integers(1, 3)), draw(st.integers(1, 40))
     spatial = tuple(draw(st.integers(3, 9)) for _ in range(2))
     amplitude = 3
-    build = _Builder(draw, exact, rng)
-    x = _Value("x", (batch, channels, *spatial), amplitude)
+    build = Builder(draw, exact, rng)
+    x = Value("x", (batch, channels, *spatial), amplitude)
     layers = draw(st.lists(st.sampled_from(["conv", "grouped", "residual", "pool"]), max_size=3))
     for layer in ["conv", *layers]:
         if layer == "pool":
@@ -172,19 +174,23 @@ def networks(draw: st.DrawFn, exact: bool) -> Network:
             x = build.relu(x)
     if draw(st.booleans()):
         x = build.dense(x, draw(st.integers(1, 20)))
-    shape = (batch, channels, *spatial)
+    return finish(build, x, (batch, channels, *spatial), amplitude)
+
+
+def finish(build: Builder, result: Value, shape: tuple[int, ...], amplitude: int) -> Network:
+    """The network that computes ``result`` from an input of a shape, and samples for it."""
     graph = helper.make_graph(
         build.nodes,
         "random",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info(x.name, TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info(result.name, TensorProto.FLOAT, result.shape)],
         build.weights,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.checker.check_model(model)
-    samples = (2 * batch, channels, *spatial)
-    if exact:
-        values = rng.integers(-amplitude, amplitude + 1, samples)
+    samples = (2 * shape[0], *shape[1:])
+    if build.exact:
+        values = build.rng.integers(-amplitude, amplitude + 1, samples)
     else:
-        values = rng.normal(0, 1, samples)
-    return Network(model, values.astype(np.float32), exact)
+        values = build.rng.normal(0, 1, samples)
+    return Network(model, values.astype(np.float32), build.exact)

@@ -1,0 +1,151 @@
+"""Random small networks of ops that move elements or work on each, as ONNX models, for hypothesis.
+
+Convolutions stand between them, since nothing else is work worth rounding for. In an *exact*
+network (`random_networks`) elements are only moved and negated.
+"""
+
+import numpy as np
+from hypothesis import strategies as st
+from random_networks import LIMIT, Builder, Network, Value, finish
+
+MOVING = ("concat", "slice", "split", "pad", "negate", "pool")
+SCALING = ("scale", "shifted", "slope", "sigmoid", "reduce")
+
+
+class ElementBuilder(Builder):
+    """Appends an op with random attributes; rank 2 to 4."""
+
+    def integers(self, *numbers: int) -> str:
+        """A constant of int64."""
+        name = self.constant(np.array(numbers, np.float32))
+        tensor = self.weights[-1]
+        tensor.CopyFrom(type(tensor)(name=name, data_type=7, dims=[len(numbers)]))
+        tensor.int64_data.extend(numbers)
+        return name
+
+    def apply(self, kind: str, x: Value) -> Value:
+        """One op, or a few that belong together."""
+        return getattr(self, kind)(x)  # type: ignore[no-any-return]
+
+    def axis(self, x: Value) -> int:
+        """Channels, or space where there is some."""
+        return self.draw(st.integers(1, len(x.shape) - 1))
+
+    def concat(self, x: Value) -> Value:
+        """With itself, or with another layer's result."""
+        axis, parts = self.axis(x), [x]
+        if axis == 1 and self.draw(st.booleans()):
+            parts.append(self.layer(x, self.draw(st.integers(1, 20)), same=True))
+        else:
+            parts.append(self.layer(x, x.shape[1], same=True))
+        if self.draw(st.booleans()):
+            parts.append(x)
+        if self.exact and max(part.bound for part in parts) > LIMIT:
+            return x
+        shape = list(x.shape)
+        shape[axis] = sum(part.shape[axis] for part in parts)
+        name = self.node("Concat", [part.name for part in parts], axis=axis - len(shape))
+        return Value(name, tuple(shape), max(part.bound for part in parts))
+
+    def slice(self, x: Value) -> Value:
+        """One or two axes, perhaps in steps."""
+        starts, ends, axes, steps, shape = [], [], [], [], list(x.shape)
+        for axis in {self.axis(x), self.axis(x)}:
+            start = self.draw(st.integers(0, shape[axis] - 1))
+            end = self.draw(st.integers(start + 1, shape[axis]))
+            steps.append(self.draw(st.integers(1, 3)))
+            starts.append(start)
+            ends.append(end)
+            axes.append(axis)
+            shape[axis] = -((start - end) // steps[-1])
+        limits = [self.integers(*limit) for limit in (starts, ends, axes, steps)]
+        return Value(self.node("Slice", [x.name, *limits]), tuple(shape), x.bound)
+
+    def split(self, x: Value) -> Value:
+        """In halves, whose difference is taken."""
+        axis = self.axis(x)
+        if x.shape[axis] % 2 or (self.exact and 2 * x.bound > LIMIT):
+            return x
+        half = x.shape[axis] // 2
+        first = self.node("Split", [x.name, self.integers(half, half)], axis=axis)
+        self.nodes[-1].output.append(f"{first}_second")
+        name = self.node("Sub", [first, f"{first}_second"])
+        return Value(name, (*x.shape[:axis], half, *x.shape[axis + 1 :]), 2 * x.bound)
+
+    def pad(self, x: Value) -> Value:
+        """Zeros around channels and space."""
+        rank = len(x.shape)
+        pads = [0, *(self.draw(st.integers(0, 2)) for _ in range(rank - 1))] * 2
+        pads[rank + 1] = self.draw(st.integers(0, 20))
+        shape = [pads[i] + extent + pads[rank + i] for i, extent in enumerate(x.shape)]
+        return Value(self.node("Pad", [x.name, self.integers(*pads)]), tuple(shape), x.bound)
+
+    def negate(self, x: Value) -> Value:
+        """The negative; -128 does not occur in an exact network."""
+        return Value(self.node("Neg", [x.name]), x.shape, x.bound)
+
+    def pool(self, x: Value) -> Value:
+        """Max pooling keeps scales: they are tied through it."""
+        return self.max_pool(x) if len(x.shape) > 2 else x
+
+    def vector(self, x: Value, low: float, high: float) -> str:
+        """A constant with one number a channel, or one in all."""
+        count = x.shape[1] if self.draw(st.booleans()) else 1
+        numbers = self.rng.uniform(low, high, (count, *[1] * (len(x.shape) - 2)))
+        return self.constant(numbers)
+
+    def scale(self, x: Value) -> Value:
+        """A product or a quotient with a constant."""
+        kind = self.draw(st.sampled_from(["Mul", "Div"]))
+        return Value(self.node(kind, [x.name, self.vector(x, 0.5, 3)]), x.shape, 0)
+
+    def shifted(self, x: Value) -> Value:
+        """A constant less the value."""
+        return Value(self.node("Sub", [self.vector(x, -2, 2), x.name]), x.shape, 0)
+
+    def slope(self, x: Value) -> Value:
+        """Leaky relu or prelu, with slopes on one side of 1."""
+        low, high = self.draw(st.sampled_from([(-0.5, 1), (1, 3)]))
+        if self.draw(st.booleans()):
+            alpha = float(self.rng.uniform(low, high))
+            return Value(self.node("LeakyRelu", [x.name], alpha=alpha), x.shape, 0)
+        return Value(self.node("PRelu", [x.name, self.vector(x, low, high)]), x.shape, 0)
+
+    def sigmoid(self, x: Value) -> Value:
+        """Hard sigmoid."""
+        return Value(self.node("HardSigmoid", [x.name], alpha=0.3), x.shape, 0)
+
+    def reduce(self, x: Value) -> Value:
+        """Mean or sum over some of space; dimensions stay."""
+        if len(x.shape) < 3:
+            return x
+        axes = sorted({self.draw(st.integers(2, len(x.shape) - 1)) for _ in range(2)})
+        shape = tuple(1 if axis in axes else n for axis, n in enumerate(x.shape))
+        if self.draw(st.booleans()):
+            return Value(self.node("ReduceMean", [x.name], axes=axes), shape, 0)
+        name = self.node("ReduceSum", [x.name, self.integers(*axes)])
+        return Value(name, shape, 0)
+
+    def layer(self, x: Value, channels: int, *, same: bool = False) -> Value:
+        """A convolution, or a dense layer where there is no space."""
+        if len(x.shape) > 2:
+            return self.conv(x, channels, same=same)
+        return self.dense(x, channels)
+
+
+@st.composite
+def element_networks(draw: st.DrawFn, exact: bool) -> Network:
+    """A layer, then one to three ops, with relus and layers between them."""
+    build = ElementBuilder(draw, exact, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
+    rank = draw(st.sampled_from([0, 1, 2, 2]))
+    shape = (draw(st.integers(1, 2)), draw(st.integers(1, 20)))
+    shape += tuple(draw(st.integers(2, 6)) for _ in range(rank))
+    x = build.layer(Value("x", shape, 3), draw(st.integers(1, 36)), same=True)
+    kinds = MOVING if exact else MOVING + SCALING
+    for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3)):
+        if draw(st.booleans()):
+            x = build.relu(x)
+        x = build.apply(kind, x)
+        if not exact and draw(st.booleans()):
+            x = build.layer(x, draw(st.integers(1, 20)), same=True)
+    return finish(build, x, shape, 3)

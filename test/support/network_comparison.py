@@ -1,0 +1,58 @@
+"""What random networks are judged by: the accelerator's integers, the reference's, and floats."""
+
+import numpy as np
+import onnxruntime
+from random_networks import Network
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+import vtac
+from vtac.dialects.context import VtacContext
+from vtac.dialects.target import Target
+from vtac.passes.graph.quantize.quantize import error_bounds
+from vtac.runtime.reference import run_reference
+
+TARGETS = {
+    "1x16": Target.named("pynq"),
+    "4x8": Target.named("sim").replace(log_batch=2, log_block=3),
+    "2x16": Target.named("sim").replace(log_batch=1),
+    "chisel": Target.named("chisel-pynq"),
+}
+ORDERS = (None, 1, 2, 3)
+"""Which ready module goes next: the program's own order, and three adversarial ones."""
+
+
+def assert_exact(network: Network, target: Target, shift: str) -> None:
+    """All runs on the accelerator, equals the reference in any order, and is near the floats.
+
+    An exact network equals the floats.
+    """
+    reference: dict[str, np.ndarray] = {}
+    bounds: list[float | None] = []
+
+    def evaluate(level: str, module: ModuleOp, ctx: VtacContext) -> None:
+        if level == "quantised":
+            reference.update(run_reference(module, network.inputs, ctx.resources))
+            main = next(op for op in module.ops if isinstance(op, FuncOp))
+            bounds.extend(error_bounds(main))
+
+    module = vtac.compile(
+        network.model,
+        target,
+        network.samples,
+        shift=shift,
+        observe=evaluate,
+    )
+    assert all(placement.where != "host" for placement in module.report.placements)
+    session = onnxruntime.InferenceSession(network.model.SerializeToString())
+    (expected,) = session.run(None, network.inputs)
+    ((name, integers),) = reference.items()
+    for seed in ORDERS:
+        (result,) = module.run(network.inputs, order_seed=seed).values()
+        np.testing.assert_array_equal(result, integers, f"order {seed}")
+    if network.exact:
+        np.testing.assert_array_equal(integers, expected)
+    else:
+        (bound,) = bounds
+        assert bound is not None, f"the quantiser gave no bound for {name}"
+        assert np.abs(integers - expected).max() <= bound
