@@ -28,11 +28,12 @@ from vtac.dialects.graph import (
     MaxPoolOp,
     ReluOp,
     ReshapeOp,
+    UpsampleOp,
     shape_of,
 )
 from vtac.passes.graph.quantize.error_models import ErrorModel, Range, host_error
 from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.groups import Group, PassThrough
+from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum, clamp_bounds
 from vtac.passes.graph.quantize.network import groups_of, pooled_area, summed_elements
 from vtac.passes.graph.quantize.numbers import Layer, real_bias
 from vtac.passes.graph.quantize.plan import Plan
@@ -105,7 +106,8 @@ class _Errors:
         if layer.scale is not None:
             rounding = np.where(layer.shift > 0, self.model.rounding, 0.0) + _SLACK_STEPS
             known += [layer.scale.value * rounding, np.full(1, self._clip_error(layer))]
-        return self.model.total(known)
+        before = self.network.range_of(_unclamped(group))
+        return self.model.clamped(self.model.total(known), before, (group.lo, group.hi))
 
     def _clip_error(self, layer: Layer) -> float:
         """How far the stored bounds lie from the real ones, where int8 reaches these."""
@@ -143,7 +145,10 @@ class _Errors:
         if isinstance(op, ConstantOp) or not any(error.any() for error in known):
             return np.zeros(1)
         match op:
-            case ReluOp() | ClipOp() | MaxPoolOp() | AveragePoolOp() | GlobalAveragePoolOp():
+            case ReluOp() | ClipOp():
+                before = self.network.range_of(op.x)
+                return self.model.clamped(known[0], before, clamp_bounds(op))
+            case MaxPoolOp() | AveragePoolOp() | GlobalAveragePoolOp():
                 return known[0]
             case ReshapeOp():
                 return _moved(known[0], op)
@@ -162,15 +167,21 @@ def _magnitude(values: Range | None) -> float:
     return inf if values is None else max(abs(values[0]), abs(values[1]))
 
 
+def _unclamped(group: Sum) -> SSAValue:
+    """The value that a sum's bounds clamp."""
+    inner = (op.results[0] for op in group.covered if not isinstance(op, ReluOp | ClipOp))
+    return next(inner, None) or group.skips[0]
+
+
 def _float_error(weights: Array, magnitude: float) -> Array:
     """Rounding of a float32 sum of products."""
     terms = np.abs(weights).reshape(len(weights), -1)
     return cast(Array, FLOAT32_STEP * (terms.shape[1] + 2) * terms.sum(axis=1) * magnitude)
 
 
-def _moved(error: Bound, op: MaxPoolOp | ReshapeOp) -> Bound:
+def _moved(error: Bound, op: MaxPoolOp | ReshapeOp | UpsampleOp) -> Bound:
     """Across a pooling or a reshape: channels keep theirs if they are still channels."""
-    if error is None or isinstance(op, MaxPoolOp):
+    if error is None or not isinstance(op, ReshapeOp):
         return error
     before, after = shape_of(op.x) or (), shape_of(op.result) or ()
     if before[:2] == after[:2]:

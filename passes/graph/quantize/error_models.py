@@ -40,6 +40,10 @@ class ErrorModel(Protocol):
         """The error of sums of products whose weights are off by ``weights``."""
         ...
 
+    def clamped(self, error: Array, values: Range | None, bounds: Range) -> Array:
+        """The error of values that are clamped to bounds. values: their range before, if known."""
+        ...
+
 
 class WorstCase:
     """No error is ever larger, in any element."""
@@ -58,6 +62,10 @@ class WorstCase:
         """As if every value were the largest."""
         largest = max(abs(values[0]), abs(values[1]))
         return cast(Array, np.abs(weights).reshape(len(weights), -1).sum(axis=1) * largest)
+
+    def clamped(self, error: Array, values: Range | None, bounds: Range) -> Array:
+        """Clamping moves no two values apart."""
+        return error
 
 
 class Expected:
@@ -81,6 +89,18 @@ class Expected:
         return cast(
             Array, np.sqrt(np.square(weights).reshape(len(weights), -1).sum(axis=1) * power)
         )
+
+    def clamped(self, error: Array, values: Range | None, bounds: Range) -> Array:
+        """What falls on a bound has no error any more: the share of the range that lies outside,
+        but no more than half, since channels differ.
+
+        In a network of relus this is what keeps errors in proportion to values, layer by layer.
+        """
+        if values is None or values[0] >= values[1]:
+            return error
+        (lo, hi), (least, most) = values, bounds
+        inside = max(0.0, min(hi, most) - max(lo, least))
+        return cast(Array, error * max(0.5, inside / (hi - lo)) ** 0.5)
 
 
 def _through(weights: Array, errors: Array, groups: int) -> Array:

@@ -41,6 +41,7 @@ from vtac.dialects.graph import (
     SliceOp,
     SubOp,
     SumPoolOp,
+    UpsampleOp,
     is_static,
     shape_of,
 )
@@ -112,9 +113,9 @@ class Sum:
 
 @dataclass(frozen=True, eq=False)
 class PassThrough:
-    """A max pooling or a reshape, which keeps the scale of its operand."""
+    """A max pooling, a reshape or a repetition, which keeps the scale of its operand."""
 
-    root: MaxPoolOp | ReshapeOp
+    root: MaxPoolOp | ReshapeOp | UpsampleOp
 
     @property
     def inputs(self) -> list[SSAValue]:
@@ -168,7 +169,9 @@ def find_groups(
         group: Group | None = None
         if isinstance(op, SUMS):
             group = grower.sum_at(op)
-        elif isinstance(op, MaxPoolOp) or (isinstance(op, ReshapeOp) and _feeds(op, covered)):
+        elif isinstance(op, MaxPoolOp | UpsampleOp) or (
+            isinstance(op, ReshapeOp) and _feeds(op, covered)
+        ):
             group = PassThrough(op)
         if group is not None:
             grouping.groups.append(group)
@@ -218,7 +221,7 @@ class _Grower:
         result, covered, lo, hi = root.results[0], [root], -inf, inf
         op = root
         while isinstance(op, ReluOp | ClipOp | HardSigmoidOp):
-            low, high = _bounds(op)
+            low, high = clamp_bounds(op)
             lo, hi = _clamped(low, lo, hi), _clamped(high, lo, hi)
             if isinstance(op, HardSigmoidOp):
                 break
@@ -349,7 +352,8 @@ class _Grower:
         return op
 
 
-def _bounds(op: ReluOp | ClipOp | HardSigmoidOp) -> tuple[float, float]:
+def clamp_bounds(op: ReluOp | ClipOp | HardSigmoidOp) -> tuple[float, float]:
+    """Between which bounds an op clamps."""
     if isinstance(op, ReluOp):
         return 0.0, inf
     if isinstance(op, HardSigmoidOp):
