@@ -6,18 +6,18 @@ constants are made once and serve all runs.
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-import onnx
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
-from vtac.runtime.device import Device, SimulatorDevice, total
-from vtac.runtime.engines import LaunchOptions, Session, TimedSession, engine_named
+from vtac.runtime.device import Device, total
+from vtac.runtime.engine import Engine, LaunchOptions, Session, TimedSession, tensor_dtype
+from vtac.runtime.engines import engine_named
 from vtac.runtime.host import HostPart, open_host_part
 from vtac.runtime.package import (
     HOST,
@@ -64,8 +64,17 @@ class Module:
     where it was compiled in this process (see ``vtac.tools.report``), None where it was loaded.
     """
 
-    def __init__(self, package: Package, device: Device | None = None, report: Any = None) -> None:
-        """Make sessions, place programs, write constants. Raises `CompileError`."""
+    def __init__(
+        self,
+        package: Package,
+        device: Device | None = None,
+        report: Any = None,
+        engines: Mapping[str, Engine] | None = None,
+    ) -> None:
+        """Make sessions, place programs, write constants. Raises `CompileError`.
+
+        engines: of codegens that are not ours, by name.
+        """
         self.package = package
         self.report = report
         self.last_run = RunRecord()
@@ -74,23 +83,15 @@ class Module:
             name: open_host_part(name, data, package.blobs)
             for name, data in package.host_parts.items()
         }
-        self._device = device
         self._sessions: dict[str, Session] = {}
-        if package.functions:
-            self._open_engines()
-
-    def _open_engines(self) -> None:
-        if self._device is None:
-            self._device = SimulatorDevice(self.package.target)
-        for codegen in sorted({f.codegen for f in self.package.functions.values()}):
-            session = engine_named(codegen, "package").open(self.package, self._device)
-            for function in self.package.functions.values():
-                if function.codegen == codegen:
-                    self._sessions[function.name] = session
+        for codegen in sorted({f.codegen for f in package.functions.values()}):
+            functions = [f for f in package.functions.values() if f.codegen == codegen]
+            session = engine_named(codegen, "package", engines).open(package, functions, device)
+            self._sessions.update((function.name, session) for function in functions)
 
     @property
-    def target(self) -> Target:
-        """The machine it was compiled for."""
+    def target(self) -> Target | None:
+        """The machine it was compiled for; None where no part of it depends on one."""
         return self.package.target
 
     @property
@@ -173,11 +174,8 @@ class Module:
         result = self._sessions[step.part].launch(step.part, inputs, options)
         seconds = time.perf_counter() - started
         self.last_run.launches.append(Launch(step.part, result.counters, seconds))
-        shapes = [self._values[name].physical_shape for name in step.outputs]
-        return [
-            data.view(np.int8).reshape(shape)
-            for data, shape in zip(result.outputs, shapes, strict=True)
-        ]
+        values = [self._values[name] for name in step.outputs]
+        return [_as(value, data) for value, data in zip(values, result.outputs, strict=True)]
 
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         names = list(self.package.inputs)
@@ -207,12 +205,12 @@ def describe(value: Value) -> str:
     return f"{value.type}[{extents}]"
 
 
-def tensor_dtype(value: Value) -> np.dtype[Any] | None:
-    """The NumPy dtype of a tensor's arrays; None for other values and for strings."""
-    name = value.type.removeprefix("tensor(").removesuffix(")").upper()
-    if not value.type.startswith("tensor(") or name == "STRING":
-        return None
-    return onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(name))
+def _as(value: Value, data: Array) -> Array:
+    """What an engine left, which may be bytes, as the array that a value is."""
+    dtype, shape = tensor_dtype(value), value.physical_shape
+    array = data if dtype is None else np.ascontiguousarray(data).reshape(-1).view(dtype)
+    known = shape is not None and None not in shape
+    return array.reshape(cast(Sequence[int], shape) if known else data.shape)
 
 
 def _fit(value: Value, given: Any) -> tuple[Any, str]:
@@ -243,9 +241,18 @@ def _folder(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def load(path: str | os.PathLike[str], device: Device | None = None) -> Module:
-    """A module from a package's file; runs no code of it. Raises `CompileError`.
+def load(
+    path: str | os.PathLike[str],
+    device: Device | None = None,
+    *,
+    engines: Mapping[str, Engine] | None = None,
+    allow_native: bool = False,
+) -> Module:
+    """A module from a package's file; runs no code of it unless told so. Raises `CompileError`.
 
-    device: where to run; the simulator of the package's target unless given.
+    device: where to run; the simulator of the package's target unless given. engines: of codegens
+    that are not ours, by name. allow_native: whether code in it for this machine may run, as that
+    of codegen ``c``; nothing can check such code, so say so only of packages that you trust.
     """
-    return Module(read_package(path), device)
+    package = read_package(path, engines=engines, allow_native=allow_native)
+    return Module(package, device, engines=engines)

@@ -12,23 +12,25 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType, f32
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr, TensorType, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation
 from xdsl.passes import ModulePass
+from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import DiagnosticException
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import ConstantOp, HostOp
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.dialects.vta import ProgramOp
+from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
-from vtac.lowering.vta_to_binary import encode_program
+from vtac.passes.graph.codegen import CODEGEN, Codegen, Stage
 from vtac.passes.graph.conv_transpose_phases import can_split
-from vtac.passes.graph.match_patterns import CODEGEN
 from vtac.runtime.calibration import Method, calibrate, calibration_values
+from vtac.runtime.engine import Engine
+from vtac.runtime.engines import engine_named
 from vtac.runtime.executor import Module
 from vtac.runtime.package import Function, Package
 from vtac.runtime.samples import (
@@ -39,10 +41,12 @@ from vtac.runtime.samples import (
     shapes_from_samples,
     tensor_specs,
 )
-from vtac.runtime.vta_program import to_function
-from vtac.tools.discovery import OurPasses, load_dialects, our_codegens
+from vtac.tools.discovery import OurPasses, chosen_codegens, load_dialects
 from vtac.tools.ir_files import module_text, write_ir
+from vtac.tools.keep_float import keep_float
+from vtac.tools.layer_errors import Calibrated, ErrorOptions, LayerErrors
 from vtac.tools.observations import Observed
+from vtac.tools.partition_report import macs_of_layers, partition_report
 from vtac.tools.pipelines import parse_passes
 from vtac.tools.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.planner import Plan, main_function, make_plan
@@ -53,9 +57,9 @@ from vtac.tools.stages import (
     ENCODABLE,
     IMPORTED,
     PARTITIONED,
-    STAGES,
     UNCALIBRATED,
-    Stage,
+    Criteria,
+    pipeline,
 )
 from vtac.tools.verify_hazards import hazards_of
 
@@ -66,9 +70,10 @@ Progress = Callable[[str], None]
 Observer = Callable[[str, ModuleOp, VtacContext], None]
 """Called with each level's name, the module as it is then, and the context with the weights."""
 
+GIVE_SAMPLES = "Give samples of its inputs: calibration=... (vta-compile: --calibrate data.npz)."
 NO_CALIBRATION = (
     "the model is a float model and there are no calibration samples, so all of it runs on the"
-    " host. Give samples of its inputs: calibration=... (vta-compile: --calibrate data.npz)."
+    f" host. {GIVE_SAMPLES}"
 )
 
 
@@ -80,11 +85,17 @@ def compile_model(
     shapes: Shapes | None = None,
     shift: str = "auto",
     method: Method = "minmax",
+    keep_float: Sequence[str] = (),
+    layer_errors: bool = False,
+    min_layer_snr: float | None = None,
+    error_samples: Source | None = None,
     save_ir: str | os.PathLike[str] | None = None,
     keep_ir: Collection[str] = (),
     observe: Observer | None = None,
     progress: Progress | None = None,
-    stages: Sequence[Stage] = STAGES,
+    codegens: Sequence[str | Codegen] | None = None,
+    criteria: Criteria | None = None,
+    stages: Sequence[Stage] | None = None,
 ) -> Module:
     """Compile an ONNX model (path, bytes or ModelProto) for a VTA.
 
@@ -92,14 +103,26 @@ def compile_model(
     calibration: inputs from which the ranges of all values are taken; see `vtac.runtime.samples`.
     shapes: input name to shape, for symbolic dimensions. shift: ``channel``, ``block`` or ``auto``:
     what shares one shift (``quantize``). method: ``minmax``, ``percentile`` or ``entropy``.
+    keep_float: names of nodes that stay on the host in floating point. layer_errors: measure the
+    signal to quantisation noise of each layer (``module.report.layer_errors``, worst first).
+    min_layer_snr: leave layers on the host whose own signal to noise is less, in dB.
+    error_samples: what to measure on, the calibration samples unless given.
     save_ir: a folder for the IR of every level; keep_ir: levels kept in the package as text.
     observe: called with the name of each level, the module as it is then, and the context.
+    codegens: who may take parts of the network, by falling priority: names, or `Codegen` objects;
+    ``["vta"]`` unless given. criteria: what the user wants of the partition besides.
     stages: the passes after calibration, for experiments; they end in encodable programs.
     Raises `CompileError` with everything that is wrong. What only deserves a note is in
     ``module.report``; its warnings are also given as such.
     """
-    driver = _Driver(Target.of(target), save_ir, keep_ir, observe, progress)
-    module = driver.compile(model, calibration, dict(shapes or {}), shift, method, stages)
+    chosen = chosen_codegens(codegens)
+    driver = _Driver(Target.of(target), chosen, save_ir, keep_ir, observe, progress)
+    driver.criteria = criteria or Criteria()
+    driver.stages = pipeline(chosen, driver.criteria) if stages is None else stages
+    driver.keep_float = keep_float
+    if layer_errors or min_layer_snr is not None or error_samples is not None:
+        driver.errors = ErrorOptions(min_layer_snr, error_samples)
+    module = driver.compile(model, calibration, dict(shapes or {}), shift, method)
     for warning in driver.report.warnings:
         warnings.warn(warning, stacklevel=2)
     return module
@@ -111,14 +134,20 @@ class _Driver:
     def __init__(
         self,
         target: Target,
+        codegens: Sequence[Codegen],
         save_ir: str | os.PathLike[str] | None,
         keep_ir: Collection[str],
         observe: Observer | None,
         progress: Progress | None,
     ) -> None:
-        self.ctx = VtacContext(codegens=our_codegens)
+        self.ctx = VtacContext(codegens=lambda: codegens)
         load_dialects(self.ctx)
         self.target = target
+        self.codegens = {codegen.name: codegen for codegen in codegens}
+        self.criteria = Criteria()
+        self.stages: Sequence[Stage] = ()
+        self.keep_float: Sequence[str] = ()
+        self.errors: ErrorOptions | None = None
         self.report = CompileReport()
         self._save_ir = None if save_ir is None else Path(save_ir)
         self._keep_ir = keep_ir
@@ -132,29 +161,41 @@ class _Driver:
         shapes: dict[str, Sequence[int]],
         shift: str,
         method: Method,
-        stages: Sequence[Stage],
     ) -> Module:
         module, samples = self._import(source, calibration, shapes)
         nodes = Nodes.of(module)
         module.attributes[TARGET_ATTRIBUTE] = self.target
         self._level(IMPORTED, module)
         self._run(UNCALIBRATED if samples is None else CANONICAL, module)
-        self._calibrate(module, samples, method)
+        calibrated = self._calibrate(module, samples, method)
+        self.report.notes += keep_float(module, nodes, self.keep_float)
+        if self.errors is not None:
+            self._measure(module, calibrated, self.errors, shift)
+        macs = macs_of_layers(module)
         plan: Plan | None = None
-        for stage in stages:
+        for stage in self.stages:
             self._run(Stage(stage.level, stage.passes.format(shift=shift)), module)
             self.ctx.observations = None  # they are of the float network
             if stage.level == PARTITIONED:
                 with self._step("cut into steps"):
                     plan = make_plan(module, self.ctx)
                 self.report.placements = place_nodes(nodes, module)
+                self.report.partition = partition_report(
+                    module,
+                    self.codegens.values(),
+                    self.criteria.pruning,
+                    self.report.placements,
+                    macs,
+                )
                 quantisation = quantisation_of(module, self.ctx)
-                if not any(CODEGEN in f.attributes for f in module.ops if isinstance(f, FuncOp)):
+                made = _made_by(module)
+                if not made:
                     break
         assert plan is not None
-        functions, blobs = self._encode(module)
+        functions, blobs = self._build(module, made)
+        on_target = any(codegen.uses_target for codegen in self.codegens.values())
         package = Package(
-            self.target,
+            self.target if on_target else None,
             plan.inputs,
             plan.outputs,
             plan.values,
@@ -167,7 +208,7 @@ class _Driver:
             self.report.ir,
         )
         with self._step("open"):
-            return Module(package, report=self.report)
+            return Module(package, report=self.report, engines=self._engines)
 
     def _import(
         self, source: ModelSource, calibration: Source | None, shapes: dict[str, Sequence[int]]
@@ -203,14 +244,17 @@ class _Driver:
                     f" --shape {spec.name}=...)."
                 )
 
-    def _calibrate(self, module: ModuleOp, samples: Samples | None, method: Method) -> None:
+    def _calibrate(
+        self, module: ModuleOp, samples: Samples | None, method: Method
+    ) -> Calibrated | None:
         main = main_function(module)
         if samples is None:
-            if any(
+            wanted = all(codegen.preparation() for codegen in self.codegens.values())
+            if wanted and any(
                 _could_be_quantised(op) or can_split(self.ctx, op) for op in main.body.block.ops
             ):
                 self.report.warnings.append(NO_CALIBRATION)
-            return
+            return None
         with self._step("calibrate"):
             names = calibration_values(main)
             extra = {name: v for v, name in names.items() if not isinstance(v, BlockArgument)}
@@ -225,6 +269,28 @@ class _Driver:
                 watch=observed.watch,
             )
             self.ctx.observations = observed
+        return Calibrated(names, model, observed, samples)
+
+    def _measure(
+        self, module: ModuleOp, calibrated: Calibrated | None, options: ErrorOptions, shift: str
+    ) -> None:
+        """The error of each layer, as the preparations of the codegens quantise the network."""
+        if calibrated is None:
+            raise CompileError(
+                Problem(
+                    "layer errors", "are measured where samples calibrate the network", GIVE_SAMPLES
+                )
+            )
+        stages = [stage for codegen in self.codegens.values() for stage in codegen.preparation()]
+        passes = _passes(",".join(stage.passes for stage in stages).format(shift=shift))
+
+        def quantise(ctx: VtacContext, trial: ModuleOp) -> None:
+            for found in passes:
+                found.apply(ctx, trial)
+
+        with self._step("measure layer errors"):
+            measured = LayerErrors(module, self.ctx, calibrated, options)
+            self.report.layer_errors = measured.settle(quantise)
 
     def _run(self, stage: Stage, module: ModuleOp) -> None:
         """The passes of a stage, each timed, and then the verifier."""
@@ -261,22 +327,32 @@ class _Driver:
             file = self._save_ir / f"{len(self.report.levels) - 1}_{name}.mlir"
             write_ir(file, text, module, self.ctx)
 
-    def _encode(self, module: ModuleOp) -> tuple[dict[str, Function], dict[str, bytes]]:
-        """The programs as functions of a package; each first passes the hazard checker."""
+    @property
+    def _engines(self) -> dict[str, Engine]:
+        """The engines of codegens that bring their own."""
+        own = {name: codegen.engine for name, codegen in self.codegens.items()}
+        return {name: engine for name, engine in own.items() if isinstance(engine, Engine)}
+
+    def _build(
+        self, module: ModuleOp, made: Mapping[str, str]
+    ) -> tuple[dict[str, Function], dict[str, bytes]]:
+        """What each codegen makes of its functions; VTA programs first pass the hazard checker."""
         functions: dict[str, Function] = {}
         blobs: dict[str, bytes] = {}
         problems: list[Problem] = []
-        for op in module.ops:
-            if not isinstance(op, ProgramOp):
-                continue
+        for name, codegen in made.items():
+            op = SymbolTable.lookup_symbol(module, name)
+            assert op is not None, f"the passes of codegen {codegen} lost @{name}"
             with self._step("encode"):
-                program = encode_program(op)
-                function, more = to_function(program, self.ctx.resources)
-                functions[function.name] = function
+                built = self.codegens[codegen].build(op, self.ctx)
+                engine = engine_named(codegen, name, self._engines)
+                function, more = engine.store(name, codegen, built, self.ctx.resources)
+                functions[name] = function
                 blobs |= more
-                self.report.instructions[function.name] = len(program.insns)
-            with self._step("verify hazards"):
-                problems += hazards_of(program, self.ctx.resources)
+            if isinstance(built, BinaryProgram):
+                self.report.instructions[name] = len(built.insns)
+                with self._step("verify hazards"):
+                    problems += hazards_of(built, self.ctx.resources)
         if problems:
             raise CompileError(problems)
         return functions, blobs
@@ -289,6 +365,16 @@ class _Driver:
             yield
         finally:
             self.report.spend(name, time.perf_counter() - started)
+
+
+def _made_by(module: ModuleOp) -> dict[str, str]:
+    """The functions that codegens compile, and whose each is."""
+    return {
+        function.sym_name.data: name.data
+        for function in module.ops
+        if isinstance(function, FuncOp)
+        and isinstance(name := function.attributes.get(CODEGEN), StringAttr)
+    }
 
 
 @cache

@@ -8,7 +8,7 @@ only where everything is wanted: for ``--help``, and to say what a misspelt name
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +20,7 @@ from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 
 import vtac.dialects
+from vtac.dialects.errors import CompileError, Problem
 
 if TYPE_CHECKING:
     from vtac.passes.graph.codegen import Codegen
@@ -100,7 +101,7 @@ def _files() -> tuple[tuple[str, ...], ...]:
 
 @cache
 def our_codegens() -> "tuple[Codegen, ...]":
-    """One of each codegen of ``vtac.lowering.codegens``, by falling priority (``vta`` first)."""
+    """One of each codegen of ``vtac.lowering.codegens``, by falling priority."""
     from vtac.passes.graph.codegen import Codegen
 
     found: dict[str, Codegen] = {}
@@ -108,7 +109,32 @@ def our_codegens() -> "tuple[Codegen, ...]":
         for value in _classes(module):
             if issubclass(value, Codegen) and not inspect.isabstract(value):
                 found[value.name] = value()
-    return tuple(sorted(found.values(), key=lambda codegen: (codegen.name != "vta", codegen.name)))
+    return tuple(sorted(found.values(), key=lambda codegen: (-codegen.priority, codegen.name)))
+
+
+def chosen_codegens(
+    chosen: "Sequence[str | Codegen] | None" = None,
+) -> "tuple[Codegen, ...]":
+    """Those a user chose, by falling priority as given; None for those that are the default.
+
+    Raises `CompileError` on names that are none, and on two of one name.
+    """
+    ours = {codegen.name: codegen for codegen in our_codegens()}
+    if chosen is None:
+        return tuple(codegen for codegen in ours.values() if codegen.default)
+    found = [ours.get(choice) if isinstance(choice, str) else choice for choice in chosen]
+    names = [choice if isinstance(choice, str) else choice.name for choice in chosen]
+    known = f"There are {', '.join(sorted(ours))}."
+    problems = [
+        Problem("codegens", f"there is no codegen '{name}'", known)
+        for name, codegen in zip(names, found, strict=True)
+        if codegen is None
+    ]
+    if not problems and len(set(names)) < len(names):
+        problems = [Problem("codegens", f"one is named twice: {', '.join(names)}")]
+    if problems:
+        raise CompileError(problems)
+    return tuple(codegen for codegen in found if codegen is not None)
 
 
 def our_dialects() -> dict[str, Callable[[], Dialect]]:

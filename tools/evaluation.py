@@ -17,7 +17,8 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph import ModelSource, load_model
-from vtac.runtime.executor import Module, tensor_dtype
+from vtac.runtime.engine import tensor_dtype
+from vtac.runtime.executor import Module
 from vtac.runtime.host import HostPart, open_model
 from vtac.runtime.samples import (
     LABELS,
@@ -309,4 +310,3 @@ def _classes(labels: Any, samples: Samples) -> Array | None:
     if len(array) != count:
         raise CompileError(Problem(WHERE, f"there are {len(array)} labels for {count} samples"))
     return array.astype(np.int64)
-

@@ -21,12 +21,12 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.graph import MaxPoolOp, ReshapeOp, shape_of
 from vtac.lowering.graph_to_onnx import build_model, host_model
+from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
 from vtac.runtime.calibration import open_float_model
-from vtac.runtime.samples import input_specs
+from vtac.runtime.samples import Samples, Source, input_specs, load_samples, split_labels
 from vtac.tools.agreement import Agreement
-from vtac.tools.observations import Observed
-from vtac.passes.graph.annotate import layer_of
+from vtac.tools.observations import Observed, first_batches
 from vtac.tools.planner import main_function
 
 Batch = Mapping[str, Array]
@@ -61,28 +61,48 @@ class _Layer:
     covered: tuple[Operation, ...]
 
 
-class LayerErrors:
-    """Measures a calibrated float network that some pass can quantise.
+@dataclass(frozen=True)
+class Calibrated:
+    """What calibration leaves: names of the float values, a model that has them all as outputs.
 
-    names, model: what calibration calls the float values, and the model that has them all as
-    outputs. batches: the inputs to measure on.
+    samples: those that it ran on.
     """
 
-    def __init__(
-        self,
-        module: ModuleOp,
-        ctx: VtacContext,
-        observed: Observed,
-        names: Mapping[SSAValue, str],
-        model: ModelProto,
-        batches: Sequence[Batch],
-    ):
-        self.module, self.ctx, self.observed = module, ctx, observed
-        self.names, self.batches = names, batches
-        self.floats = open_float_model(model)
+    names: Mapping[SSAValue, str]
+    model: ModelProto
+    observed: Observed
+    samples: Samples
 
-    def settle(self, quantise: Quantise, least: float | None) -> tuple[LayerError, ...]:
-        """The errors of all layers, worst first; those below ``least`` dB get a reason to stay.
+
+@dataclass(frozen=True)
+class ErrorOptions:
+    """What the user wants. least: signal to noise below which a layer stays on the host, in dB.
+
+    samples: what to measure on; None for the samples of calibration.
+    """
+
+    least: float | None = None
+    samples: Source | None = None
+
+
+class LayerErrors:
+    """Measures a calibrated float network that some pass can quantise."""
+
+    def __init__(
+        self, module: ModuleOp, ctx: VtacContext, calibrated: Calibrated, options: ErrorOptions
+    ):
+        self.module, self.ctx = module, ctx
+        self.names, self.observed = calibrated.names, calibrated.observed
+        self.least = options.least
+        self.floats = open_float_model(calibrated.model)
+        main, samples = main_function(module), calibrated.samples
+        if options.samples is not None:
+            specs = input_specs(main)
+            samples = load_samples(split_labels(options.samples, specs)[0], specs)
+        self.batches = first_batches(main, samples)
+
+    def settle(self, quantise: Quantise) -> tuple[LayerError, ...]:
+        """The errors of all layers, worst first; those below the bound get a reason to stay.
 
         Their own error counts: a layer does not pay for those before it. Reasons are written on the
         ops of the module, so that it will be quantised as it was measured.
@@ -93,14 +113,14 @@ class LayerErrors:
             failing = [
                 (layer, error)
                 for layer, error in zip(layers, errors, strict=True)
-                if least is not None and error.own < least
+                if self.least is not None and error.own < self.least
             ]
             if not failing:
                 return tuple(sorted([*left, *errors], key=_badness))
             for layer, error in failing:
                 reason = Reason(
                     f"its signal to quantisation noise is {error.own:.1f} dB, the bound is"
-                    f" {least:g} dB",
+                    f" {self.least:g} dB",
                     Kind.PRECISION,
                     "Lower the bound (--min-layer-snr), or calibrate with other samples.",
                 )
@@ -116,7 +136,9 @@ class LayerErrors:
         values = {copy: value for value, copy in copies.items()}
         ctx.observations = observed = self.observed.moved(copies)
         quantise(ctx, trial)
-        known = {s: self.names[values[s.value]] for s in observed.stored if values[s.value] in self.names}
+        known = {
+            s: self.names[values[s.value]] for s in observed.stored if values[s.value] in self.names
+        }
         layers = [
             _Layer(s, layer_of(s.result.owner), tuple(originals[op] for op in s.covered))
             for s in known
@@ -166,8 +188,7 @@ def _apart(
     main = main_function(module.clone(copies))
     block = main.body.block
     names: dict[SSAValue, str] = {
-        argument: spec.name
-        for argument, spec in zip(block.args, input_specs(main), strict=True)
+        argument: spec.name for argument, spec in zip(block.args, input_specs(main), strict=True)
     }
     for stored, name in fed.items():
         result = copies[stored.result]

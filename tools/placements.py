@@ -8,7 +8,7 @@ found with its neighbours.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation
 
@@ -21,8 +21,9 @@ from vtac.dialects.graph import (
     QuantizeOp,
     RequantizeOp,
 )
-from vtac.passes.graph.annotate import BORDER
-from vtac.passes.graph.match_patterns import CODEGEN, HOST_REASON
+from vtac.passes.graph.annotate import BORDER, layer_of
+from vtac.passes.graph.codegen import CODEGEN
+from vtac.passes.graph.reasons import HOST_REASON
 from vtac.runtime.package import Placement, Quantisation
 from vtac.tools.planner import main_function
 
@@ -30,11 +31,6 @@ HOST = "host"
 FUSED = "part of {}"
 VANISHED = "computed at compile time"
 UNKNOWN = "no reason was recorded"
-
-
-def layer_of(op: Operation) -> str:
-    """The name of the node an op came from."""
-    return op.location.desc.data if isinstance(op.location, NameLoc) else ""
 
 
 @dataclass
@@ -69,7 +65,7 @@ def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
     """Where the nodes are in a partitioned module."""
     accelerated, hosted = _found(module)
     places = {**dict.fromkeys(hosted, HOST), **accelerated}
-    nearest = _nearest(nodes, set(places))
+    near_to = nearest(nodes, set(places))
     placements = []
     for layer, kind in nodes.kinds.items():
         if layer in accelerated:
@@ -77,7 +73,7 @@ def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
         elif layer in hosted:
             placements.append(Placement(layer, kind, HOST, hosted[layer]))
         else:
-            near = nearest.get(layer, "")
+            near = near_to.get(layer, "")
             reason = FUSED.format(near) if near else VANISHED
             placements.append(Placement(layer, kind, places.get(near, HOST), reason))
     return tuple(placements)
@@ -106,7 +102,7 @@ def _network_ops(function: FuncOp) -> Iterator[Operation]:
             yield op
 
 
-def _nearest(nodes: Nodes, found: set[str]) -> dict[str, str]:
+def nearest(nodes: Nodes, found: set[str]) -> dict[str, str]:
     """For nodes that are in no op any more, what they became part of.
 
     That is an op before them, as for a relu, however many such nodes lie between; only where there

@@ -9,6 +9,8 @@ from vtac.dialects.te import CallOp, KernelOp, ScheduleOp
 from vtac.passes.te.epilogue_costs import CHOICES
 from vtac.passes.te.schedule.describe import CHOICE, ESTIMATE
 from vtac.runtime.package import Placement
+from vtac.tools.layer_errors import LayerError
+from vtac.tools.partition_report import PartitionReport
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,9 @@ class CompileReport:
     """What happened on the way.
 
     seconds: by pass or step, in order; notes, warnings: what a user should know; ir: the text of
-    the levels that were asked for; instructions: of each program; choices: what was chosen by cost.
+    the levels that were asked for; instructions: of each program; choices: what was chosen by cost;
+    layer_errors: of each layer, worst first, if they were measured;
+    partition: the regions, and why the rest stayed on the host.
     """
 
     levels: list[Level] = field(default_factory=list)
@@ -81,6 +85,8 @@ class CompileReport:
     ir: dict[str, str] = field(default_factory=dict)
     instructions: dict[str, int] = field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
+    layer_errors: tuple[LayerError, ...] = ()
+    partition: PartitionReport = field(default_factory=PartitionReport)
 
     @property
     def total_seconds(self) -> float:

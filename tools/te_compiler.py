@@ -19,13 +19,14 @@ from vtac.dialects.vta import ProgramOp
 from vtac.lowering.python_to_te.expressions import INT8, INT32, Tensor
 from vtac.lowering.python_to_te.module import module_of
 from vtac.lowering.vta_to_binary import encode_program
+from vtac.passes.graph.codegen import Stage
 from vtac.passes.te.borders import layouts_of
 from vtac.runtime.device import Device, SimulatorDevice
 from vtac.runtime.tensor_program import Signature, TensorProgram
 from vtac.tools.discovery import OurPasses
 from vtac.tools.ir_files import module_text
 from vtac.tools.pipelines import parse_passes
-from vtac.tools.stages import STAGES, Stage
+from vtac.tools.stages import STAGES
 from vtac.tools.verify_hazards import hazards_of
 
 EXPRESSIONS = "expressions"

@@ -22,7 +22,8 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph import load_model
 from vtac.runtime.atomic import write_whole
 from vtac.runtime.device import total
-from vtac.runtime.executor import Module, RunRecord, load, tensor_dtype
+from vtac.runtime.engine import tensor_dtype
+from vtac.runtime.executor import Module, RunRecord, load
 from vtac.runtime.host import open_model
 from vtac.runtime.samples import InputSpec, Samples, load_samples
 from vtac.tools.diagnostics import ArgumentParser, run_command
@@ -67,6 +68,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--dump-programs", metavar="DIR", help="write NNN_NAME.npz a launch of the first batch")
     add("--order-seed", type=int, help="let the simulated modules take turns in another order")
+    add(
+        "--allow-native",
+        action="store_true",
+        help="run code in the package that is for this machine (codegen c); only if you trust it",
+    )
     profile = parser.add_argument_group("profile")
     profile.add_argument(
         "--profile", action="store_true", help="say where the accelerator's cycles go"
@@ -82,7 +88,7 @@ def _run(args: argparse.Namespace) -> None:
     if args.input is None and not profiles:
         raise CompileError(Problem("", "say what to run it on: --input", "Or ask for --profile."))
     verify_picture_names(args)
-    module = load(args.package)
+    module = load(args.package, allow_native=args.allow_native)
     if args.input is not None:
         _run_samples(args, module)
     if profiles:
@@ -90,6 +96,9 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _profile(args: argparse.Namespace, module: Module) -> None:
+    if module.target is None:
+        print("no profile: nothing runs on a VTA")
+        return
     profile = module.profile(chosen_preset(args, module.target))
     write_report_files(args, [(launch.function, launch.report) for launch in profile.launches])
     if args.json:

@@ -1,4 +1,8 @@
-"""The codegen ``vta``: integer groups that end in a requantisation, a pooling or byte planes."""
+"""The codegen ``vta``: integer groups that end in a requantisation, a pooling or byte planes.
+
+It takes int8 only, so it has the network quantised first; what its functions then go through is the
+rest of the compiler.
+"""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -6,63 +10,121 @@ from typing import ClassVar
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, i8
 from xdsl.ir import Operation
 
+from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import (
     AddBiasOp,
     AddOp,
+    AveragePoolOp,
+    BatchNormOp,
+    ClipOp,
+    CompositeOp,
     ConvOp,
     GemmOp,
+    GlobalAveragePoolOp,
+    MatMulOp,
     MaxOp,
     MaxPoolOp,
     MinOp,
+    ReluOp,
     RequantizeOp,
     ReshapeOp,
     ShiftLeftOp,
     SplitBytesOp,
     SumPoolOp,
+    UpsampleOp,
     shape_of,
 )
 from vtac.dialects.target import Target
-from vtac.passes.graph.codegen import Codegen, NamedPattern
+from vtac.dialects.vta import ProgramOp
+from vtac.dialects.vta.program import BinaryProgram
+from vtac.lowering.codegens.vta_cycles import region_cycles
+from vtac.lowering.vta_to_binary import encode_program
+from vtac.passes.graph.codegen import Codegen, NamedPattern, Stage
 from vtac.passes.graph.patterns import OpPattern, Recursive, constant, op, wildcard
+from vtac.passes.graph.reasons import Kind, Reason
+
+QUANTISED = Stage("quantised", "quantize{{shift={shift}}}")
+"""Floats that were calibrated become integers; the driver fills in its options."""
+
+LOWERING = (
+    Stage(
+        "te",
+        "graph-to-te,te-legalize-casts,te-fuse-accumulators,te-split-bodies,"
+        "te-drop-clips,te-nest-shifts,te-correct-borders,te-place-biases,te-block-immediates,"
+        "te-cover-stores,te-schedule",
+    ),
+    Stage(
+        "loops",
+        "te-declare-intrinsics,te-to-loops,te-apply-schedule,te-share-buffers,te-simplify-loops,"
+        "te-pack-constants",
+    ),
+    Stage("vta", "te-to-vta,vta-allocate,vta-plan-microops,vta-insert-dependences"),
+)
+"""From functions of integer ops to programs."""
+
+NOT_QUANTISED = Reason(
+    "it computes with real numbers: nothing calibrated its quantisation",
+    Kind.TYPE,
+    "Give samples of the inputs: --calibrate data.npz.",
+)
+
+_FLOAT_OPS = (
+    AddOp,
+    AveragePoolOp,
+    BatchNormOp,
+    ClipOp,
+    ConvOp,
+    GemmOp,
+    GlobalAveragePoolOp,
+    MatMulOp,
+    MaxPoolOp,
+    ReluOp,
+    ReshapeOp,
+)
 
 
 def _static(operation: Operation) -> str | None:
     for value in (*operation.operands, *operation.results):
         shape = shape_of(value)
         if shape is not None and DYNAMIC_INDEX in shape:
-            return f"shape {list(shape)} is not known; fix it with --shape"
+            known = ", ".join("?" if e == DYNAMIC_INDEX else str(e) for e in shape)
+            return Reason(
+                f"shape [{known}] is not known when compiling", Kind.SHAPE, "Fix it: --shape."
+            )
         if shape is not None and 0 in shape:
-            return f"shape {list(shape)} has no elements"
+            return Reason(f"shape {list(shape)} has no elements", Kind.SHAPE)
     return None
 
 
 def _int8_input(operation: Operation) -> str | None:
     type = operation.operands[0].type
     if isinstance(type, TensorType) and type.get_element_type() != i8:
-        return f"it computes with {type.get_element_type()}, the accelerator takes int8"
+        what = f"it computes with {type.get_element_type()}, the accelerator takes int8"
+        return Reason(what, Kind.TYPE)
     return None
 
 
 def _transposed_weights(operation: Operation) -> str | None:
     assert isinstance(operation, GemmOp)
     if operation.trans_a.value.data or not operation.trans_b.value.data:
-        return "only products with constant weights [out, in] are supported"
+        what = "only products with constant weights [out, in] are supported"
+        return Reason(what, Kind.ATTRIBUTE)
     return None
 
 
 def _same_shape(operation: Operation) -> str | None:
     assert isinstance(operation, AddOp)
     a, b = shape_of(operation.a), shape_of(operation.b)
-    return None if a == b else f"addition of shapes {list(a or ())} and {list(b or ())}"
+    if a == b:
+        return None
+    return Reason(f"addition of shapes {list(a or ())} and {list(b or ())}", Kind.SHAPE)
 
 
 def _void_in_the_layout(operation: Operation) -> str | None:
     assert isinstance(operation, ReshapeOp)
     before, after = list(shape_of(operation.x) or ()), list(shape_of(operation.result) or ())
     if len(before) < 2 or len(after) < 2 or before[:2] != after[:2]:
-        return f"reshape from {before} to {after} moves elements between channels"
-    if set(before[2:]) - {1} or set(after[2:]) - {1}:
-        return f"reshape from {before} to {after} is not void in the accelerator's layout"
+        return Reason(f"reshape from {before} to {after} moves channels", Kind.SHAPE)
     return None
 
 
@@ -70,6 +132,9 @@ class VtaCodegen(Codegen):
     """Everything that the GEMM core and the ALU can do on int8 tensors."""
 
     name: ClassVar[str] = "vta"
+    priority: ClassVar[int] = 100
+    default: ClassVar[bool] = True
+    uses_target: ClassVar[bool] = True
 
     def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
         """Accumulators and what ends them, max pooling, reshapes that the layout makes void."""
@@ -82,6 +147,7 @@ class VtaCodegen(Codegen):
             ),
             NamedPattern("accumulate_split", op(SplitBytesOp, planes).where(_static)),
             NamedPattern("max_pool", op(MaxPoolOp, wildcard()).where(_static, _int8_input)),
+            NamedPattern("upsample", op(UpsampleOp, wildcard()).where(_static, _int8_input)),
             NamedPattern(
                 "reshape",
                 op(ReshapeOp, wildcard()).where(_static, _int8_input, _void_in_the_layout),
@@ -103,3 +169,28 @@ class VtaCodegen(Codegen):
         extremes = op(MaxOp, acc, acc) | op(MinOp, acc, acc)
         acc.define(sources[0] | sources[1] | sources[2] | sources[3] | sums | extremes)
         return acc
+
+    def why_not(self, op: Operation, target: Target | None) -> str | None:
+        """What stayed real had no ranges, or the quantiser has said already why not."""
+        return NOT_QUANTISED if isinstance(op, _FLOAT_OPS) else None
+
+    def preparation(self) -> Sequence[Stage]:
+        """Integers, byte planes for those of 32 bits, and a first layer that fills its blocks."""
+        return QUANTISED, Stage("", "byte-planes,fold-first-layer")
+
+    def layout(self) -> str:
+        """Activations as the machine loads them, packed by the host."""
+        return "layout"
+
+    def lowering(self) -> Sequence[Stage]:
+        """Tensor expressions, loop nests, instructions."""
+        return LOWERING
+
+    def cycles(self, composites: Sequence[CompositeOp], target: Target | None) -> float | None:
+        """From the rates of the target."""
+        return None if target is None else region_cycles(composites, target)
+
+    def build(self, function: Operation, ctx: VtacContext) -> BinaryProgram:
+        """The words of a program."""
+        assert isinstance(function, ProgramOp)
+        return encode_program(function)

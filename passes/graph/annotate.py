@@ -1,15 +1,17 @@
 """``annotate``: each composite gets its codegen, each op that stays its reason.
 
-The second step of BYOC's partitioning. A composite belongs to the codegen whose name starts its
-pattern's; everything else stays on the host, and an op that computes says why.
+The second step of BYOC's partitioning (section 3.1.2). A composite belongs to the codegen whose
+name starts its pattern's, if that codegen does not refuse it and the user lets it go; everything
+else stays on the host, and an op that computes says why.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from vtac.dialects.graph import (
@@ -22,9 +24,11 @@ from vtac.dialects.graph import (
     QuantizeOp,
     UnfoldOp,
     UnpackOp,
+    YieldOp,
 )
-from vtac.passes.graph.codegen import codegens_of
-from vtac.passes.graph.match_patterns import CODEGEN, HOST_REASON
+from vtac.dialects.target import Target
+from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of, target_of_module
+from vtac.passes.graph.reasons import HOST_REASON, Kind, Reason, keep_on_host
 
 BORDER = (
     ConstantOp,
@@ -39,30 +43,82 @@ BORDER = (
 )
 """Ops that belong to the border between host and accelerator: they need no reason."""
 
+KEPT = Reason("the user keeps it there", Kind.USER, "Leave it out of --keep-on-host.")
+
 
 @dataclass(frozen=True)
 class AnnotatePass(ModulePass):
-    """Give composites their codegen, and ops that stay on the host a reason."""
+    """Give composites their codegen, and ops that stay on the host a reason.
+
+    keep: names of nodes that stay on the host, and with them the groups that they are part of.
+    """
 
     name = "annotate"
 
+    keep: tuple[str, ...] = ()
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Annotate the ops of every function that no codegen has taken."""
-        names = {codegen.name for codegen in codegens_of(ctx)}
+        target = target_of_module(op)
+        codegens = {codegen.name: codegen for codegen in codegens_of(ctx)}
         for function in op.walk():
             if not isinstance(function, FuncOp) or CODEGEN in function.attributes:
                 continue
             for block in function.body.blocks:
-                for inner in block.ops:
+                for inner in list(block.ops):
                     if isinstance(inner, CompositeOp):
-                        codegen = inner.pattern.data.partition(".")[0]
-                        if codegen in names:
-                            inner.codegen = StringAttr(codegen)
-                    elif not isinstance(inner, BORDER) and HOST_REASON not in inner.attributes:
-                        inner.attributes[HOST_REASON] = StringAttr(_reason(inner))
+                        self._annotate(inner, codegens, target)
+                for inner in block.ops:
+                    if not isinstance(inner, (CompositeOp, *BORDER)):
+                        self._explain(inner, codegens, target)
+
+    def _annotate(
+        self, composite: CompositeOp, codegens: Mapping[str, Codegen], target: Target | None
+    ) -> None:
+        name = composite.pattern.data.partition(".")[0]
+        if name not in codegens:
+            return
+        kept = any(layer_of(inner) in self.keep for inner in composite.walk())
+        refused = KEPT if kept else codegens[name].refusal(composite, target)
+        if refused is None:
+            composite.codegen = StringAttr(name)
+        else:
+            dissolve(composite, refused)
+
+    def _explain(
+        self, op: Operation, codegens: Mapping[str, Codegen], target: Target | None
+    ) -> None:
+        if layer_of(op) in self.keep:
+            keep_on_host(op, KEPT)
+        elif HOST_REASON not in op.attributes:
+            said = (codegen.why_not(op, target) for codegen in codegens.values())
+            keep_on_host(op, next((text for text in said if text is not None), _usual(op)))
 
 
-def _reason(op: Operation) -> str:
-    if isinstance(op, HostOp):
-        return f"operator {op.op_type.data} is not supported on the accelerator"
-    return "it computes with real numbers: nothing calibrated its quantisation"
+def layer_of(op: Operation) -> str:
+    """The name of the node an op came from, empty if it is not known."""
+    return op.location.desc.data if isinstance(op.location, NameLoc) else ""
+
+
+def _usual(op: Operation) -> Reason:
+    what = op.op_type.data if isinstance(op, HostOp) else op.name.removeprefix("graph.")
+    return Reason(f"operator {what} is not supported on the accelerator", Kind.OPERATOR)
+
+
+def dissolve(composite: CompositeOp, reason: str) -> None:
+    """Put the ops of a composite back in its place, with the reason why they stay."""
+    body, parent = composite.body.block, composite.parent
+    assert parent is not None
+    values: dict[SSAValue, SSAValue] = dict(zip(body.args, composite.inputs, strict=True))
+    for inner in body.ops:
+        if isinstance(inner, YieldOp):
+            for old, new in zip(composite.outputs, inner.arguments, strict=True):
+                values[new].name_hint = old.name_hint or values[new].name_hint
+                old.replace_all_uses_with(values[new])
+            continue
+        copy = inner.clone(values)
+        copy.location = inner.location
+        if not isinstance(copy, ConstantOp):
+            keep_on_host(copy, reason)
+        parent.insert_op_before(copy, composite)
+    parent.erase_op(composite)

@@ -16,7 +16,7 @@ from xdsl.rewriter import Rewriter
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import ConstantOp, PackedAttr, PackOp, UnpackOp, packing
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.passes.graph.match_patterns import CODEGEN
+from vtac.passes.graph.codegen import CODEGEN
 
 
 def _packed(type: Attribute, layout: PackedAttr) -> Attribute:

@@ -8,56 +8,56 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from vtac.dialects.graph import CompositeOp, ConvOp, GemmOp, YieldOp
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.passes.graph.codegen import codegens_of
+from vtac.dialects.graph import RANGES_ATTRIBUTE, CompositeOp, ConvOp, GemmOp, YieldOp
+from vtac.passes.graph.codegen import CODEGEN, NamedPattern, codegens_named, target_of_module
 from vtac.passes.graph.patterns import Match, match_root
-
-HOST_REASON = "graph.host_reason"
-"""Why an op stays on the host, in words for the user."""
-
-CODEGEN = "codegen"
-"""Attribute of a function that an accelerator's codegen compiles."""
+from vtac.passes.graph.reasons import HOST_REASON, forget_reason, keep_on_host
 
 
 @dataclass(frozen=True)
 class MatchPatternsPass(ModulePass):
-    """Wrap what a codegen's patterns match into ``graph.composite`` ops."""
+    """Wrap what the patterns of codegens match into ``graph.composite`` ops.
+
+    codegen: the one to ask; without it those that are the default, or else all of the context. The
+    drivers ask one after another, by falling priority, each after its own preparation of what the
+    others have left.
+    """
 
     name = "match-patterns"
 
+    codegen: str | None = None
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Match in every function that no codegen has taken yet."""
-        target = op.attributes.get(TARGET_ATTRIBUTE)
-        table = [
-            (f"{codegen.name}.{row.name}", row.pattern)
-            for codegen in codegens_of(ctx)
-            for row in codegen.patterns(target if isinstance(target, Target) else None)
-        ]
+        target = target_of_module(op)
+        codegens = codegens_named(ctx, self.codegen)
+        if self.codegen is None:
+            codegens = [codegen for codegen in codegens if codegen.default] or codegens
+        table = [row for codegen in codegens for row in codegen.table(target)]
         for function in op.walk():
             if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
                 for block in function.body.blocks:
                     for root in reversed(list(block.ops)):
-                        if root.parent is block:
+                        if root.parent is block and not isinstance(root, CompositeOp):
                             _match_at(root, table)
 
 
-def _match_at(root: Operation, table: Sequence[tuple[str, object]]) -> None:
+def _match_at(root: Operation, table: Sequence[NamedPattern]) -> None:
     """Replace the first match at ``root`` by a composite, or record why there was none."""
     reasons: list[str] = []
-    for name, pattern in table:
-        match, refused = match_root(pattern, root)  # type: ignore[arg-type]
+    for row in table:
+        match, refused = match_root(row.pattern, root)
         if match is not None:
-            _wrap(name, match)
+            _wrap(row.name, match)
             return
         reasons += refused
     if reasons and HOST_REASON not in root.attributes:
-        root.attributes[HOST_REASON] = StringAttr(reasons[0])
+        keep_on_host(root, reasons[0])
 
 
 def _wrap(name: str, match: Match) -> None:
@@ -68,10 +68,13 @@ def _wrap(name: str, match: Match) -> None:
     for inner in [*match.constants, *match.ops]:
         copy = inner.clone(copies)
         copy.location = inner.location
+        forget_reason(copy)
         block.add_op(copy)
     block.add_op(YieldOp(*(copies[result] for result in root.results)))
     composite = CompositeOp(name, match.inputs, [r.type for r in root.results], block)
     composite.location = _anchor(match).location
+    if RANGES_ATTRIBUTE in root.attributes:  # others may still quantise what follows
+        composite.attributes[RANGES_ATTRIBUTE] = root.attributes[RANGES_ATTRIBUTE]
     parent = root.parent
     assert parent is not None
     parent.insert_op_before(composite, root)

@@ -1,22 +1,45 @@
 """``merge-regions``: neighbouring composites of one codegen become one region, never in a cycle.
 
-The third step of BYOC's partitioning. Two regions joined by an edge are merged unless a path leads
-from one to the other through a third place: merged, they would then need each other's results.
+The third step of BYOC's partitioning (section 3.1.2). Two regions joined by an edge are merged
+unless a path leads from one to the other through a third place: merged, they would then need each
+other's results. What is left cannot be merged any further along an edge.
+
+Composites are visited in order, so all that leads to one has been visited before. Sets of ops are
+integers, one bit an op: whether a path leads anywhere is one intersection, and a network of
+thousands of ops takes a fraction of a second.
 """
 
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnitAttr, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 from xdsl.passes import ModulePass
 
 from vtac.dialects.graph import CompositeOp
-from vtac.passes.graph.match_patterns import CODEGEN
+from vtac.passes.graph.codegen import CODEGEN
+from vtac.passes.graph.cost import computing_ops
 
 REGION = "graph.region"
 """Number of the region a composite belongs to."""
+
+APART = "graph.apart"
+"""On composites whose region could not take in a neighbour: together they would make a cycle."""
+
+
+@dataclass
+class _Node:
+    """A region, or an op that belongs to none. Sets of ops, by the bits of their positions.
+
+    ops: itself. users: those that use a result. before: those from which a path leads here.
+    size: how many ops its composites hold.
+    """
+
+    ops: int
+    users: int
+    before: int
+    size: int
 
 
 class Quotient:
@@ -24,86 +47,112 @@ class Quotient:
 
     def __init__(self, block: Block):
         self.ops = list(block.ops)
-        self._index = {op: i for i, op in enumerate(self.ops)}
+        self._position = {op: i for i, op in enumerate(self.ops)}
         self._parent = list(range(len(self.ops)))
-        self._successors: list[set[int]] = [set() for _ in self.ops]
-        for op in self.ops:
-            for inner in op.walk():
-                for operand in inner.operands:
-                    owner = operand.owner
-                    producer = self._index.get(owner) if isinstance(owner, Operation) else None
-                    if producer is not None and producer != self._index[op]:
-                        self._successors[producer].add(self._index[op])
+        self._nodes: dict[int, _Node] = {}
+        self._visited: list[int] = []
+        self._producers = [self._producers_of(op) for op in self.ops]
+        self._users = [0] * len(self.ops)
+        for position, producers in enumerate(self._producers):
+            for producer in producers:
+                self._users[producer] |= 1 << position
 
-    def find(self, node: int) -> int:
-        """The representative of the node's region."""
-        while self._parent[node] != node:
-            self._parent[node] = self._parent[self._parent[node]]
-            node = self._parent[node]
-        return node
+    def _producers_of(self, op: Operation) -> list[int]:
+        """The positions of the ops whose results an op, or its body, uses; the nearest last."""
+        owners = (v.owner for inner in op.walk() for v in inner.operands)
+        found = {self._position[o] for o in owners if isinstance(o, Operation) and o is not op
+                 and o in self._position}  # fmt: skip
+        return sorted(found)
 
-    def node(self, op: Operation) -> int:
-        """The representative of the region of an op."""
-        return self.find(self._index[op])
+    def find(self, position: int) -> int:
+        """The position that stands for the region of an op."""
+        while self._parent[position] != position:
+            self._parent[position] = self._parent[self._parent[position]]
+            position = self._parent[position]
+        return position
 
-    def successors(self, node: int) -> set[int]:
-        """Regions that use a result of this one."""
-        return {self.find(s) for s in self._successors[node]} - {node}
+    def visit(self, position: int) -> list[int]:
+        """Make a node of the next op in order; the regions whose results it uses."""
+        sources = list(dict.fromkeys(map(self.find, self._producers[position])))
+        before = 0
+        for source in sources:
+            before |= self._nodes[source].before | self._nodes[source].ops
+        op = self.ops[position]
+        size = len(computing_ops(op)) if isinstance(op, CompositeOp) else 0
+        self._nodes[position] = _Node(1 << position, self._users[position], before, size)
+        self._visited.append(position)
+        return sources
+
+    def size(self, *regions: int) -> int:
+        """How many ops some regions hold."""
+        return sum(self._nodes[region].size for region in regions)
 
     def has_detour(self, first: int, second: int) -> bool:
-        """Whether a path leads from ``first`` to ``second`` through a third region."""
-        pending = [s for s in self.successors(first) if s != second]
-        seen = set(pending)
-        while pending:
-            for successor in self.successors(pending.pop()):
-                if successor == second:
-                    return True
-                if successor not in seen:
-                    seen.add(successor)
-                    pending.append(successor)
-        return False
+        """Whether a path leads from one visited node to another through a third."""
+        a, b = self._nodes[first], self._nodes[second]
+        return bool(a.users & b.before & ~a.ops & ~b.ops)
 
     def merge(self, first: int, second: int) -> None:
-        """Make one region of two."""
+        """Make one region of two; whatever comes behind either comes behind both."""
+        a, b = self._nodes[first], self._nodes.pop(second)
         self._parent[second] = first
-        self._successors[first] |= self._successors[second]
+        a.ops, a.users, a.size = a.ops | b.ops, a.users | b.users, a.size + b.size
+        a.before = (a.before | b.before) & ~a.ops
+        self._visited.remove(second)
+        for other in self._visited:
+            node = self._nodes[other]
+            if node.before & a.ops:
+                node.before |= a.before | a.ops
 
 
 def _codegen(op: Operation) -> str | None:
     return op.codegen.data if isinstance(op, CompositeOp) and op.codegen is not None else None
 
 
-def assign_regions(block: Block) -> None:
+def assign_regions(block: Block, max_ops: int | None = None) -> None:
     """Number the regions of a block's annotated composites, in the order of their first ops."""
     graph = Quotient(block)
-    composites = [op for op in graph.ops if _codegen(op) is not None]
-    for user in composites:
-        for operand in user.operands:
-            producer = operand.owner
-            if not isinstance(producer, Operation) or producer.parent is not block:
+    apart: list[tuple[int, int]] = []
+    for position, op in enumerate(graph.ops):
+        sources = graph.visit(position)
+        name = _codegen(op)
+        if name is None:
+            continue
+        for source in sources:
+            first, second = graph.find(source), graph.find(position)
+            if _codegen(graph.ops[first]) != name or first == second:
                 continue
-            first, second = graph.node(producer), graph.node(user)
-            if (
-                _codegen(producer) == _codegen(user)
-                and first != second
-                and not graph.has_detour(first, second)
-            ):
+            if max_ops is not None and graph.size(first, second) > max_ops:
+                continue
+            if graph.has_detour(first, second):
+                apart.append((source, position))
+            else:
                 graph.merge(first, second)
     numbers: dict[int, int] = {}
-    for op in composites:
-        number = numbers.setdefault(graph.node(op), len(numbers))
-        op.attributes[REGION] = IntegerAttr(number, i64)
+    for position, op in enumerate(graph.ops):
+        if _codegen(op) is not None:
+            number = numbers.setdefault(graph.find(position), len(numbers))
+            op.attributes[REGION] = IntegerAttr(number, i64)
+    for pair in apart:
+        if graph.find(pair[0]) != graph.find(pair[1]):
+            for position in pair:
+                graph.ops[position].attributes[APART] = UnitAttr()
 
 
 @dataclass(frozen=True)
 class MergeRegionsPass(ModulePass):
-    """Merge neighbouring composites into the largest regions that form no cycle."""
+    """Merge neighbouring composites into the largest regions that form no cycle.
+
+    max_ops: how many ops a region may hold; a composite that holds more is a region on its own.
+    """
 
     name = "merge-regions"
+
+    max_ops: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Assign regions in every function that no codegen has taken."""
         for function in op.walk():
             if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
                 for block in function.body.blocks:
-                    assign_regions(block)
+                    assign_regions(block, self.max_ops)

@@ -1,7 +1,7 @@
 """``outline-regions``: each region becomes a function with a codegen, called where it stood.
 
-The last step of BYOC's partitioning. Regions form no cycle (``merge-regions``), so the block can be
-sorted such that the ops of one region stand together.
+The last step of BYOC's partitioning (section 3.1.3). Regions form no cycle (``merge-regions``), so
+the block can be sorted such that the ops of one region stand together.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from xdsl.passes import ModulePass
 
 from vtac.dialects.graph import CompositeOp
 from vtac.dialects.target import TARGET_ATTRIBUTE
-from vtac.passes.graph.match_patterns import CODEGEN
+from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.merge_regions import REGION
 
 

@@ -18,9 +18,10 @@ from itertools import permutations
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import ConstantOp
+from vtac.passes.graph.reasons import Kind, Reason, is_settled
 
 Predicate = Callable[[Operation], str | None]
-"""None if the op will do, else the reason why not."""
+"""None if the op will do, else the reason why not (a `Reason`, where its kind is known)."""
 
 
 @dataclass
@@ -112,10 +113,13 @@ class Recursive(Pattern):
 
 @dataclass(frozen=True)
 class OpPattern(Pattern):
-    """An op of one class whose operands match, in order or in any order if commutative."""
+    """An op of one class whose operands match, in order or in any order if commutative.
+
+    operands: None for any number of any values; constants among them move into the composite.
+    """
 
     op_class: type[Operation]
-    operands: tuple[Pattern, ...]
+    operands: tuple[Pattern, ...] | None
     commutative: bool = False
     predicates: tuple[Predicate, ...] = ()
 
@@ -134,11 +138,14 @@ class OpPattern(Pattern):
 
     def match_op(self, owner: Operation, attempt: Attempt) -> Match | None:
         """As ``match``, for the op itself."""
-        if len(owner.operands) != len(self.operands):
+        patterns = self.operands
+        if patterns is None:
+            patterns = (constant() | wildcard(),) * len(owner.operands)
+        if len(owner.operands) != len(patterns):
             return None
         orders = permutations(owner.operands) if self.commutative else [tuple(owner.operands)]
         for order in orders:
-            found = self._match_operands(order, attempt)
+            found = _match_each(order, patterns, attempt)
             if found is not None:
                 break
         else:
@@ -150,14 +157,17 @@ class OpPattern(Pattern):
                 return None
         return found.extended(Match(ops=[owner]))
 
-    def _match_operands(self, values: Sequence[SSAValue], attempt: Attempt) -> Match | None:
-        total = Match()
-        for value, pattern in zip(values, self.operands, strict=True):
-            part = pattern.match(value, attempt)
-            if part is None:
-                return None
-            total = total.extended(part)
-        return total
+
+def _match_each(
+    values: Sequence[SSAValue], patterns: Sequence[Pattern], attempt: Attempt
+) -> Match | None:
+    total = Match()
+    for value, pattern in zip(values, patterns, strict=True):
+        part = pattern.match(value, attempt)
+        if part is None:
+            return None
+        total = total.extended(part)
+    return total
 
 
 def wildcard() -> Pattern:
@@ -175,10 +185,16 @@ def op(op_class: type[Operation], *operands: Pattern, commutative: bool = False)
     return OpPattern(op_class, operands, commutative)
 
 
+def any_operands(op_class: type[Operation]) -> OpPattern:
+    """An op of ``op_class``, whatever its operands."""
+    return OpPattern(op_class, None)
+
+
 def match_root(pattern: OpPattern, root: Operation) -> tuple[Match | None, list[str]]:
     """Match a pattern with its root at ``root``: the match, or None and the reasons given.
 
-    A match in which an inner value is used outside is refused with that reason.
+    A match in which an inner value is used outside is refused with that reason. What the user has
+    settled on the host is in no match.
     """
     attempt = Attempt()
     if not isinstance(root, pattern.op_class):
@@ -189,5 +205,7 @@ def match_root(pattern: OpPattern, root: Operation) -> tuple[Match | None, list[
     inside = set(match.ops)
     for inner in match.ops[:-1]:
         if any(use.operation not in inside for result in inner.results for use in result.uses):
-            return None, [f"the result of {inner.name} has users outside the pattern"]
+            what = inner.name.removeprefix("graph.")
+            text = f"the result of the {what} before it has other users, and would be made twice"
+            return None, [Reason(text, Kind.USED_TWICE)]
     return match, []

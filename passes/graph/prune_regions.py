@@ -1,68 +1,117 @@
-"""``prune-regions``: a region that would compute nothing goes back to the host.
+"""``prune-regions``: a region that is not worth a launch goes back to the host.
 
-Some patterns cost nothing on the accelerator (a reshape that the layout makes void). A region of
-nothing else would only carry data there and back.
+The cost-based step of BYOC's partitioning (section 3.1.3). A region that would compute nothing goes
+back: some patterns cost nothing on the accelerator (a reshape that the layout makes void), and a
+region of nothing else would only carry data there and back. So does one that the user's criteria
+rule out, and one that the codegen's estimate, with a launch and the traffic across the border,
+finds slower than the host. docs/partitioning.md says what the host is taken to be.
 """
 
+import dataclasses
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block
 from xdsl.passes import ModulePass
 
-from vtac.dialects.graph import CompositeOp, YieldOp
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.passes.graph.codegen import codegens_of
-from vtac.passes.graph.match_patterns import CODEGEN, HOST_REASON
-from vtac.passes.graph.merge_regions import REGION
+from vtac.dialects.graph import CompositeOp
+from vtac.dialects.target import Target
+from vtac.passes.graph.annotate import dissolve
+from vtac.passes.graph.codegen import CODEGEN, Codegen, HostModel, codegens_of, target_of_module
+from vtac.passes.graph.cost import RegionCost, cost_of
+from vtac.passes.graph.merge_regions import APART, REGION
+from vtac.passes.graph.reasons import Kind, Reason
 
-REASON = "not worth a launch: nothing around it runs on the accelerator"
+NOTHING_COMPUTED = "not worth a launch: nothing around it runs on the accelerator"
+IN_A_CYCLE = (
+    "not worth a launch of its own, and one function with its neighbours on the accelerator would"
+    " need results of its own: a path between them leads over the host"
+)
 
 
 @dataclass(frozen=True)
 class PruneRegionsPass(ModulePass):
-    """Give regions that compute nothing back to the host."""
+    """Give regions back to the host that compute nothing, or too little by some criterion.
+
+    min_macs: multiply-accumulates that a region has at least. max_border_bytes: that enter and
+    leave it at most. compare: whether a region that the host would finish sooner goes back.
+    macs_a_cycle, bytes_a_cycle, cycles_an_op, cycles_a_launch: of that host (`HostModel`), where
+    they are not the codegen's.
+    """
 
     name = "prune-regions"
 
+    min_macs: int = 0
+    max_border_bytes: int | None = None
+    compare: bool = True
+    macs_a_cycle: float | None = None
+    bytes_a_cycle: float | None = None
+    cycles_an_op: float | None = None
+    cycles_a_launch: float | None = None
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Dissolve the composites of every region made of free patterns only."""
-        attribute = op.attributes.get(TARGET_ATTRIBUTE)
-        target = attribute if isinstance(attribute, Target) else None
-        free = {name for codegen in codegens_of(ctx) for name in codegen.free_patterns(target)}
+        """Dissolve the composites of every region that is not worth it."""
+        target = target_of_module(op)
+        codegens = {codegen.name: codegen for codegen in codegens_of(ctx)}
         for function in op.walk():
             if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
                 for block in function.body.blocks:
-                    _prune(block, free)
+                    self._prune(block, codegens, target)
+
+    def host_model(self, codegen: Codegen, target: Target | None) -> HostModel:
+        """What a region of a codegen is compared with."""
+        own = codegen.host_model(target)
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(HostModel)}
+        return dataclasses.replace(own, **{k: v for k, v in given.items() if v is not None})
+
+    def _prune(self, block: Block, codegens: Mapping[str, Codegen], target: Target | None) -> None:
+        for members in regions_of(block):
+            name = members[0].codegen
+            if name is None or name.data not in codegens:
+                continue
+            codegen = codegens[name.data]
+            if all(member.pattern.data in codegen.free_patterns(target) for member in members):
+                in_cycle = any(APART in member.attributes for member in members)
+                reason: Reason | None = (
+                    Reason(IN_A_CYCLE, Kind.CYCLE)
+                    if in_cycle
+                    else Reason(NOTHING_COMPUTED, Kind.COST)
+                )
+            else:
+                host = self.host_model(codegen, target)
+                reason = self._fault(cost_of(members, codegen, target, host), codegen.name)
+            for member in members:
+                member.attributes.pop(APART, None)
+                if reason is not None:
+                    dissolve(member, reason)
+
+    def _fault(self, cost: RegionCost, codegen: str) -> Reason | None:
+        """Why a region is not worth it; None if it is."""
+        if cost.macs < self.min_macs:
+            what = f"its region has {cost.macs:,} multiply-accumulates, fewer than the user wants"
+            return Reason(what, Kind.COST, f"Lower --min-macs {self.min_macs}.")
+        if self.max_border_bytes is not None and cost.border > self.max_border_bytes:
+            what = f"{cost.border:,} bytes cross the border of its region, more than the user wants"
+            return Reason(what, Kind.COST, f"Raise --max-border-bytes {self.max_border_bytes}.")
+        if self.compare and cost.is_slower:
+            what = (
+                f"its region would take {cost.cycles:,.0f} cycles on {codegen}, with a launch and"
+                f" {cost.border:,} bytes across its border; the host takes {cost.host_cycles:,.0f}"
+            )
+            hint = "Say how fast the host is with --host-model, or offload all: --host-model none."
+            return Reason(what, Kind.COST, hint)
+        return None
 
 
-def _prune(block: Block, free: set[str]) -> None:
+def regions_of(block: Block) -> list[Sequence[CompositeOp]]:
+    """The composites of each region of a block, in order."""
     regions: defaultdict[int, list[CompositeOp]] = defaultdict(list)
     for op in block.ops:
         number = op.attributes.get(REGION)
         if isinstance(op, CompositeOp) and isinstance(number, IntegerAttr):
             regions[number.value.data].append(op)
-    for members in regions.values():
-        if all(member.pattern.data in free for member in members):
-            for member in members:
-                dissolve(member, REASON)
-
-
-def dissolve(composite: CompositeOp, reason: str) -> None:
-    """Put the ops of a composite back in its place, with the reason why they stay."""
-    body, parent = composite.body.block, composite.parent
-    assert parent is not None
-    values: dict[SSAValue, SSAValue] = dict(zip(body.args, composite.inputs, strict=True))
-    for inner in body.ops:
-        if isinstance(inner, YieldOp):
-            for old, new in zip(composite.outputs, inner.arguments, strict=True):
-                old.replace_all_uses_with(values[new])
-            continue
-        copy = inner.clone(values)
-        copy.location = inner.location
-        copy.attributes[HOST_REASON] = StringAttr(reason)
-        parent.insert_op_before(copy, composite)
-    parent.erase_op(composite)
+    return list(regions.values())

@@ -5,7 +5,7 @@ transfers (relocation). A launch copies inputs in, runs, and copies outputs out.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import cast
@@ -14,31 +14,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
 from vtac.dialects.vta.attributes import BufferKind
 from vtac.dialects.vta.program import BinaryProgram, Buffer
 from vtac.runtime.atomic import whole_file
-from vtac.runtime.device import Device
-from vtac.runtime.engines import Array, LaunchOptions, LaunchResult
+from vtac.runtime.device import Device, SimulatorDevice
+from vtac.runtime.engine import Array, Engine, LaunchOptions, LaunchResult
 from vtac.runtime.package.contents import LAUNCH, Function, Package
-from vtac.runtime.vta_program import from_function, program_faults, record_of
+from vtac.runtime.vta_program import from_function, program_faults, record_of, to_function
 from vtac.sim import SimulationError, TimingPreset, TimingReport, estimate
 
 
 class VtaSession:
     """The programs of a package on a device."""
 
-    def __init__(self, package: Package, device: Device) -> None:
+    def __init__(self, package: Package, functions: Sequence[Function], device: Device) -> None:
         self._device = device
         self._blobs: dict[str, int] = {}
         self._programs: dict[str, BinaryProgram] = {}
         self._addresses: dict[str, dict[str, int]] = {}
         self._code: dict[str, NDArray[np.uint64]] = {}
-        for function in package.functions.values():
-            if function.codegen == "vta":
-                self._place(package, function)
+        for function in functions:
+            self._place(package, function)
 
     def _place(self, package: Package, function: Function) -> None:
-        program = from_function(function, package.target, package.blobs, "package")
+        program = from_function(function, target_of(package), package.blobs, "package")
         digests = {b.name: b.blob for b in record_of(function, "package").buffers}
         addresses = {
             buffer.name: self._address(package, buffer, digests[buffer.name])
@@ -102,12 +102,19 @@ class VtaSession:
             )
 
 
-class VtaEngine:
-    """Checks and opens what codegen ``vta`` made."""
+class VtaEngine(Engine):
+    """Stores, checks and opens what codegen ``vta`` made."""
+
+    def store(
+        self, name: str, codegen: str, built: object, resources: Mapping[str, Array]
+    ) -> tuple[Function, Mapping[str, bytes]]:
+        """A program: its words are a file, its constants blobs."""
+        assert isinstance(built, BinaryProgram)
+        return to_function(built, resources)
 
     def verify(self, package: Package, function: Function, where: str) -> None:
         """Every transfer stays in its buffer, every buffer has the size of what it is."""
-        program = from_function(function, package.target, package.blobs, where)
+        program = from_function(function, target_of(package), package.blobs, where)
         faults = list(program_faults(program)) or list(_size_faults(package, function, program))
         blobs = {b.blob for b in record_of(function, where).buffers if b.blob is not None}
         if blobs != set(function.blobs):
@@ -116,9 +123,20 @@ class VtaEngine:
             place = f"{where}: function {function.name}"
             raise CompileError([Problem(place, what) for what in faults])
 
-    def open(self, package: Package, device: Device) -> VtaSession:
-        """Place all programs."""
-        return VtaSession(package, device)
+    def open(
+        self, package: Package, functions: Sequence[Function], device: Device | None
+    ) -> VtaSession:
+        """Place all programs, on a simulator of the package's target unless there is a device."""
+        if device is None:
+            device = SimulatorDevice(target_of(package))
+        return VtaSession(package, functions, device)
+
+
+def target_of(package: Package) -> Target:
+    """The machine that a package's programs are for. Raises `CompileError` if there is none."""
+    if package.target is None:
+        raise CompileError(Problem("package", "has programs of a VTA, and no target"))
+    return package.target
 
 
 def _size_faults(package: Package, function: Function, program: BinaryProgram) -> Iterator[str]:

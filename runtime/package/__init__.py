@@ -6,7 +6,10 @@ know. Equal packages are equal bytes.
 """
 
 import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.atomic import read_whole, write_whole
 from vtac.runtime.engines import engine_named
 from vtac.runtime.package.archive import pack_files, unpack_files
@@ -26,6 +29,9 @@ from vtac.runtime.package.contents import (
     lifetimes,
 )
 from vtac.runtime.package.manifest import VERSION, from_files, to_files
+
+if TYPE_CHECKING:
+    from vtac.runtime.engine import Engine
 
 __all__ = [
     "HOST",
@@ -49,11 +55,27 @@ __all__ = [
 ]
 
 
-def verify_package(package: Package, where: str) -> None:
+def verify_package(
+    package: Package,
+    where: str,
+    engines: "Mapping[str, Engine] | None" = None,
+    allow_native: bool = False,
+) -> None:
     """Raise `CompileError` unless the plan holds together and each engine accepts its functions."""
     verify_plan(package, where)
     for function in package.functions.values():
-        engine_named(function.codegen, where).verify(package, function, where)
+        engine = engine_named(function.codegen, where, engines)
+        if engine.runs_native_code and not allow_native:
+            raise CompileError(
+                Problem(
+                    f"{where}: function {function.name}",
+                    f"is code of codegen {function.codegen!r} for this machine, which nothing can"
+                    " check",
+                    "If you trust the package: vtac.load(path, allow_native=True), vta-run"
+                    " --allow-native.",
+                )
+            )
+        engine.verify(package, function, where)
 
 
 def package_to_bytes(package: Package) -> bytes:
@@ -61,10 +83,19 @@ def package_to_bytes(package: Package) -> bytes:
     return pack_files(to_files(package))
 
 
-def package_from_bytes(data: bytes, where: str = "package") -> Package:
-    """The package in the bytes of a file; ``where`` names it in errors. Raises `CompileError`."""
+def package_from_bytes(
+    data: bytes,
+    where: str = "package",
+    *,
+    engines: "Mapping[str, Engine] | None" = None,
+    allow_native: bool = False,
+) -> Package:
+    """The package in the bytes of a file; ``where`` names it in errors. Raises `CompileError`.
+
+    engines, allow_native: as of `vtac.runtime.executor.load`.
+    """
     package = from_files(unpack_files(data, where), where)
-    verify_package(package, where)
+    verify_package(package, where, engines, allow_native)
     return package
 
 
@@ -73,6 +104,13 @@ def write_package(package: Package, path: str | os.PathLike[str]) -> None:
     write_whole(path, package_to_bytes(package))
 
 
-def read_package(path: str | os.PathLike[str]) -> Package:
-    """Read and check a package's file. Raises `CompileError`."""
-    return package_from_bytes(read_whole(path), os.fspath(path))
+def read_package(
+    path: str | os.PathLike[str],
+    *,
+    engines: "Mapping[str, Engine] | None" = None,
+    allow_native: bool = False,
+) -> Package:
+    """Read and check a package's file, as `package_from_bytes`. Raises `CompileError`."""
+    return package_from_bytes(
+        read_whole(path), os.fspath(path), engines=engines, allow_native=allow_native
+    )

@@ -112,9 +112,9 @@ class Placement:
 
 @dataclass(frozen=True)
 class Package:
-    """A compiled model, in memory as in its file."""
+    """A compiled model, in memory as in its file. target: None where no part depends on one."""
 
-    target: Target
+    target: Target | None
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
     values: tuple[Value, ...]

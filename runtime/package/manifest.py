@@ -58,7 +58,7 @@ class Manifest:
 
     format: str
     version: int
-    target: Configuration
+    target: Configuration | None
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
     values: tuple[Value, ...]
@@ -76,7 +76,7 @@ def to_files(package: Package) -> dict[str, bytes]:
     manifest = Manifest(
         FORMAT,
         VERSION,
-        package.target.data,
+        None if package.target is None else package.target.data,
         package.inputs,
         package.outputs,
         package.values,
@@ -116,7 +116,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> Package:
         if len(data) != blob.bytes or blob_digest(data) != blob.sha256:
             raise CompileError(Problem(where, f"constant {blob.sha256[:16]} is not what it says"))
     return Package(
-        _target(manifest.target, where),
+        None if manifest.target is None else _target(manifest.target, where),
         manifest.inputs,
         manifest.outputs,
         manifest.values,

@@ -21,11 +21,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
+from vtac.passes.graph.codegen import Stage
 from vtac.runtime.executor import Module
 from vtac.runtime.reference import run_reference
 from vtac.sim import TimingPreset, TimingReport
 from vtac.tools.compiler import compile_model
-from vtac.tools.stages import STAGES, Stage
+from vtac.tools.stages import STAGES
 
 Array = NDArray[np.float32]
 

@@ -8,7 +8,8 @@ none: TVM leaves it to the CPU.
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 
-from vtac.tools.stages import STAGES, Stage
+from vtac.passes.graph.codegen import Stage
+from vtac.tools.stages import STAGES
 
 
 @dataclass(frozen=True)

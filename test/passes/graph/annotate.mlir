@@ -11,7 +11,7 @@ func.func @main(%x: tensor<1x3x8x8xf32>, %q: tensor<1x3x8x8xi8>) -> (tensor<1x3x
   func.return %p, %r, %h : tensor<1x3x4x4xi8>, tensor<1x3x8x8xf32>, tensor<1x3x8x8xf32>
 }
 // CHECK:  graph.composite "vta.max_pool"(%q) {codegen = "vta"}
-// CHECK:  graph.relu %x {graph.host_reason = "it computes with real numbers: nothing calibrated its quantisation"}
+// CHECK:  graph.relu %x {graph.host_reason = "it computes with real numbers: nothing calibrated its quantisation", graph.host_kind = "type", graph.host_hint = "Give samples of the inputs: --calibrate data.npz."}
 // CHECK:  graph.host "Erf"(%x) {graph.host_reason = "operator Erf is not supported on the accelerator"
 
 // A composite of a codegen that is not here stays on the host.

@@ -38,4 +38,4 @@ func.func @shared(%q: tensor<1x4x8x8xi8>) -> (tensor<1x4x8x8xi8>, tensor<1x4x8x8
 }
 // CHECK-LABEL: @shared
 // CHECK-NOT:     graph.composite
-// CHECK:         graph.host_reason = "the result of graph.conv has users outside the pattern"
+// CHECK:         graph.host_reason = "the result of the conv before it has other users, and would be made twice"

@@ -19,6 +19,6 @@ func.func @main(%q: tensor<1x16x1x1xi8>, %r: tensor<1x16x2x2xi8>) -> (tensor<1x1
   }
   func.return %a, %b : tensor<1x16xi8>, tensor<1x16xi8>
 }
-// CHECK:       graph.reshape %q {graph.host_reason = "not worth a launch: nothing around it runs on the accelerator"}
+// CHECK:       graph.reshape %q {graph.host_reason = "not worth a launch: nothing around it runs on the accelerator", graph.host_kind = "cost"}
 // CHECK-NEXT:  graph.composite "vta.max_pool"
 // CHECK:       graph.composite "vta.reshape"

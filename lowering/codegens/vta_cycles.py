@@ -1,0 +1,113 @@
+"""How long a VTA takes for a region, from the graph alone: shapes and the rates of the machine.
+
+GEMM micro-ops take a cycle, ALU elements one or two, and a beat of the memory port is a cycle; what
+runs beside something longer costs nothing. Every composite loads its operands and stores its
+results, as if none stayed on the chip. This only has to tell a launch that pays from one that does
+not; `te-schedule` and the timing simulator know more.
+"""
+
+from collections.abc import Sequence
+from math import ceil, prod
+
+from xdsl.ir import Operation, SSAValue
+
+from vtac.dialects.graph import (
+    AddBiasOp,
+    CompositeOp,
+    ConvOp,
+    GemmOp,
+    MaxPoolOp,
+    RequantizeOp,
+    ShiftLeftOp,
+    SplitBytesOp,
+    SumPoolOp,
+    shape_of,
+)
+from vtac.dialects.target import Target
+from vtac.lowering.graph_to_te.weights import blocks, is_block_diagonal
+from vtac.passes.graph.cost import computing_ops
+from vtac.passes.te.schedule.cost import Rates
+
+PLANES = 4
+"""Byte planes of an accumulator: each is shifted down and stored."""
+
+
+def region_cycles(composites: Sequence[CompositeOp], target: Target) -> float:
+    """An estimate of the cycles from launch to FINISH of a program for these composites."""
+    rates = Rates.of(target)
+    return rates.launch + sum(_composite_cycles(c, target, rates) for c in composites)
+
+
+def _composite_cycles(composite: CompositeOp, target: Target, rates: Rates) -> float:
+    ops = computing_ops(composite)
+    products = sum(_gemm_micro_ops(op, target) for op in ops)
+    elements = sum(_alu_cycles(op, target, rates) for op in ops)
+    if not products and not elements:
+        return 0.0
+    compute = products + elements + rates.instruction * len(ops)
+    inputs = sum(_elements(value, target) for value in composite.inputs)
+    loaded = inputs * target.batch * target.block + sum(_weight_bytes(op, target) for op in ops)
+    stored = sum(_elements(value, target) for value in composite.outputs)
+    loads, stores = rates.load + ceil(loaded / rates.beat), stored * rates.store + rates.row
+    return max(compute, loads, stores) + min(loads, compute) / 2
+
+
+def _elements(value: SSAValue, target: Target) -> int:
+    """How many elements of BATCH x BLOCK lanes hold a tensor [N, C, spatial...]."""
+    shape = shape_of(value) or ()
+    if len(shape) < 2:
+        return 0
+    return blocks(shape[0], target.batch) * blocks(shape[1], target.block) * prod(shape[2:])
+
+
+def _input_blocks(op: ConvOp, target: Target) -> int:
+    """How many blocks of input channels each block of output channels meets."""
+    out, group = (shape_of(op.w) or (0,))[0], op.group.value.data
+    channels = (shape_of(op.w) or (0, 0))[1] * group
+    if is_block_diagonal(out, channels, group, target.block):
+        return 1
+    return blocks(channels, target.block)
+
+
+def _gemm_micro_ops(op: Operation, target: Target) -> int:
+    match op:
+        case ConvOp():
+            return (
+                _elements(op.result, target) * _input_blocks(op, target) * prod(op.kernel_shape())
+            )
+        case GemmOp():
+            inner = (shape_of(op.b) or (0, 0))[1]
+            return _elements(op.result, target) * blocks(inner, target.block)
+        case SumPoolOp():
+            return _elements(op.result, target) * prod(op.kernel_shape())
+        case ShiftLeftOp():
+            return _elements(op.result, target)
+        case _:
+            return 0
+
+
+def _alu_cycles(op: Operation, target: Target, rates: Rates) -> int:
+    immediate, register = rates.alu
+    match op:
+        case MaxPoolOp():
+            return _elements(op.result, target) * prod(op.kernel_shape()) * register
+        case RequantizeOp():  # a bias, a shift, two bounds
+            return _elements(op.result, target) * (register + 3 * immediate)
+        case AddBiasOp():
+            return _elements(op.result, target) * register
+        case SplitBytesOp():
+            return _elements(op.x, target) * PLANES * immediate
+        case _:
+            return 0
+
+
+def _weight_bytes(op: Operation, target: Target) -> int:
+    block = target.block * target.block
+    match op:
+        case ConvOp():
+            outs = blocks((shape_of(op.w) or (0,))[0], target.block)
+            return outs * _input_blocks(op, target) * prod(op.kernel_shape()) * block
+        case GemmOp():
+            return prod(blocks(extent, target.block) for extent in shape_of(op.b) or ()) * block
+        case _:
+            return 0

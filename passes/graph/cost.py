@@ -1,0 +1,117 @@
+"""What ops and regions cost, from their shapes alone: the numbers that partitioning goes by.
+
+Multiply-accumulates are those of the logical op: what a machine does besides (spare lanes, packing)
+is its codegen's to add. The comparison with the host is section 3.1.3 of BYOC.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, AnyFloat, IntegerType, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from vtac.dialects.graph import (
+    CompositeOp,
+    ConstantOp,
+    ConvOp,
+    GemmOp,
+    MatMulOp,
+    YieldOp,
+    shape_of,
+)
+from vtac.dialects.target import Target
+from vtac.passes.graph.codegen import Codegen, HostModel
+
+PRODUCTS = (ConvOp, GemmOp, MatMulOp)
+"""Ops that multiply and accumulate."""
+
+
+def elements(value: SSAValue) -> int:
+    """How many elements a tensor has; 0 where that is not known."""
+    shape = shape_of(value)
+    return 0 if shape is None or DYNAMIC_INDEX in shape else prod(shape)
+
+
+def macs_of(op: Operation) -> int:
+    """The multiply-accumulates of one op; 0 where it has none, or unknown shapes."""
+    if not isinstance(op, PRODUCTS):
+        return 0
+    if isinstance(op, ConvOp):
+        taps = prod((shape_of(op.w) or (0,))[1:])
+    elif isinstance(op, GemmOp):
+        taps = (shape_of(op.a) or (0, 0))[0 if op.trans_a.value.data else 1]
+    else:
+        taps = (shape_of(op.a) or (0,))[-1]
+    return max(0, elements(op.result) * taps)
+
+
+def bytes_of(values: Iterable[SSAValue]) -> int:
+    """The bytes of some tensors, each counted once; 0 for what is of unknown size."""
+    return sum(ceil(elements(v) * _element_bytes(v.type)) for v in dict.fromkeys(values))
+
+
+def _element_bytes(type: Attribute) -> float:
+    element = type.get_element_type() if isinstance(type, TensorType) else None
+    if isinstance(element, IntegerType):
+        return max(int(element.width.data), 8) / 8
+    return float(element.bitwidth) / 8 if isinstance(element, AnyFloat) else 0.0
+
+
+def computing_ops(composite: CompositeOp) -> list[Operation]:
+    """The ops of a composite without its constants and the end of its body."""
+    return [op for op in composite.body.block.ops if not isinstance(op, ConstantOp | YieldOp)]
+
+
+@dataclass(frozen=True)
+class RegionCost:
+    """A region in numbers.
+
+    ops: how many it holds. macs: its multiply-accumulates. border: bytes that enter and leave it.
+    cycles: an estimate of those it takes with its launch and its border; host_cycles: what the host
+    would take for its ops. Both in cycles of the codegen's clock; None: there is no estimate.
+    """
+
+    ops: int
+    macs: int
+    border: int
+    cycles: float | None
+    host_cycles: float
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the host would be faster."""
+        return self.cycles is not None and self.cycles > self.host_cycles
+
+
+def cost_of(
+    members: Sequence[CompositeOp], codegen: Codegen, target: Target | None, host: HostModel
+) -> RegionCost:
+    """The cost of the composites of one region."""
+    ops = [op for member in members for op in computing_ops(member)]
+    border = border_bytes(members)
+    own = codegen.cycles(members, target)
+    cycles = None if own is None else own + host.cycles_a_launch + border / host.bytes_a_cycle
+    return RegionCost(
+        len(ops), sum(map(macs_of, ops)), border, cycles, sum(host_cycles(op, host) for op in ops)
+    )
+
+
+def host_cycles(op: Operation, host: HostModel) -> float:
+    """What the host takes for one op: its products, or else its bytes, and a fixed part."""
+    if macs := macs_of(op):
+        return host.cycles_an_op + macs / host.macs_a_cycle
+    return host.cycles_an_op + bytes_of((*op.operands, *op.results)) / host.bytes_a_cycle
+
+
+def border_bytes(members: Sequence[CompositeOp]) -> int:
+    """Bytes of the distinct values that enter a region and of those that leave it."""
+    inside = set(members)
+    entering = [v for member in members for v in member.operands if v.owner not in inside]
+    leaving = [
+        v
+        for member in members
+        for v in member.outputs
+        if any(use.operation not in inside for use in v.uses)
+    ]
+    return bytes_of(entering) + bytes_of(leaving)

@@ -1,0 +1,221 @@
+"""What runs what a codegen made: its engine, the run half that belongs to its compile half.
+
+The engine of codegen NAME is ``runtime/engines/NAME.py``, or an object given beside a package
+(BYOC, section 3.4). One that runs functions one by one on plain arrays is a `FunctionEngine`, which
+has little to say; the engine of ``vta`` places programs in the memory of a device.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import onnx
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.payload import Payload
+from vtac.runtime.device import Device
+from vtac.runtime.package.contents import LAUNCH, Function, Package, Value, blob_digest
+from vtac.runtime.package.records import from_json, to_json
+from vtac.sim import Counters, TimingPreset, TimingReport
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Run = Callable[[Sequence[Array]], Sequence[Array]]
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """How to run a launch: the seed of `Device.run`; a file to write (`Module.run`), or None."""
+
+    order_seed: int | None = None
+    dump: Path | None = None
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What a launch leaves: an array an output, or its bytes, and what an accelerator did."""
+
+    outputs: Sequence[Array]
+    counters: Counters = field(default_factory=Counters)
+
+
+class Session(Protocol):
+    """The functions of one package, ready to run: constants are in place."""
+
+    def launch(
+        self, function: str, inputs: Sequence[Array], options: LaunchOptions
+    ) -> LaunchResult:
+        """Run a function on arrays in their physical layout."""
+        ...
+
+
+@runtime_checkable
+class TimedSession(Protocol):
+    """A session that knows how long its functions take on the machine."""
+
+    def time(self, function: str, preset: str | TimingPreset | None) -> TimingReport:
+        """The clock's report of a launch, with the layers of the network as labels.
+
+        preset: as in `vtac.sim.estimate`. Raises `CompileError` on a program that the preset's
+        machine cannot run.
+        """
+        ...
+
+
+class Engine(ABC):
+    """The run half of a codegen.
+
+    runs_native_code: whether it runs instructions of this machine that a package brings along,
+    which nothing can check: such a package opens only for those who say that they trust it.
+    """
+
+    runs_native_code: ClassVar[bool] = False
+
+    @abstractmethod
+    def store(
+        self, name: str, codegen: str, built: object, resources: Mapping[str, Array]
+    ) -> tuple[Function, Mapping[str, bytes]]:
+        """What a codegen built of function ``name``, as it lies in a package, and its constants.
+
+        resources: the arrays of large constants by name. Raises `CompileError` where it is unsound.
+        """
+
+    @abstractmethod
+    def verify(self, package: Package, function: Function, where: str) -> None:
+        """Raise `CompileError` unless the function's metadata and files are sound."""
+
+    @abstractmethod
+    def open(
+        self, package: Package, functions: Sequence[Function], device: Device | None
+    ) -> Session:
+        """Make functions of this engine ready to run. device: where, if the user has said so."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The tensors that a function takes and gives."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class _ConstantRecord:
+    blob: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _PayloadRecord:
+    """The metadata of a function that is a `Payload`."""
+
+    constants: tuple[_ConstantRecord, ...]
+    metadata: Mapping[str, Any]
+
+
+class FunctionEngine(Engine):
+    """An engine that runs each function for itself, on arrays of the host."""
+
+    @abstractmethod
+    def load(self, payload: Payload, signature: Signature, where: str) -> Run:
+        """The function that a payload is. Raises `CompileError` where it is none.
+
+        What this does may not depend on trust in the payload, unless the engine says that it does
+        (``runs_native_code``).
+        """
+
+    def check(self, payload: Payload, signature: Signature, where: str) -> None:
+        """Raise `CompileError` unless the payload of a package that was read is sound."""
+        self.load(payload, signature, where)
+
+    def store(
+        self, name: str, codegen: str, built: object, resources: Mapping[str, Array]
+    ) -> tuple[Function, Mapping[str, bytes]]:
+        """A payload's constants become blobs."""
+        if not isinstance(built, Payload):
+            raise TypeError(f"codegen {codegen!r} must build a Payload, not {type(built).__name__}")
+        records, blobs = [], {}
+        for array in built.constants:
+            data = np.ascontiguousarray(array).tobytes()
+            digest = blob_digest(data)
+            blobs[digest] = data
+            records.append(_ConstantRecord(digest, array.dtype.str, array.shape))
+        metadata = to_json(_PayloadRecord(tuple(records), built.metadata))
+        return Function(name, codegen, metadata, built.files, tuple(sorted(blobs))), blobs
+
+    def verify(self, package: Package, function: Function, where: str) -> None:
+        """The constants are what they say, and the engine accepts the rest."""
+        place = f"{where}: function {function.name}"
+        payload = _payload_of(package, function, place)
+        for signature in signatures_of(package, function.name):
+            self.check(payload, signature, place)
+
+    def open(
+        self, package: Package, functions: Sequence[Function], device: Device | None
+    ) -> "FunctionSession":
+        """Load every function; it needs no device."""
+        runs = {}
+        for function in functions:
+            place = f"function {function.name}"
+            payload = _payload_of(package, function, place)
+            runs[function.name] = self.load(
+                payload, signatures_of(package, function.name)[0], place
+            )
+        return FunctionSession(runs)
+
+
+@dataclass(frozen=True)
+class FunctionSession:
+    """Functions that are ready to run, by name."""
+
+    runs: Mapping[str, Run]
+
+    def launch(
+        self, function: str, inputs: Sequence[Array], options: LaunchOptions
+    ) -> LaunchResult:
+        """Run one on arrays."""
+        return LaunchResult(self.runs[function](inputs))
+
+
+def signatures_of(package: Package, function: str) -> list[Signature]:
+    """What each launch of a function passes to it and takes from it."""
+    return [
+        Signature(
+            tuple(package.value(name) for name in step.inputs),
+            tuple(package.value(name) for name in step.outputs),
+        )
+        for step in package.steps
+        if step.kind == LAUNCH and step.part == function
+    ]
+
+
+def tensor_dtype(value: Value) -> np.dtype[Any] | None:
+    """The NumPy dtype of a tensor's arrays; None for other values and for strings."""
+    name = value.type.removeprefix("tensor(").removesuffix(")").upper()
+    if not value.type.startswith("tensor(") or name == "STRING":
+        return None
+    return onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(name))
+
+
+def _payload_of(package: Package, function: Function, place: str) -> Payload:
+    record = from_json(_PayloadRecord, function.metadata, place)
+    if {constant.blob for constant in record.constants} != set(function.blobs):
+        raise CompileError(Problem(place, "its constants are not those that it names"))
+    constants = [_constant(c, package.blobs.get(c.blob, b""), place) for c in record.constants]
+    return Payload(record.metadata, function.files, constants)
+
+
+def _constant(record: _ConstantRecord, data: bytes, place: str) -> Array:
+    try:
+        dtype = np.dtype(record.dtype)
+    except TypeError:
+        dtype = np.dtype(object)
+    sound = dtype.kind in "biuf" and min(record.shape, default=0) >= 0
+    if not sound or prod(record.shape) * dtype.itemsize != len(data):
+        what = f"constant {record.blob[:16]} is no {record.dtype}{list(record.shape)}"
+        raise CompileError(Problem(place, what))
+    return np.frombuffer(data, dtype).reshape(record.shape)

@@ -1,0 +1,53 @@
+"""``--keep-float``: nodes that the user wants in floating point, on the host.
+
+Named are nodes of the model; by the time that it is calibrated some have become part of others (a
+batch norm of its convolution), and are kept with these.
+"""
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph import ConstantOp, HostOp
+from vtac.passes.graph.annotate import layer_of
+from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
+from vtac.tools.diagnostics import close_matches
+from vtac.tools.placements import Nodes, nearest
+from vtac.tools.planner import main_function
+
+KEPT = Reason("kept by the user", Kind.USER, "Leave --keep-float away.")
+
+
+def keep_float(module: ModuleOp, nodes: Nodes, names: Sequence[str]) -> list[str]:
+    """Write on ops of a float network that they stay as they are; notes for the user.
+
+    nodes: those of the imported model. Raises `CompileError` with every name that is none of them.
+    """
+    problems = [
+        Problem(
+            f"--keep-float {name}",
+            f"the model has no node of that name{close_matches(name, list(nodes.kinds))}",
+            "vta-compile --explain lists the names of all nodes.",
+        )
+        for name in names
+        if name not in nodes.kinds
+    ]
+    if problems:
+        raise CompileError(problems)
+    layers: dict[str, list[Operation]] = {}
+    for op in main_function(module).body.block.ops:
+        if not isinstance(op, ConstantOp):
+            layers.setdefault(layer_of(op), []).append(op)
+    where = nearest(nodes, set(layers) - {""})
+    notes = []
+    for name in names:
+        if name not in where:
+            notes.append(f"node '{name}' is computed at compile time: there is nothing to keep")
+        elif where[name] != name:
+            notes.append(f"node '{name}' is part of '{where[name]}', which is kept with it")
+        for op in layers.get(where.get(name, ""), ()):
+            if not isinstance(op, HostOp):  # that has a reason of its own
+                keep_on_host(op, KEPT)
+    return notes

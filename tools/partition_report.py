@@ -1,0 +1,188 @@
+"""What became of a network: its regions in numbers, and each op on the host with its reason.
+
+What `vta-compile --explain` prints and ``module.report.partition`` holds. The numbers of a region
+are those that `prune-regions` went by.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from vtac.dialects.graph import CompositeOp, ConstantOp, HostOp, OpaqueType, YieldOp
+from vtac.passes.graph.annotate import BORDER, layer_of
+from vtac.passes.graph.codegen import CODEGEN, Codegen, target_of_module
+from vtac.passes.graph.cost import bytes_of, host_cycles, macs_of
+from vtac.passes.graph.prune_regions import PruneRegionsPass
+from vtac.passes.graph.reasons import HostReason, Kind, host_reason
+from vtac.runtime.package import Placement
+from vtac.tools.planner import main_function
+
+HOST = "host"
+_UNKNOWN = HostReason("no reason was recorded", Kind.OTHER)
+
+
+@dataclass(frozen=True)
+class RegionReport:
+    """A function of a codegen. ops: by name. border: bytes that enter and leave it.
+
+    cycles: an estimate with its launch and its border, None where there is none; host_cycles: what
+    the host is taken to need for the same ops. Both are cycles of the codegen's clock.
+    """
+
+    function: str
+    codegen: str
+    ops: Counter[str]
+    macs: int
+    border: int
+    cycles: float | None
+    host_cycles: float
+
+
+@dataclass(frozen=True)
+class HostedOp:
+    """An op that stayed on the host. types: of its operands and results, for people."""
+
+    node: str
+    op: str
+    types: str
+    reason: HostReason
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """All regions, all ops on the host, and what share of the network the regions are.
+
+    nodes, macs: of the network how many there are, and how many of them are in regions. A node
+    counts as one that the host runs where it runs any part of it.
+    """
+
+    regions: tuple[RegionReport, ...] = ()
+    hosted: tuple[HostedOp, ...] = ()
+    nodes: tuple[int, int] = (0, 0)
+    macs: tuple[int, int] = (0, 0)
+
+
+def macs_of_layers(module: ModuleOp) -> Mapping[str, int]:
+    """The multiply-accumulates of each node of a network that is still in one piece."""
+    found: defaultdict[str, int] = defaultdict(int)
+    for op in main_function(module).body.walk():
+        found[layer_of(op)] += macs_of(op)
+    return found
+
+
+def partition_report(
+    module: ModuleOp,
+    codegens: Iterable[Codegen],
+    pruning: PruneRegionsPass,
+    placements: Sequence[Placement],
+    macs: Mapping[str, int],
+) -> PartitionReport:
+    """The report of a partitioned module. macs: those of `macs_of_layers`, before."""
+    by_name = {codegen.name: codegen for codegen in codegens}
+    regions = []
+    for function in module.ops:
+        if isinstance(function, FuncOp) and isinstance(
+            name := function.attributes.get(CODEGEN), StringAttr
+        ):
+            regions.append(_region(function, by_name[name.data], pruning, module))
+    hosted = tuple(
+        HostedOp(layer_of(op), _kind(op), _types(op), host_reason(op) or _UNKNOWN)
+        for op in main_function(module).body.block.ops
+        if not isinstance(op, (*BORDER, CompositeOp))
+    )
+    on_host = {op.node for op in hosted} | {p.node for p in placements if p.where == HOST}
+    return PartitionReport(
+        tuple(regions),
+        hosted,
+        (len(placements), sum(p.node not in on_host for p in placements)),
+        (
+            sum(macs.values()),
+            sum(macs.get(p.node, 0) for p in placements if p.node not in on_host),
+        ),
+    )
+
+
+def _region(
+    function: FuncOp, codegen: Codegen, pruning: PruneRegionsPass, module: ModuleOp
+) -> RegionReport:
+    target = target_of_module(module)
+    host = pruning.host_model(codegen, target)
+    ops = [
+        op
+        for op in function.body.walk()
+        if not isinstance(op, CompositeOp | ConstantOp | YieldOp | ReturnOp)
+    ]
+    composites = [op for op in function.body.walk() if isinstance(op, CompositeOp)]
+    last = function.body.block.last_op
+    assert isinstance(last, ReturnOp)
+    border = bytes_of(function.args) + bytes_of(last.operands)
+    own = codegen.cycles(composites, target) if composites else None
+    return RegionReport(
+        function.sym_name.data,
+        codegen.name,
+        Counter(_kind(op) for op in ops),
+        sum(map(macs_of, ops)),
+        border,
+        None if own is None else own + host.cycles_a_launch + border / host.bytes_a_cycle,
+        sum(host_cycles(op, host) for op in ops),
+    )
+
+
+def _kind(op: Operation) -> str:
+    return op.op_type.data if isinstance(op, HostOp) else op.name.removeprefix("graph.")
+
+
+def _types(op: Operation) -> str:
+    operands = ", ".join(map(_type, op.operands))
+    return f"{operands} -> {', '.join(map(_type, op.results))}"
+
+
+def _type(value: SSAValue) -> str:
+    if isinstance(value.type, TensorType):
+        shape = ("?" if e == DYNAMIC_INDEX else str(e) for e in value.type.get_shape())
+        return f"{value.type.get_element_type()}[{', '.join(shape)}]"
+    return value.type.onnx_type.data if isinstance(value.type, OpaqueType) else str(value.type)
+
+
+def share_lines(report: PartitionReport) -> list[str]:
+    """How much of the network is in regions, as sentences."""
+    lines = []
+    for (count, off), what in ((report.nodes, "nodes"), (report.macs, "multiply-accumulates")):
+        share = f" ({off / count:.1%})" if count else ""
+        lines.append(f"{off:,} of {count:,} {what} offloaded{share}")
+    return lines
+
+
+def regions_table(report: PartitionReport) -> Table:
+    """Each region with what is in it, and what it costs here and there."""
+    table = Table(title="regions", title_justify="left")
+    table.add_column("function")
+    table.add_column("ops", overflow="fold")
+    for column in ("multiply-accumulates", "border bytes", "cycles", "on the host"):
+        table.add_column(column, justify="right")
+    for region in report.regions:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in region.ops.most_common())
+        cycles = "unknown" if region.cycles is None else f"{region.cycles:,.0f}"
+        numbers = f"{region.macs:,}", f"{region.border:,}", cycles, f"{region.host_cycles:,.0f}"
+        table.add_row(region.function, f"{region.ops.total()}: {kinds}", *numbers)
+    return table
+
+
+def hosted_table(report: PartitionReport) -> Table:
+    """Each op on the host, by the kind of reason and by the reason, with the way out."""
+    table = Table(title="on the host", title_justify="left", show_lines=True)
+    for column in ("why", "ops", "way out"):
+        table.add_column(column, overflow="fold")
+    groups: defaultdict[HostReason, list[HostedOp]] = defaultdict(list)
+    for op in report.hosted:
+        groups[op.reason].append(op)
+    order = {kind: number for number, kind in enumerate(Kind)}
+    for reason, ops in sorted(groups.items(), key=lambda item: order[item[0].kind]):
+        lines = "\n".join(f"{op.node or '-'} ({op.op}): {op.types}" for op in ops)
+        table.add_row(f"{reason.kind.value}: {reason.text}", lines, reason.hint)
+    return table
