@@ -55,6 +55,7 @@ from .stage_primitives import (
 )
 from .standard import standard_intrinsics
 from .statements import Access, InvokeOp, UpdateOp
+from .view import ViewOp, viewed
 
 __all__ = [
     "LAYOUT_ATTRIBUTE",
@@ -110,6 +111,7 @@ __all__ = [
     "UnfuseOp",
     "UnrollOp",
     "UpdateOp",
+    "ViewOp",
     "VthreadOp",
     "YieldOp",
     "buffer_type",
@@ -125,6 +127,7 @@ __all__ = [
     "scope_of",
     "shaped",
     "standard_intrinsics",
+    "viewed",
     "yielded",
 ]
 
@@ -144,6 +147,7 @@ Te = Dialect(
         FuseOp,
         JoinOp,
         ReorderOp,
+        ViewOp,
         VthreadOp,
         UnrollOp,
         CacheReadOp,

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.func import CallOp as FuncCallOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -28,7 +28,7 @@ from vtac.dialects.context import Array, constant_attr, constant_value, tensor_t
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import ConstantOp, packing
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.dialects.te import CallOp, KernelOp
+from vtac.dialects.te import CallOp, KernelOp, ViewOp
 from vtac.dialects.te import ConstantOp as TensorConstantOp
 from vtac.lowering.graph_to_te.groups import Group, groups_of
 from vtac.lowering.graph_to_te.kernel import KernelBuilder, Layout, layer_of
@@ -126,6 +126,15 @@ class _Caller:
             self.constants[key] = op.result
         return self.constants[key]
 
+    def view(self, value: SSAValue, type: Attribute) -> SSAValue:
+        """A value under another physical type, if it has not this one."""
+        if value.type == type:
+            return value
+        op = ViewOp(value, type)
+        op.result.name_hint = value.name_hint
+        self.block.add_op(op)
+        return op.result
+
 
 def _convert(
     ctx: Context, function: FuncOp, target: Target, kernels: _Kernels, problems: list[Problem]
@@ -205,7 +214,8 @@ def _call_kernel(
     for outside, inside in group.outputs:
         value = builder.values[inside]
         if isinstance(value, BlockArgument):
-            caller.values[outside] = _given(caller, inputs[value.index], group)
+            given = _given(caller, inputs[value.index], group)
+            caller.values[outside] = caller.view(given, layout.type(outside.type))
         else:
             made.setdefault(value, []).append(outside)
     if not made:
@@ -218,7 +228,8 @@ def _call_kernel(
     caller.block.add_op(call)
     for result, stands_for in zip(call.outputs, made.values(), strict=True):
         result.name_hint = stands_for[0].name_hint
-        caller.values.update(dict.fromkeys(stands_for, result))
+        for value in stands_for:
+            caller.values[value] = caller.view(result, layout.type(value.type))
 
 
 def _given(caller: _Caller, value: SSAValue, group: Group) -> SSAValue:

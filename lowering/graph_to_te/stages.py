@@ -28,6 +28,7 @@ from vtac.dialects.graph import (
     ShiftLeftOp,
     SplitBytesOp,
     SumPoolOp,
+    UpsampleOp,
     WindowOp,
     pad_value_of,
     shape_of,
@@ -203,6 +204,24 @@ def _max_pool(op: MaxPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
     return [kernel.elementwise("narrow", most, narrow, i8)]
 
 
+def _upsample(op: UpsampleOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """Each spatial axis as two, of elements and of their copies; a view puts them together."""
+    batch, channels, *spatial = op.factors.get_values()
+    if batch != 1 or channels != 1:
+        raise _unsupported(op, "a repeated batch or repeated channels", "keep it on the host")
+    domain: dict[str, int] = {}
+    rows: list[Row] = []
+    factors = dict(zip(kernel.layout.spatial_names, spatial, strict=False))
+    for name, extent in kernel.layout.domain(_logical(op.x)).items():
+        rows.append(axis(len(domain)))
+        domain[name] = extent
+        if factors.get(name, 1) > 1:
+            domain[f"{name}_copy"] = factors[name]
+    wide = kernel.compute("upsample", domain, [Read(kernel.values[op.x], tuple(rows))], widen, i32)
+    same = tuple(axis(number) for number in range(len(domain)))
+    return [kernel.compute("narrow", domain, [Read(wide, same)], narrow, i8)]
+
+
 def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
     """A product with powers of two where they fit int8; what is common to all, an immediate shift.
 
@@ -374,11 +393,11 @@ def _reshape(op: ReshapeOp, kernel: KernelBuilder) -> list[SSAValue]:
 def check_reshape(op: ReshapeOp, kernel: KernelBuilder) -> None:
     """Refuse a reshape that moves anything in the packed layout."""
     before, after = (kernel.layout.shape(_logical(v)) for v in (op.x, op.result))
-    if before != after:
+    if before[:2] != after[:2] or _logical(op.x)[:2] != _logical(op.result)[:2]:
         raise _unsupported(
             op,
             f"reshaping {list(_logical(op.x))} to {list(_logical(op.result))}",
-            "only trailing extents of 1 may come or go",
+            "batch and channels must stay as they are",
         )
 
 
@@ -399,4 +418,5 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, KernelBuilder], list[SSAValue]
     ShiftLeftOp: _shift_left,
     SplitBytesOp: _split_bytes,
     SumPoolOp: _sum_pool,
+    UpsampleOp: _upsample,
 }

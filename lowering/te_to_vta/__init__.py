@@ -152,12 +152,13 @@ class _Function:
             size = bytes_of(value.type)
             self._names[value] = self.buffers.add(hint, BufferKind.OUTPUT, size, index)
         calls = [op for op in block.ops if isinstance(op, te.CallOp)]
-        last_reader = {value: call for call in calls for value in call.arguments}
+        last_reader = {te.viewed(value): call for call in calls for value in call.arguments}
         out: list[Operation] = []
         site = 0
         for call in calls:
             site += self._call(call, out, site)
-            dead = {v for v in call.arguments if last_reader[v] is call}
+            read = map(te.viewed, call.arguments)
+            dead = {v for v in read if last_reader[v] is call}
             dead |= {v for v in call.outputs if v not in last_reader}
             for value in dead:
                 if isinstance(value.owner, te.CallOp) and value not in outputs:
@@ -169,8 +170,8 @@ class _Function:
         outputs: Sequence[SSAValue] = ()
         for op in self._function.body.block.ops:
             if isinstance(op, ReturnOp):
-                outputs = tuple(op.arguments)
-            elif not isinstance(op, te.CallOp | te.ConstantOp):
+                outputs = tuple(map(te.viewed, op.arguments))
+            elif not isinstance(op, te.CallOp | te.ConstantOp | te.ViewOp):
                 raise CompileError(Problem(where, f"{op.name} is not a call of a kernel"))
         for value in outputs:
             if not isinstance(value.owner, te.CallOp):
@@ -233,6 +234,7 @@ class _Function:
         return tables
 
     def _name(self, value: SSAValue) -> str:
+        value = te.viewed(value)
         if value not in self._names:
             constant = value.owner
             assert isinstance(constant, te.ConstantOp)

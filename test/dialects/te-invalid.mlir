@@ -364,3 +364,17 @@ te.intrinsic @store (b = 1, o = 2) writes dram[b, o] outside 0 : i8 with (acc[b,
   te.yield %0 : i8
 }
 // CHECK: what is outside of the destination is not written
+
+// -----
+func.func @f(%x: tensor<4x2xi8>) {
+  %y = te.view %x : tensor<4x2xi8> to tensor<3x2xi8>
+  func.return
+}
+// CHECK: a view keeps the number of elements
+
+// -----
+func.func @f(%x: tensor<4x2xi8>) {
+  %y = te.view %x : tensor<4x2xi8> to tensor<4x2xi32>
+  func.return
+}
+// CHECK: a view keeps the element type

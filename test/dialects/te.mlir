@@ -3,10 +3,12 @@
 func.func @layer(%x: tensor<1x4x1x2xi8>) -> tensor<1x4x1x2xi8> {
   %w = te.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi8>
   %y = te.call @k(%x, %w) : (tensor<1x4x1x2xi8>, tensor<2x2xi8>) -> tensor<1x4x1x2xi8>
+  %z = te.view %y : tensor<1x4x1x2xi8> to tensor<2x2x1x2xi8>
   func.return %y : tensor<1x4x1x2xi8>
 }
 // CHECK:      %w = te.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi8>
 // CHECK-NEXT: te.call @k(%x, %w) : (tensor<1x4x1x2xi8>, tensor<2x2xi8>) -> tensor<1x4x1x2xi8>
+// CHECK-NEXT: te.view %y : tensor<1x4x1x2xi8> to tensor<2x2x1x2xi8>
 
 te.kernel @k(%x: tensor<1x4x1x2xi8>, %w: tensor<2x2xi8>) -> tensor<1x4x1x2xi8> {
   %sum = te.compute "sum" (n = 1, h = 4, b = 1, o = 2) reduce (t = 3, k = 2)

@@ -86,3 +86,20 @@ builtin.module {
 }
 // CHECK:       func.func private @json_0(%x: tensor<1x2xi8>)
 // CHECK-NEXT:    func.return %x
+
+// -----
+
+// Repeated elements: an axis for copies behind each that is repeated, and a view that joins them.
+// Folding space is a view as well.
+builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_inp_buff_size = 12, log_wgt_buff_size = 14, log_acc_buff_size = 14>} {
+  func.func private @vta_0(%x: tensor<1x3x2x3xi8, #graph.packed<1, 4>>) -> tensor<1x3x12xi8, #graph.packed<1, 4>> attributes {codegen = "vta"} {
+    %y = graph.upsample %x {factors = array<i64: 1, 1, 1, 2>} : (tensor<1x3x2x3xi8, #graph.packed<1, 4>>) -> tensor<1x3x2x6xi8, #graph.packed<1, 4>>
+    %z = graph.reshape %y : (tensor<1x3x2x6xi8, #graph.packed<1, 4>>) -> tensor<1x3x12xi8, #graph.packed<1, 4>>
+    func.return %z : tensor<1x3x12xi8, #graph.packed<1, 4>>
+  }
+}
+// CHECK:       %[[Y:.*]] = te.call @upsample0(%x) : (tensor<1x1x2x3x1x4xi8>) -> tensor<1x1x2x3x2x1x4xi8>
+// CHECK-NEXT:  %[[V:.*]] = te.view %[[Y]] : tensor<1x1x2x3x2x1x4xi8> to tensor<1x1x2x6x1x4xi8>
+// CHECK-NEXT:  te.view %[[V]] : tensor<1x1x2x6x1x4xi8> to tensor<1x1x12x1x1x4xi8>
+// CHECK:       te.compute "upsample" (n = 1, c = 1, h = 2, w = 3, w_copy = 2, b = 1, o = 4)
+// CHECK-NEXT:      ins (%x[n, c, h, w, b, o] : tensor<1x1x2x3x1x4xi8>)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from random_networks import LIMIT, Builder, Network, Value, finish
 
-MOVING = ("concat", "slice", "split", "pad", "negate", "pool")
+MOVING = ("concat", "slice", "split", "pad", "negate", "pool", "resize", "fold_space")
 SCALING = ("scale", "shifted", "slope", "sigmoid", "reduce")
 
 
@@ -87,6 +87,22 @@ class ElementBuilder(Builder):
     def pool(self, x: Value) -> Value:
         """Max pooling keeps scales: they are tied through it."""
         return self.max_pool(x) if len(x.shape) > 2 else x
+
+    def resize(self, x: Value) -> Value:
+        """Whole factors over space."""
+        factors = [1, 1, *(self.draw(st.integers(1, 3)) for _ in x.shape[2:])]
+        shape = tuple(n * factor for n, factor in zip(x.shape, factors, strict=True))
+        if len(shape) == 2 or max(shape[2:]) > 12:
+            return x
+        scales = self.constant(np.array(factors, np.float64))
+        return Value(self.node("Resize", [x.name, "", scales], mode="nearest"), shape, x.bound)
+
+    def fold_space(self, x: Value) -> Value:
+        """One spatial dimension instead of several."""
+        if len(x.shape) < 4:
+            return x
+        shape = (*x.shape[:2], int(np.prod(x.shape[2:])))
+        return Value(self.node("Reshape", [x.name, self.integers(*shape)]), shape, x.bound)
 
     def vector(self, x: Value, low: float, high: float) -> str:
         """A constant with one number a channel, or one in all."""

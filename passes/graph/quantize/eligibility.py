@@ -33,6 +33,7 @@ from vtac.dialects.graph import (
     SliceOp,
     SubOp,
     SumPoolOp,
+    UpsampleOp,
     is_static,
     shape_of,
 )
@@ -63,7 +64,7 @@ SUMS = (
 )
 """Ops that can be part of a sum that ends in one requantisation."""
 
-COMPUTING = (*SUMS, BatchNormOp, MatMulOp, MaxPoolOp)
+COMPUTING = (*SUMS, BatchNormOp, MatMulOp, MaxPoolOp, UpsampleOp)
 """Graph ops that compute: those whose staying on the host needs a reason."""
 
 
@@ -100,6 +101,8 @@ def why_not(op: Operation, network: Network) -> str | None:
         case MaxPoolOp():
             counts = window_counts(op, shape_of(op.x) or (), op.kernel.get_values())
             return None if counts.all() else "a window lies wholly in the padding"
+        case UpsampleOp() if max(op.factors.get_values()[:2]) > 1:
+            return "it repeats the batch or channels: only space can be repeated"
         case BatchNormOp():
             return "batch normalisation that no convolution could take in"
         case MatMulOp():

@@ -25,6 +25,7 @@ from vtac.dialects.graph import (
     ReshapeOp,
     ShiftLeftOp,
     SumPoolOp,
+    UpsampleOp,
     shape_of,
 )
 from vtac.passes.graph.quantize.eligibility import COMPUTING
@@ -70,11 +71,15 @@ class _Emitter:
         self.reals: dict[SSAValue, SSAValue] = {}
 
     def pass_through(self, group: PassThrough) -> None:
-        """Max pooling and reshape of int8."""
+        """Max pooling, reshape and repetition of int8."""
         op, type = group.root, _integer_type(group.root.result, i8)
         x = self.as_int8(op.x, op)
         if isinstance(op, ReshapeOp):
             self._define(op.result, self._insert(ReshapeOp(x, type), op, op).results[0])
+            return
+        if isinstance(op, UpsampleOp):
+            copies = UpsampleOp(x, op.factors.get_values(), type)
+            self._define(op.result, self._insert(copies, op, op).results[0])
             return
         pool = _pooling(MaxPoolOp, op, x, type)
         self._define(op.result, self._insert(pool, op, op).results[0])
