@@ -1,0 +1,51 @@
+"""The codegen ``json``: a function as JSON, nodes that name kernels, beside its weights.
+
+The first of BYOC's formats (section 3.3): any engine that has the kernels can run it. Ours is
+``runtime/engines/json.py``, in NumPy. It is there for comparison and for learning: a user chooses
+it, ``codegens=["json"]``.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+
+from vtac.dialects.context import VtacContext
+from vtac.dialects.payload import Payload
+from vtac.dialects.target import Target
+from vtac.lowering.codegens.float_nodes import node_list, predicates_for, with_relu
+from vtac.passes.graph.codegen import Codegen, NamedPattern
+from vtac.passes.graph.patterns import Predicate
+
+FILE = "graph.json"
+
+
+class JsonCodegen(Codegen):
+    """Chains of float convolutions, dense layers, relus and what goes with them."""
+
+    name: ClassVar[str] = "json"
+    priority: ClassVar[int] = 10
+
+    def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
+        """Convolution and dense layer with the relu behind them."""
+        return with_relu("codegen json")
+
+    def predicates(self, target: Target | None) -> Mapping[type[Operation], Predicate]:
+        """The same and others alone."""
+        return predicates_for("codegen json")
+
+    def build(self, function: Operation, ctx: VtacContext) -> Payload:
+        """Nodes and values by number (`NodeList`); constants are the payload's."""
+        assert isinstance(function, FuncOp)
+        listed = node_list(function, ctx)
+        graph = {
+            "inputs": listed.inputs,
+            "constants": len(listed.constants),
+            "nodes": [dataclasses.asdict(node) for node in listed.nodes],
+            "outputs": listed.outputs,
+        }
+        text = json.dumps(graph, indent=1, sort_keys=True)
+        return Payload({}, {FILE: text.encode()}, listed.constants)
