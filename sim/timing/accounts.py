@@ -177,11 +177,10 @@ class Accounts:
     def _last_token(self) -> Column:
         """For each instruction the place of the token that came last (of anything if none did)."""
         last = np.full(len(self._started), _PLACE[Cause.START], np.int64)
-        if self._timeline.edges:
-            edges = np.array(self._timeline.edges, np.int64)
-            edges = edges[np.argsort(self._timeline.end[edges[:, 0]], kind="stable")]
-            places = np.array([_TOKEN[queue] for queue in Queue], np.int64)
-            last[edges[:, 1]] = places[edges[:, 2]]
+        edges = self._timeline.edges
+        edges = edges[np.argsort(self._timeline.end[edges[:, 0]], kind="stable")]
+        places = np.array([_TOKEN[queue] for queue in Queue], np.int64)
+        last[edges[:, 1]] = places[edges[:, 2]]
         return last
 
     def _add_durations(self, result: NDArray[np.int64], rows: NDArray[np.intp]) -> None:

@@ -1,4 +1,4 @@
-"""The clock: discrete events over fetch, load, compute and store.
+"""The clock: fetch, load, compute and store, each instruction as soon as its times are known.
 
 Conventions. An instruction's *start* S is the first cycle in which its module is not idle, its
 *end* E the first in which it is idle again; the decision to start falls in cycle S - 1, and in
@@ -6,18 +6,20 @@ cycle E - 1 the instruction is done: it leaves its queue and pushes its tokens. 
 as many cycles as its FINISH's S.
 
 S = 1 + the latest of: E of the module's previous instruction; E of the producer of each token that
-it pops (all at once); d + 1, d the cycle in which fetch dispatched it. Of these, E of a load is not
-known before its requests have been served, and so time has to be followed: an event is the start
-of a module's next instruction once its time is known, or a dispatch; between events the read
-channels issue requests. Whatever has a fixed duration is settled when it starts: its E, its tokens
-(which count from E on) and its place in the queue. Only a token that may find its queue full has to
-wait for its time to come.
+it pops (all at once); d + 1, d the cycle in which fetch dispatched it. Dispatch is one a cycle,
+where the queue is full from the E on that makes room. So almost all times follow from others by
+maxima and sums, in any order (max-plus algebra: Baccelli et al., "Synchronization and Linearity",
+1992), and each module runs ahead as far as what it waits for is known.
 
-The cost is a few steps an instruction and one a request, never one a cycle.
+Two things need time to be followed. E of a load, or when a chunk of instructions is there, is known
+once its requests have been served, and readers compete for the read channels; but when no module
+can go on, nobody asks before one of the transfers under way is complete, and so the channels may
+issue requests up to there. And whether a token is lost, because its queue is full, depends on what
+has been popped by then; where that is open, the channels go to that cycle and no further.
+
+The cost is a few steps an instruction and one a request at most, never one a cycle.
 """
 
-from bisect import bisect_left
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +41,6 @@ _LAST_ISSUE_TO_LOST_END = 3
 _LAST_BEAT_TO_DISPATCH = 2
 _DISPATCHED_TO_FETCH = 2
 _FIRST_FETCH = 1
-_DISPATCH, _CHUNK, _PUSH = 3, 4, 5
 _CONSUMER = [int(CONSUMER[queue]) for queue in Queue]
 
 
@@ -55,27 +56,29 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What happened when. start, end, dispatched: a cycle an instruction, `NEVER` if it did not.
+    """What happened up to the start of FINISH.
 
-    edges: (producer, consumer, queue) of each token popped. full: (first cycle, first cycle after)
-    in which fetch waited for a place in a queue. warnings: (instruction, what to know).
+    start, end, dispatched: a cycle an instruction, `NEVER` if it did not start by then. edges,
+    int64 [n, 3]: producer, consumer and queue of each token popped. full: (first cycle, first cycle
+    after) in which fetch waited for a place in a queue. warnings: (instruction, what to know).
     """
 
     cycles: int
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     dispatched: NDArray[np.int64]
-    edges: list[tuple[int, int, Queue]]
+    edges: NDArray[np.int64]
     chunks: list[Chunk]
     full: list[tuple[int, int]]
     warnings: list[tuple[int, str]]
 
 
-@dataclass
+@dataclass(slots=True)
 class _ModuleState:
     """A module's instructions in order: up to head - 1 started, up to arrived - 1 dispatched.
 
     free: the first cycle in which it may decide to start the next one, `NEVER` while that is open.
+    late: the instruction that ends with tokens of which it is open whether there is room for them.
     """
 
     members: list[int]
@@ -83,6 +86,7 @@ class _ModuleState:
     arrived: int = 0
     free: int = 0
     transfer: Transfer | None = None
+    late: int | None = None
 
 
 class Machine:
@@ -95,73 +99,164 @@ class Machine:
         self._duration = work.duration.tolist()
         self._readers = [READERS.get(kind, -1) for kind in work.kind.tolist()]
         self._pops, self._pushes = work.pops, work.pushes
-        # Starts of load, compute and store, dispatch, arrival of a chunk, pushes of the three.
-        self._times = [NEVER] * 8
         self._modules = [
             _ModuleState(np.flatnonzero(work.module == module).tolist()) for module in Module
         ]
-        # The producers of the tokens in each queue; a token counts from its producer's end on.
-        self._pushed: list[deque[int]] = [deque() for _ in Queue]
+        # The modules that may be able to start something.
+        self._awake: set[int] = set()
+        # Of each queue who pushed its tokens, and who popped them: the k-th pop is of the k-th.
+        self._pushed: list[list[int]] = [[] for _ in Queue]
+        self._popped: list[list[int]] = [[] for _ in Queue]
         self._channels = [Channel(preset) for _ in range(preset.read_channels)]
-        # No request leaves before this cycle, unless a reader begins to ask.
-        self._reads_due = NEVER
+        # Without a channel to wait for, the cycle in which a chunk comes.
+        self._chunk_comes: int | None = None
         self._limit = NEVER
         self._start, self._end = [NEVER] * count, [NEVER] * count
         self._dispatched = [NEVER] * count
-        self._edges: list[tuple[int, int, Queue]] = []
         self._full: list[tuple[int, int]] = []
-        self._warnings: list[tuple[int, str]] = []
+        self._warnings: list[tuple[int, int, str]] = []
         self._fetch = _Fetch(preset, count)
+        # The instruction that has to end before fetch can go on, and since when fetch waits.
         self._blocked: tuple[int, int] | None = None
 
     def run(self) -> Timeline:
-        """Every event up to FINISH. Raises `SimulationError` on a deadlock."""
-        times = self._times
+        """Everything up to FINISH. Raises `SimulationError` on a deadlock."""
         self._request_instructions(_FIRST_FETCH)
         while True:
-            now = min(times)
-            if now >= self._reads_due and self._advance_reads(now):
-                continue
-            if now >= NEVER or now > self._limit:
-                break
-            event = times.index(now)
-            times[event] = NEVER
-            if event < _DISPATCH:
-                self._start_next(event, now)
-            elif event == _DISPATCH:
-                self._dispatch(now)
-            elif event == _CHUNK:
-                self._instructions_come(now)
+            self._settle()
+            late = [state for state in self._modules if state.late is not None]
+            first = min(late, key=self._done, default=None)
+            until = self._limit if first is None else min(self._limit, self._done(first))
+            if (transfer := self._issue(until)) is not None:
+                self._served(transfer)
+            elif first is not None and self._done(first) <= self._limit:
+                self._push(first, for_sure=True)
             else:
-                self._push_late(event - _PUSH)
+                break
         if self._limit == NEVER:
             self._deadlock()
+        return self._timeline()
+
+    def _timeline(self) -> Timeline:
+        """What has been found, without what is known of the time behind."""
+        limit = self._limit
+        start, end, dispatched = map(np.array, (self._start, self._end, self._dispatched))
+        end[start > limit + 1] = NEVER
+        start[start > limit + 1] = NEVER
+        dispatched[dispatched > limit] = NEVER
         if self._blocked is not None:
-            self._full.append((self._blocked[1], self._limit + 1))
+            self._full.append((self._blocked[1], limit + 1))
+        warnings = [(index, text) for at, index, text in self._warnings if at <= limit]
         for index in self._work.zero_counts.tolist():
-            if self._start[index] <= self._limit:
-                self._warnings.append((index, "a count of 0 runs 16384 times"))
+            if start[index] <= limit:
+                warnings.append((index, "a count of 0 runs 16384 times"))
+        edges = np.concatenate(
+            [
+                np.stack([pushed[: len(popped)], popped, np.full(len(popped), queue)], axis=1)
+                for queue, (pushed, popped) in enumerate(
+                    zip(self._pushed, self._popped, strict=True)
+                )
+            ]
+        ).astype(np.int64)
         return Timeline(
-            self._limit + 1,
-            np.array(self._start),
-            np.array(self._end),
-            np.array(self._dispatched),
-            self._edges,
-            self._fetch.chunks,
-            self._full,
-            self._warnings,
+            limit + 1,
+            start,
+            end,
+            dispatched,
+            edges[start[edges[:, 1]] <= limit + 1],
+            [chunk for chunk in self._fetch.chunks if chunk.command <= limit],
+            [span for span in self._full if span[0] <= limit],
+            warnings,
         )
 
-    def _advance_reads(self, now: int) -> bool:
-        """Issue requests up to the next event; whether that may have brought an earlier one."""
-        transfer = self._issue(min(now, self._limit))
-        if transfer is None:
-            return False
-        if transfer.reader == FETCH:
-            self._instructions_come(transfer.last_end)
-        else:
-            self._load_served(transfer)
-        return True
+    def _settle(self) -> None:
+        """Let everything happen whose time is known."""
+        awake = self._awake
+        while True:
+            while awake:
+                self._go_on(awake.pop())
+            for state in self._modules:
+                if state.late is not None:
+                    self._push(state)
+            if self._chunk_comes is not None:
+                at, self._chunk_comes = self._chunk_comes, None
+                self._instructions_come(at)
+            if not awake:
+                return
+
+    def _go_on(self, module: int) -> None:
+        """Start the module's instructions as long as it is known when."""
+        state, ends = self._modules[module], self._end
+        pushed, popped = self._pushed, self._popped
+        while state.head < state.arrived and state.free < NEVER:
+            index = state.members[state.head]
+            at = self._dispatched[index] + 1
+            if at < state.free:
+                at = state.free
+            pops = self._pops[index]
+            for queue in pops:
+                taken = len(popped[queue])
+                if taken == len(pushed[queue]):
+                    return
+                if (end := ends[pushed[queue][taken]]) > at:
+                    at = end
+            for queue in pops:
+                popped[queue].append(index)
+            state.head += 1
+            self._start[index] = at + 1
+            if duration := self._duration[index]:
+                self._finish(state, index, at + 1 + duration)
+                continue
+            state.free = NEVER
+            if index == self._work.finish:
+                self._limit = at
+            else:
+                self._start_load(state, index, at + 1)
+
+    def _finish(self, state: _ModuleState, index: int, end: int) -> None:
+        """The end of an instruction is known: its module, its tokens and its place fall free."""
+        self._end[index] = state.free = end
+        if self._blocked is not None and self._blocked[0] == index:
+            since, self._blocked = self._blocked[1], None
+            if end > since:
+                self._full.append((since, end))
+            self._dispatch(max(since, end))
+        if self._pushes[index]:
+            state.late = index
+            self._push(state)
+
+    def _done(self, state: _ModuleState) -> int:
+        """The cycle in which an instruction pushes the tokens that are late."""
+        assert state.late is not None
+        return self._end[state.late] - 1
+
+    def _push(self, state: _ModuleState, for_sure: bool = False) -> None:
+        """Push the tokens of an instruction, if it is known for which of them there is room.
+
+        ``for_sure``: whatever is not known to be popped by then is not.
+        """
+        index = state.late
+        assert index is not None
+        state.free, end = NEVER, self._end[index]
+        depth, lost = self._preset.token_depth, []
+        for queue in self._pushes[index]:
+            # Only when all but depth - 1 of the tokens before are popped there is room.
+            before, popped = len(self._pushed[queue]) - depth, self._popped[queue]
+            if before < 0:
+                continue
+            if before >= len(popped) and not for_sure:
+                return
+            if before >= len(popped) or self._start[popped[before]] > end:
+                lost.append(queue)
+        for queue in self._pushes[index]:
+            if queue in lost:
+                reason = f"its {queue} token is lost: the queue has {depth}"
+                self._warnings.append((end - 1, index, reason))
+            else:
+                self._pushed[queue].append(index)
+                self._awake.add(_CONSUMER[queue])
+        state.late, state.free = None, end
+        self._awake.add(self._module[index])
 
     def _issue(self, until: int) -> Transfer | None:
         """Issue requests up to a cycle, or until one transfer reaches its stop.
@@ -170,147 +265,35 @@ class Machine:
         """
         channels = self._channels
         if len(channels) == 1:
-            transfer = channels[0].issue(until)
-            self._reads_due = channels[0].due
-            return transfer
+            return channels[0].issue(until)
         while True:
             first, *others = sorted(channels, key=_due)
-            self._reads_due = first.due
             if first.due > until or first.due >= NEVER:
                 return None
             if (transfer := first.issue(min(until, others[0].due))) is not None:
                 return transfer
 
-    def _plan(self, module: int) -> None:
-        """Set the time of the module's next decision to start, if everything is known."""
-        state = self._modules[module]
-        if state.head == state.arrived or state.free == NEVER:
-            return
-        index = state.members[state.head]
-        at = self._dispatched[index] + 1
-        if at < state.free:
-            at = state.free
-        for queue in self._pops[index]:
-            if not (pushed := self._pushed[queue]):
-                return
-            if (end := self._end[pushed[0]]) > at:
+    def _dispatch(self, at: int) -> None:
+        """Fetch puts the instructions that are there into their queues, from cycle `at` on."""
+        fetch, depth = self._fetch, self._preset.queue_depth
+        self._awake.update(range(len(self._modules)))
+        for position in range(fetch.position, fetch.dispatchable):
+            state = self._modules[self._module[position]]
+            # The instruction that has to end before there is room.
+            if (rank := state.arrived - depth) >= 0 and (
+                end := self._end[holder := state.members[rank]]
+            ) > at:
+                if end == NEVER:
+                    fetch.position, self._blocked = position, (holder, at)
+                    return
+                self._full.append((at, end))
                 at = end
-        self._times[module] = at
-
-    def _start_next(self, module: int, now: int) -> None:
-        """Decide in cycle `now` to start the module's next instruction."""
-        state = self._modules[module]
-        index = state.members[state.head]
-        for queue in self._pops[index]:
-            self._edges.append((self._pushed[queue].popleft(), index, queue))
-        state.head += 1
-        state.free = NEVER
-        self._start[index] = now + 1
-        if duration := self._duration[index]:
-            self._finish(module, index, now + 1 + duration)
-        elif index == self._work.finish:
-            self._limit = now
-        else:
-            self._start_load(module, index, now + 1)
-
-    def _finish(self, module: int, index: int, end: int) -> None:
-        """The end of an instruction is known: its module, its tokens and its place fall free."""
-        self._end[index] = end
-        if self._blocked is not None and self._blocked[0] == index:
-            self._full.append((self._blocked[1], end))
-            self._blocked = None
-            self._times[_DISPATCH] = end
-        pushes = self._pushes[index]
-        for queue in pushes:
-            if len(self._pushed[queue]) >= self._preset.token_depth:
-                self._times[_PUSH + module] = end - 1
-                return
-        for queue in pushes:
-            self._pushed[queue].append(index)
-            self._plan(_CONSUMER[queue])
-        self._modules[module].free = end
-        self._plan(module)
-
-    def _push_late(self, module: int) -> None:
-        """In the cycle before its end the instruction counts the tokens that nobody has popped."""
-        state = self._modules[module]
-        index = state.members[state.head - 1]
-        for queue in self._pushes[index]:
-            if len(self._pushed[queue]) >= self._preset.token_depth:
-                depth = self._preset.token_depth
-                self._warnings.append((index, f"its {queue} token is lost: the queue has {depth}"))
-            else:
-                self._pushed[queue].append(index)
-                self._plan(_CONSUMER[queue])
-        state.free = self._end[index]
-        self._plan(module)
-
-    def _holder(self, state: _ModuleState, place: int) -> int | None:
-        """The instruction that has to end before the one at `place` of a module has room."""
-        rank = place - self._preset.queue_depth
-        return state.members[rank] if rank >= 0 else None
-
-    def _dispatch(self, now: int) -> None:
-        """Fetch puts one instruction into its queue, or waits until there is a place."""
-        fetch = self._fetch
-        module = self._module[fetch.position]
-        state = self._modules[module]
-        rank = state.arrived - self._preset.queue_depth
-        holder = state.members[rank] if rank >= 0 else None
-        if holder is not None and (end := self._end[holder]) > now:
-            if end == NEVER:
-                self._blocked = (holder, now)
-            else:
-                self._full.append((now, end))
-                self._times[_DISPATCH] = end
-            return
-        self._dispatched[fetch.position] = now
-        state.arrived += 1
-        if state.head == state.arrived - 1:
-            self._plan(module)
-        fetch.position += 1
-        if fetch.position < fetch.dispatchable:
-            self._times[_DISPATCH] = self._next_dispatch(now + 1)
-        else:
-            self._chunk_dispatched(now)
-
-    def _next_dispatch(self, now: int) -> int:
-        """When to look at the next instruction: now, or when the place is free that it waits for.
-
-        The end of the instruction that holds the place may not be known yet.
-        """
-        state = self._modules[self._module[self._fetch.position]]
-        rank = state.arrived - self._preset.queue_depth
-        end = self._end[state.members[rank]] if rank >= 0 else 0
-        if not now < end < NEVER or now > self._limit:
-            return now
-        self._full.append((now, end))
-        return end
-
-    def _dispatch_chunk(self, cycle: int) -> bool:
-        """Dispatch a whole chunk, an instruction a cycle, if no queue can be full meanwhile."""
-        fetch, modules = self._fetch, self._modules
-        arrived = [bisect_left(state.members, fetch.dispatchable) for state in modules]
-        for state, count in zip(modules, arrived, strict=True):
-            holder = self._holder(state, count - 1)
-            if count > state.arrived and holder is not None and self._end[holder] > cycle:
-                return False
-        last = cycle + fetch.dispatchable - fetch.position - 1
-        self._dispatched[fetch.position : fetch.dispatchable] = range(cycle, last + 1)
-        for module, state in enumerate(modules):
-            waiting, state.arrived = state.arrived > state.head, arrived[module]
-            if not waiting:
-                self._plan(module)
-        fetch.position = fetch.dispatchable
-        self._chunk_dispatched(last)
-        return True
-
-    def _chunk_dispatched(self, last: int) -> None:
-        """The last instruction of a chunk is dispatched in cycle `last`."""
-        fetch = self._fetch
-        fetch.free = last + 1
+            self._dispatched[position] = at
+            state.arrived += 1
+            at += 1
+        fetch.position, fetch.free = fetch.dispatchable, at
         if not self._preset.fetch_ahead:
-            self._request_instructions(last + _DISPATCHED_TO_FETCH)
+            self._request_instructions(at - 1 + _DISPATCHED_TO_FETCH)
         elif fetch.ready is not None:
             self._begin_dispatch(max(fetch.ready, fetch.free))
 
@@ -320,7 +303,7 @@ class Machine:
         if requests is None:
             return
         if self._preset.ideal_memory:
-            self._times[_CHUNK] = command + 1
+            self._chunk_comes = command + 1
         else:
             self._add(Transfer(FETCH, requests, command + 1))
 
@@ -333,32 +316,36 @@ class Machine:
         self._fetch.begin()
         if self._preset.fetch_ahead:
             self._request_instructions(cycle)
-        if not self._dispatch_chunk(cycle):
-            self._times[_DISPATCH] = cycle
+        self._dispatch(cycle)
 
     def _add(self, transfer: Transfer) -> None:
         channel = CHANNEL_OF[self._preset.read_channels][transfer.reader]
         self._channels[channel].add(transfer)
-        self._reads_due = min(self._reads_due, transfer.visible)
 
-    def _start_load(self, module: int, index: int, start: int) -> None:
+    def _start_load(self, state: _ModuleState, index: int, start: int) -> None:
         """A load's first request is visible in S + 1, one cycle later for each row of top pads."""
         work = self._work
         requests, pads = work.requests[index], work.pads.get(index)
         reader = self._readers[index]
         visible = start + 1 + (pads.delay if pads is not None else 0)
         transfer = Transfer(reader, requests, visible, traced=pads is not None)
-        self._modules[module].transfer = transfer
+        state.transfer = transfer
         if self._preset.ideal_memory:
             transfer.last_end, transfer.position = visible, transfer.stop
-            self._load_served(transfer)
+            self._served(transfer)
             return
         if reader == INP and requests.total == self._preset.inp_beat_limit:
             transfer.stop = max(1, transfer.stop - 1)
         self._add(transfer)
 
-    def _load_served(self, transfer: Transfer) -> None:
-        """The times of a load's beats are known: it is done when the last one and all pads are."""
+    def _served(self, transfer: Transfer) -> None:
+        """The times of a transfer's beats are known: a load is done with the last one and all pads.
+
+        A load may also be asked about before its last request leaves, see `_lose_data`.
+        """
+        if transfer.reader == FETCH:
+            self._instructions_come(transfer.last_end)
+            return
         module = Module.LOAD if transfer.reader in (INP, WGT) else Module.COMPUTE
         state = self._modules[module]
         if state.transfer is not transfer:
@@ -367,26 +354,28 @@ class Machine:
         if not transfer.complete:
             transfer.stop = len(transfer.beats)
             if transfer.last_issue < transfer.first_served:
-                self._lose_data(module, index, transfer.last_issue)
+                self._lose_data(state, index, transfer.last_issue)
             return
         state.transfer = None
         uop = transfer.reader == UOP
         done = transfer.last_end + (_LAST_BEAT_TO_DONE_UOP if uop else _LAST_BEAT_TO_DONE)
         if (pads := self._work.pads.get(index)) is not None:
             done = max(done, padding_idle(pads, self._start[index], uop, transfer.spans or ()))
-        self._finish(module, index, done + 1)
+        self._finish(state, index, done + 1)
+        self._awake.add(module)
 
-    def _lose_data(self, module: int, index: int, last_issue: int) -> None:
+    def _lose_data(self, state: _ModuleState, index: int, last_issue: int) -> None:
         """All requests leave before the first beat: the counter of beats under way wraps to 0."""
-        self._modules[module].transfer = None
+        state.transfer = None
         reason = "it loses its data: all its requests leave before the first beat comes"
-        self._warnings.append((index, reason))
-        self._finish(module, index, last_issue + _LAST_ISSUE_TO_LOST_END)
+        self._warnings.append((last_issue, index, reason))
+        self._finish(state, index, last_issue + _LAST_ISSUE_TO_LOST_END)
+        self._awake.add(Module.LOAD)
 
     def _deadlock(self) -> None:
         heads = [state.members[state.head] for state in self._modules if state.head < state.arrived]
         blocked = [
-            (index, [queue for queue in self._pops[index] if not self._pushed[queue]])
+            (index, [q for q in self._pops[index] if len(self._popped[q]) == len(self._pushed[q])])
             for index in sorted(heads)
         ]
         fetch = self._fetch.position if self._blocked is not None else None

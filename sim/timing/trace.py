@@ -9,7 +9,7 @@ from typing import Any
 
 from ...dialects.vta.assembly import disassemble
 from ...dialects.vta.encoding import decode
-from ..tokens import Module
+from ..tokens import Module, Queue
 from .report import TimingReport
 from .work import Kind
 
@@ -88,8 +88,8 @@ def _slices(report: TimingReport) -> list[dict[str, Any]]:
 def _arrows(report: TimingReport) -> list[dict[str, Any]]:
     events = []
     module, timeline = report.work.module, report.timeline
-    for number, (producer, consumer, queue) in enumerate(timeline.edges):
-        rest = {"name": f"{queue} token", "cat": "token", "id": number}
+    for number, (producer, consumer, queue) in enumerate(timeline.edges.tolist()):
+        rest = {"name": f"{Queue(queue)} token", "cat": "token", "id": number}
         last, track = int(timeline.end[producer]) - 1, _track(int(module[producer]))
         events.append(_event("s", last, track, **rest))
         first, track = int(timeline.start[consumer]), _track(int(module[consumer]))
