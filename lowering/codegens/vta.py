@@ -25,6 +25,7 @@ from vtac.dialects.graph import (
     MaxOp,
     MaxPoolOp,
     MinOp,
+    MulOp,
     ReluOp,
     RequantizeOp,
     ReshapeOp,
@@ -138,7 +139,7 @@ class VtaCodegen(Codegen):
 
     def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
         """Accumulators and what ends them, max pooling, reshapes that the layout makes void."""
-        acc = self._accumulators()
+        acc = self._accumulators(target)
         planes = op(AddBiasOp, acc, constant()).where(_static)
         return [
             NamedPattern(
@@ -156,8 +157,8 @@ class VtaCodegen(Codegen):
         ]
 
     @staticmethod
-    def _accumulators() -> Recursive:
-        """int32 sums: products, sum pooling, shifted addends, sums and extremes of these."""
+    def _accumulators(target: Target | None) -> Recursive:
+        """int32 sums: products, sum pooling, shifted addends, sums, extremes, products of these."""
         acc = Recursive("accumulators")
         sources: list[OpPattern] = [
             op(ConvOp, wildcard(), constant()).where(_int8_input),
@@ -167,6 +168,8 @@ class VtaCodegen(Codegen):
         ]
         sums = op(AddOp, acc, acc).where(_same_shape) | op(AddBiasOp, acc, constant())
         extremes = op(MaxOp, acc, acc) | op(MinOp, acc, acc)
+        if target is not None and target.alu_mul:
+            extremes = extremes | op(MulOp, acc, acc) | op(ClipOp, acc)
         acc.define(sources[0] | sources[1] | sources[2] | sources[3] | sums | extremes)
         return acc
 

@@ -18,11 +18,13 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import (
     AddBiasOp,
     AddOp,
+    ClipOp,
     ConvOp,
     GemmOp,
     MaxOp,
     MaxPoolOp,
     MinOp,
+    MulOp,
     RequantizeOp,
     ReshapeOp,
     ShiftLeftOp,
@@ -308,6 +310,31 @@ def _extreme(op: MaxOp | MinOp, kernel: KernelBuilder) -> list[SSAValue]:
     return [kernel.elementwise(label, a, lambda p, q: pick(p, q).result, others=[b])]
 
 
+def _product(op: MulOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """Two accumulators multiplied, where the ALU does that."""
+    a, b = kernel.values[op.a], kernel.values[op.b]
+    assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
+    if a.type != b.type or a.type.element_type != i32 or not kernel.layout.target.alu_mul:
+        raise _unsupported(op, "a product of these tensors", "keep it on the host")
+    return [kernel.elementwise("mul", a, lambda p, q: arith.MuliOp(p, q).result, others=[b])]
+
+
+def _clip(op: ClipOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """Accumulators between two whole numbers."""
+    bounds = [bound for bound in (op.min, op.max) if bound is not None]
+    if any(int(bound.value.data) not in IMMEDIATES for bound in bounds):
+        raise _unsupported(op, "bounds that are no immediates", "keep it on the host")
+
+    def body(value: SSAValue) -> SSAValue:
+        if op.min is not None:
+            value = arith.MaxSIOp(value, immediate(int(op.min.value.data))).result
+        if op.max is not None:
+            value = arith.MinSIOp(value, immediate(int(op.max.value.data))).result
+        return value
+
+    return [kernel.elementwise("clip", kernel.values[op.x], body)]
+
+
 def _channel_constant(
     kernel: KernelBuilder, value: SSAValue, what: str, layer: str, allowed: range
 ) -> int | SSAValue:
@@ -408,11 +435,13 @@ def _unsupported(op: Operation, what: str, hint: str) -> CompileError:
 EMITTERS: Mapping[type[Operation], Callable[[Any, KernelBuilder], list[SSAValue]]] = {
     AddBiasOp: _add_bias,
     AddOp: _add,
+    ClipOp: _clip,
     ConvOp: _convolution,
     GemmOp: _matrix_product,
     MaxOp: _extreme,
     MaxPoolOp: _max_pool,
     MinOp: _extreme,
+    MulOp: _product,
     RequantizeOp: _requantize,
     ReshapeOp: _reshape,
     ShiftLeftOp: _shift_left,

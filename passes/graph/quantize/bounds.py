@@ -37,6 +37,7 @@ from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum, clamp_bou
 from vtac.passes.graph.quantize.network import groups_of, pooled_area, summed_elements
 from vtac.passes.graph.quantize.numbers import Layer, real_bias
 from vtac.passes.graph.quantize.plan import Plan
+from vtac.passes.graph.quantize.products import product_errors
 
 FLOAT32_STEP = 2.0**-23
 """Relative rounding of one float32 operation, generously."""
@@ -94,9 +95,11 @@ class _Errors:
             error = self._stored(group.pooling.x)
             many = summed_elements(group.pooling) / pooled_area(group.pooling)
             errors.append(None if error is None else error * many)
-        errors += [
-            self._form(layer, *pair) for pair in zip(group.forms, layer.weights, strict=True)
-        ]
+        if group.join == "mul":
+            errors += self._group_product(layer)
+        else:
+            pairs = zip(group.forms, layer.weights, strict=True)
+            errors += [self._form(layer, form, weights) for form, weights in pairs]
         known = [error for error in errors if error is not None]
         if len(known) < len(errors):
             return None
@@ -117,6 +120,15 @@ class _Errors:
             if (-128 - zero) * step <= real <= (127 - zero) * step:
                 moved = max(moved, abs(real - (stored - zero) * step))
         return moved
+
+    def _group_product(self, layer: Layer) -> list[Bound]:
+        first, second = (form.operand for form in layer.group.forms)
+        of_first, of_second = self._stored(first), self._stored(second)
+        if of_first is None or of_second is None:
+            return [None]
+        ranges = self._values(first), self._values(second)
+        errors = of_first, of_second
+        return [*product_errors(self.network, layer, errors, ranges, self.model, self.plan.scales)]
 
     def _form(self, layer: Layer, form: Form, weights: Array) -> Bound:
         """Errors of inputs through the stored weights, and of weights through the inputs."""

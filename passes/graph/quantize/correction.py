@@ -23,7 +23,7 @@ from vtac.dialects.graph import ConstantOp, shape_of
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import PoolingOp, pooled_area
-from vtac.passes.graph.quantize.numbers import Layer, form_offsets, largest_bias
+from vtac.passes.graph.quantize.numbers import Inner, Layer, form_offsets, largest_bias
 from vtac.passes.graph.quantize.plan import Plan
 
 ROUNDS = 16
@@ -153,9 +153,11 @@ class _Correction:
         for value, amount in zip(group.skips, layer.amounts, strict=True):
             factor = np.ldexp(1.0, amount).astype(np.float32)
             addends.append([x * _channels(factor, x) for x in self._integers(value)])
-        if group.join != "add":
+        if group.join in ("max", "min"):
             self._share_offset(layer, addends)
-        join = {"add": np.add, "max": np.maximum, "min": np.minimum}[group.join]
+        for place, inner in enumerate(layer.inner):
+            addends[place] = [_limited(inner, x) for x in addends[place]]
+        join = _JOINS[group.join]
         totals = addends[0]
         for addend in addends[1:]:
             totals = [join(total, more) for total, more in zip(totals, addend, strict=True)]
@@ -185,6 +187,15 @@ def _products(form: Form, weights: Sequence[int]) -> Operation:
     types: list[Attribute] = [form.operand.type, TensorType(f32, weights)]
     x, w = Block(arg_types=types).args
     return product_op(form, x, w, TensorType(f32, shape_of(form.result) or ()))
+
+
+_JOINS = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}
+
+
+def _limited(inner: Inner, x: Array) -> Array:
+    """One factor of a product."""
+    moved = x + _channels(inner.bias.astype(np.float32), x)
+    return moved if inner.lo is None else cast(Array, np.clip(moved, inner.lo, inner.hi))
 
 
 def _channels(vector: Array, like: Array) -> Array:

@@ -22,6 +22,7 @@ from vtac.dialects.graph import (
     GemmOp,
     GlobalAveragePoolOp,
     HardSigmoidOp,
+    HardSwishOp,
     LeakyReluOp,
     MatMulOp,
     MaxPoolOp,
@@ -56,6 +57,7 @@ SUMS = (
     GemmOp,
     GlobalAveragePoolOp,
     HardSigmoidOp,
+    HardSwishOp,
     LeakyReluOp,
     PReluOp,
     ReluOp,
@@ -66,6 +68,9 @@ SUMS = (
 
 COMPUTING = (*SUMS, BatchNormOp, MatMulOp, MaxPoolOp, UpsampleOp)
 """Graph ops that compute: those whose staying on the host needs a reason."""
+
+
+NO_PRODUCTS = "it multiplies two tensors, and the ALU of the target does not multiply (sim's does)"
 
 
 def why_not(op: Operation, network: Network) -> str | None:
@@ -88,6 +93,10 @@ def why_not(op: Operation, network: Network) -> str | None:
             return _gemm(op, network)
         case AddOp() | SubOp():
             return _addition(op, network)
+        case HardSwishOp() if not network.multiplies:
+            return NO_PRODUCTS
+        case MulOp() if is_product(op, network):
+            return _product(op, network)
         case MulOp() | DivOp():
             return _scaling(op, network)
         case LeakyReluOp() | PReluOp():
@@ -162,6 +171,20 @@ def scaling_of(op: MulOp | DivOp, network: Network) -> tuple[SSAValue, Array]:
     value, vector = found
     numbers = network.channel_vector(vector, channels_of(op.result))
     return value, 1 / numbers if isinstance(op, DivOp) else numbers
+
+
+def is_product(op: MulOp, network: Network) -> bool:
+    """Whether both factors are tensors that are not known."""
+    return all(network.constant(value) is None for value in (op.a, op.b))
+
+
+def _product(op: MulOp, network: Network) -> str | None:
+    if not network.multiplies:
+        return NO_PRODUCTS
+    a, b, result = (shape_of(value) or () for value in (op.a, op.b, op.result))
+    if len(a) != len(b) or a[0] != b[0] or result not in (a, b):
+        return f"broadcasting product of shapes {list(a)} and {list(b)}"
+    return None
 
 
 def _scaling(op: MulOp | DivOp, network: Network) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, i8, i32
+from xdsl.dialects.builtin import FloatAttr, TensorType, f64, i8, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -14,12 +14,14 @@ from vtac.dialects.graph import (
     AddOp,
     AveragePoolOp,
     ConstantOp,
+    ClipOp,
     ConvOp,
     DequantizeOp,
     GemmOp,
     MaxOp,
     MaxPoolOp,
     MinOp,
+    MulOp,
     QuantizeOp,
     RequantizeOp,
     ReshapeOp,
@@ -32,7 +34,7 @@ from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import PoolingOp
-from vtac.passes.graph.quantize.numbers import Layer, form_offsets
+from vtac.passes.graph.quantize.numbers import Inner, Layer, form_offsets
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.reasons import keep_on_host
 
@@ -165,6 +167,8 @@ class _Emitter:
             terms.append(self._insert(pooled, root, group.pooling).results[0])
         for form, weights in zip(group.forms, layer.weights, strict=True):
             x = self.as_int8(form.operand, root)
+            if group.join == "mul":
+                x = self._spread(x, form, root)
             w = self._constant(weights, _weights_name(form), root)
             product = product_op(form, x, w, type)
             terms.append(self._insert(product, root, form.source).results[0])
@@ -172,13 +176,36 @@ class _Emitter:
             x = self.as_int8(value, root)
             vector = self._constant(amount.astype(np.int32), "amount", root)
             terms.append(self._insert(ShiftLeftOp(x, vector, type), root, root).results[0])
-        if group.join != "add":
+        if group.join in ("max", "min"):
             self._share_offset(layer, terms)
-        join = {"add": AddOp, "max": MaxOp, "min": MinOp}[group.join]
+        for place, inner in enumerate(layer.inner):
+            terms[place] = self._limited(inner, terms[place], root)
+        join = {"add": AddOp, "max": MaxOp, "min": MinOp, "mul": MulOp}[group.join]
         total = terms[0]
         for term in terms[1:]:
             total = self._insert(join(total, term, type), root, root).results[0]
         return total
+
+    def _limited(self, inner: Inner, term: SSAValue, root: Operation) -> SSAValue:
+        """One factor of a product."""
+        if inner.bias.any():
+            bias = self._constant(inner.bias.astype(np.int32), "offset", root)
+            term = self._insert(AddBiasOp(term, bias, term.type), root, root).results[0]
+        if inner.lo is not None and inner.hi is not None:
+            lo, hi = FloatAttr(float(inner.lo), f64), FloatAttr(float(inner.hi), f64)
+            clip = ClipOp(term, term.type, min=lo, max=hi)
+            term = self._insert(clip, root, root).results[0]
+        return term
+
+    def _spread(self, x: SSAValue, form: Form, root: Operation) -> SSAValue:
+        """An operand as far as the result of its group reaches, if it broadcasts over space."""
+        before, after = shape_of(x) or (), shape_of(form.result) or ()
+        factors = [1, 1, *(n // m for n, m in zip(after[2:], before[2:], strict=True))]
+        if set(factors) == {1}:
+            return x
+        shape = [n * factor for n, factor in zip(before, factors, strict=True)]
+        copies = UpsampleOp(x, factors, TensorType(i8, shape))
+        return self._insert(copies, root, form.source).results[0]
 
     def _share_offset(self, layer: Layer, terms: list[SSAValue]) -> None:
         """Bring accumulators that are compared to the offset of the first."""

@@ -51,7 +51,7 @@ def _can_enlarge(group: Sum) -> bool:
 
 
 def _takes_channels_apart(group: Group, value: SSAValue) -> bool:
-    forms = group.forms if isinstance(group, Sum) else ()
+    forms = group.forms if isinstance(group, Sum) and group.join != "mul" else ()
     return any(form.operand is value and form.group == channels_of(value) for form in forms)
 
 

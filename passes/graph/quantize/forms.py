@@ -85,6 +85,14 @@ def diagonal(source: Operation, operand: SSAValue, result: SSAValue, factor: Arr
     return selection(source, operand, result, factor, matrix=np.ones((channels, 1)), group=channels)
 
 
+def spread(source: Operation, operand: SSAValue, result: SSAValue, factor: Array) -> Form:
+    """``factor * operand``, where an only channel of the operand stands for all of the result."""
+    channels = _shape(result)[1]
+    if _shape(operand)[1] == channels:
+        return diagonal(source, operand, result, factor)
+    return selection(source, operand, result, factor, matrix=np.ones((channels, 1)))
+
+
 def selection(
     source: Operation,
     operand: SSAValue,

@@ -29,6 +29,7 @@ from vtac.dialects.graph import (
     GemmOp,
     GlobalAveragePoolOp,
     HardSigmoidOp,
+    HardSwishOp,
     HostOp,
     LeakyReluOp,
     MaxPoolOp,
@@ -53,7 +54,14 @@ from vtac.passes.graph.quantize.eligibility import (
     slope_of,
     why_not,
 )
-from vtac.passes.graph.quantize.forms import Form, constant_part, diagonal, form_of, selections
+from vtac.passes.graph.quantize.forms import (
+    Form,
+    constant_part,
+    diagonal,
+    form_of,
+    selections,
+    spread,
+)
 from vtac.passes.graph.quantize.network import (
     CoreOp,
     Network,
@@ -67,7 +75,10 @@ COMPARING_OPERATORS = frozenset({"ArgMax", "Softmax", "LogSoftmax"})
 """ONNX operators that compare the elements of their operand: ties between int8 would decide."""
 
 
-Join = Literal["add", "max", "min"]
+HARD_SWISH = 1 / 6, 1 / 2
+"""Slope and offset of the hard sigmoid in a hard swish."""
+
+Join = Literal["add", "max", "min", "mul"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +88,8 @@ class Sum:
     root: the last op, whose result the group computes. core: where products are summed.
     forms: addends with weights, that of the core first. skips: addends read as int8, as they are.
     bias: all constant addends, float64 with one number a channel. join: what becomes of the
-    addends, which are added unless it is their largest or smallest that counts.
+    addends, which are added unless it is their largest, smallest or product that counts. gate:
+    slope and offset of the second factor of a product, if that is a hard sigmoid.
     lo, hi: real bounds from relu and clip. covered: all ops it replaces, root first.
     leaves_int32: the accumulators themselves are the result (a last dense layer).
     """
@@ -92,6 +104,7 @@ class Sum:
     covered: Sequence[Operation]
     leaves_int32: bool = False
     join: Join = "add"
+    gate: tuple[float, float] | None = None
 
     @property
     def inputs(self) -> list[SSAValue]:
@@ -233,6 +246,8 @@ class _Grower:
             op = inner
         if isinstance(op, LeakyReluOp | PReluOp):
             return self._sloped(root, op, lo, hi, covered)
+        if isinstance(op, HardSwishOp) or (isinstance(op, MulOp) and is_product(op, self.network)):
+            return self._product(root, op, lo, hi, covered)
         for walk in _WALKS:
             terms = _Terms(np.zeros(channels_of(result)), list(covered))
             self._enter(op, np.ones(1), terms, result, walk)
@@ -261,6 +276,20 @@ class _Grower:
         forms = [diagonal(op, op.x, result, factor) for factor in (np.ones(1), slope)]
         bias = np.zeros(channels_of(result))
         return Sum(root, None, forms, [], bias, lo, hi, covered, join=join)
+
+    def _product(
+        self, root: Operation, op: HardSwishOp | MulOp, lo: float, hi: float,
+        covered: list[Operation],
+    ) -> Sum:  # fmt: skip
+        """``a * b``, or ``x`` times its hard sigmoid."""
+        result, one = root.results[0], np.ones(1)
+        bias = np.zeros(channels_of(result))
+        if isinstance(op, HardSwishOp):
+            forms, gate = [diagonal(op, op.x, result, one)] * 2, HARD_SWISH
+            return Sum(root, None, forms, [], bias, lo, hi, covered, join="mul", gate=gate)
+        forms = [spread(op, value, result, one) for value in (op.a, op.b)]
+        forms.sort(key=lambda form: form.group == 1)
+        return Sum(root, None, forms, [], bias, lo, hi, covered, join="mul")
 
     def _choose_core(self, terms: _Terms, result: SSAValue) -> CoreOp | None:
         """One core shares its accumulators; the others, and what they cover, stay apart."""
@@ -312,7 +341,11 @@ class _Grower:
             terms.bias += factor * self.network.channel_vector(value, channels_of(result))
         elif isinstance(inner, CoreOp) and walk.cores and self._joins(inner, factor):
             terms.cores.append((inner, factor))
-        elif isinstance(inner, AddOp) or (isinstance(inner, SELECTIONS) and walk.selections):
+        elif isinstance(inner, AddOp) or (
+            isinstance(inner, SELECTIONS)
+            and walk.selections
+            and not (isinstance(inner, MulOp) and is_product(inner, self.network))
+        ):
             terms.covered.append(inner)
             self._enter(inner, factor, terms, result, walk)
         else:

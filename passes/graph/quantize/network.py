@@ -24,6 +24,7 @@ from vtac.dialects.graph import (
     window_extent,
 )
 from vtac.dialects.graph.ranges import range_of
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.passes.graph.quantize.forms import Form
 
 PoolingOp = AveragePoolOp | GlobalAveragePoolOp | SumPoolOp
@@ -39,6 +40,13 @@ class Network:
         self.function = function
         self.factors: Mapping[SSAValue, Array] = {}
         """By what channels of values are enlarged (``equalisation``): powers of two, [C]."""
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether the ALU of the target, if there is one, multiplies."""
+        module = self.function.parent_op()
+        target = None if module is None else module.attributes.get(TARGET_ATTRIBUTE)
+        return isinstance(target, Target) and target.alu_mul
 
     @property
     def observations(self) -> Observations | None:

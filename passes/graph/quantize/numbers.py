@@ -56,7 +56,8 @@ class Layer:
     weights: int8, of each form of the sum. steps: the real value of an accumulator step.
     amounts: left shifts of the skips, in their order. bias: whole numbers, rounding term and offset
     included. offset: what zero points contribute to the bias, of the operands and the result.
-    shift, lo, hi, scale: of the requantisation; scale is None where int32 leaves.
+    shift, lo, hi, scale: of the requantisation; scale is None where int32 leaves. inner: of each
+    form of a product (``products``). reach: the largest magnitude of such a product.
     """
 
     group: Sum
@@ -69,6 +70,20 @@ class Layer:
     lo: int
     hi: int
     scale: Scale | None
+    inner: Sequence["Inner"] = ()
+    reach: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Inner:
+    """What happens to the products of one form before the forms are multiplied with each other.
+
+    bias: whole numbers, one a channel, added; lo, hi: bounds to clamp to, if any.
+    """
+
+    bias: Array
+    lo: int | None
+    hi: int | None
 
 
 def number_sum(
@@ -319,6 +334,8 @@ def largest_bias(layer: Layer) -> Array:
     magnitude 128, shifted addends of magnitude 128, and the bias with its rounding term.
     """
     terms: Any = np.zeros(len(layer.bias))
+    if layer.group.join == "mul":
+        return terms + LARGEST_INT32 - layer.reach
     for weights in layer.weights:
         rows = np.abs(weights.astype(np.int16)).reshape(len(weights), -1)
         terms = terms + LARGEST_INT8 * rows.sum(axis=1, dtype=np.int64)

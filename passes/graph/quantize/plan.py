@@ -5,7 +5,7 @@ smallest thing is given up (a core no longer shares its accumulators; then an op
 all is planned anew, until nothing stands in the way. Every round gives up something, so it ends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -20,6 +20,7 @@ from vtac.passes.graph.quantize.groups import (
 )
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy, number_sum
+from vtac.passes.graph.quantize.products import number_product
 from vtac.passes.graph.quantize.scales import Obstacle, Scale, choose_scales
 from vtac.passes.graph.reasons import settled_reasons
 
@@ -57,7 +58,7 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
         try:
             scales = choose_scales(network, grouping.groups)
             layers: dict[Group, Layer] = {
-                group: number_sum(network, group, scales, policy)
+                group: _numbers(group)(network, group, scales, policy)
                 for group in grouping.groups
                 if isinstance(group, Sum)
             }
@@ -69,6 +70,10 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
                 declined[group.root] = obstacle.reason
             continue
         return Plan(network, grouping.groups, layers, scales, grouping.reasons)
+
+
+def _numbers(group: Sum) -> Callable[..., Layer]:
+    return number_product if group.join == "mul" else number_sum
 
 
 def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation, str]]:

@@ -165,7 +165,7 @@ class _Choice:
         Where other ties contradict, weights carry the change of scale.
         """
         result = self._variable(group.root.results[0])
-        for form in group.forms:
+        for form in () if group.join == "mul" else group.forms:
             if not form.is_exact_when_tied:
                 continue
             operand = self._variable(form.operand)
@@ -249,6 +249,8 @@ def _least_scale(network: Network, group: Sum, chosen: dict[SSAValue, Scale]) ->
     """The scale below which a core would have to shift to the left."""
     if group.pooling is not None:
         return chosen[group.pooling.x].value / pooled_area(group.pooling)
+    if group.join == "mul":
+        return 0.0
     largest = (
         chosen[form.operand].value * float(np.abs(network.weights(form)).max())
         for form in group.forms
