@@ -158,7 +158,7 @@ class VtaCodegen(Codegen):
 
     @staticmethod
     def _accumulators(target: Target | None) -> Recursive:
-        """int32 sums: products, sum pooling, shifted addends, sums, extremes, products of these."""
+        """int32: products, sum pooling, shifted addends; sums, extremes, products of these."""
         acc = Recursive("accumulators")
         sources: list[OpPattern] = [
             op(ConvOp, wildcard(), constant()).where(_int8_input),

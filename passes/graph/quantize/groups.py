@@ -50,6 +50,7 @@ from vtac.passes.graph.quantize.eligibility import (
     COMPUTING,
     SELECTIONS,
     SUMS,
+    is_product,
     scaling_of,
     slope_of,
     why_not,
