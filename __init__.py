@@ -2,7 +2,8 @@
 
 ``vtac.compile(model, target="pynq", calibration=samples)`` gives a `Module`: its ``run`` takes and
 returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again. ``vtac.te``
-is for computations written in Python instead of a model. What a user did wrong is a `CompileError`.
+is for computations written in Python instead of a model. A `Codegen` is who compiles parts of a
+network, `Criteria` say which parts. What a user did wrong is a `CompileError`.
 """
 
 import importlib
@@ -11,14 +12,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vtac.dialects.errors import CompileError
     from vtac.dialects.target import Target
+    from vtac.passes.graph.codegen import Codegen
     from vtac.runtime.executor import Module, load
     from vtac.tools import tensor_expressions as te
     from vtac.tools.compiler import compile_model as compile
+    from vtac.tools.stages import Criteria
 
-__all__ = ["CompileError", "Module", "Target", "compile", "load", "te"]
+__all__ = ["Codegen", "CompileError", "Criteria", "Module", "Target", "compile", "load", "te"]
 
 _WHERE = {
+    "Codegen": ("vtac.passes.graph.codegen", "Codegen"),
     "CompileError": ("vtac.dialects.errors", "CompileError"),
+    "Criteria": ("vtac.tools.stages", "Criteria"),
     "Module": ("vtac.runtime.executor", "Module"),
     "Target": ("vtac.dialects.target", "Target"),
     "compile": ("vtac.tools.compiler", "compile_model"),

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from vtac.runtime.calibration import Method, calibrate, calibration_values
 from vtac.runtime.engine import Engine
 from vtac.runtime.engines import engine_named
 from vtac.runtime.executor import Module
-from vtac.runtime.package import Function, Package
+from vtac.runtime.package import Function, Package, Quantisation
 from vtac.runtime.samples import (
     Samples,
     Source,
@@ -128,6 +129,15 @@ def compile_model(
     return module
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """A network in steps. made: the functions that codegens compile, and whose each is."""
+
+    plan: Plan
+    quantisation: tuple[Quantisation, ...]
+    made: Mapping[str, str]
+
+
 class _Driver:
     """One compilation: the context, the report, and the module on its way down."""
 
@@ -172,29 +182,46 @@ class _Driver:
         if self.errors is not None:
             self._measure(module, calibrated, self.errors, shift)
         macs = macs_of_layers(module)
-        plan: Plan | None = None
+        cut: _Cut | None = None
+        idle: set[Stage] = set()  # of codegens that got nothing
         for stage in self.stages:
+            if stage in idle:
+                continue
             self._run(Stage(stage.level, stage.passes.format(shift=shift)), module)
             self.ctx.observations = None  # they are of the float network
             if stage.level == PARTITIONED:
-                with self._step("cut into steps"):
-                    plan = make_plan(module, self.ctx)
-                self.report.placements = place_nodes(nodes, module)
-                self.report.partition = partition_report(
-                    module,
-                    self.codegens.values(),
-                    self.criteria.pruning,
-                    self.report.placements,
-                    macs,
-                )
-                quantisation = quantisation_of(module, self.ctx)
-                made = _made_by(module)
-                if not made:
+                cut = self._cut(module, nodes, macs)
+                if not cut.made:
                     break
-        assert plan is not None
-        functions, blobs = self._build(module, made)
+                without = [c for c in self.codegens.values() if c.name not in cut.made.values()]
+                idle = {stage for codegen in without for stage in codegen.lowering()}
+        assert cut is not None
+        package = self._package(cut, *self._build(module, cut.made))
+        with self._step("open"):
+            return Module(package, report=self.report, engines=self._engines)
+
+    def _cut(self, module: ModuleOp, nodes: Nodes, macs: Mapping[str, int]) -> "_Cut":
+        """The steps of a partitioned network, and what is to be said of it."""
+        with self._step("cut into steps"):
+            plan = make_plan(module, self.ctx)
+        placements = self.report.placements = place_nodes(nodes, module)
+        self.report.partition = partition_report(
+            module, self.codegens.values(), self.criteria.pruning, placements, macs
+        )
+        made = {
+            function.sym_name.data: name.data
+            for function in module.ops
+            if isinstance(function, FuncOp)
+            and isinstance(name := function.attributes.get(CODEGEN), StringAttr)
+        }
+        return _Cut(plan, quantisation_of(module, self.ctx), made)
+
+    def _package(
+        self, cut: "_Cut", functions: Mapping[str, Function], blobs: Mapping[str, bytes]
+    ) -> Package:
+        plan = cut.plan
         on_target = any(codegen.uses_target for codegen in self.codegens.values())
-        package = Package(
+        return Package(
             self.target if on_target else None,
             plan.inputs,
             plan.outputs,
@@ -203,12 +230,10 @@ class _Driver:
             plan.host_parts,
             functions,
             {**plan.blobs, **blobs},
-            quantisation,
+            cut.quantisation,
             self.report.placements,
             self.report.ir,
         )
-        with self._step("open"):
-            return Module(package, report=self.report, engines=self._engines)
 
     def _import(
         self, source: ModelSource, calibration: Source | None, shapes: dict[str, Sequence[int]]
@@ -365,16 +390,6 @@ class _Driver:
             yield
         finally:
             self.report.spend(name, time.perf_counter() - started)
-
-
-def _made_by(module: ModuleOp) -> dict[str, str]:
-    """The functions that codegens compile, and whose each is."""
-    return {
-        function.sym_name.data: name.data
-        for function in module.ops
-        if isinstance(function, FuncOp)
-        and isinstance(name := function.attributes.get(CODEGEN), StringAttr)
-    }
 
 
 @cache

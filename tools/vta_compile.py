@@ -15,6 +15,8 @@ from vtac.runtime.executor import Module
 from vtac.tools.arguments import add_shape_argument, parse_shapes
 from vtac.tools.compiler import Progress, compile_model
 from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.partition_arguments import add_partition_arguments, chosen_names, criteria_of
+from vtac.tools.partition_report import hosted_table, regions_table, share_lines
 from vtac.tools.presentation import choices_table, levels_table, placements_table, seconds_table
 from vtac.tools.stages import LEVELS
 
@@ -56,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         help="what shares one requantisation shift (default: %(default)s)",
     )
     add_shape_argument(parser)
+    add_partition_arguments(parser)
     add("--explain", action="store_true", help="print what runs where and why, and the levels")
     add("--save-ir", metavar="DIR", help="write the IR of every level to a folder")
     add("--emit", choices=LEVELS, help="print the IR of a level")
@@ -82,6 +85,8 @@ def _compile(args: argparse.Namespace) -> None:
             save_ir=args.save_ir,
             keep_ir=keep,
             progress=progress,
+            codegens=chosen_names(args),
+            criteria=criteria_of(args),
         )
         if args.output:
             module.save(args.output)
@@ -110,6 +115,13 @@ def _progress(console: Console) -> Iterator[Progress]:
 def _explain(module: Module) -> None:
     console = Console()
     console.print(placements_table(module.explain))
+    partition = module.report.partition
+    if partition.regions:
+        console.print(regions_table(partition))
+    if partition.hosted:
+        console.print(hosted_table(partition))
+    for line in share_lines(partition):
+        console.print(line, highlight=False)
     if module.report.choices:
         console.print(choices_table(module.report.choices))
     console.print(levels_table(module.report.levels))
