@@ -57,8 +57,8 @@ class HostedOp:
 class PartitionReport:
     """All regions, all ops on the host, and what share of the network the regions are.
 
-    nodes, macs: of the network how many there are, and how many of them are in regions. A node
-    counts as one that the host runs where it runs any part of it.
+    nodes, macs: of the network how many there are, and how many of them are in regions. A node is
+    where its products are, if the host does a part of it.
     """
 
     regions: tuple[RegionReport, ...] = ()
@@ -95,15 +95,12 @@ def partition_report(
         for op in main_function(module).body.block.ops
         if not isinstance(op, (*BORDER, CompositeOp))
     )
-    on_host = {op.node for op in hosted} | {p.node for p in placements if p.where == HOST}
+    off = [placement.node for placement in placements if placement.where != HOST]
     return PartitionReport(
         tuple(regions),
         hosted,
-        (len(placements), sum(p.node not in on_host for p in placements)),
-        (
-            sum(macs.values()),
-            sum(macs.get(p.node, 0) for p in placements if p.node not in on_host),
-        ),
+        (len(placements), len(off)),
+        (sum(macs.values()), sum(macs.get(node, 0) for node in off)),
     )
 
 

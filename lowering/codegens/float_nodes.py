@@ -69,7 +69,7 @@ def shapes_of(listed: NodeList) -> list[tuple[int, ...]]:
 def with_relu(what: str) -> Sequence[NamedPattern]:
     """Convolutions and dense layers that end in a relu. what: who takes them, for the user."""
     taken = predicates_for(what)
-    rows = {"conv_relu": ConvOp, "gemm_relu": GemmOp}
+    rows: dict[str, type[Operation]] = {"conv_relu": ConvOp, "gemm_relu": GemmOp}
     return [
         NamedPattern(name, op(ReluOp, any_operands(kind).where(taken[kind])))
         for name, kind in rows.items()
@@ -134,7 +134,7 @@ def node_list(function: FuncOp, ctx: VtacContext) -> NodeList:
         if isinstance(inner, ConstantOp):
             numbers[inner.result] = len(numbers)
             constants[inner.result] = constant_value(ctx, inner.value, inner.result.type)
-    nodes = []
+    nodes: list[Node] = []
     for composite in composites:
         body = composite.body.block
         numbers.update(

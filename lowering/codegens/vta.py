@@ -14,19 +14,14 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import (
     AddBiasOp,
     AddOp,
-    AveragePoolOp,
-    BatchNormOp,
     ClipOp,
     CompositeOp,
     ConvOp,
     GemmOp,
-    GlobalAveragePoolOp,
-    MatMulOp,
     MaxOp,
     MaxPoolOp,
     MinOp,
     MulOp,
-    ReluOp,
     RequantizeOp,
     ReshapeOp,
     ShiftLeftOp,
@@ -42,6 +37,7 @@ from vtac.lowering.codegens.vta_cycles import region_cycles
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.passes.graph.codegen import Codegen, NamedPattern, Stage
 from vtac.passes.graph.patterns import OpPattern, Recursive, constant, op, wildcard
+from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.reasons import Kind, Reason
 
 QUANTISED = Stage("quantised", "quantize{{shift={shift}}}")
@@ -67,20 +63,6 @@ NOT_QUANTISED = Reason(
     "it computes with real numbers: nothing calibrated its quantisation",
     Kind.TYPE,
     "Give samples of the inputs: --calibrate data.npz.",
-)
-
-_FLOAT_OPS = (
-    AddOp,
-    AveragePoolOp,
-    BatchNormOp,
-    ClipOp,
-    ConvOp,
-    GemmOp,
-    GlobalAveragePoolOp,
-    MatMulOp,
-    MaxPoolOp,
-    ReluOp,
-    ReshapeOp,
 )
 
 
@@ -175,7 +157,7 @@ class VtaCodegen(Codegen):
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:
         """What stayed real had no ranges, or the quantiser has said already why not."""
-        return NOT_QUANTISED if isinstance(op, _FLOAT_OPS) else None
+        return NOT_QUANTISED if isinstance(op, (*COMPUTING, ReshapeOp)) else None
 
     def preparation(self) -> Sequence[Stage]:
         """Integers, byte planes for those of 32 bits, and a first layer that fills its blocks."""

@@ -12,12 +12,13 @@ from math import ceil, prod
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import (
-    AddBiasOp,
+    AddOp,
     CompositeOp,
     ConvOp,
     GemmOp,
     MaxPoolOp,
     RequantizeOp,
+    ReshapeOp,
     ShiftLeftOp,
     SplitBytesOp,
     SumPoolOp,
@@ -89,16 +90,16 @@ def _gemm_micro_ops(op: Operation, target: Target) -> int:
 def _alu_cycles(op: Operation, target: Target, rates: Rates) -> int:
     immediate, register = rates.alu
     match op:
+        case AddOp() | ConvOp() | GemmOp() | ReshapeOp() | ShiftLeftOp() | SumPoolOp():
+            return 0  # products, which sums are part of, or nothing
         case MaxPoolOp():
             return _elements(op.result, target) * prod(op.kernel_shape()) * register
         case RequantizeOp():  # a bias, a shift, two bounds
             return _elements(op.result, target) * (register + 3 * immediate)
-        case AddBiasOp():
-            return _elements(op.result, target) * register
         case SplitBytesOp():
             return _elements(op.x, target) * PLANES * immediate
         case _:
-            return 0
+            return sum(_elements(result, target) for result in op.results) * register
 
 
 def _weight_bytes(op: Operation, target: Target) -> int:

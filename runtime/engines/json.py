@@ -217,16 +217,15 @@ def _checked_nodes(graph: GraphRecord, payload: Payload, where: str) -> list[_No
 
 def _is_sound(record: object) -> bool:
     """Whether windows are over two dimensions and move, and groups are at least one."""
-    if isinstance(record, WindowRecord):
-        counts = len(record.strides), len(record.dilations), len(record.pads)
-        positive = [*record.strides, *record.dilations]
-        if isinstance(record, PoolRecord):
-            counts, positive = (*counts, len(record.kernel)), [*positive, *record.kernel]
-        if counts[:3] != (2, 2, 4) or counts[3:] not in ((), (2,)):
-            return False
-        if min(positive) < 1 or min(record.pads) < 0:
-            return False
-    return not isinstance(record, ConvRecord) or record.group >= 1
+    if isinstance(record, ConvRecord) and record.group < 1:
+        return False
+    if not isinstance(record, WindowRecord):
+        return True
+    pairs = [record.strides, record.dilations]
+    if isinstance(record, PoolRecord):
+        pairs.append(record.kernel)
+    moves = all(len(pair) == 2 and min(pair) >= 1 for pair in pairs)
+    return moves and len(record.pads) == 4 and min(record.pads) >= 0
 
 
 ENGINE = JsonEngine()
