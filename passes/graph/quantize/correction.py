@@ -22,7 +22,7 @@ from vtac.dialects.context import Array, Observations
 from vtac.dialects.graph import ConstantOp, shape_of
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
-from vtac.passes.graph.quantize.network import PoolingOp, pooled_area
+from vtac.passes.graph.quantize.network import PoolingOp, pooled_area, summed_elements
 from vtac.passes.graph.quantize.numbers import Inner, Layer, form_offsets, largest_bias
 from vtac.passes.graph.quantize.plan import Plan
 
@@ -171,15 +171,22 @@ class _Correction:
             addend[:] = [x + _channels(more, x) for x in addend]
 
     def _pooled(self, pooling: PoolingOp) -> list[Array]:
-        results = self.observed.evaluate(pooling, [[x] for x in self._integers(pooling.x)])
-        area = np.float32(pooled_area(pooling))
-        return [np.rint(batch[0] * area) for batch in results]
+        inputs, zero = self._centred(pooling.x)
+        results = self.observed.evaluate(pooling, [[x] for x in inputs])
+        area, share = np.float32(pooled_area(pooling)), zero * np.float32(summed_elements(pooling))
+        return [np.rint(batch[0] * area) + share for batch in results]
 
     def _form(self, form: Form, weights: Array) -> list[Array]:
         op = _products(form, weights.shape)
-        inputs = self._integers(form.operand)
+        inputs, zero = self._centred(form.operand)
         results = self.observed.evaluate(op, [[x, weights.astype(np.float32)] for x in inputs])
-        return [batch[0] for batch in results]
+        share = zero * weights.reshape(len(weights), -1).sum(axis=1, dtype=np.float32)
+        return [batch[0] + _channels(share, batch[0]) for batch in results]
+
+    def _centred(self, value: SSAValue) -> tuple[Batches, np.float32]:
+        """Stored integers less the zero point, so that 0 pads them, and the zero point."""
+        zero = np.float32(self.plan.scales[value].zero_point)
+        return [x - zero for x in self._integers(value)] if zero else self._integers(value), zero
 
 
 def _products(form: Form, weights: Sequence[int]) -> Operation:

@@ -13,8 +13,8 @@ from vtac.dialects.graph import (
     AddBiasOp,
     AddOp,
     AveragePoolOp,
-    ConstantOp,
     ClipOp,
+    ConstantOp,
     ConvOp,
     DequantizeOp,
     GemmOp,
@@ -28,6 +28,7 @@ from vtac.dialects.graph import (
     ShiftLeftOp,
     SumPoolOp,
     UpsampleOp,
+    pad_property,
     shape_of,
 )
 from vtac.passes.graph.quantize.eligibility import COMPUTING
@@ -163,14 +164,16 @@ class _Emitter:
         type = _integer_type(root.results[0], i32)
         terms: list[SSAValue] = []
         if group.pooling is not None:
-            pooled = _sum_pool(group.pooling, self.as_int8(group.pooling.x, root), type)
+            zero = self.plan.scales[group.pooling.x].zero_point
+            pooled = _sum_pool(group.pooling, self.as_int8(group.pooling.x, root), type, zero)
             terms.append(self._insert(pooled, root, group.pooling).results[0])
         for form, weights in zip(group.forms, layer.weights, strict=True):
             x = self.as_int8(form.operand, root)
             if group.join == "mul":
                 x = self._spread(x, form, root)
             w = self._constant(weights, _weights_name(form), root)
-            product = product_op(form, x, w, type)
+            zero = self.plan.scales[form.operand].zero_point if form.is_padded else 0
+            product = product_op(form, x, w, type, zero)
             terms.append(self._insert(product, root, form.source).results[0])
         for value, amount in zip(group.skips, layer.amounts, strict=True):
             x = self.as_int8(value, root)
@@ -242,6 +245,7 @@ def _pooling(
     like: MaxPoolOp | AveragePoolOp | SumPoolOp,
     x: SSAValue,
     type: Attribute,
+    **more: Attribute,
 ) -> Operation:
     """A pooling with the window of another."""
     return kind(
@@ -251,13 +255,16 @@ def _pooling(
         strides=like.strides.get_values(),
         pads=like.pads.get_values(),
         dilations=like.dilations.get_values(),
+        **more,
     )
 
 
-def _sum_pool(pooling: PoolingOp, x: SSAValue, type: Attribute) -> Operation:
-    """The sums of an average pooling."""
+def _sum_pool(pooling: PoolingOp, x: SSAValue, type: Attribute, zero_point: int) -> Operation:
+    """The sums of an average pooling; pads are the zero point where they count."""
     if isinstance(pooling, AveragePoolOp | SumPoolOp):
-        return _pooling(SumPoolOp, pooling, x, type)
+        counts = isinstance(pooling, SumPoolOp) or pooling.count_include_pad.value.data
+        value = zero_point if counts and any(pooling.pads.get_values()) else 0
+        return _pooling(SumPoolOp, pooling, x, type, **pad_property(value))
     spatial = (shape_of(pooling.x) or ())[2:]
     ones, zeros = [1] * len(spatial), [0] * 2 * len(spatial)
     return SumPoolOp(x, type, kernel=spatial, strides=ones, pads=zeros, dilations=ones)

@@ -1,16 +1,15 @@
-"""Which values have the zero point -128: those that are never negative and that nobody pads.
+"""Which values have the zero point -128: those that are never negative.
 
 A value after a relu uses half of a symmetric int8; with all of [-128, 127] for [0, hi] its steps
 are half as large (Jacob et al., section 2.1). Readers pay nothing: what a zero point adds to a sum
-of products is one number a channel, which the bias takes away again. Only a window that reaches
-into the padding is in the way: padding holds the integer 0, so its operand keeps zero point 0.
+of products is one number a channel, which the bias takes away again. Padding holds the zero point
+too (``pad_value`` of `ConvOp` and `SumPoolOp`; te-correct-borders makes little of it).
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
 from xdsl.ir import SSAValue
 
-from vtac.dialects.graph import AveragePoolOp
 from vtac.passes.graph.quantize.groups import Group, Sum
 from vtac.passes.graph.quantize.network import Network
 
@@ -31,12 +30,6 @@ def find_shifted(
         found = network.range_of(value)
         if found is None or found[0] < 0 or found[1] <= 0 or network.constant(value) is not None:
             shifted.discard(variable(value))
-    for group in groups:
-        if not isinstance(group, Sum):
-            continue
-        shifted.difference_update(variable(f.operand) for f in group.forms if f.is_padded)
-        if isinstance(group.pooling, AveragePoolOp) and any(group.pooling.pads.get_values()):
-            shifted.discard(variable(group.pooling.x))
     return shifted
 
 
