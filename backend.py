@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import version_converter
+from onnx import numpy_helper, version_converter
 from onnx.backend.base import Backend, BackendRep, Device
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph.check import OLDEST_OPSET
 from vtac.runtime.executor import Module
 from vtac.tools.compiler import compile_model
+from vtac.tools.placements import HOST
 
 DEVICES = ("CPU", "VTA")
 """The names of devices that `VtacBackend.supports_device` knows."""
@@ -47,6 +48,11 @@ class VtacBackendRep(BackendRep):
         found = self.module.run(feeds)
         return tuple(found[name] for name in self._outputs)
 
+    @property
+    def accelerated(self) -> list[str]:
+        """The nodes that the accelerator computes, by name."""
+        return [node.node for node in self.module.explain if node.where != HOST]
+
 
 def _modern(model: onnx.ModelProto) -> onnx.ModelProto:
     """A model of an opset before the oldest that we import, converted to that one by onnx.
@@ -64,17 +70,46 @@ def _modern(model: onnx.ModelProto) -> onnx.ModelProto:
         raise CompileError(Problem("model", what)) from error
 
 
+def bind(model: onnx.ModelProto, constants: Mapping[str, np.ndarray[Any, Any]]) -> onnx.ModelProto:
+    """A copy of a model in which inputs are constants.
+
+    The suite feeds weights and scales as inputs; the accelerator wants them at compile time.
+    """
+    bound = onnx.ModelProto()
+    bound.CopyFrom(model)
+    known = {value.name for value in model.graph.input}
+    unknown = [name for name in constants if name not in known]
+    if unknown:
+        raise CompileError(
+            [Problem(f"constant '{n}'", "the model has no such input") for n in unknown]
+        )
+    bound.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()
+    )
+    return bound
+
+
 class VtacBackend(Backend):
     """Compiles and runs ONNX models: the class that `onnx.backend.test` asks for."""
 
     @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> VtacBackendRep:
-        """Compile a model. kwargs: those of `vtac.compile` (target, calibration, shapes, ...)."""
+    def prepare(
+        cls,
+        model: onnx.ModelProto,
+        device: str = "CPU",
+        constants: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        **kwargs: Any,
+    ) -> VtacBackendRep:
+        """Compile a model.
+
+        constants: values of inputs that are known now, and then no inputs any more.
+        kwargs: those of `vtac.compile` (target, calibration, shapes, ...).
+        """
         if not cls.supports_device(device):
             raise CompileError(
                 Problem(f"device {device!r}", "is not known", f"use {' or '.join(DEVICES)}")
             )
-        model = _modern(model)
+        model = bind(_modern(model), constants or {})
         initial = {tensor.name for tensor in model.graph.initializer}
         inputs = [value.name for value in model.graph.input if value.name not in initial]
         outputs = [value.name for value in model.graph.output]

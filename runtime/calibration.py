@@ -146,7 +146,7 @@ def calibrate(
     """Run a float model on batches and record the range of each value on the value itself.
 
     model: has an output (or an input) for each value of ``outputs``, by that name. Returns the
-    ranges it set. Raises CompileError where the model does not run or a value is not finite.
+    ranges it set. Raises CompileError where the model does not run.
     """
     ranges = collect_ranges(
         model,
@@ -157,7 +157,7 @@ def calibrate(
         progress=progress,
         watch=watch,
     )
-    found = {value: ranges[name] for value, name in outputs.items()}
+    found = {value: ranges[name] for value, name in outputs.items() if name in ranges}
     for value, (lo, hi) in found.items():
         set_range(value, lo, hi)
     return found
@@ -173,7 +173,10 @@ def collect_ranges(
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> dict[str, tuple[float, float]]:
-    """The range of each named output (or input) of a model over all batches."""
+    """The range of each named output (or input) of a model over all batches.
+
+    A value that is not finite on all samples has none.
+    """
     if method not in METHODS:
         hint = "Choose one of " + ", ".join(METHODS) + "."
         raise CompileError(Problem("calibration", f"there is no method '{method}'", hint))
@@ -185,9 +188,9 @@ def collect_ranges(
     session, count = open_float_model(model), 0
     for batch in batches:
         for name, array in _values(session, list(summaries), batch):
-            if not np.isfinite(array).all():
-                what = f"value '{name}' is not finite for batch {count} of the samples"
-                raise CompileError(Problem("calibration", what))
+            if not np.isfinite(array).all():  # a mask of an attention, say
+                del summaries[name]
+                continue
             summaries[name].add(array)
             if watch is not None:
                 watch(count, name, array)

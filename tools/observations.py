@@ -71,7 +71,7 @@ class Observed:
     def watch(self, batch: int, name: str, array: Array) -> None:
         """Take in a value of a batch: its extremes, and its mean if the batch is kept."""
         value = self._values.get(name)
-        if value is None:
+        if value is None or not array.size:
             return
         around = tuple(axis for axis in range(array.ndim) if axis != 1)
         most = np.maximum(array.max(axis=around), -array.min(axis=around))

@@ -1,7 +1,10 @@
 """Runs ONNX's backend suite against `vtac.backend`, and prints a table.
 
-``python test/benchmarks/bench_backend.py [PART OF A NAME]... [--processes N]``: what passed, what
-failed although onnxruntime passes it (the exit status is then 1), what onnxruntime fails as well.
+``python test/benchmarks/bench_backend.py [PART OF A NAME]... [--mode MODE] [--processes N]``: what
+passed, what failed although onnxruntime passes it (the exit status is then 1), what onnxruntime
+fails as well, and how many of those that passed the accelerator had a part in. The modes: ``host``,
+the suite as it is; ``integer``, cases of integer operators with constant weights and scales;
+``calibrated``, all cases with one constant operand or more, quantised, within the error bound.
 """
 
 import argparse
@@ -12,17 +15,29 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from backend_suite import FAILED, KINDS, NOWHERE, PASSED, cases, outcome
+from backend_suite import (
+    FAILED,
+    KINDS,
+    MODES,
+    NOWHERE,
+    PASSED,
+    Outcome,
+    cases,
+    outcome,
+    takes_part,
+)
 
 TASKS = [(kind, case) for kind in KINDS for case in cases(kind)]
 """Made before the processes fork: models need not travel."""
 
+ACCELERATED = "on the accelerator"
 BAR = 40
 
 
-def _outcome(index: int) -> tuple[int, str, str]:
+def _outcome(task: tuple[int, str]) -> tuple[int, Outcome]:
+    index, mode = task
     warnings.simplefilter("ignore")
-    return index, *outcome(TASKS[index][1])
+    return index, outcome(TASKS[index][1], mode)
 
 
 def _show_progress(done: int, total: int) -> None:
@@ -36,25 +51,32 @@ def main() -> int:
     """Print the failures, then the table; the status of the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names: run only the cases with one")
+    parser.add_argument("--mode", choices=MODES, default=MODES[0])
+    parser.add_argument("--list", action="store_true", help="name the cases on the accelerator")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     chosen = [
-        index
+        (index, arguments.mode)
         for index, (_, case) in enumerate(TASKS)
-        if not arguments.names or any(part in case.name for part in arguments.names)
+        if takes_part(case, arguments.mode)
+        and (not arguments.names or any(part in case.name for part in arguments.names))
     ]
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
     failures: list[str] = []
     with multiprocessing.get_context("fork").Pool(arguments.processes) as pool:
         found = pool.imap_unordered(_outcome, chosen, chunksize=8)
-        for done, (index, what, why) in enumerate(found, 1):
+        for done, (index, became) in enumerate(found, 1):
             kind, case = TASKS[index]
-            counts[kind][what] += 1
-            if what == FAILED:
-                failures.append(f"FAILED {kind}/{case.name}: {why}")
+            counts[kind][became.what] += 1
+            if became.what == FAILED:
+                failures.append(f"FAILED {kind}/{case.name}: {became.why}")
+            if became.accelerated:
+                counts[kind][ACCELERATED] += 1
+                if arguments.list:
+                    print(f"{ACCELERATED}: {case.name}")
             _show_progress(done, len(chosen))
     print("\n".join(sorted(failures)))
-    columns = (PASSED, FAILED, NOWHERE)
+    columns = (PASSED, FAILED, NOWHERE, ACCELERATED)
     print(f"{'kind':<18}" + "".join(f"  {column}" for column in columns))
     for kind in KINDS:
         cells = (f"  {counts[kind][column]:>{len(column)}}" for column in columns)

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from backend_suite import FAILED, PASSED, cases, outcome
+from backend_suite import FAILED, PASSED, Outcome, cases, outcome
 from small_models import small_model
 
 from vtac import backend
@@ -16,13 +16,13 @@ EVERY = 4
 @pytest.mark.parametrize("kind", ["simple", "pytorch-operator"])
 def test_no_case_fails_that_onnxruntime_passes(kind: str) -> None:
     found = {case.name: outcome(case) for case in cases(kind)[::EVERY]}
-    assert [name for name, (what, _) in found.items() if what == FAILED] == []
-    assert any(what == PASSED for what, _ in found.values())
+    assert [name for name, became in found.items() if became.what == FAILED] == []
+    assert any(became.what == PASSED for became in found.values())
 
 
 def test_models_of_old_opsets_are_converted() -> None:
     found = {case.name: outcome(case) for case in cases("pytorch-converted") if case.name in OLD}
-    assert found == dict.fromkeys(OLD, (PASSED, ""))
+    assert found == dict.fromkeys(OLD, Outcome(PASSED))
 
 
 def test_an_old_model_that_cannot_be_converted_is_refused_with_the_reason() -> None:

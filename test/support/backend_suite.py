@@ -3,7 +3,9 @@
 The cases and the comparison are those of ``onnx.backend.test``, without its unittest frame.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,37 @@ from onnx import numpy_helper
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
+from xdsl.dialects.builtin import ModuleOp
 
 from vtac import backend
+from vtac.dialects.context import VtacContext
+from vtac.passes.graph.quantize import ERROR_BOUNDS_ATTRIBUTE, error_bounds
+from vtac.tools.planner import main_function
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 PASSED, FAILED, NOWHERE = "passed", "failed", "not supported by onnxruntime either"
 
+MODES = ("host", "integer", "calibrated")
+"""host: as the suite has its cases: everything is an input, and float.
+integer: cases of `INTEGER_OPERATORS`; only activations are inputs, what else they need is constant.
+calibrated: likewise, cases of all operators, calibrated on their own inputs; results may be off
+by the quantiser's error bound."""
+
+INTEGER_OPERATORS = {
+    "ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv",
+    "QLinearMatMul", "QuantizeLinear",
+}  # fmt: skip
+
 Run = Callable[[onnx.ModelProto, Sequence[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case. accelerated: how many of its nodes the accelerator computed."""
+
+    what: str
+    why: str = ""
+    accelerated: int = 0
 
 
 def cases(kind: str) -> list[TestCase]:
@@ -32,23 +58,89 @@ def cases(kind: str) -> list[TestCase]:
     )
 
 
-def outcome(case: TestCase) -> tuple[str, str]:
-    """`PASSED`, `FAILED` or `NOWHERE`, and why it did not pass."""
-    fault = _fault(case, _in_vtac)
+def takes_part(case: TestCase, mode: str) -> bool:
+    """Whether a case belongs to a mode."""
+    if mode == "host":
+        return True
+    if case.model is None:
+        return False
+    kinds = {node.op_type for node in case.model.graph.node}
+    return mode == "calibrated" or not kinds.isdisjoint(INTEGER_OPERATORS)
+
+
+def outcome(case: TestCase, mode: str = "host") -> Outcome:
+    """What becomes of a case in one of `MODES`."""
+    runner = _Vtac(mode)
+    fault = _fault(case, runner.run, runner)
     if not fault:
-        return PASSED, ""
-    return (NOWHERE if _fault(case, _in_onnxruntime) else FAILED), fault
+        return Outcome(PASSED, "", runner.accelerated)
+    return Outcome(NOWHERE if _fault(case, _in_onnxruntime) else FAILED, fault)
 
 
-def _fault(case: TestCase, run: Run) -> str:
+def _fault(case: TestCase, run: Run, bounds: "_Vtac | None" = None) -> str:
     """What is wrong with a case in an engine; empty if nothing is."""
     try:
         model, data_sets = _content(case)
         for inputs, expected in data_sets:
-            Runner.assert_similar_outputs(expected, run(model, inputs), case.rtol, case.atol)
+            found = run(model, inputs)
+            slack = 0.0 if bounds is None else bounds.slack(expected)
+            Runner.assert_similar_outputs(expected, found, case.rtol, case.atol + slack)
     except Exception as error:  # each engine has classes of its own
         return " ".join(str(error).split())[:200] or type(error).__name__
     return ""
+
+
+class _Vtac:
+    """Runs cases in vtac. bounds: the quantiser's, of the last model."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self.bounds: list[float | None] = []
+        self.accelerated = 0
+
+    def slack(self, expected: Sequence[Any]) -> float:
+        """By how much the last results may be off: where no bound is known, by a 32nd."""
+        sizes = [np.abs(x).max(initial=0) for x in expected if isinstance(x, np.ndarray)]
+        unknown = max(sizes) / 32 if None in self.bounds and sizes else 0.0
+        return float(max([unknown, *(bound for bound in self.bounds if bound is not None)]))
+
+    def run(self, model: onnx.ModelProto, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Compile a model and run it."""
+        if self.mode == "host":
+            return backend.prepare(model).run(inputs)
+        named = dict(zip((value.name for value in model.graph.input), inputs, strict=False))
+        constants = {
+            name: array
+            for name, array in named.items()
+            if isinstance(array, np.ndarray) and name not in _activations(model)
+        }
+        fed = {name: array for name, array in named.items() if name not in constants}
+        options: dict[str, Any] = {}
+        if self.mode == "calibrated":
+            arrays = all(
+                isinstance(array, np.ndarray) and array.size and array.dtype.kind in "fiub"
+                for array in fed.values()
+            )
+            options["calibration"] = (
+                {n: a[None] for n, a in fed.items()} if arrays and fed else None
+            )
+            options["observe"] = self._observe
+        self.bounds = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            prepared = backend.prepare(model, constants=constants, **options)
+        self.accelerated += len(prepared.accelerated)
+        return prepared.run(fed)
+
+    def _observe(self, level: str, module: ModuleOp, ctx: VtacContext) -> None:
+        main = main_function(module)
+        if ERROR_BOUNDS_ATTRIBUTE in main.attributes:
+            self.bounds = error_bounds(main)
+
+
+def _activations(model: onnx.ModelProto) -> set[str]:
+    """The names of inputs that stay inputs: what operators read first."""
+    return {node.input[0] for node in model.graph.node if node.input}
 
 
 def _content(case: TestCase) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]]]:

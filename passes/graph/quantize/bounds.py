@@ -9,6 +9,7 @@ requantisation (half a step, nothing where the shift is 0). float32's own roundi
 that we compare with is small, but counted.
 """
 
+from collections.abc import Sequence
 from math import inf
 from typing import cast
 
@@ -21,13 +22,21 @@ from vtac.dialects.graph import (
     AddOp,
     AveragePoolOp,
     ClipOp,
+    ConcatOp,
     ConstantOp,
     ConvOp,
     GlobalAveragePoolOp,
+    HardSigmoidOp,
     HostOp,
     MaxPoolOp,
+    MulOp,
+    NegOp,
+    PadOp,
     ReluOp,
     ReshapeOp,
+    SliceOp,
+    SubOp,
+    TransposeOp,
     UpsampleOp,
     shape_of,
 )
@@ -148,6 +157,14 @@ class _Errors:
         step = 128 * self.plan.scales[value].value
         return self.network.range_of(value) or (-step, step)
 
+    def _float_product(self, op: MulOp, errors: Sequence[Array]) -> Bound:
+        """Each factor's error times the other, and both errors."""
+        a, b = errors
+        of_a, of_b = (_magnitude(self.network.range_of(value)) for value in (op.a, op.b))
+        if not np.isfinite([of_a, of_b]).all():
+            return None
+        return self.model.total([a * of_b, b * of_a, a * b])
+
     def _float_op(self, op: Operation) -> Bound:
         """Ops that stay float: what comes in wrong leaves wrong."""
         errors = [self.errors[operand] for operand in op.operands]
@@ -164,14 +181,25 @@ class _Errors:
                 return known[0]
             case ReshapeOp():
                 return _moved(known[0], op)
-            case AddOp() if shape_of(op.a) == shape_of(op.b):
+            case AddOp() | SubOp() if shape_of(op.a) == shape_of(op.b):
                 return self.model.total(known)
+            case MulOp():
+                return self._float_product(op, [_largest(error) for error in known])
+            case ConcatOp() | SliceOp() | PadOp() | UpsampleOp() | TransposeOp() | NegOp():
+                return _largest(np.concatenate(known))
+            case HardSigmoidOp():
+                return known[0] * abs(op.alpha.value.data)
             case ConvOp() if self.network.constant(op.w) is not None:
                 return self.model.through(self.network.given_weights(op), known[0], groups_of(op))
             case HostOp(inputs=(operand,)):
                 return host_error(op, known[0], _magnitude(self.network.range_of(operand)))
             case _:
                 return None
+
+
+def _largest(error: Array) -> Array:
+    """One number that holds for all channels."""
+    return np.full(1, error.max())
 
 
 def _magnitude(values: Range | None) -> float:
