@@ -137,13 +137,17 @@ class LayerErrors:
         ctx.observations = observed = self.observed.moved(copies)
         quantise(ctx, trial)
         known = {
-            s: self.names[values[s.value]] for s in observed.stored if values[s.value] in self.names
+            stored: self.names[values[stored.value]]
+            for stored in observed.stored
+            if values[stored.value] in self.names
         }
-        layers = [
-            _Layer(s, layer_of(s.result.owner), tuple(originals[op] for op in s.covered))
-            for s in known
-            if s.covered and not isinstance(s.result.owner, PASSES_ON)
-        ]
+        layers = []
+        for stored in known:
+            maker = stored.result.owner
+            assert isinstance(maker, Operation), "what stands for a value is computed"
+            if stored.covered and not isinstance(maker, PASSES_ON):
+                covered = tuple(originals[op] for op in stored.covered)
+                layers.append(_Layer(stored, layer_of(maker), covered))
         totals, owns = self._compare(trial, ctx, known, [layer.stored for layer in layers])
         errors = [
             LayerError(layer.name, _kinds(layer.covered), total.snr, own.snr)
