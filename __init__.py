@@ -1,9 +1,10 @@
 """vtac: an MLIR-style compiler from ONNX models to VTA, and a simulator of the machine.
 
 ``vtac.compile(model, target="pynq", calibration=samples)`` gives a `Module`: its ``run`` takes and
-returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again. ``vtac.te``
-is for computations written in Python instead of a model. A `Codegen` is who compiles parts of a
-network, `Criteria` say which parts. What a user did wrong is a `CompileError`.
+returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again.
+``vtac.evaluate(module, data, model)`` compares it with the original on data. ``vtac.te`` is for
+computations written in Python instead of a model. A `Codegen` is who compiles parts of a network,
+`Criteria` say which parts. What a user did wrong is a `CompileError`.
 """
 
 import importlib
@@ -16,9 +17,20 @@ if TYPE_CHECKING:
     from vtac.runtime.executor import Module, load
     from vtac.tools import tensor_expressions as te
     from vtac.tools.compiler import compile_model as compile
+    from vtac.tools.evaluation import evaluate
     from vtac.tools.stages import Criteria
 
-__all__ = ["Codegen", "CompileError", "Criteria", "Module", "Target", "compile", "load", "te"]
+__all__ = [
+    "Codegen",
+    "CompileError",
+    "Criteria",
+    "Module",
+    "Target",
+    "compile",
+    "evaluate",
+    "load",
+    "te",
+]
 
 _WHERE = {
     "Codegen": ("vtac.passes.graph.codegen", "Codegen"),
@@ -27,6 +39,7 @@ _WHERE = {
     "Module": ("vtac.runtime.executor", "Module"),
     "Target": ("vtac.dialects.target", "Target"),
     "compile": ("vtac.tools.compiler", "compile_model"),
+    "evaluate": ("vtac.tools.evaluation", "evaluate"),
     "load": ("vtac.runtime.executor", "load"),
     "te": ("vtac.tools.tensor_expressions", ""),
 }

@@ -166,7 +166,7 @@ def read_source(source: Source) -> Mapping[str, Entry] | Entry:
         return source
     path = Path(source)
     if not path.is_file():
-        raise CompileError(Problem(str(path), "there is no such file of calibration samples"))
+        raise CompileError(Problem(str(path), "there is no such file of samples"))
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):

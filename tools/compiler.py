@@ -40,6 +40,7 @@ from vtac.runtime.samples import (
     input_specs,
     load_samples,
     shapes_from_samples,
+    split_labels,
     tensor_specs,
 )
 from vtac.tools.discovery import OurPasses, chosen_codegens, load_dialects
@@ -246,6 +247,7 @@ class _Driver:
         if calibration is not None:
             with self._step("read samples"):
                 specs = input_specs(main_function(module))
+                calibration, _ = split_labels(calibration, specs)
                 found = shapes_from_samples(calibration, specs)
                 if found:
                     module = import_model(model, self.ctx, shapes={**found, **shapes})

@@ -94,7 +94,7 @@ def evaluate(
     Raises `CompileError` on data, labels or a reference that do not fit.
     """
     specs = module_specs(module)
-    with _told_of(data):
+    with told_of(data):
         entries, found = split_labels(data, specs)
         samples = load_samples(entries, specs)
     classes = _classes(found if labels is None else labels, samples)
@@ -136,7 +136,7 @@ def module_specs(module: Module) -> list[InputSpec]:
 
 
 @contextmanager
-def _told_of(data: Source) -> Iterator[None]:
+def told_of(data: Source) -> Iterator[None]:
     """Problems of samples say which samples these are."""
     try:
         yield

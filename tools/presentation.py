@@ -1,17 +1,16 @@
 """Tables for people: what the compiler did and what a run cost. Plain data in, rich tables out."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from math import inf
 
-import numpy as np
 from rich.table import Table
 
 from vtac.runtime.executor import RunRecord
 from vtac.runtime.package import Placement
 from vtac.sim import Counters
+from vtac.tools.evaluation import Evaluation
+from vtac.tools.layer_errors import LayerError
 from vtac.tools.report import Choice, CompileReport, Level
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _SHOWN_KINDS = 6
 _BYTE_CLASSES = {
@@ -102,26 +101,58 @@ def time_table(records: Sequence[RunRecord]) -> Table:
     return table
 
 
-def agreement_table(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> Table:
-    """How far our outputs are from onnxruntime's, and how often the largest class is the same."""
-    table = Table(title="against onnxruntime", title_justify="left")
+def evaluation_table(found: Evaluation) -> Table:
+    """How far each output is from onnxruntime's, and how often labels are right and equal."""
+    title = f"on {found.samples:,} samples" + (", against onnxruntime" if found.compared else "")
+    table = Table(title=title, title_justify="left")
     table.add_column("output")
-    for column in ("largest", "mean difference", "largest difference", "same top-1"):
-        table.add_column(column, justify="right")
-    for name, array in ours.items():
-        other = np.asarray(theirs[name])
-        if other.dtype.kind not in "biuf" or other.size == 0:
-            table.add_row(name, "", "", "", "")
-            continue
-        difference = np.abs(array.astype(np.float64) - other.astype(np.float64))
-        same = ""
-        if other.ndim >= 2 and other.shape[-1] > 1 and other.dtype.kind == "f":
-            same = f"{(array.argmax(-1) == other.argmax(-1)).mean():.2%}"
-        table.add_row(
-            name,
-            f"{np.abs(other).max():.4g}",
-            f"{difference.mean():.4g}",
-            f"{difference.max():.4g}",
-            same,
-        )
+    for output in found.outputs:
+        table.add_column(output.name, justify="right", overflow="fold")
+    for figure, texts in _figures(found).items():
+        if any(texts):
+            table.add_row(figure, *texts)
+    return table
+
+
+def _figures(found: Evaluation) -> dict[str, list[str]]:
+    """All figures that an evaluation may have, those of labels first: a text for each output."""
+
+    def texts(name: str, form: str) -> list[str]:
+        values = [getattr(output, name) for output in found.outputs]
+        return ["" if value is None else format(value, form) for value in values]
+
+    snr = ["exact" if o.largest_difference == 0 else _decibels(o.snr_db) for o in found.outputs]
+    return {
+        "top-1 of onnxruntime": texts("top1_original", ".2%"),
+        "top-1 compiled": texts("top1", ".2%"),
+        "equal labels": texts("equal_labels", ".2%"),
+        "largest value": texts("largest", ".4g"),
+        "mean difference": texts("mean_difference", ".3g"),
+        "largest difference": texts("largest_difference", ".3g"),
+        "signal to noise": snr,
+        "cosine": texts("cosine", ".6f"),
+        "finite in one only": [f"{o.odd:,}" if o.odd else "" for o in found.outputs],
+    }
+
+
+def _decibels(value: float | None) -> str:
+    if value is None:
+        return ""
+    return "exact" if value == inf else f"{value:.1f} dB"
+
+
+def layer_errors_table(errors: Iterable[LayerError]) -> Table:
+    """The signal to quantisation noise of each layer, worst first."""
+    table = Table(title="signal to quantisation noise of each layer", title_justify="left")
+    table.add_column("layer", overflow="fold")
+    table.add_column("computes", overflow="fold")
+    table.add_column("in the network", justify="right")
+    table.add_column("alone", justify="right")
+    listed = list(errors)
+    reasons = any(error.reason for error in listed)
+    if reasons:
+        table.add_column("left on the host", overflow="fold")
+    for error in listed:
+        cells = (error.node, ", ".join(error.ops), _decibels(error.total), _decibels(error.own))
+        table.add_row(*cells, *([error.reason] if reasons else []))
     return table

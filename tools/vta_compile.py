@@ -12,6 +12,7 @@ from rich.console import Console
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.calibration import METHODS
 from vtac.runtime.executor import Module
+from vtac.tools.accuracy import add_accuracy_arguments, evaluated, print_accuracy
 from vtac.tools.arguments import add_shape_argument, parse_shapes
 from vtac.tools.compiler import Progress, compile_model
 from vtac.tools.diagnostics import ArgumentParser, run_command
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         help="what shares one requantisation shift (default: %(default)s)",
     )
     add_shape_argument(parser)
+    add_accuracy_arguments(parser)
     add_partition_arguments(parser)
     add("--explain", action="store_true", help="print what runs where and why, and the levels")
     add("--save-ir", metavar="DIR", help="write the IR of every level to a folder")
@@ -67,10 +69,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _compile(args: argparse.Namespace) -> None:
-    if not (args.output or args.emit or args.explain or args.save_ir):
-        raise CompileError(
-            Problem("", "nothing to do", "Write a package with -o, or say --explain or --emit.")
-        )
+    measures = args.layer_errors or args.error_samples or args.min_layer_snr is not None
+    if not (args.output or args.emit or args.explain or args.save_ir or args.evaluate or measures):
+        hint = "Write a package with -o, or say --explain, --evaluate or --emit."
+        raise CompileError(Problem("", "nothing to do", hint))
+    if args.json and not (args.evaluate or measures):
+        hint = "Say --evaluate DATA or --layer-errors."
+        raise CompileError(Problem("--json", "there is nothing to print as JSON", hint))
     errors = Console(stderr=True)
     keep = LEVELS if args.keep_ir else (args.emit,) if args.emit else ()
     with _progress(errors) as progress, warnings.catch_warnings():
@@ -82,6 +87,10 @@ def _compile(args: argparse.Namespace) -> None:
             shapes=parse_shapes(args.shape),
             shift=args.shift,
             method=args.method,
+            keep_float=args.keep_float,
+            layer_errors=args.layer_errors,
+            min_layer_snr=args.min_layer_snr,
+            error_samples=args.error_samples,
             save_ir=args.save_ir,
             keep_ir=keep,
             progress=progress,
@@ -97,9 +106,15 @@ def _compile(args: argparse.Namespace) -> None:
     if args.emit:
         sys.stdout.write(module.report.ir.get(args.emit, ""))
     if args.explain:
-        _explain(module)
+        _explain(module, Console(stderr=args.json))
+    if args.evaluate or measures:
+        found = None
+        if args.evaluate:
+            found = evaluated(module, args.evaluate, args.model, args.limit)
+        print_accuracy(found, module.report.layer_errors if measures else None, args.json)
     if args.output:
-        print(summary(module, args.output), file=sys.stderr if args.emit else sys.stdout)
+        aside = args.emit or args.json
+        print(summary(module, args.output), file=sys.stderr if aside else sys.stdout)
 
 
 @contextmanager
@@ -112,8 +127,7 @@ def _progress(console: Console) -> Iterator[Progress]:
         yield status.update
 
 
-def _explain(module: Module) -> None:
-    console = Console()
+def _explain(module: Module, console: Console) -> None:
     console.print(placements_table(module.explain))
     partition = module.report.partition
     if partition.regions:

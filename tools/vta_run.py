@@ -1,6 +1,7 @@
 """``vta-run``: runs a package on the simulator, over any number of samples, and times it.
 
     vta-run model.vtapkg --input samples.npz -o outputs.npz
+    vta-run model.vtapkg --evaluate data.npz --reference model.onnx
     vta-run model.vtapkg --profile --preset chisel-pynq --roofline roofline.png
 
 Cycles do not depend on data: a profile needs no samples.
@@ -16,18 +17,16 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.lowering.onnx_to_graph import load_model
 from vtac.runtime.atomic import write_whole
 from vtac.runtime.device import total
-from vtac.runtime.engine import tensor_dtype
 from vtac.runtime.executor import Module, RunRecord, load
-from vtac.runtime.host import open_model
-from vtac.runtime.samples import InputSpec, Samples, load_samples
+from vtac.runtime.samples import Samples, load_samples, split_labels
+from vtac.tools.accuracy import add_evaluate_argument, evaluated, print_accuracy
 from vtac.tools.diagnostics import ArgumentParser, run_command
-from vtac.tools.presentation import agreement_table, time_table, work_table
+from vtac.tools.evaluation import Judge, Original, module_specs, told_of
+from vtac.tools.presentation import evaluation_table, time_table, work_table
 from vtac.tools.timing_output import (
     PRESET_HELP,
     add_clock_arguments,
@@ -61,10 +60,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("-o", "--output", metavar="OUT.npz", help="write the outputs, by name")
     add("--limit", type=int, metavar="N", help="run the first N batches only")
+    add_evaluate_argument(parser, "the original model (--reference)")
     add(
+        "--reference",
         "--compare-onnxruntime",
         metavar="MODEL.onnx",
-        help="run the original model as well, and say how far the outputs are apart",
+        help="the original model: run it in onnxruntime as well, and say how far the outputs of"
+        " --input or --evaluate are apart",
     )
     add("--dump-programs", metavar="DIR", help="write NNN_NAME.npz a launch of the first batch")
     add("--order-seed", type=int, help="let the simulated modules take turns in another order")
@@ -83,14 +85,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> None:
-    shows = (args.preset, args.set, args.json, args.csv, args.trace, args.timeline, args.roofline)
-    profiles = args.profile or any(shows)
-    if args.input is None and not profiles:
-        raise CompileError(Problem("", "say what to run it on: --input", "Or ask for --profile."))
+    shows = (args.preset, args.set, args.csv, args.trace, args.timeline, args.roofline)
+    profiles = args.profile or any(shows) or (args.json and args.evaluate is None)
+    if args.input is None and args.evaluate is None and not profiles:
+        hint = "Or ask for --evaluate or --profile."
+        raise CompileError(Problem("", "say what to run it on: --input", hint))
+    if args.json and args.evaluate is not None and profiles:
+        what = "is for the evaluation or for the profile, not for both"
+        raise CompileError(Problem("--json", what, "Run the command twice."))
     verify_picture_names(args)
     module = load(args.package, allow_native=args.allow_native)
     if args.input is not None:
         _run_samples(args, module)
+    if args.evaluate is not None:
+        found = evaluated(module, args.evaluate, args.reference, args.limit)
+        print_accuracy(found, None, args.json)
     if profiles:
         _profile(args, module)
 
@@ -123,13 +132,12 @@ def _run_samples(args: argparse.Namespace, module: Module) -> None:
         results.append(module.run(batch, order_seed=args.order_seed, dump=dump))
         records.append(module.last_run)
     outputs = _join(results, samples)
-    if args.compare_onnxruntime:
-        theirs = _join(_reference(args.compare_onnxruntime, batches, errors), samples)
-        if missing := sorted(set(outputs) - set(theirs)):
-            raise CompileError(
-                Problem(args.compare_onnxruntime, f"has no output {', '.join(missing)}")
-            )
-        console.print(agreement_table(outputs, theirs))
+    if args.reference:
+        original, judge = Original(args.reference, module), Judge(samples)
+        pairs = list(zip(batches, results, strict=True))
+        for batch, found in _tracked(pairs, "onnxruntime", errors):
+            judge.add(found, original.run(batch))
+        console.print(evaluation_table(judge.verdict()))
     if module.package.functions:
         console.print(work_table(total(record.counters for record in records), max(1, count)))
     console.print(time_table(records))
@@ -141,26 +149,11 @@ def _run_samples(args: argparse.Namespace, module: Module) -> None:
 
 
 def _samples(module: Module, path: str) -> Samples:
-    specs = []
-    for value in module.inputs:
-        dtype = tensor_dtype(value)
-        if dtype is None or value.shape is None:
-            raise CompileError(
-                Problem(
-                    f"input '{value.name}'",
-                    f"is {value.type} of rank not known, which a file cannot give",
-                    "Run the package from Python: vtac.load(path).run({...}).",
-                )
-            )
-        shape = tuple(DYNAMIC_INDEX if extent is None else extent for extent in value.shape)
-        specs.append(InputSpec(value.name, shape, dtype))
+    specs = module_specs(module)
     if not Path(path).is_file():
         raise CompileError(Problem(path, "there is no such file of inputs"))
-    try:
-        return load_samples(path, specs)
-    except CompileError as error:
-        problems = [Problem(path, problem.what, problem.hint) for problem in error.problems]
-        raise CompileError(problems) from None
+    with told_of(path):
+        return load_samples(split_labels(path, specs)[0], specs)
 
 
 def _tracked(batches: Sequence[Any], what: str, console: Console) -> Iterable[Any]:
@@ -169,29 +162,12 @@ def _tracked(batches: Sequence[Any], what: str, console: Console) -> Iterable[An
     return track(batches, what, console=console, disable=not shown)
 
 
-def _reference(path: str, batches: Sequence[dict[str, Array]], console: Console) -> list[Outputs]:
-    """What the original model gives for each batch."""
-    model = load_model(path)
-    names = [output.name for output in model.graph.output]
-    part = open_model(model, path)
-    if unknown := sorted(set(part.input_names) ^ set(batches[0])):
-        raise CompileError(
-            Problem(path, f"has other inputs than the package: {', '.join(unknown)}")
-        )
-    results = []
-    for batch in _tracked(batches, "onnxruntime", console):
-        values = part.run([batch[name] for name in part.input_names])
-        results.append(dict(zip(names, values, strict=True)))
-    return results
-
-
 def _join(results: Sequence[Outputs], samples: Samples) -> Outputs:
     """The outputs of all batches, one after another, without those that only filled the last."""
     size = next((size for size in samples.batch_sizes.values() if size), 0)
-    count = max((len(array) for array in samples.arrays.values()), default=0)
     joined = {}
     for name in results[0] if results else ():
         parts = [np.atleast_1d(np.asarray(result[name])) for result in results]
         whole = np.concatenate(parts)
-        joined[name] = whole[:count] if len(parts[0]) == size else whole
+        joined[name] = whole[: samples.sample_count] if len(parts[0]) == size else whole
     return joined

@@ -37,7 +37,7 @@ class Kind(Enum):
 
 
 SETTLED = (Kind.USER, Kind.PRECISION)
-"""Reasons that are there before anybody is asked: no codegen takes these ops, nobody rounds them."""
+"""Reasons that stand before anybody is asked: no codegen takes these ops, nobody rounds them."""
 
 
 class Reason(str):

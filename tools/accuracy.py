@@ -1,0 +1,123 @@
+"""What ``vta-compile`` and ``vta-run`` share of judging a model: arguments, progress, output."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from math import isfinite
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from vtac.lowering.onnx_to_graph import ModelSource
+from vtac.runtime.executor import Module
+from vtac.tools.evaluation import Evaluation, evaluate
+from vtac.tools.evaluation import Progress as Told
+from vtac.tools.layer_errors import LayerError
+from vtac.tools.presentation import evaluation_table, layer_errors_table
+
+
+def add_evaluate_argument(group: argparse._ActionsContainer, against: str) -> None:
+    """``--evaluate``. against: what the outputs are compared with."""
+    group.add_argument(
+        "--evaluate",
+        metavar="DATA",
+        help="run on these samples (.npz by input name, or .npy) and compare with "
+        f"{against}; an array 'y' or 'labels' in the file also gives top-1 accuracy",
+    )
+
+
+def add_accuracy_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``vta-compile`` takes to judge what it made, and to make it better."""
+    group = parser.add_argument_group("accuracy")
+    add_evaluate_argument(group, "the model in onnxruntime")
+    group.add_argument(
+        "--limit", type=int, metavar="N", help="evaluate on the first N batches only"
+    )
+    group.add_argument(
+        "--layer-errors",
+        action="store_true",
+        help="say how far each layer is from float on the calibration samples, worst first",
+    )
+    group.add_argument(
+        "--error-samples",
+        metavar="DATA",
+        help="measure the errors of layers on these samples instead",
+    )
+    group.add_argument(
+        "--min-layer-snr",
+        type=float,
+        metavar="DB",
+        help="leave layers on the host whose own signal to quantisation noise is less",
+    )
+    group.add_argument(
+        "--keep-float",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="leave a node on the host, in floating point; may be given several times",
+    )
+    group.add_argument(
+        "--json", action="store_true", help="print evaluation and layer errors as JSON"
+    )
+
+
+def evaluated(
+    module: Module, data: str, reference: ModelSource | None, limit: int | None
+) -> Evaluation:
+    """`evaluate`, with a progress bar on a terminal."""
+    with progress_bar("evaluate") as told:
+        return evaluate(module, data, reference, limit=limit, progress=told)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Told]:
+    """Something to be told how much is done: on a terminal, a bar on standard error."""
+    columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def print_accuracy(
+    found: Evaluation | None, errors: Iterable[LayerError] | None, as_json: bool
+) -> None:
+    """Print what there is: tables, or one JSON object."""
+    if as_json:
+        sys.stdout.write(accuracy_json(found, errors))
+        return
+    console = Console(highlight=False)
+    if errors is not None:
+        console.print(layer_errors_table(errors))
+    if found is not None:
+        console.print(evaluation_table(found))
+
+
+def accuracy_json(found: Evaluation | None, errors: Iterable[LayerError] | None) -> str:
+    """One object: ``evaluation`` and ``layer_errors``, where there are any; null is no noise."""
+    parts: dict[str, Any] = {}
+    if found is not None:
+        parts["evaluation"] = found.as_dict()
+    if errors is not None:
+        parts["layer_errors"] = [_plain(error) for error in errors]
+    return json.dumps(parts, indent=2, allow_nan=False) + "\n"
+
+
+def _plain(error: LayerError) -> dict[str, Any]:
+    total, own = (
+        value if value is not None and isfinite(value) else None
+        for value in (error.total, error.own)
+    )
+    ops = list(error.ops)
+    return {
+        "node": error.node,
+        "ops": ops,
+        "snr_db": total,
+        "own_snr_db": own,
+        "host": error.reason,
+    }
