@@ -8,7 +8,6 @@ names in ``graph.symbols``. The module's ``graph.opsets`` says what the host ops
 import re
 from collections.abc import Iterable, Sequence
 
-import onnx.inliner
 from onnx import (
     ModelProto,
     NodeProto,
@@ -44,6 +43,7 @@ from vtac.lowering.onnx_to_graph.check import (
     sorted_nodes,
 )
 from vtac.lowering.onnx_to_graph.fold import fold_constants
+from vtac.lowering.onnx_to_graph.functions import inline_functions
 from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
@@ -64,10 +64,8 @@ def import_model(
     Raises CompileError with everything that is wrong.
     """
     model = load_model(source)
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
     inputs = network_inputs(model)
-    small = skeleton(model)
+    small = inline_functions(skeleton(model))
     fix_shapes(small, [i.name for i in inputs], shapes or {})
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}

@@ -1,0 +1,41 @@
+"""Functions become what they are made of: the model's own, and some of the standard's.
+
+ONNX defines many operators by a body of simpler ones. The host engine knows those as they are; the
+accelerator has a chance only with the body.
+"""
+
+import onnx.inliner
+from onnx import ModelProto
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.lowering.onnx_to_graph.check import plain_domain
+
+STANDARD = frozenset({"Attention", "CausalConvWithState", "CenterCropPad", "SwiGLU"})
+"""Operators of the default domain whose bodies hold products, or move elements."""
+
+
+def inline_functions(model: ModelProto) -> ModelProto:
+    """The model without calls of functions, as far as onnx can.
+
+    A standard operator that it cannot inline (some with absent inputs) stays for the host. Raises
+    CompileError for a function of the model's own.
+    """
+    if model.functions:
+        try:
+            model = onnx.inliner.inline_local_functions(model)
+        except (RuntimeError, ValueError) as error:
+            what = f"onnx cannot inline its functions: {' '.join(str(error).split())}"
+            raise CompileError(Problem("model", what)) from error
+    found = {
+        node.op_type
+        for node in model.graph.node
+        if node.op_type in STANDARD and plain_domain(node.domain) == ""
+    }
+    for name in sorted(found):
+        try:
+            model = onnx.inliner.inline_selected_functions(
+                model, [("", name)], inline_schema_functions=True
+            )
+        except (RuntimeError, ValueError):
+            continue
+    return model
