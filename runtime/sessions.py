@@ -28,10 +28,16 @@ _LEAST_SEVERE_LOGGED = 4
 """Fatal ones alone: errors are raised, and that is where they are told."""
 
 
+_NO_ROUNDING = "session.disable_quant_qdq"
+"""Between QuantizeLinear and DequantizeLinear, onnxruntime would also round weights that are float
+(its optimisation WeightBiasQuantization), to one scale a tensor: then a model means another."""
+
+
 def open_session(model: onnx.ModelProto) -> Any:
     """onnxruntime on a model, on the CPU. Raises one of `FAILURES` where it cannot load it."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _LEAST_SEVERE_LOGGED
+    options.add_session_config_entry(_NO_ROUNDING, "1")
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )

@@ -86,6 +86,7 @@ def compile_model(
     *,
     shapes: Shapes | None = None,
     shift: str = "auto",
+    requantise: str = "auto",
     method: Method = "minmax",
     keep_float: Sequence[str] = (),
     layer_errors: bool = False,
@@ -104,7 +105,10 @@ def compile_model(
     target: the name of a preset, the path of a ``vta_config.json``, or a Target.
     calibration: inputs from which the ranges of all values are taken; see `vtac.runtime.samples`.
     shapes: input name to shape, for symbolic dimensions. shift: ``channel``, ``block`` or ``auto``:
-    what shares one shift (``quantize``). method: ``minmax``, ``percentile`` or ``entropy``.
+    what shares one shift (``quantize``). requantise: how sums return to int8, ``shift``,
+    ``multiply`` (where the target can), ``exact`` (more weight planes where it cannot), or
+    ``auto``: multiply where the target can and the model brings its scales along, else shift.
+    method: ``minmax``, ``percentile`` or ``entropy``.
     keep_float: names of nodes that stay on the host in floating point. layer_errors: measure the
     signal to quantisation noise of each layer (``module.report.layer_errors``, worst first).
     min_layer_snr: leave layers on the host whose own signal to noise is less, in dB.
@@ -124,7 +128,8 @@ def compile_model(
     driver.keep_float = keep_float
     if layer_errors or min_layer_snr is not None or error_samples is not None:
         driver.errors = ErrorOptions(min_layer_snr, error_samples)
-    module = driver.compile(model, calibration, dict(shapes or {}), shift, method)
+    options = {"shift": shift, "requantise": requantise}
+    module = driver.compile(model, calibration, dict(shapes or {}), options, method)
     for warning in driver.report.warnings:
         warnings.warn(warning, stacklevel=2)
     return module
@@ -170,7 +175,7 @@ class _Driver:
         source: ModelSource,
         calibration: Source | None,
         shapes: dict[str, Sequence[int]],
-        shift: str,
+        options: Mapping[str, str],
         method: Method,
     ) -> Module:
         module, samples = self._import(source, calibration, shapes)
@@ -181,14 +186,14 @@ class _Driver:
         calibrated = self._calibrate(module, samples, method)
         self.report.notes += keep_float(module, nodes, self.keep_float)
         if self.errors is not None:
-            self._measure(module, calibrated, self.errors, shift)
+            self._measure(module, calibrated, self.errors, options)
         macs = macs_of_layers(module)
         cut: _Cut | None = None
         idle: set[Stage] = set()  # of codegens that got nothing
         for stage in self.stages:
             if stage in idle:
                 continue
-            self._run(Stage(stage.level, stage.passes.format(shift=shift)), module)
+            self._run(Stage(stage.level, stage.passes.format(**options)), module)
             self.ctx.observations = None  # they are of the float network
             if stage.level == PARTITIONED:
                 cut = self._cut(module, nodes, macs)
@@ -299,7 +304,11 @@ class _Driver:
         return Calibrated(names, model, observed, samples)
 
     def _measure(
-        self, module: ModuleOp, calibrated: Calibrated | None, options: ErrorOptions, shift: str
+        self,
+        module: ModuleOp,
+        calibrated: Calibrated | None,
+        errors: ErrorOptions,
+        options: Mapping[str, str],
     ) -> None:
         """The error of each layer, as the preparations of the codegens quantise the network."""
         if calibrated is None:
@@ -309,14 +318,14 @@ class _Driver:
                 )
             )
         stages = [stage for codegen in self.codegens.values() for stage in codegen.preparation()]
-        passes = _passes(",".join(stage.passes for stage in stages).format(shift=shift))
+        passes = _passes(",".join(stage.passes for stage in stages).format(**options))
 
         def quantise(ctx: VtacContext, trial: ModuleOp) -> None:
             for found in passes:
                 found.apply(ctx, trial)
 
         with self._step("measure layer errors"):
-            measured = LayerErrors(module, self.ctx, calibrated, options)
+            measured = LayerErrors(module, self.ctx, calibrated, errors)
             self.report.layer_errors = measured.settle(quantise)
 
     def _run(self, stage: Stage, module: ModuleOp) -> None:

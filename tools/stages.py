@@ -14,7 +14,9 @@ from vtac.passes.graph.merge_regions import MergeRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 
 CANONICAL = Stage(
-    "canonical", "fold-constants,conv-transpose-phases,canonicalize-graph,flatten-to-conv"
+    "canonical",
+    "fold-constants,conv-transpose-phases,canonicalize-graph,fuse-quantize-pairs,flatten-to-conv,"
+    "fuse-quantize-pairs",
 )
 """Before calibration: float ops in their normal form."""
 

@@ -53,6 +53,14 @@ def _parser() -> argparse.ArgumentParser:
         help="how ranges follow from the samples (default: %(default)s)",
     )
     add(
+        "--requantise",
+        choices=("auto", "shift", "multiply", "exact"),
+        default="auto",
+        help="how sums return to 8 bits: by a shift, by a multiplier where the target has one, by"
+        " what is most exact, or a multiplier where the model has given scales (default:"
+        " %(default)s)",
+    )
+    add(
         "--shift",
         choices=("channel", "block", "auto"),
         default="auto",
@@ -86,6 +94,7 @@ def _compile(args: argparse.Namespace) -> None:
             args.calibrate,
             shapes=parse_shapes(args.shape),
             shift=args.shift,
+            requantise=args.requantise,
             method=args.method,
             keep_float=args.keep_float,
             layer_errors=args.layer_errors,

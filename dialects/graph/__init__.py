@@ -29,6 +29,7 @@ from vtac.dialects.graph.given import (
     GridAttr,
     given_by,
     grid_of,
+    least_byte,
     row_steps,
     set_grid,
 )
@@ -178,6 +179,7 @@ __all__ = [
     "grid_of",
     "integers",
     "is_static",
+    "least_byte",
     "packing",
     "pad_property",
     "pad_value_of",

@@ -17,7 +17,10 @@ from xdsl.dialects.builtin import (
     IntAttr,
     IntegerAttr,
     IntegerType,
+    Signedness,
+    TensorType,
     f64,
+    i8,
     i64,
 )
 from xdsl.ir import Attribute, Operation, OpResult, ParametrizedAttribute, SSAValue
@@ -27,7 +30,10 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.network import UnaryOp
+from vtac.dialects.graph.quantised import DequantizeOp
 from vtac.dialects.graph.structure import ConstantOp
+
+_LEAST = {i8: -128, IntegerType(8, Signedness.UNSIGNED): 0}
 
 GRID_ATTRIBUTE = "graph.grid"
 """Name of the attribute of a constant that says on which grid its elements lie."""
@@ -130,12 +136,25 @@ class Given:
         return (-128 - self.zero_point) * self.scale, (127 - self.zero_point) * self.scale
 
 
-def given_by(op: Operation) -> Given | None:
-    """What a fake_quantize says about its result; uint8 is int8 with everything moved by 128."""
-    if not isinstance(op, FakeQuantizeOp):
+def given_by(op: Operation | None) -> Given | None:
+    """What an op that rounds, or that makes 8-bit integers real, says about its result.
+
+    uint8 is int8 with everything moved by 128. None where there is no single scale.
+    """
+    if isinstance(op, FakeQuantizeOp):
+        return Given(op.scale.value.data, op.zero_point.value.data - 128 - op.low.value.data)
+    if not isinstance(op, DequantizeOp) or len(op.scales) != 1:
         return None
-    moved = -128 - op.low.value.data
-    return Given(op.scale.value.data, op.zero_point.value.data + moved)
+    low = least_byte(op.x.type)
+    if low is None:
+        return None
+    return Given(op.scales.get_values()[0], op.zero_point.value.data - 128 - low)
+
+
+def least_byte(type: Attribute) -> int | None:
+    """The least element of a tensor of int8 or uint8; None for any other type."""
+    element = type.get_element_type() if isinstance(type, TensorType) else None
+    return _LEAST.get(element) if isinstance(element, IntegerType) else None
 
 
 def grid_of(value: SSAValue | None) -> GridAttr | None:

@@ -23,6 +23,7 @@ from vtac.dialects.graph import (
     MinOp,
     MulOp,
     RequantizeOp,
+    RescaleOp,
     ReshapeOp,
     ShiftLeftOp,
     SplitBytesOp,
@@ -40,7 +41,7 @@ from vtac.passes.graph.patterns import OpPattern, Recursive, constant, op, wildc
 from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.reasons import Kind, Reason
 
-QUANTISED = Stage("quantised", "quantize{{shift={shift}}}")
+QUANTISED = Stage("quantised", "quantize{{shift={shift} requantise={requantise}}}")
 """Floats that were calibrated become integers; the driver fills in its options."""
 
 LOWERING = (
@@ -122,11 +123,19 @@ class VtaCodegen(Codegen):
     def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
         """Accumulators and what ends them, max pooling, reshapes that the layout makes void."""
         acc = self._accumulators(target)
+
+        def multiplies(operation: Operation) -> str | None:
+            return None if target is None or target.alu_mul else "the target does not multiply"
+
         planes = op(AddBiasOp, acc, constant()).where(_static)
         return [
             NamedPattern(
                 "accumulate_requantize",
                 op(RequantizeOp, acc, constant(), constant()).where(_static),
+            ),
+            NamedPattern(
+                "accumulate_rescale",
+                op(RescaleOp, acc, *(constant() for _ in range(5))).where(_static, multiplies),
             ),
             NamedPattern("accumulate_split", op(SplitBytesOp, planes).where(_static)),
             NamedPattern("max_pool", op(MaxPoolOp, wildcard()).where(_static, _int8_input)),
@@ -147,12 +156,13 @@ class VtaCodegen(Codegen):
             op(GemmOp, wildcard(), constant()).where(_transposed_weights, _int8_input),
             op(SumPoolOp, wildcard()).where(_int8_input),
             op(ShiftLeftOp, wildcard(), constant()).where(_int8_input),
+            op(ShiftLeftOp, acc, constant()),
         ]
         sums = op(AddOp, acc, acc).where(_same_shape) | op(AddBiasOp, acc, constant())
         extremes = op(MaxOp, acc, acc) | op(MinOp, acc, acc)
         if target is not None and target.alu_mul:
             extremes = extremes | op(MulOp, acc, acc) | op(ClipOp, acc)
-        acc.define(sources[0] | sources[1] | sources[2] | sources[3] | sums | extremes)
+        acc.define(sources[0] | sources[1] | sources[2] | sources[3] | sources[4] | sums | extremes)
         return acc
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:

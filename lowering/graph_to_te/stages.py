@@ -26,6 +26,7 @@ from vtac.dialects.graph import (
     MinOp,
     MulOp,
     RequantizeOp,
+    RescaleOp,
     ReshapeOp,
     ShiftLeftOp,
     SplitBytesOp,
@@ -374,6 +375,50 @@ def _requantize(op: RequantizeOp, kernel: KernelBuilder) -> list[SSAValue]:
     return [kernel.elementwise("requantize", acc, body, i8, vectors=vectors)]
 
 
+def _rescale(op: RescaleOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """``clamp((clamp(acc + bias, least, most) * multiplier + offset) >> shift, lo, hi)``.
+
+    The outer clamp is left out where the inner one lets nothing beyond it through.
+    """
+    layer, shift = layer_of(op), op.shift.value.data
+    names = ("bias", "least", "most", "multiplier", "offset")
+    values = [kernel.constant(v, n) for v, n in zip(op.operands[1:], names, strict=True)]
+    steps = [
+        _channel_constant(kernel, v, name, layer, IMMEDIATES)
+        for v, name in zip(op.operands[1:], names, strict=True)
+    ]
+    least, most, multiplier, offset = (value.astype(np.int64) for value in values[1:])
+    lowest = (least * multiplier + offset) >> shift
+    highest = (most * multiplier + offset) >> shift
+    lo, hi = op.lo.value.data, op.hi.value.data
+
+    def body(acc: SSAValue, *vectors: SSAValue) -> SSAValue:
+        rest = iter(vectors)
+        value = _with(arith.AddiOp, acc, steps[0], rest)
+        for operation, step in zip(_RESCALING, steps[1:], strict=True):
+            scalar = next(rest) if isinstance(step, SSAValue) else immediate(step)
+            value = operation(value, scalar).result
+        value = _with(arith.ShRSIOp, value, shift, rest)
+        if lowest.min() < lo:
+            value = arith.MaxSIOp(value, immediate(lo)).result
+        if highest.max() > hi:
+            value = arith.MinSIOp(value, immediate(hi)).result
+        return narrow(value)
+
+    vectors = [step for step in steps if isinstance(step, SSAValue)]
+    acc = kernel.values[op.acc]
+    return [kernel.elementwise("rescale", acc, body, i8, vectors=vectors)]
+
+
+_RESCALING: tuple[Callable[..., Any], ...] = (
+    arith.MaxSIOp,
+    arith.MinSIOp,
+    arith.MuliOp,
+    arith.AddiOp,
+)
+"""What a rescaling does with the accumulators after their bias, each with a vector."""
+
+
 def _with(
     operation: Callable[..., Any], value: SSAValue, constant: int | SSAValue, vectors: Any
 ) -> SSAValue:
@@ -443,6 +488,7 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, KernelBuilder], list[SSAValue]
     MinOp: _extreme,
     MulOp: _product,
     RequantizeOp: _requantize,
+    RescaleOp: _rescale,
     ReshapeOp: _reshape,
     ShiftLeftOp: _shift_left,
     SplitBytesOp: _split_bytes,

@@ -6,7 +6,7 @@ names in ``graph.symbols``. The module's ``graph.opsets`` says what the host ops
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from onnx import (
     ModelProto,
@@ -32,7 +32,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.context import Array, VtacContext, constant_attr, tensor_type
-from vtac.dialects.graph import ConstantOp, HostOp, integers
+from vtac.dialects.graph import ConstantOp, HostOp, integers, set_grid
 from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf
 from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
 from vtac.lowering.onnx_to_graph.check import (
@@ -45,7 +45,7 @@ from vtac.lowering.onnx_to_graph.check import (
 from vtac.lowering.onnx_to_graph.fold import fold_constants
 from vtac.lowering.onnx_to_graph.functions import inline_functions
 from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
-from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError
+from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.lowering.onnx_to_graph.shapes import Shapes, fix_shapes, infer_types, network_inputs
 from vtac.lowering.onnx_to_graph.types import dense_dtype, import_type
@@ -182,10 +182,10 @@ class _Importer:
 
     def array(self, name: str) -> Array | None:
         """The value of a constant; None for anything else."""
-        tensor = self.constants.get(name)
-        if tensor is None or dense_dtype(tensor.data_type) is None:
-            return None
         if name not in self.arrays:
+            tensor = self.constants.get(name)
+            if tensor is None or dense_dtype(tensor.data_type) is None:
+                return None
             self.arrays[name] = numpy_helper.to_array(tensor)
         return self.arrays[name]
 
@@ -234,12 +234,15 @@ class _Importer:
                 reason = str(refusal)
         self._host(node, name, reason)
 
-    def _convert(
-        self, result: Operation | Sequence[Operation] | SSAValue, node: NodeProto, name: str
-    ) -> None:
+    def _convert(self, result: Result, node: NodeProto, name: str) -> None:
         if isinstance(result, SSAValue):
             self.values[node.output[0]] = result
             return
+        if isinstance(result, ConstantResult):
+            self.arrays[node.output[0]] = result.array
+            hint = value_hint(node.output[0]) or "constant"
+            constant = constant_attr(self.ctx, result.array, hint)
+            result = set_grid(ConstantOp(constant, tensor_type(result.array)), result.grid)
         ops = [result] if isinstance(result, Operation) else list(result)
         try:
             for op in ops:

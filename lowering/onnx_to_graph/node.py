@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import AnyFloat, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.context import Array
-from vtac.dialects.graph import shape_of
+from vtac.dialects.graph import GridAttr, shape_of
 
 
 class StaysOnHostError(Exception):
@@ -53,6 +53,19 @@ class Node:
         """The value of an input that is there and constant."""
         return self.constant_of(self.proto.input[index]) if self.has(index) else None
 
+    def shape(self, index: int) -> tuple[int, ...] | None:
+        """The shape of the input at a position; None where its rank is unknown."""
+        constant = self.constant(index)
+        return shape_of(self.operand(index)) if constant is None else constant.shape
+
+    def element(self, index: int) -> Attribute:
+        """The element type of the input at a position, which must be a tensor."""
+        type = self.operand(index).type
+        if not isinstance(type, TensorType):
+            raise StaysOnHostError(f"input {index} is no tensor of known rank")
+        element: Attribute = type.get_element_type()
+        return element
+
     def is_used(self, index: int) -> bool:
         """Whether anything reads an output."""
         return index < len(self.proto.output) and self.used(self.proto.output[index])
@@ -78,9 +91,19 @@ class Node:
         return list(self.attributes.get(name, default))
 
 
-Converter = Callable[[Node], Operation | Sequence[Operation] | SSAValue]
-"""What replaces a node: an op, or several of which the last ones make its outputs, one each; or the
-value that already is its result."""
+@dataclass(frozen=True)
+class ConstantResult:
+    """A node whose result is known: the array, and the grid its elements lie on (if any)."""
+
+    array: Array
+    grid: GridAttr | None = None
+
+
+Result = Operation | Sequence[Operation] | SSAValue | ConstantResult
+"""What replaces a node: an op, or several of which the last ones make its outputs, one each; the
+value that already is its result; or its constant result."""
+
+Converter = Callable[[Node], Result]
 
 
 def scalar(array: Array | None, what: str) -> float:

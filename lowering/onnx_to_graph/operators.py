@@ -19,7 +19,7 @@ from vtac.dialects.graph import (
     ReshapeOp,
     shape_of,
 )
-from vtac.lowering.onnx_to_graph import arithmetic, arrangements, windows
+from vtac.lowering.onnx_to_graph import arithmetic, arrangements, quantisation, windows
 from vtac.lowering.onnx_to_graph.node import Converter, Node, StaysOnHostError, known_shape, scalar
 
 
@@ -132,6 +132,7 @@ CONVERTERS: dict[str, Converter] = {
     "Clip": clip,
     "Concat": arrangements.concat,
     "Conv": windows.conv,
+    "DequantizeLinear": quantisation.dequantize_linear,
     "Div": arithmetic.div,
     "Dropout": dropout,
     "Flatten": flatten,
@@ -149,6 +150,7 @@ CONVERTERS: dict[str, Converter] = {
     "Pad": arrangements.pad,
     "ReduceMean": arithmetic.reduce_mean,
     "ReduceSum": arithmetic.reduce_sum,
+    "QuantizeLinear": quantisation.quantize_linear,
     "Relu": relu,
     "Reshape": reshape,
     "Resize": arrangements.resize,

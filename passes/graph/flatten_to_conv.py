@@ -19,7 +19,15 @@ from xdsl.pattern_rewriter import (
     op_type_rewrite_pattern,
 )
 
-from vtac.dialects.graph import ConvOp, GemmOp, ReshapeOp, shape_of
+from vtac.dialects.graph import (
+    ConvOp,
+    GemmOp,
+    ReshapeOp,
+    grid_of,
+    row_steps,
+    set_grid,
+    shape_of,
+)
 from vtac.passes.graph.constants import constant_of, new_constant
 
 
@@ -42,6 +50,8 @@ class FlattenToConv(RewritePattern):
             return
         rank, outputs = len(shape) - 2, weights.shape[0]
         kernel = new_constant(self.ctx, weights.reshape(outputs, *shape[1:]), op.b.name_hint, op)
+        if row_steps(op.b, outputs) is not None:
+            set_grid(kernel, grid_of(op.b))
         assert isinstance(op.result.type, TensorType)
         conv = ConvOp(
             flat.x,

@@ -22,7 +22,7 @@ from small_models import (
 
 from vtac.dialects.context import constant_value
 from vtac.dialects.errors import CompileError
-from vtac.dialects.graph import ConvOp, HostOp, MaxPoolOp, shape_of
+from vtac.dialects.graph import ConvOp, HostOp, MaxPoolOp, row_steps, shape_of
 from vtac.lowering.onnx_to_graph import import_model
 
 node = helper.make_node
@@ -231,7 +231,7 @@ def test_shape_arithmetic_is_folded():
     assert shape_of(ops_of(module)[0].results[0]) == (4, 6)
 
 
-def test_quantised_weights_are_not_folded():
+def test_quantised_weights_are_constants_on_a_grid():
     model = small_model(
         [
             node("DequantizeLinear", ["q", "scale"], ["w"]),
@@ -241,7 +241,9 @@ def test_quantised_weights_are_not_folded():
         ["y"],
         {"q": np.ones((1, 1, 2), np.int8), "scale": np.array(0.5, np.float32)},
     )
-    assert_imports(model, {"x": floats((1, 1, 4))}, "DequantizeLinear", "graph.conv")
+    module = assert_imports(model, {"x": floats((1, 1, 4))}, "graph.conv")
+    (conv,) = ops_of(module)
+    assert row_steps(conv.operands[1], 1) == [0.5]
 
 
 def test_weights_are_shared_and_exact():

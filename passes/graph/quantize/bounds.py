@@ -42,7 +42,7 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.quantize.error_models import ErrorModel, Range, host_error
 from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum, clamp_bounds
+from vtac.passes.graph.quantize.groups import Group, PassThrough, clamp_bounds
 from vtac.passes.graph.quantize.network import groups_of, pooled_area, summed_elements
 from vtac.passes.graph.quantize.numbers import Layer, real_bias
 from vtac.passes.graph.quantize.plan import Plan
@@ -90,7 +90,7 @@ class _Errors:
     def _stored(self, value: SSAValue) -> Bound:
         """The error of a value as a group reads it."""
         error = self.errors[value]
-        if error is None or value in self.int8:
+        if error is None or value in self.int8 or self.network.given(value) is not None:
             return error
         step = np.full(1, self.plan.scales[value].value)
         return self.model.total([error, step * (self.model.rounding + _SLACK_STEPS)])
@@ -99,26 +99,31 @@ class _Errors:
         if isinstance(group, PassThrough):
             return _moved(self._stored(group.root.x), group.root)
         layer = self.plan.layers[group]
-        errors = [self._stored(value) for value in group.skips]
-        if group.pooling is not None:
-            error = self._stored(group.pooling.x)
-            many = summed_elements(group.pooling) / pooled_area(group.pooling)
+        planned = layer.group
+        errors = [self._stored(value) for value in planned.skips]
+        if planned.pooling is not None:
+            error = self._stored(planned.pooling.x)
+            many = summed_elements(planned.pooling) / pooled_area(planned.pooling)
             errors.append(None if error is None else error * many)
         if group.join == "mul":
             errors += self._group_product(layer)
         else:
-            pairs = zip(group.forms, layer.weights, strict=True)
+            pairs = zip(planned.forms, layer.weights, strict=True)
             errors += [self._form(layer, form, weights) for form, weights in pairs]
         known = [error for error in errors if error is not None]
         if len(known) < len(errors):
             return None
-        rounding = np.where(layer.shift > 0, np.ldexp(1.0, layer.shift - 1), 0.0)
-        stored_bias = (layer.bias - rounding - layer.offset) * layer.steps
+        stored_bias = (layer.bias - layer.rounding - layer.offset) * layer.steps
         known.append(np.abs(real_bias(self.network, group) - stored_bias))
         if layer.scale is not None:
             rounding = np.where(layer.shift > 0, self.model.rounding, 0.0) + _SLACK_STEPS
+            if group.is_rounded:
+                # The network rounds too, and a small error before may lead to another integer.
+                rounding = rounding + self.model.rounding
             known += [layer.scale.value * rounding, np.full(1, self._clip_error(layer))]
-        before = self.network.range_of(_unclamped(group))
+        if layer.rescaling is not None:
+            known.append(_multiplier_error(layer))
+        before = self.network.range_of(group.unclamped)
         return self.model.clamped(self.model.total(known), before, (group.lo, group.hi))
 
     def _clip_error(self, layer: Layer) -> float:
@@ -202,15 +207,19 @@ def _largest(error: Array) -> Array:
     return np.full(1, error.max())
 
 
+def _multiplier_error(layer: Layer) -> Array:
+    """What rounding a multiplier to an integer adds at most, anywhere between the clamps."""
+    assert layer.rescaling is not None and layer.scale is not None
+    numbers = layer.rescaling
+    exact = np.ldexp(layer.steps / layer.scale.value, numbers.shift)
+    largest = np.maximum(np.abs(numbers.least), np.abs(numbers.most))
+    steps = np.abs(numbers.multiplier - exact) * largest * np.ldexp(1.0, -numbers.shift)
+    return cast(Array, np.minimum(steps, 255) * layer.scale.value)
+
+
 def _magnitude(values: Range | None) -> float:
     """The largest magnitude within a range."""
     return inf if values is None else max(abs(values[0]), abs(values[1]))
-
-
-def _unclamped(group: Sum) -> SSAValue:
-    """The value that a sum's bounds clamp."""
-    inner = (op.results[0] for op in group.covered if not isinstance(op, ReluOp | ClipOp))
-    return next(inner, None) or group.skips[0]
 
 
 def _float_error(weights: Array, magnitude: float) -> Array:

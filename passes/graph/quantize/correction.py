@@ -23,7 +23,7 @@ from vtac.dialects.graph import ConstantOp, shape_of
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import PoolingOp, pooled_area, summed_elements
-from vtac.passes.graph.quantize.numbers import Inner, Layer, form_offsets, largest_bias
+from vtac.passes.graph.quantize.numbers import Inner, Layer, Rescaling, form_offsets, largest_bias
 from vtac.passes.graph.quantize.plan import Plan
 
 ROUNDS = 16
@@ -138,11 +138,31 @@ class _Correction:
         group = layer.group
         result = group.root.results[0]
         sums = self._accumulators(layer)
-        mean = self.plan.network.mean(result)
-        if mean is not None:
-            layer = self.layers[group] = _corrected(layer, sums, mean)
+        if group.is_rounded:
+            layer = self._expected(layer, sums)
+        elif (mean := self.plan.network.mean(result)) is not None and layer.rescaling is None:
+            layer = _corrected(layer, sums, mean)
+        self.layers[group] = layer
         if layer.scale is not None:
             self.stored[result] = [_requantised(layer, acc) for acc in sums]
+
+    def _expected(self, layer: Layer, sums: Sequence[Array]) -> Layer:
+        """The layer with the bias for which its accumulators have the float network's means.
+
+        Where the network rounds by itself, that is the error of rounded weights and no other, and
+        not a matter of how few samples happen to be rounded.
+        """
+        mean = self.plan.network.mean(layer.group.unclamped)
+        if mean is None or layer.rescaling is not None:
+            return layer
+        assert layer.scale is not None, "what is rounded becomes int8"
+        acc = np.mean([_channel_means(batch) for batch in sums], axis=0)
+        own = layer.rounding + np.ldexp(float(layer.scale.zero_point), layer.shift)
+        wrong = mean - (acc + layer.bias - own) * layer.steps
+        moved = layer.bias + np.rint(wrong / layer.steps)
+        return replace(
+            layer, bias=np.where(np.abs(moved) <= largest_bias(layer), moved, layer.bias)
+        )
 
     def _accumulators(self, layer: Layer) -> list[Array]:
         """The sums of products and shifted addends, without biases, in each batch."""
@@ -211,6 +231,8 @@ def _channels(vector: Array, like: Array) -> Array:
 
 def _requantised(layer: Layer, acc: Array) -> Array:
     """``clamp((acc + bias) >> shift, lo, hi)``, but for sums above 2^24, which float32 rounds."""
+    if layer.rescaling is not None:
+        return _rescaled(layer, layer.rescaling, acc)
     steps = np.ldexp(1.0, -layer.shift).astype(np.float32)
     shifted = acc + _channels(layer.bias.astype(np.float32), acc)
     shifted *= _channels(steps, acc)
@@ -218,15 +240,30 @@ def _requantised(layer: Layer, acc: Array) -> Array:
     return cast(Array, np.clip(shifted, layer.lo, layer.hi, out=shifted))
 
 
+def _rescaled(layer: Layer, numbers: Rescaling, acc: Array) -> Array:
+    """What ``graph.rescale`` makes of sums."""
+    least, most, multiplier, offset = (
+        _channels(vector, acc)
+        for vector in (numbers.least, numbers.most, numbers.multiplier, numbers.offset)
+    )
+    total = np.clip(acc + _channels(layer.bias, acc), least, most) * multiplier + offset
+    shifted = np.floor(np.ldexp(total, -numbers.shift))
+    return cast(Array, np.clip(shifted, layer.lo, layer.hi).astype(np.float32))
+
+
+def _channel_means(array: Array) -> Array:
+    around = tuple(axis for axis in range(array.ndim) if axis != 1)
+    return cast(Array, array.mean(axis=around, dtype=np.float64))
+
+
 def _mean(layer: Layer, sums: Sequence[Array]) -> Array:
     """The mean of each channel of the result, in real units."""
     means = []
     for acc in sums:
-        around = tuple(axis for axis in range(acc.ndim) if axis != 1)
         if layer.scale is None:
-            means.append((acc.mean(axis=around, dtype=np.float64) + layer.bias) * layer.steps)
+            means.append((_channel_means(acc) + layer.bias) * layer.steps)
         else:
-            stored = _requantised(layer, acc).mean(axis=around, dtype=np.float64)
+            stored = _channel_means(_requantised(layer, acc))
             means.append((stored - layer.scale.zero_point) * layer.scale.value)
     return cast(Array, np.mean(means, axis=0))
 

@@ -19,6 +19,7 @@ from vtac.dialects.graph import (
     ConcatOp,
     ConvOp,
     DivOp,
+    FakeQuantizeOp,
     GemmOp,
     GlobalAveragePoolOp,
     HardSigmoidOp,
@@ -66,7 +67,7 @@ SUMS = (
 )
 """Ops that can be part of a sum that ends in one requantisation."""
 
-COMPUTING = (*SUMS, BatchNormOp, MatMulOp, MaxPoolOp, UpsampleOp)
+COMPUTING = (*SUMS, BatchNormOp, FakeQuantizeOp, MatMulOp, MaxPoolOp, UpsampleOp)
 """Graph ops that compute: those whose staying on the host needs a reason."""
 
 

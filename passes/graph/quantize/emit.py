@@ -1,11 +1,11 @@
 """Turns a plan into ops: integers where the groups were, and the border to what stays float."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, TensorType, f64, i8, i32
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from vtac.dialects.context import Array, Stored, constant_attr, tensor_type
@@ -17,17 +17,22 @@ from vtac.dialects.graph import (
     ConstantOp,
     ConvOp,
     DequantizeOp,
+    FakeQuantizeOp,
     GemmOp,
+    Given,
     MaxOp,
     MaxPoolOp,
     MinOp,
     MulOp,
     QuantizeOp,
     RequantizeOp,
+    RescaleOp,
     ReshapeOp,
     ShiftLeftOp,
     SumPoolOp,
     UpsampleOp,
+    given_by,
+    least_byte,
     pad_property,
     shape_of,
 )
@@ -35,9 +40,17 @@ from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import PoolingOp
-from vtac.passes.graph.quantize.numbers import Inner, Layer, form_offsets
+from vtac.passes.graph.quantize.numbers import Inner, Layer, Rescaling, form_offsets
 from vtac.passes.graph.quantize.plan import Plan
+from vtac.passes.graph.quantize.planes import PLANE_BITS, split
 from vtac.passes.graph.reasons import keep_on_host
+
+_JOINS: Mapping[str, Callable[..., Operation]] = {
+    "add": AddOp,
+    "max": MaxOp,
+    "min": MinOp,
+    "mul": MulOp,
+}
 
 
 def emit(plan: Plan) -> list[Stored]:
@@ -59,10 +72,32 @@ def emit(plan: Plan) -> list[Stored]:
     for group in reversed(plan.groups):
         for op in group.covered:
             Rewriter.erase_op(op, safe_erase=False)
-    for op in list(plan.network.block.ops):
-        if isinstance(op, ConstantOp) and not op.result.uses:
-            Rewriter.erase_op(op)
+    _clean(plan.network.block)
     return stored
+
+
+def _clean(block: Block) -> None:
+    """Drop what nobody reads; what quantises a rounded value quantises the value itself."""
+    for op in reversed(list(block.ops)):
+        if isinstance(op, ConstantOp | FakeQuantizeOp | DequantizeOp) and not op.results[0].uses:
+            Rewriter.erase_op(op)
+        elif isinstance(op, QuantizeOp):
+            rounded = op.x.owner
+            if isinstance(rounded, FakeQuantizeOp) and given_by(rounded) == _given_of(op):
+                op.operands[0] = rounded.x
+
+
+def _leaves_as(op: Operation, scale: Given, stored: SSAValue) -> bool:
+    """Whether an op makes of a real value the integers that stand for it anyway."""
+    if not isinstance(op, QuantizeOp) or op.result.type != stored.type:
+        return False
+    return _given_of(op) == scale
+
+
+def _given_of(op: QuantizeOp) -> Given | None:
+    """How a quantisation rounds, as int8 would store it."""
+    low = least_byte(op.result.type)
+    return None if low is None else Given(op.scale.value.data, op.zero_point.value.data - 128 - low)
 
 
 class _Emitter:
@@ -92,8 +127,11 @@ class _Emitter:
         group, root = layer.group, layer.group.root
         source = group.core or root
         acc = self._accumulators(layer)
-        bias = self._constant(layer.bias.astype(np.int32), "bias", root)
         result = root.results[0]
+        if layer.rescaling is not None:
+            self._rescale(layer, layer.rescaling, acc)
+            return
+        bias = self._constant(layer.bias.astype(np.int32), "bias", root)
         if layer.scale is None:
             total = self._insert(AddBiasOp(acc, bias, acc.type), root, source)
             real = DequantizeOp(total.results[0], layer.steps.tolist(), 0, result.type)
@@ -113,8 +151,35 @@ class _Emitter:
         )
         self._define(result, self._insert(requantize, root, source).results[0])
 
+    def _rescale(self, layer: Layer, numbers: Rescaling, acc: SSAValue) -> None:
+        """The end of a sum by multiplication."""
+        root, scale = layer.group.root, layer.scale
+        assert scale is not None, "what is rescaled becomes int8"
+        vectors = {
+            "bias": layer.bias,
+            "least": numbers.least,
+            "most": numbers.most,
+            "multiplier": numbers.multiplier,
+            "offset": numbers.offset,
+        }
+        op = RescaleOp(
+            acc,
+            [self._constant(v.astype(np.int32), name, root) for name, v in vectors.items()],
+            _integer_type(root.results[0], i8),
+            shift=numbers.shift,
+            lo=layer.lo,
+            hi=layer.hi,
+            scale=scale.value,
+            zero_point=scale.zero_point,
+        )
+        source = layer.group.core or root
+        self._define(root.results[0], self._insert(op, root, source).results[0])
+
     def as_int8(self, value: SSAValue, before: Operation) -> SSAValue:
         """A float value as int8: what a group left, or quantised where it is first read."""
+        made = value.owner
+        if isinstance(made, DequantizeOp) and least_byte(made.x.type) == -128:
+            return made.x  # integers that the network was given, at this scale
         if value not in self.int8:
             scale = self.plan.scales[value]
             op = QuantizeOp(value, scale.value, scale.zero_point, _integer_type(value, i8))
@@ -132,6 +197,12 @@ class _Emitter:
                 continue
             stored = self.int8[value]
             scale = self.plan.scales[value]
+            for use in list(value.uses):
+                if _leaves_as(use.operation, Given(scale.value, scale.zero_point), stored):
+                    use.operation.results[0].replace_all_uses_with(stored)
+                    Rewriter.erase_op(use.operation)
+            if all(use.operation in covered for use in value.uses):
+                continue
             real = DequantizeOp(stored, [scale.value], scale.zero_point, value.type)
             real.location = group.root.location
             self.plan.network.block.insert_op_before(real, group.root)
@@ -159,22 +230,29 @@ class _Emitter:
         return found
 
     def _accumulators(self, layer: Layer) -> SSAValue:
-        """The sum of the core and the shifted addends, as int32."""
+        """The sum of the core and the shifted addends, as int32.
+
+        The high planes of weights come first, and are shifted before the low ones are added.
+        """
         group, root = layer.group, layer.group.root
         type = _integer_type(root.results[0], i32)
+        planes = [split(weights) for weights in layer.weights]
+        high = [
+            self._product(form, plane, root, False)
+            for form, (plane, _) in zip(group.forms, planes, strict=True)
+            if plane is not None
+        ]
         terms: list[SSAValue] = []
+        if high:
+            bits = np.full(len(layer.bias), PLANE_BITS, np.int32)
+            up = ShiftLeftOp(self._total(high, root), self._constant(bits, "plane", root), type)
+            terms.append(self._insert(up, root, root).results[0])
         if group.pooling is not None:
             zero = self.plan.scales[group.pooling.x].zero_point
             pooled = _sum_pool(group.pooling, self.as_int8(group.pooling.x, root), type, zero)
             terms.append(self._insert(pooled, root, group.pooling).results[0])
-        for form, weights in zip(group.forms, layer.weights, strict=True):
-            x = self.as_int8(form.operand, root)
-            if group.join == "mul":
-                x = self._spread(x, form, root)
-            w = self._constant(weights, _weights_name(form), root)
-            zero = self.plan.scales[form.operand].zero_point if form.is_padded else 0
-            product = product_op(form, x, w, type, zero)
-            terms.append(self._insert(product, root, form.source).results[0])
+        for form, (_, low) in zip(group.forms, planes, strict=True):
+            terms.append(self._product(form, low, root, group.join == "mul"))
         for value, amount in zip(group.skips, layer.amounts, strict=True):
             x = self.as_int8(value, root)
             vector = self._constant(amount.astype(np.int32), "amount", root)
@@ -183,10 +261,24 @@ class _Emitter:
             self._share_offset(layer, terms)
         for place, inner in enumerate(layer.inner):
             terms[place] = self._limited(inner, terms[place], root)
-        join = {"add": AddOp, "max": MaxOp, "min": MinOp, "mul": MulOp}[group.join]
+        return self._total(terms, root, _JOINS[group.join])
+
+    def _product(self, form: Form, weights: Array, root: Operation, spread: bool) -> SSAValue:
+        """The sums of products of a form with one plane of its weights."""
+        x, type = self.as_int8(form.operand, root), _integer_type(root.results[0], i32)
+        if spread:
+            x = self._spread(x, form, root)
+        w = self._constant(weights, _weights_name(form), root)
+        zero = self.plan.scales[form.operand].zero_point if form.is_padded else 0
+        product = product_op(form, x, w, type, zero)
+        return self._insert(product, root, form.source).results[0]
+
+    def _total(
+        self, terms: list[SSAValue], root: Operation, join: Callable[..., Operation] = AddOp
+    ) -> SSAValue:
         total = terms[0]
         for term in terms[1:]:
-            total = self._insert(join(total, term, type), root, root).results[0]
+            total = self._insert(join(total, term, term.type), root, root).results[0]
         return total
 
     def _limited(self, inner: Inner, term: SSAValue, root: Operation) -> SSAValue:

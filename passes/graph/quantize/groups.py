@@ -26,6 +26,7 @@ from vtac.dialects.graph import (
     ConcatOp,
     ConvOp,
     DivOp,
+    FakeQuantizeOp,
     GemmOp,
     GlobalAveragePoolOp,
     HardSigmoidOp,
@@ -122,7 +123,24 @@ class Sum:
     def only_clamps(self) -> bool:
         """Whether it merely bounds one int8 value: the scale stays."""
         alone = self.core is None and not self.forms and len(self.skips) == 1
-        return alone and not self.bias.any()
+        return alone and not self.bias.any() and not self.is_rounded
+
+    @property
+    def unclamped(self) -> SSAValue:
+        """The value of the float network that the bounds clamp, and that is rounded."""
+        ends = FakeQuantizeOp | ReluOp | ClipOp
+        inner = (op.results[0] for op in self.covered if not isinstance(op, ends))
+        return next(inner, None) or self.skips[0]
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether the network itself rounds the result, at a scale of its own."""
+        return isinstance(self.root, FakeQuantizeOp)
+
+    @property
+    def only_rounds(self) -> bool:
+        """Whether it is nothing but the network's rounding of one value."""
+        return self.is_rounded and len(self.covered) == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +199,7 @@ def find_groups(
         if op in covered or op in grouping.reasons:
             continue
         group: Group | None = None
-        if isinstance(op, SUMS):
+        if isinstance(op, (*SUMS, FakeQuantizeOp)):
             group = grower.sum_at(op)
         elif isinstance(op, MaxPoolOp | UpsampleOp) or (
             isinstance(op, ReshapeOp) and _feeds(op, covered)
@@ -231,10 +249,10 @@ class _Grower:
         self.apart = apart
 
     def sum_at(self, root: Operation) -> Sum:
-        """The largest sum that ends in ``root``."""
+        """The largest sum that ends in ``root``. Where the network rounds, a sum ends."""
         result, covered, lo, hi = root.results[0], [root], -inf, inf
         op = root
-        while isinstance(op, ReluOp | ClipOp | HardSigmoidOp):
+        while isinstance(op, FakeQuantizeOp | ReluOp | ClipOp | HardSigmoidOp):
             low, high = clamp_bounds(op)
             lo, hi = _clamped(low, lo, hi), _clamped(high, lo, hi)
             if isinstance(op, HardSigmoidOp):
@@ -386,8 +404,10 @@ class _Grower:
         return op
 
 
-def clamp_bounds(op: ReluOp | ClipOp | HardSigmoidOp) -> tuple[float, float]:
-    """Between which bounds an op clamps."""
+def clamp_bounds(op: FakeQuantizeOp | ReluOp | ClipOp | HardSigmoidOp) -> tuple[float, float]:
+    """Between which bounds an op clamps; of those of stored integers, requantisation takes care."""
+    if isinstance(op, FakeQuantizeOp):
+        return -inf, inf
     if isinstance(op, ReluOp):
         return 0.0, inf
     if isinstance(op, HardSigmoidOp):

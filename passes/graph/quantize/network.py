@@ -16,10 +16,13 @@ from vtac.dialects.graph import (
     ConstantOp,
     ConvOp,
     GemmOp,
+    Given,
     GlobalAveragePoolOp,
     ReshapeOp,
     SumPoolOp,
     WindowOp,
+    given_by,
+    row_steps,
     shape_of,
     window_extent,
 )
@@ -70,7 +73,10 @@ class Network:
         return None
 
     def range_of(self, value: SSAValue) -> tuple[float, float] | None:
-        """The calibrated range; that of a constant or of a reshaped value is known anyway."""
+        """The calibrated range; that of constants, reshaped and rounded values is known anyway."""
+        given = self.given(value)
+        if given is not None:
+            return given.range
         array = self.constant(value)
         if array is not None and array.size:
             return float(array.min()), float(array.max())
@@ -78,6 +84,24 @@ class Network:
         if range_of(value) is None and isinstance(op, ReshapeOp):
             return self.range_of(op.x)
         return range_of(value)
+
+    def given(self, value: SSAValue) -> Given | None:
+        """The scale that the network itself has for a value."""
+        return given_by(producer(value))
+
+    def given_rows(self, form: Form) -> Array | None:
+        """The steps of the weights of each output channel, if the network brought them along."""
+        enlarged = form.result in self.factors or form.operand in self.factors
+        if form.matrix is not None or enlarged or not (form.factor == 1).all():
+            return None
+        source = form.source
+        assert isinstance(source, ConvOp | GemmOp), "others have a matrix of their own"
+        if isinstance(source, GemmOp) and not (
+            source.trans_b.value.data and source.alpha.value.data == 1
+        ):
+            return None
+        steps = row_steps(source.operands[1], channels_of(source.result))
+        return None if steps is None else np.array(steps)
 
     def weights(self, form: Form) -> Array:
         """Real weights [O, C/group, kernel...] of a linear form, in float64.

@@ -3,7 +3,8 @@
 With ``q = clamp((acc + c) >> s, lo, hi)`` and no multiplier, one step of accumulator channel c
 stands for ``scale_out * 2^-s[c]``. A core with weights takes its weight scales from that:
 ``scale_w[c] = scale_out / scale_in * 2^-s[c]``, the odd factor absorbed in the weights. s[c] is
-the largest shift that clips no weight, or one more where clipping lowers the squared error.
+the largest shift that clips no weight, or one more where clipping lowers the squared error. With
+two planes of weights (``planes``) it is eight more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +23,17 @@ from vtac.passes.graph.quantize.network import (
     pooled_area,
     summed_elements,
 )
+from vtac.passes.graph.quantize.planes import (
+    ONE_PLANE,
+    TWO_PLANES,
+    Limits,
+    magnitudes,
+    stored,
+)
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
 
 Sharing = Literal["channel", "block", "auto"]
+Requantise = Literal["auto", "shift", "multiply", "exact"]
 
 LARGEST_SHIFT = 31
 LARGEST_INT32 = 2**31 - 1
@@ -43,21 +52,46 @@ OVERFLOW = "a partial sum could leave int32"
 
 @dataclass(frozen=True)
 class ShiftPolicy:
-    """One shift a channel, one a block of ``block`` channels, or whichever costs little."""
+    """How sums return to int8.
+
+    sharing: one shift a channel, one a block of ``block`` channels, or whichever costs little.
+    requantise, multiplies: by which method, on a target that multiplies or not.
+    """
 
     sharing: Sharing = "channel"
     block: int = 1
+    requantise: Requantise = "auto"
+    multiplies: bool = False
+
+    def multiplies_in(self, group: Sum) -> bool:
+        """Whether a sum is multiplied by the ratio of its scales."""
+        if self.requantise == "auto":
+            return self.multiplies and group.is_rounded
+        return self.requantise == "multiply" or (self.requantise == "exact" and self.multiplies)
+
+
+@dataclass(frozen=True, eq=False)
+class Rescaling:
+    """The numbers of a ``graph.rescale``: whole numbers as float64 [C], and one shift."""
+
+    least: Array
+    most: Array
+    multiplier: Array
+    offset: Array
+    shift: int
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
     """A sum with its numbers. Vectors have one entry a channel.
 
-    weights: int8, of each form of the sum. steps: the real value of an accumulator step.
+    weights: of each form of the sum, int8, or int32 where they need two planes. steps: the real
+    value of an accumulator step.
     amounts: left shifts of the skips, in their order. bias: whole numbers, rounding term and offset
     included. offset: what zero points contribute to the bias, of the operands and the result.
     shift, lo, hi, scale: of the requantisation; scale is None where int32 leaves. inner: of each
     form of a product (``products``). reach: the largest magnitude of such a product.
+    rescaling: where the target multiplies; the rounding term is then part of it, not of the bias.
     """
 
     group: Sum
@@ -72,6 +106,13 @@ class Layer:
     scale: Scale | None
     inner: Sequence["Inner"] = ()
     reach: float = 0.0
+    rescaling: Rescaling | None = None
+
+    @property
+    def rounding(self) -> Array:
+        """The rounding term in the bias: half of what the shift divides by."""
+        halves = (self.shift > 0) & (self.rescaling is None)
+        return np.where(halves, np.ldexp(1.0, self.shift - 1), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +127,10 @@ class Inner:
     hi: int | None
 
 
-def number_sum(
-    network: Network, group: Sum, scales: dict[SSAValue, Scale], policy: ShiftPolicy
+def shifted(
+    network: Network, group: Sum, scales: Mapping[SSAValue, Scale], policy: ShiftPolicy
 ) -> Layer:
-    """Choose the integers of a sum. Raises Obstacle where there are none."""
-    if group.leaves_int32:
-        return _dense_result(network, group, scales)
+    """The integers of a sum that ends in a shift. Raises Obstacle where there are none."""
     scale = scales[group.root.results[0]]
     channels = channels_of(group.root.results[0])
     if group.forms:
@@ -105,7 +144,7 @@ def number_sum(
     return layer
 
 
-def _common_step(group: Sum, scales: dict[SSAValue, Scale]) -> Scale:
+def _common_step(group: Sum, scales: Mapping[SSAValue, Scale]) -> Scale:
     """The step of accumulators without weights: the pooling's, or the finest of all values."""
     values = [scales[value] for value in (*group.skips, group.root.results[0])]
     if group.pooling is not None:
@@ -120,7 +159,7 @@ def _common_step(group: Sum, scales: dict[SSAValue, Scale]) -> Scale:
 
 
 def _with_weights(
-    network: Network, group: Sum, scales: dict[SSAValue, Scale], policy: ShiftPolicy
+    network: Network, group: Sum, scales: Mapping[SSAValue, Scale], policy: ShiftPolicy
 ) -> Layer:
     """Shifts as large as the weights, and then the proof, allow."""
     scale, real = scales[group.root.results[0]], [network.weights(form) for form in group.forms]
@@ -129,14 +168,12 @@ def _with_weights(
         w.reshape(len(w), -1) / (scale.value / scales[form.operand].value)
         for form, w in zip(group.forms, real, strict=True)
     ]
-    rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-    if least > LARGEST_SHIFT or not _fits(_extremes(rows), np.full(len(rows), least)).all():
-        raise Obstacle(group, "its weights do not reach the finer steps of an addend")
-    shift, block = _policy_shifts(rows, parts, least, network, group, scales, policy)
+    limits = _limits(group, scales, policy, parts, least)
+    shift, block = _policy_shifts(parts, limits, least, network, group, scales, policy)
     while True:
         weights = [
-            round_weights(part, shift).astype(np.int8).reshape(w.shape)
-            for part, w in zip(parts, real, strict=True)
+            stored(round_weights(part, shift, most)).reshape(w.shape)
+            for part, w, most in zip(parts, real, limits, strict=True)
         ]
         layer = _finish(network, group, scales, weights, shift)
         failing = _spread(~proof_holds(layer), block)
@@ -147,74 +184,119 @@ def _with_weights(
         shift = shift - failing
 
 
-def _policy_shifts(
-    rows: Array,
+def _limits(
+    group: Sum,
+    scales: Mapping[SSAValue, Scale],
+    policy: ShiftPolicy,
     parts: Sequence[Array],
+    least: int,
+) -> list[Limits]:
+    """How far the integer weights of each form may go: one plane, or two.
+
+    Two where all shall be exact, and for given scales where a form that only changes the scale has
+    no exact weights of 8 bits, or where weights would need a shift to the left.
+    """
+    lowest = np.full(len(parts[0]), least)
+    limits = []
+    for form, part in zip(group.forms, parts, strict=True):
+        fits = least <= LARGEST_SHIFT and bool(_fits(_extremes(part), lowest, ONE_PLANE).all())
+        two = policy.requantise == "exact" or (group.is_rounded and not fits)
+        if not form.multiplies and group.is_rounded:
+            two = two or not _is_exact(part, least)
+        # The high planes of what is compared would have to be compared with the low ones.
+        limits.append(TWO_PLANES if two and group.join == "add" else ONE_PLANE)
+        if least > LARGEST_SHIFT or not _fits(_extremes(part), lowest, limits[-1]).all():
+            raise Obstacle(group, "its weights do not reach the finer steps of an addend")
+    return limits
+
+
+def _is_exact(rows: Array, least: int) -> bool:
+    """Whether some shift makes int8 of real weights without rounding."""
+    shift = choose_shifts(rows, least, 1)
+    return not weight_error(rows, shift, ONE_PLANE).any()
+
+
+def _policy_shifts(
+    parts: Sequence[Array],
+    limits: Sequence[Limits],
     least: int,
     network: Network,
     group: Sum,
-    scales: dict[SSAValue, Scale],
+    scales: Mapping[SSAValue, Scale],
     policy: ShiftPolicy,
 ) -> tuple[Array, int]:
     """The shifts of this layer, and how many channels share one.
 
-    rows: real weights of all forms, side by side; parts: those of each.
+    parts: real weights of each form.
     """
-    alone = choose_shifts(rows, least, 1)
+    alone = _shifts_within(parts, limits, least, 1)
     if policy.sharing == "channel":
         return alone, 1
-    shared = choose_shifts(rows, least, policy.block)
+    shared = _shifts_within(parts, limits, least, policy.block)
     if policy.sharing == "auto":
         powers = [_power(network, form.operand, scales) for form in group.forms]
         noise: Any = ROUNDING_NOISE
         more: Any = ROUNDING_NOISE
-        for part, power in zip(parts, powers, strict=True):
-            noise = noise + weight_error(part, alone) * power
-            more = more + weight_error(part, shared) * power
+        for part, most, power in zip(parts, limits, powers, strict=True):
+            noise = noise + weight_error(part, alone, most) * power
+            more = more + weight_error(part, shared, most) * power
         growth = more / noise
         if growth.mean() > SHARED_NOISE_LIMIT:
             return alone, 1
     return shared, policy.block
 
 
-def _power(network: Network, operand: SSAValue, scales: dict[SSAValue, Scale]) -> float:
+def _shifts_within(
+    parts: Sequence[Array], limits: Sequence[Limits], least: int, block: int
+) -> Array:
+    """The largest shifts at which the weights of all forms stay within their limits."""
+    shift: Any = LARGEST_SHIFT
+    for most in {*limits}:
+        within = [part for part, other in zip(parts, limits, strict=True) if other == most]
+        rows = within[0] if len(within) == 1 else np.concatenate(within, axis=1)
+        shift = np.minimum(shift, choose_shifts(rows, least, block, most))
+    return cast(Array, shift)
+
+
+def _power(network: Network, operand: SSAValue, scales: Mapping[SSAValue, Scale]) -> float:
     """The mean square of an operand in its steps, taken as spread evenly over its range."""
     step = scales[operand].value
     lo, hi = network.range_of(operand) or (-127 * step, 127 * step)
     return (lo * lo + lo * hi + hi * hi) / 3 / step**2
 
 
-def choose_shifts(rows: Array, least: int, block: int) -> Array:
+def choose_shifts(rows: Array, least: int, block: int, limits: Limits = ONE_PLANE) -> Array:
     """The shift of each output channel, equal in each block of channels.
 
     rows: real weights [O, K] in units of scale_out / scale_in, so that the stored weight is
     ``rows * 2^shift``. least: lower bound, at which the weights must fit. A channel of zeros only
-    takes ``least``, unless it shares.
+    takes ``least``, unless it shares. limits: of the stored weights.
     """
     largest = np.abs(_extremes(rows)).max(axis=1)
     with np.errstate(divide="ignore"):
-        exact = np.floor(np.log2(LARGEST_INT8 / largest))
+        exact = np.floor(np.log2((limits[1] + 1) / largest))
     shift = np.where(largest > 0, np.clip(exact, least, LARGEST_SHIFT), LARGEST_SHIFT)
     shift = _smallest(shift.astype(np.int64), block)
     zero = _smallest((largest == 0).astype(np.int64), block).astype(bool)
     shift = np.where(zero, least, shift)
-    unfit = _spread(~_fits(_extremes(rows), shift), block)  # 128 is not an int8, and -128.5 rounds
+    # 128 is not an int8, and -128.5 rounds.
+    unfit = _spread(~_fits(_extremes(rows), shift, limits), block)
     shift = np.where(unfit & (shift > least), shift - 1, shift)
     more = np.minimum(shift + 1, LARGEST_SHIFT)
-    gain = weight_error(rows, shift) - weight_error(rows, more)
+    gain = weight_error(rows, shift, limits) - weight_error(rows, more, limits)
     return np.where((_total(gain, block) > 0) & ~zero, more, shift)
 
 
-def round_weights(rows: Array, shift: Array) -> Array:
+def round_weights(rows: Array, shift: Array, limits: Limits = ONE_PLANE) -> Array:
     """Stored weights, as float64: halves to even, saturating."""
     steps = rows * np.ldexp(1.0, shift)[:, None]
     np.rint(steps, out=steps)
-    return cast(Array, np.clip(steps, -128, 127, out=steps))
+    return cast(Array, np.clip(steps, *limits, out=steps))
 
 
-def weight_error(rows: Array, shift: Array) -> Array:
+def weight_error(rows: Array, shift: Array, limits: Limits = ONE_PLANE) -> Array:
     """Sum of squared errors of each channel's weights, in the unit of ``rows`` squared."""
-    error = round_weights(rows, shift)
+    error = round_weights(rows, shift, limits)
     error *= np.ldexp(1.0, -shift)[:, None]
     error -= rows
     return cast(Array, np.einsum("ok,ok->o", error, error))
@@ -225,10 +307,10 @@ def _extremes(rows: Array) -> Array:
     return np.stack([rows.min(axis=1), rows.max(axis=1)], axis=1)
 
 
-def _fits(extremes: Array, shift: Array) -> Array:
+def _fits(extremes: Array, shift: Array, limits: Limits) -> Array:
     """Whether no weight of a channel is clipped at its shift."""
     steps = np.rint(extremes * np.ldexp(1.0, shift)[:, None])
-    return cast(Array, (steps[:, 0] >= -128) & (steps[:, 1] <= 127))
+    return cast(Array, (steps[:, 0] >= limits[0]) & (steps[:, 1] <= limits[1]))
 
 
 def _blocks(count: int, block: int) -> Array:
@@ -259,7 +341,7 @@ def _total(values: Array, block: int) -> Array:
 def _finish(
     network: Network,
     group: Sum,
-    scales: dict[SSAValue, Scale],
+    scales: Mapping[SSAValue, Scale],
     weights: Sequence[Array],
     shift: Array,
 ) -> Layer:
@@ -269,15 +351,15 @@ def _finish(
     amounts = [shift - scale.doublings_from(scales[skip]) for skip in group.skips]
     bias = np.rint(real_bias(network, group) / steps)
     rounding = np.where(shift > 0, np.ldexp(1.0, shift - 1), 0.0)
-    offset = _offset(group, scales, weights, amounts) + np.ldexp(float(scale.zero_point), shift)
+    offset = offset_of(group, scales, weights, amounts) + np.ldexp(float(scale.zero_point), shift)
     bias = bias + rounding + offset
     lo, hi = integer_bound(group.lo, scale, -128), integer_bound(group.hi, scale, 127)
     return Layer(group, weights, steps, amounts, bias, offset, shift, lo, hi, scale)
 
 
-def _offset(
+def offset_of(
     group: Sum,
-    scales: dict[SSAValue, Scale],
+    scales: Mapping[SSAValue, Scale],
     weights: Sequence[Array],
     amounts: Sequence[Array],
 ) -> Array:
@@ -337,8 +419,8 @@ def largest_bias(layer: Layer) -> Array:
     if layer.group.join == "mul":
         return terms + LARGEST_INT32 - layer.reach
     for weights in layer.weights:
-        rows = np.abs(weights.astype(np.int16)).reshape(len(weights), -1)
-        terms = terms + LARGEST_INT8 * rows.sum(axis=1, dtype=np.int64)
+        rows = magnitudes(weights).reshape(len(weights), -1)
+        terms = terms + LARGEST_INT8 * rows.sum(axis=1)
     if layer.group.pooling is not None:
         terms = terms + LARGEST_INT8 * float(summed_elements(layer.group.pooling))
     for amount in layer.amounts:
@@ -346,7 +428,7 @@ def largest_bias(layer: Layer) -> Array:
     return cast(Array, LARGEST_INT32 - terms)
 
 
-def _dense_result(network: Network, group: Sum, scales: dict[SSAValue, Scale]) -> Layer:
+def dense_result(network: Network, group: Sum, scales: Mapping[SSAValue, Scale]) -> Layer:
     """A last dense layer: its accumulators are the result, so weight scales are free.
 
     Where the proof fails (a bias much larger than all products), coarser steps make it hold.
@@ -355,17 +437,19 @@ def _dense_result(network: Network, group: Sum, scales: dict[SSAValue, Scale]) -
     real, bias = network.weights(form), real_bias(network, group)
     rows = real.reshape(real.shape[0], -1)
     scale_in = scales[form.operand].value
-    units = natural_scales(rows)
+    given = network.given_rows(form)
+    units = natural_scales(rows) if given is None else given
     zero = ~rows.any(axis=1)
     # A channel of zeros is its bias: 2^20 steps of it are as exact as float32 needs.
     exponents = np.frexp(np.where(bias == 0, 1.0, bias) / scale_in)[1]
     units = np.where(zero, np.ldexp(1.0, exponents - 20), units)
     shift = np.zeros(len(rows), np.int64)
     while True:
-        stored = np.clip(np.rint(rows / units[:, None]), -128, 127).astype(np.int8)
+        whole = np.rint(rows / units[:, None])
+        limits = ONE_PLANE if given is None else TWO_PLANES
         steps = scale_in * units
-        weights = [stored.reshape(real.shape)]
-        offset = _offset(group, scales, weights, [])
+        weights = [stored(np.clip(whole, *limits)).reshape(real.shape)]
+        offset = offset_of(group, scales, weights, [])
         integers = np.rint(bias / steps) + offset
         layer = Layer(group, weights, steps, [], integers, offset, shift, -128, 127, None)
         failing = ~proof_holds(layer)

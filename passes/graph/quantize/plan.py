@@ -5,7 +5,7 @@ smallest thing is given up (a core no longer shares its accumulators; then an op
 all is planned anew, until nothing stands in the way. Every round gives up something, so it ends.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -19,8 +19,8 @@ from vtac.passes.graph.quantize.groups import (
     find_groups,
 )
 from vtac.passes.graph.quantize.network import Network
-from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy, number_sum
-from vtac.passes.graph.quantize.products import number_product
+from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy
+from vtac.passes.graph.quantize.requantisation import number_sum
 from vtac.passes.graph.quantize.scales import Obstacle, Scale, choose_scales
 from vtac.passes.graph.reasons import settled_reasons
 
@@ -58,7 +58,7 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
         try:
             scales = choose_scales(network, grouping.groups)
             layers: dict[Group, Layer] = {
-                group: _numbers(group)(network, group, scales, policy)
+                group: number_sum(network, group, scales, policy)
                 for group in grouping.groups
                 if isinstance(group, Sum)
             }
@@ -72,10 +72,6 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
         return Plan(network, grouping.groups, layers, scales, grouping.reasons)
 
 
-def _numbers(group: Sum) -> Callable[..., Layer]:
-    return number_product if group.join == "mul" else number_sum
-
-
 def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation, str]]:
     """What hinders groups because of the values around them: (root, reason)."""
     int8 = grouping.int8_values()
@@ -84,12 +80,19 @@ def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation
         needs_range = isinstance(group, Sum) and not group.leaves_int32
         if needs_range and network.range_of(result) is None:
             yield group.root, "its result has no calibrated range"
+        elif isinstance(group, Sum) and group.only_rounds and group.skips[0] not in int8:
+            yield group.root, "what it rounds is computed on the host"
         elif any(v not in int8 and network.range_of(v) is None for v in group.inputs):
             yield group.root, "an operand has no calibrated range"
         elif _multiplies(group):
             continue
-        elif not any(v in int8 or isinstance(v, BlockArgument) for v in group.inputs):
+        elif not any(v in int8 or _is_entry(network, v) for v in group.inputs):
             yield group.root, "its operands stay on the host, where int8 would only lose precision"
+
+
+def _is_entry(network: Network, value: SSAValue) -> bool:
+    """Whether a value enters from outside, or has been rounded by the network itself."""
+    return isinstance(value, BlockArgument) or network.given(value) is not None
 
 
 def _multiplies(group: Group) -> bool:

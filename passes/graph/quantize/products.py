@@ -9,6 +9,7 @@ v = 1 and nothing is clipped, unless the second operand is a hard sigmoid of the
 then v, d and e are as large as an immediate allows, and it is never rounded to int8.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -38,7 +39,7 @@ LARGEST_IMMEDIATE = 2**15 - 1
 
 
 def number_product(
-    network: Network, group: Sum, scales: dict[SSAValue, Scale], policy: ShiftPolicy
+    network: Network, group: Sum, scales: Mapping[SSAValue, Scale], policy: ShiftPolicy
 ) -> Layer:
     """Choose the integers of a product. Raises Obstacle where there are none."""
     first, second = group.forms
@@ -96,7 +97,7 @@ def _second(network: Network, group: Sum, scale: Scale) -> tuple[int, float, Inn
     return factor, unit, Inner(np.full(channels, bias), least, most)
 
 
-def _reach(layer: Layer, scales: dict[SSAValue, Scale]) -> float:
+def _reach(layer: Layer, scales: Mapping[SSAValue, Scale]) -> float:
     """The largest magnitude that a product can have."""
     magnitudes = []
     for form, weights, inner in zip(layer.group.forms, layer.weights, layer.inner, strict=True):
@@ -114,7 +115,7 @@ def product_errors(
     errors: tuple[Array, Array],
     ranges: tuple[Range, Range],
     model: ErrorModel,
-    scales: dict[SSAValue, Scale],
+    scales: Mapping[SSAValue, Scale],
 ) -> list[Array]:
     """The errors that a product brings with it, given those of its operands and their ranges."""
     first, second = layer.group.forms
@@ -129,7 +130,7 @@ def product_errors(
     return [real * of_a * b, real * of_b * a, real * of_a * of_b, wrong * a * b]
 
 
-def _stored(layer: Layer, form: Form, unit: float, scales: dict[SSAValue, Scale]) -> Array:
+def _stored(layer: Layer, form: Form, unit: float, scales: Mapping[SSAValue, Scale]) -> Array:
     """The real factor that stored weights stand for."""
     weights = layer.weights[0].reshape(-1)
     return cast(Array, weights * layer.steps / (scales[form.operand].value * unit))

@@ -32,7 +32,7 @@ from vtac.passes.graph.quantize.correction import correct_biases
 from vtac.passes.graph.quantize.emit import emit
 from vtac.passes.graph.quantize.error_models import Expected, WorstCase
 from vtac.passes.graph.quantize.network import Network
-from vtac.passes.graph.quantize.numbers import Sharing, ShiftPolicy
+from vtac.passes.graph.quantize.numbers import Requantise, Sharing, ShiftPolicy
 from vtac.passes.graph.quantize.plan import make_plan
 
 ERROR_BOUNDS_ATTRIBUTE = "graph.error_bounds"
@@ -49,12 +49,15 @@ class QuantizePass(ModulePass):
     """Make float ops with calibrated ranges integer.
 
     shift: one amount a channel, one a block of channels (of the module's target), or ``auto``:
-    a block's where this costs a layer little (see SHARED_NOISE_LIMIT).
+    a block's where this costs a layer little (see SHARED_NOISE_LIMIT). requantise: ``shift``;
+    ``multiply`` on a target that can; ``exact``: that, or weights of two planes; ``auto``:
+    multiply where target and network allow it (the network brings its scales along), else shift.
     """
 
     name = "quantize"
 
     shift: Sharing = "channel"
+    requantise: Requantise = "auto"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Quantise every function that has a body and no codegen yet."""
@@ -78,13 +81,17 @@ class QuantizePass(ModulePass):
                     network.observations.quantised(stored)
 
     def _policy(self, op: ModuleOp) -> ShiftPolicy:
-        if self.shift == "channel":
-            return ShiftPolicy()
         target = op.attributes.get(TARGET_ATTRIBUTE)
         if not isinstance(target, Target):
-            what = f"shift={self.shift} shares shifts in blocks of a target, and there is none"
-            raise CompileError(Problem("quantize", what, "Name a target, or use shift=channel."))
-        return ShiftPolicy(self.shift, target.block)
+            if self.shift != "channel":
+                what = f"shift={self.shift} shares shifts in blocks of a target, and there is none"
+                hint = "Name a target, or use shift=channel."
+                raise CompileError(Problem("quantize", what, hint))
+            return ShiftPolicy(self.shift, 1, self.requantise, self.requantise == "multiply")
+        if self.requantise == "multiply" and not target.alu_mul:
+            what = "requantise=multiply needs a target whose ALU multiplies (alu_mul)"
+            raise CompileError(Problem("quantize", what, "Use requantise=exact or shift."))
+        return ShiftPolicy(self.shift, target.block, self.requantise, target.alu_mul)
 
 
 def error_bounds(function: FuncOp) -> list[float | None]:

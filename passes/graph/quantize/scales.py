@@ -6,6 +6,9 @@ member takes the smallest power of two of it that covers its range. The factor i
 members' own, for the smallest loss of resolution over the class. A pooling divides its sums by an
 area, whose odd part stays in the scale, exactly, as a fraction.
 
+A value that the network rounds itself has the scale it gives. A class holds at most one such
+factor; where values with several meet, weights or a multiplier carry the change of scale.
+
 A value alone in its class has exactly the scale of its range, so that a range of [-128, 127] gives
 scale 1 and integer networks stay exact. Values that are never negative have the zero point -128
 where their readers allow it (``zero_points``); [0, hi] then needs the scale hi / 255.
@@ -20,6 +23,7 @@ from math import frexp, log2
 import numpy as np
 from xdsl.ir import SSAValue
 
+from vtac.dialects.graph import Given
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.network import Network, pooled_area
 from vtac.passes.graph.quantize.zero_points import LOWEST, find_shifted
@@ -61,6 +65,16 @@ class Scale:
         """As a float64; exact unless ``odd`` is no power of two."""
         return float(np.ldexp(self.factor * float(self.odd), self.exponent))
 
+    @staticmethod
+    def of(given: Given) -> "Scale":
+        """A scale that the network brings along."""
+        fraction, exponent = frexp(given.scale)
+        return Scale(2 * fraction, Fraction(1), exponent - 1, given.zero_point)
+
+    def is_tied(self, other: "Scale") -> bool:
+        """Whether both differ by a power of two only."""
+        return (self.factor, self.odd) == (other.factor, other.odd)
+
     def divided(self, area: int) -> "Scale":
         """The scale of sums over ``area`` elements, taken as means."""
         odd, exponent = odd_part(area)
@@ -68,7 +82,7 @@ class Scale:
 
     def doublings_from(self, other: "Scale") -> int:
         """k where self = other * 2^k; both must belong to one class."""
-        assert (self.factor, self.odd) == (other.factor, other.odd), "scales of two classes"
+        assert self.is_tied(other), "scales of two classes"
         return self.exponent - other.exponent
 
 
@@ -96,12 +110,15 @@ class _Choice:
         self.parent: dict[SSAValue, tuple[SSAValue, Fraction]] = {}
         self.needs: dict[SSAValue, float] = {}
         self.shifted: set[SSAValue] = set()
+        self.given: dict[SSAValue, Given] = {}
+        self.fixed: dict[SSAValue, float] = {}
 
     def scales(self) -> dict[SSAValue, Scale]:
         for group in self.groups:
             result = group.root.results[0]
             if isinstance(group, PassThrough) or group.only_clamps:
                 self.same[result] = self._variable(group.inputs[0])
+        self._take_given()
         self.shifted = find_shifted(self.network, self.groups, self._variable)
         for group in self.groups:
             self._read(group)
@@ -124,6 +141,15 @@ class _Choice:
                 chosen[group.root.results[0]] = chosen[group.inputs[0]]
         return chosen
 
+    def _take_given(self) -> None:
+        """Remember the scales that the network brings along, and the factors of their classes."""
+        for group in self.groups:
+            for value in (*group.inputs, group.root.results[0]):
+                given = self.network.given(value)
+                if given is not None:
+                    self.given[self._variable(value)] = given
+        self.fixed = {variable: Scale.of(given).factor for variable, given in self.given.items()}
+
     def _variable(self, value: SSAValue) -> SSAValue:
         return self.same.get(value, value)
 
@@ -139,7 +165,9 @@ class _Choice:
 
     def _need(self, variable: SSAValue, value: SSAValue) -> None:
         lo, hi = self.network.range_of(value) or (0.0, 0.0)
-        if variable in self.shifted:
+        if variable in self.given:
+            need = self.given[variable].scale
+        elif variable in self.shifted:
             need = hi / 255
         else:
             need = max(abs(lo) / 128 if lo < 0 else 0.0, hi / 127)
@@ -150,9 +178,7 @@ class _Choice:
         for skip in group.skips:
             if all(use.operation in group.covered for use in skip.uses):
                 # Nobody else reads it: steps much finer than the sum's would be lost.
-                floor = self.needs[result] * _FINEST_ADDEND
-                variable = self._variable(skip)
-                self.needs[variable] = max(self.needs[variable], floor)
+                self._coarsen(self._variable(skip), self.needs[result] * _FINEST_ADDEND)
             self._union(group, result, self._variable(skip), Fraction(1))
         if group.pooling is not None:
             odd, _ = odd_part(pooled_area(group.pooling))
@@ -172,9 +198,14 @@ class _Choice:
             if all(use.operation in group.covered for use in form.operand.uses):
                 # Nobody else reads it: finer steps than the result's would be lost.
                 finest = self.needs[result] / float(np.abs(form.factor).max())
-                self.needs[operand] = max(self.needs[operand], finest)
+                self._coarsen(operand, finest)
             with suppress(Obstacle):
                 self._union(group, result, operand, Fraction(1))
+
+    def _coarsen(self, variable: SSAValue, finest: float) -> None:
+        """Let a variable have no finer steps than these, unless its scale is given."""
+        if variable not in self.given:
+            self.needs[variable] = max(self.needs[variable], finest)
 
     def _root(self, variable: SSAValue) -> tuple[SSAValue, Fraction]:
         """The class of a variable, and its odd factor relative to the class."""
@@ -185,10 +216,18 @@ class _Choice:
         return variable, odd
 
     def _union(self, group: Sum, a: SSAValue, b: SSAValue, odd: Fraction) -> None:
-        """Tie a to ``odd`` times b, up to a power of two."""
+        """Tie a to ``odd`` times b, up to a power of two; not where the factors of both are given.
+
+        The root of a class whose factor is given is the value that gives it.
+        """
         (root_a, odd_a), (root_b, odd_b) = self._root(a), self._root(b)
         if root_a is not root_b:
-            self.parent[root_a] = (root_b, odd * odd_b / odd_a)
+            if root_a not in self.fixed:
+                self.parent[root_a] = (root_b, odd * odd_b / odd_a)
+            elif root_b not in self.fixed:
+                self.parent[root_b] = (root_a, odd_a / (odd * odd_b))
+        elif root_a in self.fixed:
+            return
         elif odd_a != odd * odd_b:
             reason = "the scales of its addends cannot differ by powers of two only"
             raise Obstacle(group, reason)
@@ -205,7 +244,8 @@ class _Choice:
                 # Always zero, or as good as: it follows the others, or has scale 1.
                 others = [need for need in classes[root] if need >= SMALLEST_SCALE]
                 self.needs[variable] = min(others, default=1.0) * float(odd)
-        return {root: _best_factor(needs) for root, needs in classes.items()}
+        best = {root: _best_factor(needs) for root, needs in classes.items()}
+        return best | self.fixed
 
     def _assign(
         self,
@@ -215,6 +255,9 @@ class _Choice:
         need: float,
     ) -> None:
         if value in chosen:
+            return
+        if self._variable(value) in self.given:
+            chosen[value] = Scale.of(self.given[self._variable(value)])
             return
         root, odd = self._root(self._variable(value))
         factor = factors[root]

@@ -7,7 +7,7 @@ from xdsl.context import Context
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from vtac.dialects.graph import GemmOp, MatMulOp, shape_of
+from vtac.dialects.graph import GemmOp, MatMulOp, grid_of, set_grid, shape_of
 from vtac.passes.graph.constants import channel_vector, constant_of, new_constant
 
 
@@ -51,7 +51,10 @@ class NormaliseGemm(RewritePattern):
             made.append(new_constant(self.ctx, scaled, op.c.name_hint, op))
             bias = made[-1].results[0]
         product = np.ascontiguousarray((weights.astype(np.float64) * alpha).astype(b.dtype))
-        made.append(new_constant(self.ctx, product, op.b.name_hint, op))
+        constant = new_constant(self.ctx, product, op.b.name_hint, op)
+        if alpha == 1:
+            set_grid(constant, grid_of(op.b), transposed=not op.trans_b.value.data)
+        made.append(constant)
         gemm = GemmOp(a, made[-1].results[0], bias, op.result.type, trans_b=True)
         gemm.location = op.location
         rewriter.replace(op, [*made, gemm])
@@ -72,6 +75,7 @@ class MatMulToGemm(RewritePattern):
         if len(shape_of(op.a) or ()) != 2:
             return
         transposed = new_constant(self.ctx, np.ascontiguousarray(weights.T), op.b.name_hint, op)
+        set_grid(transposed, grid_of(op.b), transposed=True)
         gemm = GemmOp(op.a, transposed.result, None, op.result.type, trans_b=True)
         gemm.location = op.location
         rewriter.replace(op, [transposed, gemm])

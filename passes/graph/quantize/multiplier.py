@@ -1,0 +1,140 @@
+"""The integers of a sum on a target that multiplies: weights as they are, and a multiplier.
+
+One step of accumulator channel c stands for ``scale_in * scale_w[c]``, so integer weights that the
+network brings along stay what they are. The result is
+``(clamp(acc + bias, least, most) * multiplier + offset) >> shift`` (Jacob et al., section 2.2, in
+32 bits): the clamp keeps the product in int32 and, as it lies where the result meets its own
+bounds, is the clamp of the result too.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from vtac.dialects.context import Array
+from vtac.passes.graph.quantize import planes
+from vtac.passes.graph.quantize.forms import Form
+from vtac.passes.graph.quantize.groups import Sum
+from vtac.passes.graph.quantize.network import Network, channels_of, pooled_area
+from vtac.passes.graph.quantize.numbers import (
+    LARGEST_INT32,
+    LARGEST_SHIFT,
+    OVERFLOW,
+    Layer,
+    Rescaling,
+    integer_bound,
+    natural_scales,
+    offset_of,
+    proof_holds,
+    real_bias,
+)
+from vtac.passes.graph.quantize.scales import Obstacle, Scale
+from vtac.passes.graph.quantize.untied import with_forms
+
+_CANDIDATES = np.arange(64, 128)
+"""What the largest factor of an addition may become: of these, the one that suits the others."""
+
+
+def multiplied(network: Network, group: Sum, scales: Mapping[SSAValue, Scale]) -> Layer:
+    """The numbers of a sum that ends in a multiplication. Raises Obstacle where there are none."""
+    group = with_forms(group, list(group.skips), None)
+    steps = _steps(network, group, scales)
+    weights = [_integers(network, group, form, scales, steps) for form in group.forms]
+    scale = scales[group.root.results[0]]
+    offset = offset_of(group, scales, weights, [])
+    bias = np.rint(real_bias(network, group) / steps) + offset
+    lo, hi = integer_bound(group.lo, scale, -128), integer_bound(group.hi, scale, 127)
+    rescaling = _rescaling(steps / scale.value, scale.zero_point, lo, hi)
+    shift = np.full(len(steps), rescaling.shift, np.int64)
+    layer = Layer(
+        group, weights, steps, [], bias, offset, shift, lo, hi, scale, rescaling=rescaling
+    )
+    if not proof_holds(layer).all():
+        raise Obstacle(group, OVERFLOW)
+    return layer
+
+
+def _steps(network: Network, group: Sum, scales: Mapping[SSAValue, Scale]) -> Array:
+    """The real value of an accumulator's step in each channel, float64."""
+    channels = channels_of(group.root.results[0])
+    if group.pooling is not None:
+        return np.full(channels, scales[group.pooling.x].value / pooled_area(group.pooling))
+    for form in group.forms:
+        if form.multiplies:
+            given = network.given_rows(form)
+            if given is None:
+                given = natural_scales(network.weights(form).reshape(channels, -1))
+            return cast(Array, given * scales[form.operand].value)
+    rows = [
+        network.weights(form).reshape(channels, -1) * scales[form.operand].value
+        for form in group.forms
+    ]
+    return _common_steps(np.concatenate(rows, axis=1))
+
+
+def _common_steps(rows: Array) -> Array:
+    """Steps of which the real weights of each channel [C, K] are whole multiples, nearly.
+
+    The largest weight of a channel is a candidate's multiple of the step, exactly; of the
+    candidates that is taken which leaves the others nearest to integers.
+    """
+    largest = np.abs(rows).max(axis=1)
+    largest = np.where(largest > 0, largest, 1.0)
+    best, error = largest / 127, np.full(len(rows), np.inf)
+    for candidate in _CANDIDATES[::-1]:
+        steps = largest / candidate
+        whole = rows / steps[:, None]
+        wrong = np.abs(whole - np.rint(whole)).max(axis=1) / candidate
+        best = np.where(wrong < error, steps, best)
+        error = np.minimum(wrong, error)
+    return cast(Array, best)
+
+
+def _integers(
+    network: Network, group: Sum, form: Form, scales: Mapping[SSAValue, Scale], steps: Array
+) -> Array:
+    real = network.weights(form)
+    unit = (steps / scales[form.operand].value).reshape(-1, *(1 for _ in real.shape[1:]))
+    whole = np.rint(real / unit)
+    low, high = planes.TWO_PLANES if group.join == "add" else planes.ONE_PLANE
+    if whole.min(initial=0) < low or whole.max(initial=0) > high:
+        raise Obstacle(group, "an addend has much larger steps than the products beside it")
+    return planes.stored(whole)
+
+
+def _rescaling(ratios: Array, zero_point: int, lo: int, hi: int) -> Rescaling:
+    """The multiplier for ratios of the accumulators' steps to the result's.
+
+    The shift is the largest for which every product and sum fits int32: what the clamp lets
+    through lies within a step of [lo, hi].
+    """
+    shift = LARGEST_SHIFT
+    while True:
+        multiplier = np.rint(np.ldexp(ratios, shift))
+        offset = np.ldexp(zero_point + 0.5, shift) if shift else float(zero_point)
+        if multiplier.max(initial=0) <= LARGEST_INT32:
+            least, most = _limits(multiplier, offset, shift, lo, hi)
+            products = np.stack([least * multiplier, most * multiplier])
+            largest = max(np.abs(products).max(initial=0), np.abs(products + offset).max(initial=0))
+            if max(largest, abs(offset)) <= LARGEST_INT32:
+                break
+        assert shift > 0, "int8 fits int32"
+        shift -= 1
+    offsets = np.full(len(ratios), offset)
+    return Rescaling(least, most, multiplier, offsets, shift)
+
+
+def _limits(multiplier: Array, offset: float, shift: int, lo: int, hi: int) -> tuple[Array, Array]:
+    """The least and the largest accumulator of each channel whose result lies within the bounds.
+
+    Where a channel's results skip over a bound, one beyond it.
+    """
+    safe: Any = np.maximum(multiplier, 1)
+    least = np.ceil((np.ldexp(float(lo), shift) - offset) / safe)
+    most = np.ceil((np.ldexp(hi + 1.0, shift) - offset) / safe) - 1
+    skips = multiplier > np.ldexp(1.0, shift)
+    least, most = np.where(skips, least - 1, least), np.where(skips, most + 1, most)
+    least = np.clip(np.where(multiplier > 0, least, 0), -LARGEST_INT32, LARGEST_INT32)
+    return least, np.clip(np.where(multiplier > 0, most, 0), -LARGEST_INT32, LARGEST_INT32)
