@@ -265,10 +265,12 @@ class Evaluation:
         )
         found: dict[tuple[int, ...], int] = {}
         plans: list[Plan] = []
-        for index in np.argsort(cost, kind="stable")[: count * LIKE]:
+        for index in _smallest(cost, count * LIKE):
+            if len(plans) == count:
+                break
             tile = tuple(int(size[index]) for size in self.tilings.tile)
             found[tile] = found.get(tile, 0) + 1
-            if fits[index] and found[tile] <= ALIKE and len(plans) < count:
+            if fits[index] and found[tile] <= ALIKE:
                 plans.append(self._plan(int(index), slots, int(cost[index])))
         return plans
 
@@ -297,6 +299,14 @@ class Evaluation:
             slots=(int(inp[index]), int(wgt[index]), int(acc[index])),
             cycles=cost,
         )
+
+
+def _smallest(costs: Extents, count: int) -> Extents:
+    """Where the smallest costs are, so many at most and in order; of equal ones the first."""
+    if count >= len(costs):
+        return np.argsort(costs, kind="stable")
+    (among,) = np.nonzero(costs <= np.partition(costs, count - 1)[count - 1])
+    return among[np.argsort(costs[among], kind="stable")][:count]
 
 
 def fits(structure: Structure, target: Target, plan: Plan) -> bool:

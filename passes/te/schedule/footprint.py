@@ -176,6 +176,17 @@ class TileRegions:
         self._ranges: dict[object, Range] = {}
         self._needs = [(stage, list(self._needs_of(stage))) for stage in structure.stages]
 
+    @property
+    def followers(self) -> frozenset[int]:
+        """The stages, by number, that compute exactly a tile's own elements, root included."""
+        found = {root.number for root in self._structure.roots}
+        others = set[int]()
+        for stage, needs in reversed(self._needs):
+            for maker, rows in needs:
+                is_own = rows is None and stage.number in found - others
+                (found if is_own else others).add(maker)
+        return frozenset(found - others)
+
     def at(self, tile: Sequence[Range]) -> dict[int, list[Range]]:
         """By number of the stage."""
         key = tuple(tile)

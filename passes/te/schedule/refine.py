@@ -14,9 +14,6 @@ from vtac.passes.te.schedule.plan import Plan, even
 from vtac.passes.te.schedule.rehearsal import Rehearsals
 from vtac.passes.te.schedule.structure import Structure
 
-FEW = 1
-"""Plans that are varied."""
-
 LEAST, WORTH = 3, 1_000
 """So many plans are rehearsed at least, and one more for each so many cycles of the kernel."""
 
@@ -36,26 +33,25 @@ def refine(structure: Structure, target: Target, plans: Sequence[Plan]) -> Plan:
     """The best plan found, with the cycles that its rehearsal says."""
     rehearsals = Rehearsals(structure, target)
 
-    def rehearsed(plan: Plan) -> Plan:
-        return replace(plan, cycles=rehearsals.cycles(plan))
+    def better(plan: Plan, than: Plan | None) -> Plan | None:
+        """The plan with its cycles, if they are fewer."""
+        limit = None if than is None else than.cycles
+        cycles = rehearsals.cycles(plan, limit)
+        return replace(plan, cycles=cycles) if limit is None or cycles < limit else None
 
     different = list({plan.loops: plan for plan in reversed(plans)}.values())[::-1]
     expected = min(plan.cycles for plan in plans)
-    started = [_with_pieces(structure, p) for p in different[: max(LEAST, expected // WORTH)]]
-    best = sorted(map(rehearsed, started), key=_cycles)[:FEW]
+    best: Plan | None = None
+    for plan in different[: max(LEAST, expected // WORTH)]:
+        best = better(_with_pieces(structure, plan), best) or best
+    assert best is not None
     kinds: list[Variants] = [_pieces, _growths, _slots, _ends, _pieces]
     for variants in kinds if expected > LARGE else kinds[:1]:
-        found = []
-        for plan in best:
-            tried = [rehearsed(variant) for variant in variants(structure, plan)]
-            fitting = (p for p in sorted(tried, key=_cycles) if fits(structure, target, p))
-            found.append(min(plan, next(fitting, plan), key=_cycles))
-        best = found
-    return min(best, key=_cycles)
-
-
-def _cycles(plan: Plan) -> int:
-    return plan.cycles
+        for variant in variants(structure, best):
+            found = better(variant, best)
+            if found is not None and fits(structure, target, found):
+                best = found
+    return best
 
 
 def _with_pieces(structure: Structure, plan: Plan) -> Plan:

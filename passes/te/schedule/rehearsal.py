@@ -4,20 +4,20 @@ The formula of `cost` ranks thousands of tilings; it does not see where a module
 A rehearsal walks the loops of one plan as they will run and keeps three clocks, of the load module,
 the compute module and the store module. A load waits until the last reader of its slot is done, a
 product for its loads, a tile for the store of the tile whose accumulators it takes over. What each
-takes is what the formula says (`Rates`), with the borders of tensors counted exactly.
+takes is what the formula says (`Rates`), with the borders of tensors counted exactly. A plan that
+cannot beat another one any more is not played to its end.
 """
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, product
 from math import prod
 
 import numpy as np
 
 from vtac.dialects.target import Memory, Target
-from vtac.dialects.te import shaped
+from vtac.dialects.te import Row, shaped
 from vtac.passes.te.schedule.border import borders_of
 from vtac.passes.te.schedule.cost import Rates
 from vtac.passes.te.schedule.footprint import (
@@ -38,14 +38,43 @@ from vtac.passes.te.schedule.structure import LANES, Kind, Stage, Structure
 class _Step:
     """One tile of a reduction: what is loaded for it, and the instructions of the product.
 
-    fills: operands (0 activations, 1 weights) and what their loads take. kernel, micro_ops: a
-        number for the micro-ops, the slots left aside, and how many there are.
+    fills: operands (0 activations, 1 weights) and what their loads take. points: the cycles without
+        what instructions cost. kernel, micro_ops: a number for the micro-ops, the slots left aside,
+        and how many there are.
     """
 
     fills: Sequence[tuple[int, int]]
+    points: int
     cycles: int
     kernel: int
     micro_ops: int
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """What loads of one operand have in common.
+
+    rows, shape, steps: of its dimensions before the lanes, the subscript, the size, and the step
+    between the elements that are loaded, of which there are `sizes`. variables: those of the stage
+    on which the window depends. known: the cycles of a load, by the ranges of those.
+    """
+
+    rows: Sequence[Row]
+    shape: Sequence[int]
+    steps: tuple[int, ...]
+    sizes: tuple[int, ...]
+    variables: Sequence[int]
+    known: dict[tuple[Range, ...], int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(stage: Stage, operand: int) -> "_Loader":
+        """That of a stage's operand."""
+        read = stage.reads[operand]
+        rows = read.rows[:-LANES]
+        shape, steps = shaped(read.value).get_shape()[:-LANES], tuple(steps_of(stage, operand))
+        sizes = tuple(-(-size // step) for size, step in zip(shape, steps, strict=True))
+        variables = dict.fromkeys(variable for row in rows for variable, _ in row.terms)
+        return _Loader(rows, shape, steps, sizes, list(variables))
 
 
 class Rehearsals:
@@ -57,35 +86,58 @@ class Rehearsals:
         self.axes = root_axes_of(structure)
         self.regions = TileRegions(structure)
         self.borders = {s.number: borders_of(s) for s in structure.products}
-        self._known: dict[object, int] = {}
+        self._known: dict[object, tuple[int, bool]] = {}
         self._steps: dict[object, list[_Step]] = {}
         self._stores: dict[tuple[int, ...], int] = {}
-        self._loads: dict[object, int] = {}
+        self._loaders: dict[tuple[int, int], _Loader] = {}
         self._alus: dict[object, int] = {}
         self._kernels: dict[object, int] = {}
 
-    def cycles(self, plan: Plan) -> int:
-        """The cycles that a plan takes, from launch to the last store."""
+    def cycles(self, plan: Plan, limit: int | None = None) -> int:
+        """The cycles that a plan takes, from launch to the last store.
+
+        Where they reach the limit: some number from the limit on that they reach, too.
+        """
         key = plan.loops, plan.slots, plan.piece
-        if key not in self._known:
-            self._known[key] = _Rehearsal(self, plan).run()
-        return self._known[key]
+        found, is_whole = self._known.get(key, (0, False))
+        if not is_whole and (limit is None or found < limit):
+            found, is_whole = self._known[key] = _Rehearsal(self, plan).run(limit)
+        return found
+
+    @cached_property
+    def work(self) -> tuple[int, int, Set[int]]:
+        """What the compute module has to do under every plan.
+
+        The points of products, and the cycles of an element of the root; both of those stages that
+        compute exactly the elements of a tile of the root, whose numbers come last.
+        """
+        points, rate, stages = 0, 0, self.regions.followers
+        for stage in (self.structure.stages[number] for number in stages):
+            if stage.kind is Kind.PRODUCT:
+                region = [(0, extent) for extent in stage.extents]
+                whole = ProductPlan([(extent,) for extent in stage.taps], (True, True))
+                points += sum(step.points for step in self.steps(stage, region, whole))
+                rate += stage.in_place is None
+            elif stage.kind is not Kind.STORE:
+                rate += self._alu(stage, [1] * len(stage.extents))[0]
+        return points, rate, stages
 
     def load(self, stage: Stage, operand: int, memory: Memory, ranges: Sequence[Range]) -> int:
         """The cycles of loading an operand, the stage's variables being in these ranges."""
-        read = stage.reads[operand]
-        rows = read.rows[:-LANES]
-        key = (stage.number, operand, *(ranges[v] for row in rows for v, _ in row.terms))
-        if key not in self._loads:
-            shape, steps = shaped(read.value).get_shape()[:-LANES], steps_of(stage, operand)
-            parts = zip(rows, shape, steps, strict=True)
+        loader = self._loaders.get((stage.number, operand))
+        if loader is None:
+            loader = self._loaders[stage.number, operand] = _Loader.of(stage, operand)
+        key = tuple([ranges[variable] for variable in loader.variables])
+        found = loader.known.get(key)
+        if found is None:
+            parts = zip(loader.rows, loader.shape, loader.steps, strict=True)
             window = tuple(range_of_row(row, ranges, size, by)[1] for row, size, by in parts)
-            sizes = tuple(-(-size // step) for size, step in zip(shape, steps, strict=True))
             # Constants are packed in the order in which they are loaded; weights are.
-            count = 1 if memory is Memory.WGT else _transfers(window, sizes, tuple(steps))[0]
+            is_packed = memory is Memory.WGT
+            count = 1 if is_packed else _transfers(window, loader.sizes, loader.steps)[0]
             beats = prod(window) * self.target.element_bytes(memory) // self.rates.beat
-            self._loads[key] = beats + count * self.rates.load
-        return self._loads[key]
+            found = loader.known[key] = beats + count * self.rates.load
+        return found
 
     def store(self, extents: Sequence[int]) -> int:
         """The cycles of storing a part of a result."""
@@ -138,9 +190,11 @@ class Rehearsals:
         operands = [(stage.activations, Memory.INP), (stage.weights, Memory.WGT)]
         around = [plan.around(stage, operand) for operand, _ in operands]
         before: tuple[int, ...] | None = None
-        for index in product(*(range(len(tiles[tap])) for tap in plan.loops)):
-            turns = dict(zip(plan.loops, index, strict=True))
-            taps = [ranges[turns.get(tap, 0)] for tap, ranges in enumerate(tiles)]
+        loops = plan.loops
+        taps = [ranges[0] for ranges in tiles]
+        for index in product(*(range(len(tiles[tap])) for tap in loops)):
+            for tap, turn in zip(loops, index, strict=True):
+                taps[tap] = tiles[tap][turn]
             changed = -1 if before is None else _first_change(before, index)
             before = index
             key = (*taps, *(place > changed for place in around))
@@ -149,7 +203,7 @@ class Rehearsals:
                 for number, (operand, memory) in enumerate(operands):
                     if around[number] and around[number] > changed:
                         used = list(taps)
-                        for tap in plan.loops[around[number] :]:
+                        for tap in loops[around[number] :]:
                             used[tap] = 0, stage.taps[tap]
                         ranges = variables_of(stage, region, used)
                         fills.append((number, self.load(stage, operand, memory, ranges)))
@@ -174,10 +228,11 @@ class Rehearsals:
             for tap, _ in border.taps:
                 enumerated *= rest[tap]
                 rest[tap] = 1
-        cycles = points * prod(outputs) * prod(rest) + instructions * self.rates.instruction
+        points *= prod(outputs) * prod(rest)
+        cycles = points + instructions * self.rates.instruction
         extents = sorted(extents + rest)
         kernel = self._kernels.setdefault((stage.number, *extents, *at), len(self._kernels))
-        return _Step(fills, cycles, kernel, enumerated * prod(extents[:-2]))
+        return _Step(fills, points, cycles, kernel, enumerated * prod(extents[:-2]))
 
 
 @dataclass
@@ -185,7 +240,8 @@ class _Operand:
     """An operand that is loaded: where in the loops, and when its slots are free again.
 
     level: how many tile loops move it. cut: how many reduction loops are around its load. place:
-    the slot in use.
+    the slot in use. ready, used: when what is in it was loaded, and last read. ends: when what was
+    in each slot before was last read.
     """
 
     stage: Stage
@@ -196,17 +252,17 @@ class _Operand:
     slots: int
     ready: int = 0
     used: int = 0
-    turn: int = -1
-    place: int = 0
-    ends: deque[int] = field(default_factory=deque)
+    place: int = -1
+    ends: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ends = [0] * self.slots
 
     def take(self) -> int:
         """Go on to the next slot; returns when its last reader is done."""
-        if self.turn >= 0:
-            self.ends.append(self.used)
-        self.turn += 1
-        self.place = self.turn % self.slots
-        return self.ends.popleft() if self.turn >= self.slots else 0
+        self.ends[self.place] = self.used
+        self.place = (self.place + 1) % self.slots
+        return self.ends[self.place]
 
 
 @lru_cache(maxsize=1 << 14)
@@ -228,16 +284,14 @@ class _MicroOps:
     words: int = 0
     first: int = 0
     used: int = 0
-    kernels: dict[object, int] = field(default_factory=dict)
+    kernels: set[object] = field(default_factory=set)
 
-    def use(self, kernel: object, count: int) -> None:
-        """An instruction has this kernel of so many micro-ops."""
-        if kernel in self.kernels:
-            return
+    def add(self, kernel: object, count: int) -> None:
+        """An instruction has this kernel of so many micro-ops, which is not there yet."""
         if self.used + count > self.entries and self.kernels:
             self.kernels.clear()
             self.loads, self.used = self.loads + 1, 0
-        self.kernels[kernel] = count
+        self.kernels.add(kernel)
         self.used += count
         self.words += count
         self.first += count if self.loads == 1 else 0
@@ -253,21 +307,34 @@ class _Rehearsal:
         self.loops = [axis for axis in plan.order if len(plan.tiles[axis]) > 1]
         self.operands = {s.number: list(self._operands(s)) for s in self.structure.stages}
         self.epilogue = self.structure.epilogue if plan.piece is not None else ()
+        ending = {stage.number for stage in self.epilogue}
+        self.stages = [
+            (stage, self.operands[stage.number], stage.number in ending)
+            for stage in self.structure.stages
+        ]
+        self.left, self.rate, self.followers = known.work
+        self.left += self.rate * prod(self.structure.root.extents)
         self.stored: list[int] = []
         self.micro_ops = _MicroOps(known.target.uop_entries)
         self.waited = -1
 
-    def run(self) -> int:
-        """All tiles, one after the other."""
+    def run(self, limit: int | None) -> tuple[int, bool]:
+        """All tiles, one after the other: the cycles, and whether they are those of all tiles.
+
+        They are not where a part is sure to lead to `limit` or more: what was computed, and what is
+        left of the work that nothing spares.
+        """
         before: tuple[int, ...] | None = None
         for index, tile in self._tiles():
             changed = -1 if before is None else _first_change(before, index)
             before = index
             self._tile(tile, changed)
+            if limit is not None and self.compute + self.left >= limit:
+                return self.compute + self.left, False
         uops = self.micro_ops
         again = (uops.loads - 1) * self.rates.load + self._words(uops.words - uops.first)
         first = max(self.rates.load + self._words(uops.first) - self.waited, 0)
-        return max(self.compute, self.store) + again + first
+        return max(self.compute, self.store) + again + first, True
 
     def _words(self, count: int) -> int:
         return 4 * count // self.rates.beat
@@ -275,9 +342,11 @@ class _Rehearsal:
     def _tiles(self) -> Iterator[tuple[tuple[int, ...], list[Range]]]:
         """The tiles of the root: the turns of the loops, and a range for each axis."""
         tiles = [_ranges(sizes) for sizes in self.plan.tiles]
+        tile = [ranges[0] for ranges in tiles]
         for index in product(*(range(len(tiles[axis])) for axis in self.loops)):
-            turns = dict(zip(self.loops, index, strict=True))
-            yield index, [ranges[turns.get(axis, 0)] for axis, ranges in enumerate(tiles)]
+            for axis, turn in zip(self.loops, index, strict=True):
+                tile[axis] = tiles[axis][turn]
+            yield index, tile
 
     def _operands(self, stage: Stage) -> Iterator[_Operand]:
         inp, wgt, acc = self.plan.slots
@@ -298,23 +367,25 @@ class _Rehearsal:
         if len(self.stored) >= contexts:
             self.compute = max(self.compute, self.stored[-contexts])
         context = len(self.stored) % contexts
-        for stage in self.structure.stages:
+        for stage, operands, is_ending in self.stages:
             region = regions[stage.number]
-            for operand in self.operands[stage.number]:
+            for operand in operands:
                 if not operand.cut and (changed < 0 or changed < operand.level):
                     whole = variables_of(stage, region, [(0, extent) for extent in stage.taps])
                     what = operand.number, operand.memory
                     self._fill(operand, self.known.load(stage, *what, whole))
             if stage.kind is Kind.PRODUCT:
                 self._product(stage, region, context)
-            elif stage.kind is not Kind.STORE and stage not in self.epilogue:
-                self._alu(stage, [length for _, length in region])
-        for piece in self._pieces([length for _, length in tile]):
+            elif stage.kind is not Kind.STORE and not is_ending:
+                self.compute += self.known.alu(stage, [length for _, length in region])
+        extents = [length for _, length in tile]
+        for piece in self._pieces(extents):
             for stage in self.epilogue:
-                self._alu(stage, piece)
+                self.compute += self.known.alu(stage, piece)
             for _ in self.structure.roots:
-                self._store(piece)
+                self.store = max(self.store, self.compute) + self.known.store(piece)
         self.stored.append(self.store)
+        self.left -= self.rate * prod(extents)
 
     def _pieces(self, tile: list[int]) -> Iterator[list[int]]:
         if self.plan.piece is None:
@@ -335,26 +406,23 @@ class _Rehearsal:
 
     def _product(self, stage: Stage, region: list[Range], context: int) -> None:
         if stage.in_place is None:
-            self._run(prod(length for _, length in region), 1)
-        inp, wgt = self.operands[stage.number]
+            self.compute += prod(length for _, length in region) + self.rates.instruction
+        inp, wgt = pair = self.operands[stage.number]
+        compute, points, kernels = self.compute, 0, self.micro_ops.kernels
         for step in self.known.steps(stage, region, self.plan.products[stage.number]):
             for number, cycles in step.fills:
-                self._fill((inp, wgt)[number], cycles)
-            start = max(self.compute, inp.ready, wgt.ready)
+                self._fill(pair[number], cycles)
+            start = max(compute, inp.ready, wgt.ready)
             if self.waited < 0:
                 self.waited = start - self.rates.launch
             kernel = (step.kernel, context, inp.place, wgt.place)
-            self.micro_ops.use(kernel, step.micro_ops)
-            self.compute = inp.used = wgt.used = start + step.cycles
-
-    def _alu(self, stage: Stage, extents: Sequence[int]) -> None:
-        self.compute += self.known.alu(stage, extents)
-
-    def _run(self, cycles: int, instructions: int) -> None:
-        self.compute += cycles + instructions * self.rates.instruction
-
-    def _store(self, extents: Sequence[int]) -> None:
-        self.store = max(self.store, self.compute) + self.known.store(extents)
+            if kernel not in kernels:
+                self.micro_ops.add(kernel, step.micro_ops)
+            compute = inp.used = wgt.used = start + step.cycles
+            points += step.points
+        self.compute = compute
+        if stage.number in self.followers:
+            self.left -= points
 
 
 def _ranges(sizes: Sequence[int]) -> list[Range]:
@@ -364,4 +432,7 @@ def _ranges(sizes: Sequence[int]) -> list[Range]:
 
 def _first_change(before: Sequence[int], now: Sequence[int]) -> int:
     """The outermost loop whose turn has changed."""
-    return next(i for i, (a, b) in enumerate(zip(before, now, strict=True)) if a != b)
+    place = 0
+    while before[place] == now[place]:
+        place += 1
+    return place

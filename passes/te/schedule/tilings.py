@@ -9,9 +9,6 @@ from vtac.passes.te.schedule.border import border_ranges, inside_share
 from vtac.passes.te.schedule.footprint import Extents, Regions, regions_of, root_axes_of, volume
 from vtac.passes.te.schedule.structure import Kind, Stage, Structure
 
-HARDWARE_LOOPS = 2
-"""Loops of an instruction; the other extents of its tile are micro-ops."""
-
 
 class Tilings:
     """Tiles of the root, an array an axis with one entry a tiling.
@@ -104,6 +101,9 @@ class Tilings:
 
 def micro_ops(extents: Sequence[Extents]) -> Extents:
     """Micro-ops of an instruction whose loops take the two largest extents."""
-    ordered = np.sort(np.stack(list(extents)), axis=0)
-    rest = ordered[:-HARDWARE_LOOPS]
-    return np.prod(rest, axis=0) if len(rest) else np.ones_like(ordered[0])
+    largest, second, total = extents[0], np.ones_like(extents[0]), extents[0]
+    for extent in extents[1:]:
+        second = np.maximum(second, np.minimum(largest, extent))
+        largest = np.maximum(largest, extent)
+        total = total * extent
+    return total // (largest * second)
