@@ -5,7 +5,7 @@ accelerator has a chance only with the body.
 """
 
 import onnx.inliner
-from onnx import ModelProto
+from onnx import ModelProto, helper
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph.check import plain_domain
@@ -34,8 +34,20 @@ def inline_functions(model: ModelProto) -> ModelProto:
     for name in sorted(found):
         try:
             model = onnx.inliner.inline_selected_functions(
-                model, [("", name)], inline_schema_functions=True
+                _typed(model), [("", name)], inline_schema_functions=True
             )
-        except (RuntimeError, ValueError):
+        except (RuntimeError, ValueError, onnx.shape_inference.InferenceError):
             continue
     return model
+
+
+def _typed(model: ModelProto) -> ModelProto:
+    """The model with the type of every value, which onnx asks for where a body depends on types."""
+    typed = onnx.shape_inference.infer_shapes(model)
+    inputs = {value.name for value in typed.graph.input}
+    typed.graph.value_info.extend(
+        helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in typed.graph.initializer
+        if tensor.name not in inputs
+    )
+    return typed

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 from onnx import (
+    GraphProto,
     ModelProto,
     NodeProto,
     SparseTensorProto,
@@ -33,7 +34,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.context import Array, VtacContext, constant_attr, tensor_type
 from vtac.dialects.graph import ConstantOp, HostOp, integers, set_grid
-from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf
+from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf, subgraphs
 from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
 from vtac.lowering.onnx_to_graph.check import (
     captured_names,
@@ -66,6 +67,7 @@ def import_model(
     model = load_model(source)
     inputs = network_inputs(model)
     small = inline_functions(skeleton(model))
+    _name_all(small.graph)
     fix_shapes(small, [i.name for i in inputs], shapes or {})
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
@@ -73,6 +75,17 @@ def import_model(
     outputs = [output.name for output in model.graph.output]
     importer = _Importer(ctx, small, types, constants, outputs)
     return importer.run([fixed[i.name] for i in inputs])
+
+
+def _name_all(graph: GraphProto) -> None:
+    """Name every one of a Split's outputs, in place: onnxruntime crashes where one has no name."""
+    for node in graph.node:
+        for inner in subgraphs(node.attribute):
+            _name_all(inner)
+        if node.op_type == "Split" and not all(node.output):
+            known = next(filter(None, node.output), "split")
+            for index, name in enumerate(node.output):
+                node.output[index] = name or f"{known}.unused.{index}"
 
 
 def _settle(model: ModelProto) -> dict[str, TypeProto]:
