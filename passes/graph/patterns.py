@@ -202,6 +202,8 @@ def match_root(pattern: OpPattern, root: Operation) -> tuple[Match | None, list[
     match = pattern.match_op(root, attempt)
     if match is None:
         return None, attempt.reasons
+    if any(is_settled(inner) for inner in match.ops):
+        return None, []
     inside = set(match.ops)
     for inner in match.ops[:-1]:
         if any(use.operation not in inside for result in inner.results for use in result.uses):
