@@ -103,7 +103,8 @@ def time_table(records: Sequence[RunRecord]) -> Table:
 
 def evaluation_table(found: Evaluation) -> Table:
     """How far each output is from onnxruntime's, and how often labels are right and equal."""
-    title = f"on {found.samples:,} samples" + (", against onnxruntime" if found.compared else "")
+    against = "onnxruntime" if found.compared else "labels"
+    title = f"against {against}, {found.samples:,} samples"
     table = Table(title=title, title_justify="left")
     table.add_column("output")
     for output in found.outputs:
