@@ -210,4 +210,21 @@ def match_root(pattern: OpPattern, root: Operation) -> tuple[Match | None, list[
             what = inner.name.removeprefix("graph.")
             text = f"the result of the {what} before it has other users, and would be made twice"
             return None, [Reason(text, Kind.USED_TWICE)]
-    return match, []
+    # A wildcard may stand for what another part of the pattern makes: then it is no input.
+    inputs = [value for value in match.inputs if value.owner not in inside]
+    return Match(_in_order(root, inside), match.constants, inputs), []
+
+
+def _in_order(root: Operation, inside: set[Operation]) -> list[Operation]:
+    """The ops of a match, each after those whose results it uses."""
+    ordered: dict[Operation, None] = {}
+
+    def visit(op: Operation) -> None:
+        for operand in op.operands:
+            owner = operand.owner
+            if isinstance(owner, Operation) and owner in inside and owner not in ordered:
+                visit(owner)
+        ordered[op] = None
+
+    visit(root)
+    return list(ordered)

@@ -26,10 +26,13 @@ from vtac.passes.graph.cost import RegionCost, cost_of
 from vtac.passes.graph.merge_regions import APART, REGION
 from vtac.passes.graph.reasons import Kind, Reason
 
-NOTHING_COMPUTED = "not worth a launch: nothing around it runs on the accelerator"
-IN_A_CYCLE = (
+NOTHING_COMPUTED = Reason(
+    "not worth a launch: nothing around it runs on the accelerator", Kind.COST
+)
+IN_A_CYCLE = Reason(
     "not worth a launch of its own, and one function with its neighbours on the accelerator would"
-    " need results of its own: a path between them leads over the host"
+    " need its own results: a path between them leads elsewhere",
+    Kind.CYCLE,
 )
 
 
@@ -69,18 +72,16 @@ class PruneRegionsPass(ModulePass):
         return dataclasses.replace(own, **{k: v for k, v in given.items() if v is not None})
 
     def _prune(self, block: Block, codegens: Mapping[str, Codegen], target: Target | None) -> None:
+        free = {name: found.free_patterns(target) for name, found in codegens.items()}
         for members in regions_of(block):
             name = members[0].codegen
             if name is None or name.data not in codegens:
                 continue
             codegen = codegens[name.data]
-            if all(member.pattern.data in codegen.free_patterns(target) for member in members):
+            reason: Reason | None
+            if all(member.pattern.data in free[name.data] for member in members):
                 in_cycle = any(APART in member.attributes for member in members)
-                reason: Reason | None = (
-                    Reason(IN_A_CYCLE, Kind.CYCLE)
-                    if in_cycle
-                    else Reason(NOTHING_COMPUTED, Kind.COST)
-                )
+                reason = IN_A_CYCLE if in_cycle else NOTHING_COMPUTED
             else:
                 host = self.host_model(codegen, target)
                 reason = self._fault(cost_of(members, codegen, target, host), codegen.name)

@@ -1,42 +1,61 @@
-"""Partitioning keeps what a network means: on random graphs, by uninterpreted functions.
+"""Partitioning keeps what a network means, and its regions are what they should be.
 
-Each op is taken as a function nobody knows anything of, so a value is the term that computes it.
-Before and after partitioning the results must be the same terms, and every op must run once, after
-what it needs: a cycle between regions could not be put in any order.
+Random networks of ops, random codegens by random priorities. Regions form no cycle, every op is in
+exactly one place, regions are convex and cannot grow, and the results are those of before: as
+numbers, and as terms of functions that nobody knows anything of.
 """
 
 from collections import Counter
 
-from hypothesis import given
+import numpy as np
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from xdsl.dialects.builtin import ModuleOp, TensorType, i8
+from random_partitions import TYPE as FLOATS
+from random_partitions import (
+    RandomCodegen,
+    codegens,
+    functions_of,
+    layers_in,
+    networks,
+    partition,
+    run,
+)
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, i8
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from vtac.dialects.context import VtacContext
-from vtac.dialects.graph import CompositeOp, HostOp, YieldOp
+from vtac.dialects.graph import AddOp, CompositeOp, HostOp, YieldOp
+from vtac.passes.graph.annotate import layer_of
+from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.merge_regions import REGION, MergeRegionsPass
 from vtac.passes.graph.outline_regions import OutlineRegionsPass
+from vtac.passes.graph.prune_regions import PruneRegionsPass
+from vtac.passes.graph.reasons import host_reason
 
 TYPE = TensorType(i8, [1, 16])
+INPUTS = [np.float32([[1.5, -2.0, 0.25, 3.0]]), np.float32([[-1.0, 0.5, 2.0, -0.125]])]
+SIZES = st.none() | st.integers(1, 5)
 
 
-def composite(name: str, inputs: list[SSAValue]) -> CompositeOp:
+def composite(name: str, inputs: list[SSAValue], codegen: str) -> CompositeOp:
     body = Block(arg_types=[TYPE] * len(inputs))
-    body.add_op(YieldOp(body.args[0]))
-    return CompositeOp(name, inputs, [TYPE], body, codegen="vta")
+    inner = HostOp("Unknown", body.args, [TYPE])
+    body.add_ops([inner, YieldOp(inner.outputs[0])])
+    return CompositeOp(name, inputs, [TYPE], body, codegen=codegen)
 
 
 @st.composite
 def modules(draw: st.DrawFn) -> ModuleOp:
-    """A network of up to twelve ops, some of them for the accelerator, that use one another."""
+    """A network of up to fourteen ops that use one another, some for one or another codegen."""
     block = Block(arg_types=[TYPE, TYPE])
     values: list[SSAValue] = list(block.args)
-    for i in range(draw(st.integers(1, 12))):
+    for i in range(draw(st.integers(1, 14))):
         inputs = draw(st.lists(st.sampled_from(values), min_size=1, max_size=3))
+        codegen = draw(st.sampled_from(["a", "a", "b", ""]))
         op: Operation
-        if draw(st.booleans()):
-            op = composite(f"vta.op{i}", inputs)
+        if codegen:
+            op = composite(f"{codegen}.op{i}", inputs, codegen)
         else:
             op = HostOp(f"Op{i}", inputs, [TYPE])
         block.add_op(op)
@@ -47,68 +66,135 @@ def modules(draw: st.DrawFn) -> ModuleOp:
     return ModuleOp([FuncOp("main", types, Region(block))])
 
 
-def function_of(module: ModuleOp, name: str) -> FuncOp:
-    (found,) = (f for f in module.walk() if isinstance(f, FuncOp) and f.sym_name.data == name)
-    return found
-
-
-def run(function: FuncOp, arguments: list[str], module: ModuleOp, ran: Counter[str]) -> list[str]:
+def terms(function: FuncOp, arguments: list[str], module: ModuleOp, ran: Counter[str]) -> list[str]:
     """The terms a function returns; a KeyError would mean that an op stands before what it uses."""
-    terms: dict[SSAValue, str] = dict(zip(function.body.block.args, arguments, strict=True))
+    known: dict[SSAValue, str] = dict(zip(function.body.block.args, arguments, strict=True))
     for op in function.body.block.ops:
-        inputs = [terms[value] for value in op.operands]
+        inputs = [known[value] for value in op.operands]
         if isinstance(op, ReturnOp):
             return inputs
         if isinstance(op, CallOp):
-            name = op.callee.root_reference.data
-            (callee,) = (
-                f for f in module.walk() if isinstance(f, FuncOp) and f.sym_name.data == name
-            )
-            results = run(callee, inputs, module, ran)
+            called = functions_of(module)[op.callee.root_reference.data]
+            results = terms(called, inputs, module, ran)
         else:
             assert isinstance(op, CompositeOp | HostOp)
             name = op.pattern.data if isinstance(op, CompositeOp) else op.op_type.data
             ran[name] += 1
             results = [f"{name}({', '.join(inputs)})"]
-        terms.update(zip(op.results, results, strict=True))
+        known.update(zip(op.results, results, strict=True))
     raise AssertionError("a function must end in a return")
 
 
 def meaning(module: ModuleOp) -> tuple[list[str], Counter[str]]:
     ran: Counter[str] = Counter()
-    return run(function_of(module, "main"), ["x", "y"], module, ran), ran
+    return terms(functions_of(module)["main"], ["x", "y"], module, ran), ran
 
 
-@given(modules())
-def test_partitioning_keeps_the_terms(module: ModuleOp) -> None:
+@given(modules(), SIZES)
+@settings(max_examples=60)
+def test_partitioning_keeps_the_terms(module: ModuleOp, max_ops: int | None) -> None:
     before = meaning(module)
     context = VtacContext()
-    MergeRegionsPass().apply(context, module)
+    MergeRegionsPass(max_ops).apply(context, module)
     OutlineRegionsPass().apply(context, module)
     module.verify()
     assert meaning(module) == before
 
 
-@given(modules())
-def test_regions_are_convex_and_cannot_grow(module: ModuleOp) -> None:
+@given(modules(), SIZES)
+@settings(max_examples=60)
+def test_regions_are_convex_and_cannot_grow(module: ModuleOp, max_ops: int | None) -> None:
     """No path leaves a region and returns; and two neighbours are apart only if merging would."""
-    MergeRegionsPass().apply(VtacContext(), module)
-    main = next(f for f in module.walk() if isinstance(f, FuncOp))
-    ops = list(main.body.block.ops)
-    numbers = [op.attributes.get(REGION, f"host {i}") for i, op in enumerate(ops)]
-    reaches = {
-        (numbers[ops.index(v.owner)], numbers[i])
-        for i, op in enumerate(ops)
+    MergeRegionsPass(max_ops).apply(VtacContext(), module)
+    ops = list(functions_of(module)["main"].body.block.ops)
+    places = {op: str(op.attributes.get(REGION, f"host {i}")) for i, op in enumerate(ops)}
+    owners = {places[op]: op.codegen for op in ops if isinstance(op, CompositeOp)}
+    sizes = Counter(places.values())
+    edges = {
+        (places[v.owner], places[op])
+        for op in ops
         for v in op.operands
-        if isinstance(v.owner, Operation)
+        if isinstance(v.owner, Operation) and places[v.owner] != places[op]
     }
-    edges = {(a, b) for a, b in reaches if a != b}
     closed = set(edges)
     while more := {(a, d) for a, b in closed for c, d in edges if b == c} - closed:
         closed |= more
     assert not any(a == b for a, b in closed), "regions form a cycle"
+    assert all(len({op.codegen for op in ops if places[op] == p}) == 1 for p in owners)
+    assert max_ops is None or all(sizes[p] <= max_ops for p in owners)
     for a, b in edges:
-        if isinstance(a, str) or isinstance(b, str):
-            continue
-        detour = any((a, c) in closed and (c, b) in closed for c in numbers if c not in (a, b))
-        assert detour, f"regions {a} and {b} could be one"
+        if a in owners and owners[a] == owners.get(b):
+            detour = any((a, c) in closed and (c, b) in closed for c in sizes if c not in (a, b))
+            full = max_ops is not None and sizes[a] + sizes[b] > max_ops
+            assert detour or full, f"regions {a} and {b} could be one"
+
+
+@given(networks(), codegens(), SIZES)
+def test_results_stay_and_every_op_is_in_one_place(
+    module: ModuleOp, chosen: list[RandomCodegen], max_ops: int | None
+) -> None:
+    main = functions_of(module)["main"]
+    before = run(main.body.block, INPUTS, {})
+    kinds = {layer_of(op): type(op) for op in main.body.block.ops if layer_of(op)}
+    partition(module, chosen, max_ops)
+    functions = functions_of(module)
+    after = run(functions["main"].body.block, INPUTS, functions)
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+    homes = {name: layers_in(function) for name, function in functions.items()}
+    assert sorted(layer for layers in homes.values() for layer in layers) == sorted(kinds)
+    names = [codegen.name for codegen in chosen]
+    for name, layers in homes.items():
+        codegen = functions[name].attributes.get(CODEGEN)
+        assert (name == "main") == (codegen is None)
+        rank = names.index(codegen.data) if isinstance(codegen, StringAttr) else len(chosen)
+        for layer in layers:
+            # Whoever takes such an op alone has not been passed over.
+            assert all(kinds[layer] not in better.kinds for better in chosen[:rank])
+    for op in functions["main"].body.block.ops:
+        assert not layer_of(op) or isinstance(op, CallOp) or host_reason(op) is not None
+
+
+@given(networks(), codegens())
+@settings(max_examples=30)
+def test_what_is_pruned_is_as_it_was(module: ModuleOp, chosen: list[RandomCodegen]) -> None:
+    before = run(functions_of(module)["main"].body.block, INPUTS, {})
+    partition(module, chosen, pruning=PruneRegionsPass(min_macs=16, max_border_bytes=48))
+    functions = functions_of(module)
+    after = run(functions["main"].body.block, INPUTS, functions)
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+    for name, function in functions.items():
+        if name != "main":
+            assert len(function.args) + len(function.function_type.outputs) <= 3  # of 16 bytes
+            assert any("matmul" in op.name for op in function.body.walk())
+
+
+def test_a_network_of_two_thousand_ops() -> None:
+    """Each op also uses the first result; the host's, every other one at first, are detours."""
+    block = Block(arg_types=[TYPE])
+    values: list[SSAValue] = list(block.args)
+    for i in range(2000):
+        inputs = [values[-1], values[min(1, len(values) - 1)]]
+        on_host = i % 2 and i < 1000
+        op = HostOp(f"Op{i}", inputs, [TYPE]) if on_host else composite(f"a.op{i}", inputs, "a")
+        block.add_op(op)
+        values.append(op.results[0])
+    block.add_op(ReturnOp(values[-1]))
+    module = ModuleOp([FuncOp("main", ([TYPE], [TYPE]), Region(block))])
+    MergeRegionsPass().apply(VtacContext(), module)
+    assert len({op.attributes[REGION] for op in block.ops if REGION in op.attributes}) == 501
+
+
+def test_a_wildcard_may_stand_for_what_another_part_of_the_pattern_makes() -> None:
+    block = Block(arg_types=[FLOATS])
+    inner = AddOp(block.args[0], block.args[0], FLOATS)
+    outer = AddOp(inner.result, block.args[0], FLOATS)
+    root = AddOp(outer.result, inner.result, FLOATS)
+    block.add_ops([inner, outer, root, ReturnOp(root.result)])
+    module = ModuleOp([FuncOp("main", ([FLOATS], [FLOATS]), Region(block))])
+    before = run(block, INPUTS[:1], {})
+    partition(module, [RandomCodegen("a", [], ["add_of_adds"])])
+    (found,) = (op for op in module.walk() if isinstance(op, CompositeOp))
+    assert len(found.inputs) == 1
+    functions = functions_of(module)
+    assert (run(functions["main"].body.block, INPUTS[:1], functions)[0] == before[0]).all()
