@@ -90,3 +90,7 @@ class TeOperation(IRDLOperation):
             properties=given,
             regions=regions,
         )
+
+    def __post_init__(self) -> None:
+        """No property has a default; xDSL would look at all of them each time."""
+        Operation.__post_init__(self)  # type: ignore[no-untyped-call]

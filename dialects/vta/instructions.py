@@ -76,6 +76,17 @@ def _limits(target: Target, opcode: Opcode) -> list[tuple[str, int, int]]:
     return [(field.name, *field.limits) for field in fields if field.name not in TOKENS]
 
 
+@functools.cache
+def _defaults(kind: "type[InstructionOp]") -> tuple[tuple[str, Attribute], ...]:
+    """The properties of an operation that have a default, and that default."""
+    properties = kind.get_irdl_definition().properties
+    return tuple(
+        (name, definition.default_value)
+        for name, definition in properties.items()
+        if definition.default_value is not None
+    )
+
+
 class InstructionOp(IRDLOperation, ABC):
     """What every instruction has: tokens, SRAM buffers as operands until they are placed."""
 
@@ -85,6 +96,12 @@ class InstructionOp(IRDLOperation, ABC):
     pop_next = opt_prop_def(UnitAttr)
     push_prev = opt_prop_def(UnitAttr)
     push_next = opt_prop_def(UnitAttr)
+
+    def __post_init__(self) -> None:
+        """Fill in what properties default to, as xDSL does looking at all of them each time."""
+        for name, value in _defaults(type(self)):
+            self.properties.setdefault(name, value)
+        Operation.__post_init__(self)  # type: ignore[no-untyped-call]
 
     @classmethod
     @abstractmethod

@@ -67,7 +67,8 @@ def lowerings_of(ctx: Context) -> Mapping[str, Lowering]:
 
 def _clean_up(module: ModuleOp, programs: set[str]) -> None:
     """Launch what was called, and drop what nobody needs any more."""
-    for call in [op for op in module.walk() if isinstance(op, CallOp)]:
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    for call in [op for f in functions for op in f.walk() if isinstance(op, CallOp)]:
         name = call.callee.root_reference.data
         if name in programs:
             launch = vta.LaunchOp(name, call.arguments, call.result_types)

@@ -108,7 +108,7 @@ def _holds(place: Place, box: Sequence[tuple[int, int]]) -> bool:
 
 def _flatten(group: Group, operands: Sequence[Sequence[Place]]) -> tuple[Rows, list[Stride], Rows]:
     """First element of each operand, the steps of each axis, and offsets written out, if any."""
-    weights = [row_major([place.length for place in places]) for places in operands]
+    weights = [row_major(tuple(place.length for place in places)) for places in operands]
     count = len(group.box)
 
     def along(axis: int) -> Offsets:

@@ -19,7 +19,7 @@ from .compute import OutsideWindowError
 from .immediates import Table
 from .instructions import Lowering
 from .invocation import Invocation
-from .lattice import Lattice, extents_on_lattice, on_lattice
+from .lattice import Lattice, on_lattice
 from .padding import PaddingError, padded_rectangles
 from .prepared import Interval, Prepared, evaluate, interval
 from .storage import (
@@ -100,7 +100,7 @@ class KernelRun:
         return len(self._sites)
 
     def _block(self, block: Block) -> None:
-        for op in block.ops:
+        for op in self._prepared.block(block):
             handler = _HANDLERS.get(type(op))
             if handler is None:
                 self._fail(f"{op.name} is not part of a tensorised loop nest")
@@ -114,9 +114,10 @@ class KernelRun:
             self._invoke(*self._prepared.nest(op, self._where))
             return
         start, length = op.body.block.args
-        for tile in op.tiles(*evaluate(self._prepared.over(op), self._numbers)):
+        body = op.body.block
+        for tile in self._prepared.tiles(op, self._numbers):
             self._numbers[start], self._numbers[length] = tile
-            self._block(op.body.block)
+            self._block(body)
 
     def _span(self, op: te.SpanOp) -> None:
         numbers = self._numbers
@@ -132,31 +133,30 @@ class KernelRun:
         self._numbers.update(zip(op.results, (*outer, *inner), strict=True))
 
     def _alloc(self, op: te.AllocOp) -> None:
-        scope, shape, lanes = self._prepared.buffer(op, self._where)
-        if scope is te.Scope.DRAM:
-            name = self._buffers.scratch(bytes_of(op.buffer.type))
+        what = self._prepared.alloc(op, self._where)
+        if what.scope is te.Scope.DRAM:
+            name = self._buffers.scratch(bytes_of(what.buffer.type))
             self._scratch.append(name)
-            self._storage[op.buffer] = Dram(name, shape)
+            self._storage[what.buffer] = Dram(name, what.shape)
             return
-        memory = MEMORIES[scope]
+        memory, lanes = MEMORIES[what.scope], what.lanes
         if lanes != lanes_of(memory, self._target):
             self._fail(
-                f"the lanes of {op.buffer.type} are {list(lanes)}, those of {memory.name.lower()}"
-                f" are {list(lanes_of(memory, self._target))}"
+                f"the lanes of {what.buffer.type} are {list(lanes)}, those of"
+                f" {memory.name.lower()} are {list(lanes_of(memory, self._target))}"
             )
-        lattice = self._prepared.lattice(op.buffer)
-        window = clamp(self._outer(self._prepared.window(op), lanes), shape)
-        window, shape = on_lattice(window, lattice), extents_on_lattice(shape, lattice)
+        window = on_lattice(clamp(self._outer(what.window, lanes), what.shape), what.lattice)
         if op not in self._sites:
             self._sites[op] = _Site(self._first_site + len(self._sites))
         site = self._sites[op]
-        alloc = vta.AllocOp.of(memory, site.number, op.slots.value.data, 1)
+        alloc = vta.AllocOp.of(memory, site.number, what.slots, 1)
         alloc.location = self._location
-        alloc.buffer.name_hint = op.buffer.name_hint
-        buffer = Sram(alloc.buffer, memory, shape, lanes, window)
+        (result,) = alloc.results
+        result.name_hint = what.name
+        buffer = Sram(result, memory, what.held, lanes, window)
         site.allocs.append(alloc)
         site.size = max(site.size, buffer.elements)
-        self._storage[op.buffer] = buffer
+        self._storage[what.buffer] = buffer
         self._out.append(alloc)
 
     def _outer(self, window: Sequence[Interval], lanes: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -167,28 +167,28 @@ class KernelRun:
         return ranges[:-LANES]
 
     def _copy(self, op: te.CopyOp) -> None:
-        source, target = self._storage[op.source], self._storage[op.target]
+        what = self._prepared.copy(op)
+        source, target = self._storage[what.source], self._storage[what.target]
         sram, dram = (source, target) if isinstance(source, Sram) else (target, source)
         if not isinstance(sram, Sram) or not isinstance(dram, Dram):
             self._fail("a copy must go between DRAM and a scratchpad")
         memory = sram.memory if source is dram else self._stored(op, sram)
-        if op.pads is not None:
+        if what.has_pads:
             self._padded(op, sram, dram)
             return
-        lattice = self._prepared.lattice(op.target if sram is target else op.source)
-        window = clamp(self._outer(self._prepared.window(op), sram.lanes), dram.shape)
-        window = on_lattice(window, lattice)
+        window = clamp(self._outer(what.window, sram.lanes), dram.shape)
+        window = on_lattice(window, what.lattice)
         if any(
             length and not (first <= start and start + length <= first + held)
             for (start, length), (first, held) in zip(window, sram.window, strict=True)
         ):
             self._fail(f"a copy of {window} leaves the buffer's window {sram.window}")
-        for rectangle in self._rectangles(dram, sram, window, memory, lattice):
+        for rectangle in self._rectangles(dram, sram, window, memory, what.lattice):
             self._transfer(memory, sram.buffer, dram.name, rectangle)
 
     def _padded(self, op: te.CopyOp, sram: Sram, dram: Dram) -> None:
         """A load that fills a window with a border of zeros."""
-        window = self._outer(self._prepared.window(op), sram.lanes)
+        window = self._outer(self._prepared.copy(op).window, sram.lanes)
         whole = [(0, size) for size in sram.lanes]
         parts = op.padded([*sram.window, *whole])
         lanes = [te.Padded(*item, 0, 0) for item in whole]
@@ -208,9 +208,9 @@ class KernelRun:
         sram: Sram,
         window: tuple[tuple[int, int], ...],
         memory: Memory,
-        lattice: Lattice,
+        lattice: Lattice | None,
     ) -> list[Rectangle]:
-        starts, extents = [start for start, _ in window], [length for _, length in window]
+        starts, extents = zip(*window, strict=True) if window else ((), ())
         largest = _largest_load(self._target, memory)
         if dram.packed is None or 0 in extents:
             return rectangles(starts, extents, dram.shape, sram.window, largest, lattice)

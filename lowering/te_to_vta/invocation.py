@@ -20,7 +20,7 @@ from vtac.dialects.target import Target
 from .compute import Nest, OutsideWindowError, depends_on_neighbour, plan
 from .immediates import Part, Table, parts_of
 from .instructions import Emitted, Lowering
-from .lattice import Line
+from .lattice import Lattice, Line
 from .prepared import Numbers, Prepared, evaluate, interval
 from .storage import Sram
 from .taps import Axis, Place
@@ -80,6 +80,7 @@ class Invocation:
         self._target = target
         self._chains = _chains(loops)
         self._overs = [interval(chain[0].over) for chain in self._chains]
+        self._steps = [chain[0].tile_step if len(chain) == 1 else None for chain in self._chains]
         axis_of: dict[SSAValue, int] = {
             _start(chain[-1]): axis for axis, chain in enumerate(self._chains)
         }
@@ -92,13 +93,7 @@ class Invocation:
             return [self._split(*subscript, axis_of, inner) for subscript in access.subscripts]
 
         self._subscripts = [
-            [
-                subscript.on_line(line)
-                for subscript, line in zip(
-                    split(access), prepared.lattice(access.buffer), strict=True
-                )
-            ]
-            for access in accesses
+            _on_lattice(split(access), prepared.lattice(access.buffer)) for access in accesses
         ]
         constant = op.constant
         self.table: SSAValue | None = None
@@ -144,11 +139,14 @@ class Invocation:
         operand's window lacks what the invocation touches, `ValueError` for a table's value that is
         no immediate of the intrinsic.
         """
-        runs = [
-            _run(chain, evaluate(over, numbers), self.op)
-            for chain, over in zip(self._chains, self._overs, strict=True)
-        ]
-        counts = tuple(run.count for run in runs)
+        runs = []
+        for chain, item, step in zip(self._chains, self._overs, self._steps, strict=True):
+            over = evaluate(item, numbers)
+            if step is not None:
+                runs.append(_Run(over[0], step, -(-over[1] // step)))
+            else:
+                runs.append(_run(chain, over, self.op))
+        counts = tuple([run.count for run in runs])
         if 0 in counts:
             return []
         if table is None:
@@ -176,11 +174,15 @@ class Invocation:
     ) -> list[Emitted]:
         """The instructions for a box of iterations with one immediate (or none)."""
         counts = part.counts
-        extents = self._extents_of(counts, tuple(run.step for run in runs))
+        extents = self._extents_of(counts, tuple([run.step for run in runs]))
         firsts = [run.first + run.step * at for run, at in zip(runs, part.start, strict=True)]
         places = tuple(
-            _places(subscripts, operand, extent, firsts, numbers)
-            for subscripts, operand, extent in zip(self._subscripts, operands, extents, strict=True)
+            [
+                _places(subscripts, operand, extent, firsts, numbers)
+                for subscripts, operand, extent in zip(
+                    self._subscripts, operands, extents, strict=True
+                )
+            ]
         )
         key = (counts, places, len({operand.buffer for operand in operands}), part.immediate)
         if key not in self._cache:
@@ -237,6 +239,12 @@ class Invocation:
             )
 
 
+def _on_lattice(subscripts: list[_Subscript], lattice: Lattice | None) -> list[_Subscript]:
+    if lattice is None:
+        return subscripts
+    return [s.on_line(line) for s, line in zip(subscripts, lattice, strict=True)]
+
+
 def _extent(subscript: _Subscript, counts: Sequence[int], steps: Sequence[int]) -> _Extent:
     by = [0] * len(counts)
     for axis, coefficient in subscript.axes:
@@ -291,8 +299,6 @@ def _start(loop: te.ForOp) -> SSAValue:
 
 def _run(chain: Sequence[te.ForOp], over: tuple[int, int], op: te.InvokeOp) -> _Run:
     """The starts of the innermost loop of a chain, which must advance evenly."""
-    if len(chain) == 1 and (step := chain[0].tile_step) is not None:
-        return _Run(over[0], step, -(-over[1] // step))
     tiles = [over]
     for loop in chain:
         tiles = [tile for outer in tiles for tile in loop.tiles(*outer)]

@@ -55,8 +55,12 @@ def lattice_of(buffer: SSAValue) -> Lattice:
     return tuple(_line(subscript[dim] for subscript in subscripts) for dim in range(rank))
 
 
-def on_lattice(window: Sequence[tuple[int, int]], lattice: Lattice) -> tuple[tuple[int, int], ...]:
-    """The part of a window on the lattice, in its coordinates."""
+def on_lattice(
+    window: tuple[tuple[int, int], ...], lattice: Lattice | None
+) -> tuple[tuple[int, int], ...]:
+    """The part of a window on the lattice, in its coordinates. None is the lattice of all."""
+    if lattice is None:
+        return window
     return tuple(line.within(*item) for item, line in zip(window, lattice, strict=True))
 
 

@@ -59,8 +59,8 @@ def padded_rectangles(
         raise PaddingError(f"the tile {_text(parts)} lies wholly in the padding; no LOAD fills it")
     if max(max(part.before, part.after) for part in parts) > LONGEST_PAD:
         raise PaddingError(f"the pads of {_text(parts)} are longer than {LONGEST_PAD}")
-    in_dram = row_major(shape)
-    in_sram = row_major([part.before + part.length + part.after for part in parts])
+    in_dram = row_major(tuple(shape))
+    in_sram = row_major(tuple(part.before + part.length + part.after for part in parts))
     first = sum(part.start * by for part, by in zip(parts, in_dram, strict=True))
     dims = [
         _Dim(part.length, part.before, part.after, sram, dram)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
 
-from .lattice import Lattice, lattice_of
+from .lattice import Lattice, Line, extents_on_lattice, lattice_of
 from .storage import LANES, outer_shape, shape_of
 
 Numbers: TypeAlias = Mapping[SSAValue, int]
@@ -39,8 +39,28 @@ def evaluate(item: Interval, numbers: Numbers) -> tuple[int, int]:
     return numbers[start], numbers[length]
 
 
-Buffer: TypeAlias = tuple[te.Scope, tuple[int, ...], tuple[int, ...]]
-"""Scope of a buffer, shape of its tensor before the lanes, and lanes."""
+class Alloc(NamedTuple):
+    """A ``te.alloc``: shape and held are of its tensor before the lanes, and of what is kept."""
+
+    buffer: SSAValue
+    name: str | None
+    slots: int
+    scope: te.Scope
+    shape: tuple[int, ...]
+    held: tuple[int, ...]
+    lanes: tuple[int, ...]
+    window: list[Interval]
+    lattice: Lattice | None
+
+
+class Copy(NamedTuple):
+    """A ``te.copy``. lattice: that of the scratchpad's buffer."""
+
+    source: SSAValue
+    target: SSAValue
+    window: list[Interval]
+    lattice: Lattice | None
+    has_pads: bool
 
 
 @dataclass
@@ -48,9 +68,12 @@ class Prepared:
     """The operations of kernels, by operation."""
 
     _nests: dict[te.ForOp, Loops] = field(default_factory=dict)
-    _ranges: dict[Operation, list[Interval]] = field(default_factory=dict)
-    _buffers: dict[te.AllocOp, Buffer] = field(default_factory=dict)
-    _lattices: dict[SSAValue, Lattice] = field(default_factory=dict)
+    _blocks: dict[Block, list[Operation]] = field(default_factory=dict)
+    _overs: dict[te.ForOp, Interval] = field(default_factory=dict)
+    _tiles: dict[tuple[te.ForOp, int, int], list[tuple[int, int]]] = field(default_factory=dict)
+    _allocs: dict[te.AllocOp, Alloc] = field(default_factory=dict)
+    _copies: dict[te.CopyOp, Copy] = field(default_factory=dict)
+    _lattices: dict[SSAValue, Lattice | None] = field(default_factory=dict)
 
     def nest(self, outermost: te.ForOp, where: str) -> Loops:
         """The loops of an instruction."""
@@ -58,30 +81,49 @@ class Prepared:
             self._nests[outermost] = _hardware_nest(outermost, where)
         return self._nests[outermost]
 
-    def window(self, op: te.AllocOp | te.CopyOp) -> list[Interval]:
-        """The window of a buffer or a copy, lanes included."""
-        if op not in self._ranges:
-            self._ranges[op] = [interval(item) for item in op.window]
-        return self._ranges[op]
+    def block(self, block: Block) -> list[Operation]:
+        """The operations of a block."""
+        if block not in self._blocks:
+            self._blocks[block] = list(block.ops)
+        return self._blocks[block]
 
-    def over(self, op: te.ForOp) -> Interval:
-        """What a loop runs over."""
-        if op not in self._ranges:
-            self._ranges[op] = [interval(op.over)]
-        return self._ranges[op][0]
+    def tiles(self, op: te.ForOp, numbers: Numbers) -> list[tuple[int, int]]:
+        """Start and length of each tile of a loop."""
+        if op not in self._overs:
+            self._overs[op] = interval(op.over)
+        start, length = evaluate(self._overs[op], numbers)
+        if (op, start, length) not in self._tiles:
+            self._tiles[op, start, length] = op.tiles(start, length)
+        return self._tiles[op, start, length]
 
-    def buffer(self, op: te.AllocOp, where: str) -> Buffer:
-        """Scope, shape and lanes of a buffer."""
-        if op not in self._buffers:
-            type = op.buffer.type
-            shape = outer_shape(type, where)
-            self._buffers[op] = te.scope_of(op.buffer), shape, shape_of(type)[-LANES:]
-        return self._buffers[op]
+    def alloc(self, op: te.AllocOp, where: str) -> Alloc:
+        """What an allocation says, its window with the lanes."""
+        if op not in self._allocs:
+            buffer, slots = op.buffer, op.slots.value.data
+            shape, lanes = outer_shape(buffer.type, where), shape_of(buffer.type)[-LANES:]
+            scope, window = te.scope_of(buffer), [interval(item) for item in op.window]
+            lattice = None if scope is te.Scope.DRAM else self.lattice(buffer)
+            held = shape if lattice is None else extents_on_lattice(shape, lattice)
+            self._allocs[op] = Alloc(
+                buffer, buffer.name_hint, slots, scope, shape, held, lanes, window, lattice
+            )
+        return self._allocs[op]
 
-    def lattice(self, buffer: SSAValue) -> Lattice:
-        """What of a buffer's window is ever touched."""
+    def copy(self, op: te.CopyOp) -> Copy:
+        """What a copy says, its window with the lanes."""
+        if op not in self._copies:
+            source, target = op.source, op.target
+            sram = source if te.scope_of(target) is te.Scope.DRAM else target
+            window = [interval(item) for item in op.window]
+            self._copies[op] = Copy(source, target, window, self.lattice(sram), op.pads is not None)
+        return self._copies[op]
+
+    def lattice(self, buffer: SSAValue) -> Lattice | None:
+        """What of a buffer's window is ever touched; None if that may be all of it."""
         if buffer not in self._lattices:
-            self._lattices[buffer] = lattice_of(buffer)
+            lattice = lattice_of(buffer)
+            is_whole = all(line == Line() for line in lattice)
+            self._lattices[buffer] = None if is_whole else lattice
         return self._lattices[buffer]
 
 

@@ -5,6 +5,7 @@ scratchpad. A box of elements therefore becomes one transfer where its dimension
 and a loop of transfers otherwise.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,8 @@ class _Dim:
     dram: int
 
 
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+@functools.lru_cache(maxsize=1 << 12)
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The distance of neighbours along each dimension of a dense array."""
     return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
 
@@ -61,18 +63,35 @@ def rectangles(
     """
     if 0 in extents:
         return []
-    in_dram, in_sram = row_major(shape), row_major([length for _, length in window])
     lines = (Line(),) * len(shape) if lattice is None else lattice
+    held = tuple([length for _, length in window])
+    in_dram, in_sram = row_major(tuple(shape)), row_major(held)
     dram = sum(
         (line.first + start * line.step) * by
         for start, by, line in zip(starts, in_dram, lines, strict=True)
     )
-    in_dram = tuple(by * line.step for by, line in zip(in_dram, lines, strict=True))
     sram = sum(
         (start - first) * by for start, (first, _), by in zip(starts, window, in_sram, strict=True)
     )
+    parts = _from_origin(tuple(extents), tuple(shape), held, largest, lines)
+    return [
+        Rectangle(part.sram + sram, part.dram + dram, part.y, part.x, part.stride) for part in parts
+    ]
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _from_origin(
+    extents: tuple[int, ...],
+    shape: tuple[int, ...],
+    held: tuple[int, ...],
+    largest: int,
+    lines: Lattice,
+) -> list[Rectangle]:
+    """The transfers of a box that begins at element 0 on both sides: all others are like these."""
+    in_sram = row_major(held)
+    in_dram = [by * line.step for by, line in zip(row_major(shape), lines, strict=True)]
     dims = _merge([_Dim(*dim) for dim in zip(extents, in_sram, in_dram, strict=True) if dim[0] > 1])
-    return list(_cover(dims, sram, dram, largest))
+    return list(_cover(dims, 0, 0, largest))
 
 
 def box_rectangles(
