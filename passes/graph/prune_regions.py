@@ -51,10 +51,10 @@ class PruneRegionsPass(ModulePass):
     min_macs: int = 0
     max_border_bytes: int | None = None
     compare: bool = True
-    macs_a_cycle: float | None = None
-    bytes_a_cycle: float | None = None
-    cycles_an_op: float | None = None
-    cycles_a_launch: float | None = None
+    macs_a_cycle: int | float | None = None
+    bytes_a_cycle: int | float | None = None
+    cycles_an_op: int | float | None = None
+    cycles_a_launch: int | float | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Dissolve the composites of every region that is not worth it."""

@@ -140,3 +140,35 @@ func.func @identities(%x: tensor<1x2x1xf32>, %d: tensor<?x2xf32>) -> (tensor<2xf
   %v = graph.reshape %d : (tensor<?x2xf32>) -> tensor<?x2xf32>
   func.return %u, %v : tensor<2xf32>, tensor<?x2xf32>
 }
+
+// Rows of more dimensions are the rows of one matrix; what works on each element comes before the
+// reshape, and layers in a row need none between them.
+// CHECK-LABEL: @rows
+func.func @rows(%x: tensor<2x5x2xf32>) -> tensor<2x5x2xf32> {
+  %w = graph.constant dense<[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]> : tensor<2x3xf32>
+  %v = graph.constant dense<1.0> : tensor<3x2xf32>
+  %b = graph.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+  // CHECK: graph.reshape %x : (tensor<2x5x2xf32>) -> tensor<10x2xf32>
+  // CHECK: graph.gemm {{.*}} bias {{.*}} -> tensor<10x3xf32>
+  // CHECK-NEXT: graph.relu {{.*}} -> tensor<10x3xf32>
+  // CHECK: graph.gemm {{.*}} -> tensor<10x2xf32>
+  // CHECK-NEXT: graph.reshape {{.*}} -> tensor<2x5x2xf32>
+  // CHECK-NEXT: func.return
+  %m = graph.matmul %x, %w : (tensor<2x5x2xf32>, tensor<2x3xf32>) -> tensor<2x5x3xf32>
+  %a = graph.add %b, %m : (tensor<3xf32>, tensor<2x5x3xf32>) -> tensor<2x5x3xf32>
+  %r = graph.relu %a : (tensor<2x5x3xf32>) -> tensor<2x5x3xf32>
+  %y = graph.matmul %r, %v : (tensor<2x5x3xf32>, tensor<3x2xf32>) -> tensor<2x5x2xf32>
+  func.return %y : tensor<2x5x2xf32>
+}
+
+// A constant that varies along the rows stays where it is.
+// CHECK-LABEL: @rows_decline
+func.func @rows_decline(%x: tensor<2x5x2xf32>) -> tensor<2x5x3xf32> {
+  %w = graph.constant dense<1.0> : tensor<2x3xf32>
+  %b = graph.constant dense<1.0> : tensor<5x1xf32>
+  // CHECK: graph.reshape {{.*}} -> tensor<2x5x3xf32>
+  // CHECK-NEXT: graph.add
+  %m = graph.matmul %x, %w : (tensor<2x5x2xf32>, tensor<2x3xf32>) -> tensor<2x5x3xf32>
+  %a = graph.add %m, %b : (tensor<2x5x3xf32>, tensor<5x1xf32>) -> tensor<2x5x3xf32>
+  func.return %a : tensor<2x5x3xf32>
+}

@@ -22,3 +22,11 @@ func.func @main(%q: tensor<1x16x1x1xi8>, %r: tensor<1x16x2x2xi8>) -> (tensor<1x1
 // CHECK:       graph.reshape %q {graph.host_reason = "not worth a launch: nothing around it runs on the accelerator", graph.host_kind = "cost"}
 // CHECK-NEXT:  graph.composite "vta.max_pool"
 // CHECK:       graph.composite "vta.reshape"
+
+// Too much crosses the border for so little work, whatever the target, once launches are dear.
+// RUN: vta-opt %s --target pynq -p "prune-regions{cycles-a-launch=100000}" | filecheck %s --check-prefix DEAR
+// RUN: vta-opt %s --target pynq -p "prune-regions{cycles-a-launch=100000 compare=false}" | filecheck %s --check-prefix ALL
+// RUN: vta-opt %s --target pynq -p "prune-regions{max-border-bytes=79}" | filecheck %s --check-prefix BORDER
+// DEAR:     graph.max_pool {{.*}}graph.host_reason = "its region would take 10{{.*}} cycles on vta, with a launch and 80 bytes across its border; the host takes 4,0{{.*}}", graph.host_kind = "cost"
+// ALL:      graph.composite "vta.max_pool"
+// BORDER:   graph.max_pool {{.*}}graph.host_reason = "80 bytes cross the border of its region, more than the user wants", graph.host_kind = "cost", graph.host_hint = "Raise --max-border-bytes 79."
