@@ -86,7 +86,7 @@ class Accesses:
     def of(self, op: InstructionOp) -> Sequence[Access]:
         """The accesses of one instruction."""
         if isinstance(op, TransferOp):
-            return list(self._of_transfer(op))
+            return self._of_transfer(op)
         if isinstance(op, FinishOp) or (isinstance(op, GemmOp) and "reset" in op.properties):
             return ()
         assert isinstance(op, ComputeOp)
@@ -96,14 +96,15 @@ class Accesses:
             self._known[key] = list(self._of_compute(op))
         return self._known[key]
 
-    def _of_transfer(self, op: TransferOp) -> Iterator[Access]:
-        memory, stores = op.memory_id, isinstance(op, StoreOp)
+    def _of_transfer(self, op: TransferOp) -> Sequence[Access]:
+        memory, stores = op.memory_id, op.OPCODE is Opcode.STORE
         y, x = op.sizes
         if x == 0 or y == 0:
-            return
+            return ()
+        found = []
         if memory in (Memory.INP, Memory.WGT, Memory.OUT):
             base = op.sram_base.value.data
-            yield Access(memory, slice(base, base + op.sram_size), not stores)
+            found.append(Access(memory, slice(base, base + op.sram_size), not stores))
         name = op.buffer_name
         if name is None:
             raise CompileError(
@@ -112,7 +113,8 @@ class Accesses:
         if name in self._stored and memory is not Memory.UOP:
             scale = self._scale[memory]
             rows = _rows(y, x * scale, op.stride.value.data * scale)
-            yield Access(name, _shift(rows, op.dram_base.value.data * scale), stores)
+            found.append(Access(name, _shift(rows, op.dram_base.value.data * scale), stores))
+        return found
 
     def _of_compute(self, op: ComputeOp) -> Iterator[Access]:
         if op.kernel is None:

@@ -46,7 +46,7 @@ class AllocatePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         problems: list[Problem] = []
-        for program in op.walk():
+        for program in op.body.block.ops:
             if isinstance(program, ProgramOp):
                 try:
                     allocate(program)

@@ -17,7 +17,7 @@ flag set. FINISH waits for all that was loaded and stored.
 """
 
 import bisect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -63,7 +63,7 @@ class InsertDependencesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
-        for program in op.walk():
+        for program in op.body.block.ops:
             if isinstance(program, ProgramOp):
                 insert_dependences(program)
 
@@ -72,7 +72,7 @@ def insert_dependences(program: ProgramOp) -> None:
     """Set the token flags of a program. Raises `CompileError` where no tokens can do it."""
     for op in program.instructions():
         for token in TOKENS:
-            op.set_token(token, False)
+            op.properties.pop(token, None)
     capacity = program.target.token_depth
     extra: dict[Place, dict[Module, int]] = {}
     for _ in range(_ROUNDS):
@@ -103,25 +103,40 @@ class _Row:
     now: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
+@dataclass
+class _Touched:
+    """For each element of a memory the position plus one of its last use; and the newest of all."""
+
+    last: NDArray[np.int32]
+    newest: int = 0
+
+
 class _History:
     """Who touched each element last: positions plus one, by module, reads and writes apart."""
 
     def __init__(self, accesses: Accesses):
         self._accesses = accesses
-        self._last: dict[tuple[Space, bool], dict[Module, NDArray[np.int32]]] = {}
+        self._last: dict[tuple[Space, bool], dict[Module, _Touched]] = {}
 
-    def visit(self, op: InstructionOp, module: Module, position: int) -> list[int]:
-        """What `op` must wait for, by module, and from now on what others must wait for."""
+    def visit(
+        self, op: InstructionOp, module: Module, position: int, known: Sequence[int]
+    ) -> list[int]:
+        """What `op` must wait for, by module, and from now on what others must wait for.
+
+        known: what it waits for anyway; nothing before that is looked for.
+        """
         needs = [0, 0, 0]
         for access in self._accesses.of(op):
+            elements = access.elements
             for writes in (True, False) if access.writes else (True,):
-                for other, last in self._last.get((access.space, writes), {}).items():
-                    if other is not module:
-                        needs[other] = max(needs[other], int(last[access.elements].max()))
+                for other, touched in self._last.get((access.space, writes), {}).items():
+                    if other is not module and touched.newest > max(needs[other], known[other]):
+                        needs[other] = max(needs[other], int(touched.last[elements].max()))
             mine = self._last.setdefault((access.space, access.writes), {})
             if module not in mine:
-                mine[module] = np.zeros(self._accesses.size(access.space), np.int32)
-            mine[module][access.elements] = position + 1
+                size = self._accesses.size(access.space)
+                mine[module] = _Touched(np.zeros(size, np.int32))
+            mine[module].last[elements] = mine[module].newest = position + 1
         return needs
 
 
@@ -143,7 +158,8 @@ class _Order:
             if isinstance(op, FinishOp):
                 needs = [len(self._rows[m].ops) for m in Module]
             else:
-                needs = history.visit(op, module, self._next(module))
+                row = self._rows[module]
+                needs = history.visit(op, module, len(row.ops), row.now)
             self._add(op, place, module, needs)
 
     def _next(self, module: Module) -> int:

@@ -51,7 +51,7 @@ class PlanMicroOpsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
-        for program in op.walk():
+        for program in op.body.block.ops:
             if isinstance(program, ProgramOp):
                 plan_micro_ops(program)
 

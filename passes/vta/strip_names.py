@@ -23,7 +23,7 @@ class StripNamesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
-        for program in op.walk():
+        for program in op.body.block.ops:
             if isinstance(program, ProgramOp):
                 strip_names(program)
 
