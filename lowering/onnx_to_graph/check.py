@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from vtac.dialects.errors import Problem
 from vtac.lowering.onnx_to_graph.attributes import subgraphs
@@ -19,7 +19,7 @@ HOST_DOMAINS = frozenset(
 """Domains whose operators the host engine runs."""
 
 LARGE = 1024
-"""Initialisers above this many elements take no part in checks and shape inference."""
+"""Constants above this many elements take no part in checks and shape inference."""
 
 
 def describe(node: NodeProto) -> str:
@@ -39,7 +39,7 @@ def opsets_of(model: ModelProto) -> dict[str, int]:
 
 
 def skeleton(model: ModelProto) -> ModelProto:
-    """The model with its large initialisers as mere inputs: small to copy and to infer.
+    """The model with its large constants as mere inputs: small to copy and to infer.
 
     Outputs that are inputs or weights are left out: they have types already.
     """
@@ -49,19 +49,34 @@ def skeleton(model: ModelProto) -> ModelProto:
     small.functions.extend(model.functions)
     graph = small.graph
     graph.name = model.graph.name or "graph"
-    for field in ("node", "input", "value_info", "sparse_initializer"):
+    for field in ("input", "value_info", "sparse_initializer"):
         getattr(graph, field).extend(getattr(model.graph, field))
-    given = set(_given_names(model.graph))
+    large = large_constants(model.graph)
+    graph.node.extend(n for n in model.graph.node if not large.keys() & set(n.output))
+    given = {*_given_names(model.graph), *large}
     graph.output.extend(o for o in model.graph.output if o.name not in given)
     inputs = {i.name for i in graph.input}
     for tensor in model.graph.initializer:
         if prod(tensor.dims) <= LARGE:
             graph.initializer.append(tensor)
         elif tensor.name not in inputs:
-            graph.input.append(
-                helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-            )
+            large[tensor.name] = tensor
+    graph.input.extend(
+        helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)
+        for name, tensor in large.items()
+    )
     return small
+
+
+def large_constants(graph: GraphProto) -> dict[str, TensorProto]:
+    """The values of large Constant nodes, by the names of these."""
+    return {
+        node.output[0]: attribute.t
+        for node in graph.node
+        if node.op_type == "Constant" and len(node.attribute) == len(node.output) == 1
+        for attribute in node.attribute
+        if attribute.name == "value" and prod(attribute.t.dims) > LARGE
+    }
 
 
 def graph_problems(model: ModelProto) -> list[Problem]:

@@ -38,6 +38,7 @@ from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_prot
 from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
 from vtac.lowering.onnx_to_graph.check import (
     captured_names,
+    large_constants,
     opsets_of,
     plain_domain,
     skeleton,
@@ -71,6 +72,7 @@ def import_model(
     fix_shapes(small, [i.name for i in inputs], shapes or {})
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
+    constants |= large_constants(model.graph)
     fixed = {i.name: i for i in small.graph.input}
     outputs = [output.name for output in model.graph.output]
     importer = _Importer(ctx, small, types, constants, outputs)
