@@ -21,6 +21,7 @@ from vtac.passes.graph.rewrites.identities import (
     SimplifyReshape,
 )
 from vtac.passes.graph.rewrites.pads import PadIntoWindow
+from vtac.passes.graph.rewrites.rows import ReshapeAfterElements, ReshapeAfterVector
 from vtac.passes.graph.rewrites.scaling import AddIntoBias, BatchNormIntoLayer, MulIntoWeights
 
 
@@ -38,6 +39,8 @@ class CanonicalizeGraphPass(ModulePass):
                 DropTrivial(),
                 HostToReshape(),
                 SimplifyReshape(),
+                ReshapeAfterElements(),
+                ReshapeAfterVector(ctx),
                 PadIntoWindow(),
                 MatMulToGemm(ctx),
                 NormaliseGemm(ctx),

@@ -10,6 +10,7 @@ from random_networks import LIMIT, Builder, Network, Value, finish
 
 MOVING = ("concat", "slice", "split", "pad", "negate", "pool", "resize", "fold_space")
 SCALING = ("scale", "shifted", "slope", "sigmoid", "reduce")
+MULTIPLYING = ("swish", "product", "gate")
 
 
 class ElementBuilder(Builder):
@@ -98,11 +99,12 @@ class ElementBuilder(Builder):
         return Value(self.node("Resize", [x.name, "", scales], mode="nearest"), shape, x.bound)
 
     def fold_space(self, x: Value) -> Value:
-        """One spatial dimension instead of several."""
+        """One spatial dimension instead of several; a relu, since a last reshape is the host's."""
         if len(x.shape) < 4:
             return x
         shape = (*x.shape[:2], int(np.prod(x.shape[2:])))
-        return Value(self.node("Reshape", [x.name, self.integers(*shape)]), shape, x.bound)
+        name = self.node("Reshape", [x.name, self.integers(*shape)])
+        return self.relu(Value(name, shape, x.bound))
 
     def vector(self, x: Value, low: float, high: float) -> str:
         """A constant with one number a channel, or one in all."""
@@ -142,6 +144,24 @@ class ElementBuilder(Builder):
         name = self.node("ReduceSum", [x.name, self.integers(*axes)])
         return Value(name, shape, 0)
 
+    def swish(self, x: Value) -> Value:
+        """Hard swish."""
+        return Value(self.node("HardSwish", [x.name]), x.shape, 0)
+
+    def product(self, x: Value) -> Value:
+        """With another layer's result."""
+        y = self.layer(x, x.shape[1], same=True)
+        return Value(self.node("Mul", [x.name, y.name]), x.shape, 0)
+
+    def gate(self, x: Value) -> Value:
+        """With a hard sigmoid of its means."""
+        if len(x.shape) < 3:
+            return self.product(x)
+        name = self.node("GlobalAveragePool", [x.name])
+        mean = Value(name, (*x.shape[:2], *[1] * (len(x.shape) - 2)), 0)
+        gate = self.sigmoid(self.layer(mean, x.shape[1], same=True))
+        return Value(self.node("Mul", [gate.name, x.name]), x.shape, 0)
+
     def layer(self, x: Value, channels: int, *, same: bool = False) -> Value:
         """A convolution, or a dense layer where there is no space."""
         if len(x.shape) > 2:
@@ -150,14 +170,17 @@ class ElementBuilder(Builder):
 
 
 @st.composite
-def element_networks(draw: st.DrawFn, exact: bool) -> Network:
-    """A layer, then one to three ops, with relus and layers between them."""
+def element_networks(draw: st.DrawFn, exact: bool, multiplies: bool = False) -> Network:
+    """A layer, then one to three ops, with relus and layers between them.
+
+    multiplies: also products of two tensors, which not every target takes.
+    """
     build = ElementBuilder(draw, exact, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
     rank = draw(st.sampled_from([0, 1, 2, 2]))
     shape = (draw(st.integers(1, 2)), draw(st.integers(1, 20)))
     shape += tuple(draw(st.integers(2, 6)) for _ in range(rank))
     x = build.layer(Value("x", shape, 3), draw(st.integers(1, 36)), same=True)
-    kinds = MOVING if exact else MOVING + SCALING
+    kinds = MOVING if exact else MOVING + SCALING + (MULTIPLYING * 2 if multiplies else ())
     for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3)):
         if draw(st.booleans()):
             x = build.relu(x)

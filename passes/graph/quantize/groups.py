@@ -278,7 +278,8 @@ class _Grower:
             factor = next(factor for other, factor in terms.cores if other is core)
             forms = [form_of(core, result, factor)]
             terms.bias += factor * self.network.bias(core)
-        int32 = op is root and is_dense(core) and not terms.skips and _is_compared(root.results[0])
+        bounded = (lo, hi) != (-inf, inf)
+        int32 = is_dense(core) and not (bounded or terms.skips) and _is_compared(root.results[0])
         return Sum(root, core, forms, terms.skips, terms.bias, lo, hi, terms.covered, int32)
 
     def _sloped(

@@ -1,13 +1,23 @@
 """Dense layers in one form: ``graph.gemm`` with weights [O, K], bias [O], alpha = beta = 1."""
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from xdsl.context import Context
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from vtac.dialects.graph import GemmOp, MatMulOp, grid_of, set_grid, shape_of
+from vtac.dialects.graph import (
+    GemmOp,
+    MatMulOp,
+    ReshapeOp,
+    grid_of,
+    is_static,
+    set_grid,
+    shape_of,
+)
 from vtac.passes.graph.constants import channel_vector, constant_of, new_constant
 
 
@@ -62,20 +72,30 @@ class NormaliseGemm(RewritePattern):
 
 @dataclass
 class MatMulToGemm(RewritePattern):
-    """A matrix by a constant matrix is a dense layer without bias."""
+    """A matrix by a constant matrix is a dense layer without bias; of more dimensions the last."""
 
     ctx: Context
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatMulOp, rewriter: PatternRewriter) -> None:
-        """Match a left operand of rank 2 and a constant float right one of rank 2."""
+        """Match a left operand of rank 2, or more and static, and a constant float right matrix."""
         weights = constant_of(self.ctx, op.b)
         if weights is None or weights.ndim != 2 or weights.dtype.kind != "f":
             return
-        if len(shape_of(op.a) or ()) != 2:
+        shape = shape_of(op.a) or ()
+        if len(shape) < 2 or (len(shape) > 2 and (not is_static(op.a) or 0 in shape)):
             return
         transposed = new_constant(self.ctx, np.ascontiguousarray(weights.T), op.b.name_hint, op)
         set_grid(transposed, grid_of(op.b), transposed=True)
-        gemm = GemmOp(op.a, transposed.result, None, op.result.type, trans_b=True)
-        gemm.location = op.location
-        rewriter.replace(op, [transposed, gemm])
+        made: list[Operation] = [transposed]
+        a, type = op.a, op.result.type
+        if len(shape) > 2:
+            rows, element = prod(shape[:-1]), op.result.type.element_type  # type: ignore[attr-defined]
+            made.append(ReshapeOp(a, TensorType(element, [rows, shape[-1]])))
+            a, type = made[-1].results[0], TensorType(element, [rows, weights.shape[1]])
+        made.append(GemmOp(a, transposed.result, None, type, trans_b=True))
+        if len(shape) > 2:
+            made.append(ReshapeOp(made[-1].results[0], op.result.type))
+        for new in made:
+            new.location = op.location
+        rewriter.replace(op, made)

@@ -1,0 +1,108 @@
+"""Reshapes of matrices move behind what works on each element, so that layers stay matrices.
+
+A product with more dimensions than two becomes a dense layer over all rows between two reshapes
+(`MatMulToGemm`). What follows it, biases, activations and residual additions, then belongs before
+the second of them; the reshapes of two layers in a row meet and vanish.
+"""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import (
+    AddOp,
+    ClipOp,
+    DivOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LeakyReluOp,
+    MulOp,
+    NegOp,
+    ReluOp,
+    ReshapeOp,
+    SubOp,
+    shape_of,
+)
+from vtac.passes.graph.constants import constant_of, new_constant
+
+UnaryOp = ClipOp | HardSigmoidOp | HardSwishOp | LeakyReluOp | NegOp | ReluOp
+BinaryOp = AddOp | DivOp | MulOp | SubOp
+
+
+def matrix_behind(value: SSAValue) -> SSAValue | None:
+    """The matrix [R, C] whose rows a reshape to [..., C] spreads over more dimensions."""
+    op = value.owner
+    if not isinstance(op, ReshapeOp):
+        return None
+    before, after = shape_of(op.x) or (), shape_of(value) or ()
+    spreads = len(before) == 2 and len(after) > 2 and before[-1] == after[-1] > 0
+    return op.x if spreads else None
+
+
+def _like(matrix: SSAValue, result: SSAValue) -> Attribute:
+    assert isinstance(result.type, TensorType)
+    return TensorType(result.type.element_type, shape_of(matrix) or ())
+
+
+def _reshape_after(op: UnaryOp | BinaryOp, new: Operation, rewriter: PatternRewriter) -> None:
+    new.location = op.location
+    reshape = ReshapeOp(new.results[0], op.result.type)
+    reshape.location = op.location
+    rewriter.replace(op, [new, reshape])
+
+
+class ReshapeAfterElements(RewritePattern):
+    """``relu(reshape(x))`` is ``reshape(relu(x))``, and so for sums of two that are reshaped."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: UnaryOp | BinaryOp, rewriter: PatternRewriter) -> None:
+        """Match operands that all are spread matrices, and that nobody else reads if it is one."""
+        operands = [matrix_behind(value) for value in op.operands]
+        found = [matrix for matrix in operands if matrix is not None]
+        if len(found) < len(operands) or len({value.type for value in op.operands}) > 1:
+            return
+        if len(found) == 1 and not op.operands[0].has_one_use():
+            return
+        new = type(op).create(
+            operands=found,
+            result_types=[_like(found[0], op.result)],
+            properties=op.properties.copy(),
+        )
+        _reshape_after(op, new, rewriter)
+
+
+@dataclass
+class ReshapeAfterVector(RewritePattern):
+    """``reshape(x) + c`` is ``reshape(x + c)`` where c varies along the last dimension only."""
+
+    ctx: Context
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BinaryOp, rewriter: PatternRewriter) -> None:
+        """Match a constant on either side."""
+        for place, (value, constant) in enumerate(((op.a, op.b), (op.b, op.a))):
+            matrix, array = matrix_behind(value), constant_of(self.ctx, constant)
+            if matrix is None or array is None or not value.has_one_use():
+                continue
+            if not _is_last(array, value):
+                continue
+            vector = new_constant(self.ctx, array.reshape(-1), constant.name_hint, op)
+            operands = [matrix, vector.result][:: -1 if place else 1]
+            new = type(op)(*operands, _like(matrix, op.result))
+            rewriter.insert(vector)
+            _reshape_after(op, new, rewriter)
+            return
+
+
+def _is_last(array: Array, value: SSAValue) -> bool:
+    """Whether an array has one number a position of the last dimension, or one in all."""
+    shape = shape_of(value) or ()
+    return (
+        array.ndim <= len(shape)
+        and array.size in (1, shape[-1])
+        and (array.size == 1 or array.shape[-1] == shape[-1])
+    )
