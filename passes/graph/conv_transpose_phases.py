@@ -50,6 +50,9 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.constants import constant_of, new_constant
 
+OPERATOR = "ConvTranspose"
+"""The ONNX operator that the pass takes; `can_split` says in which form."""
+
 SLICE_OF_OPERANDS = 10
 """The opset from which on Slice takes its limits as operands."""
 
@@ -97,8 +100,12 @@ class Dimension:
 
 
 def can_split(ctx: Context, op: Operation) -> bool:
-    """Whether an op is a transposed convolution that the pass takes."""
-    if not isinstance(op, HostOp) or op.op_type.data != "ConvTranspose" or op.domain.data:
+    """Whether an op is a transposed convolution that the pass takes.
+
+    Constant float weights, static shapes and explicit pads; no given output shape, and no dilation
+    beside a stride.
+    """
+    if not isinstance(op, HostOp) or op.op_type.data != OPERATOR or op.domain.data:
         return False
     weights, *bias = (constant_of(ctx, value) for value in op.inputs[1:])
     if weights is None or weights.dtype != np.float32 or any(b is None for b in bias):
