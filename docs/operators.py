@@ -88,9 +88,7 @@ def page() -> str:
         _table(rows, set(shared)),
         "## On the host",
         f"All other operators of ONNX (here those of opset {OPSET}) run on the host as they are,"
-        " among them control flow, sequences and strings: "
-        + ", ".join(_others({"Constant", *(row.name for row in rows)}))
-        + ".",
+        f" among them control flow, sequences and strings: {', '.join(_others(rows))}.",
     ]
     return "\n\n".join(lines) + "\n"
 
