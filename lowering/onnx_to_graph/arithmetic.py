@@ -83,8 +83,15 @@ def reduce_mean(node: Node) -> Sequence[Operation]:
     if len(axes) == len(shape) - 2:
         pool: Operation = GlobalAveragePoolOp(x, type)
     else:
-        counts = BoolAttr.from_bool(False)
-        pool = AveragePoolOp(x, type, **_window(shape, axes), count_include_pad=counts)
+        pool = AveragePoolOp(
+            x,
+            type,
+            kernel=_kernel(shape, axes),
+            strides=[1] * (len(shape) - 2),
+            pads=[0] * (2 * len(shape) - 4),
+            dilations=[1] * (len(shape) - 2),
+            count_include_pad=BoolAttr.from_bool(False),
+        )
     return _reshaped(node, pool, axes)
 
 
@@ -92,7 +99,14 @@ def reduce_sum(node: Node) -> Sequence[Operation]:
     """ReduceSum over space: a sum pooling, and a reshape unless dimensions stay."""
     shape, axes = _reduced(node)
     kept = [1 if i in axes else n for i, n in enumerate(shape)]
-    pool = SumPoolOp(node.operand(0), TensorType(f32, kept), **_window(shape, axes))
+    pool = SumPoolOp(
+        node.operand(0),
+        TensorType(f32, kept),
+        kernel=_kernel(shape, axes),
+        strides=[1] * (len(shape) - 2),
+        pads=[0] * (2 * len(shape) - 4),
+        dilations=[1] * (len(shape) - 2),
+    )
     return _reshaped(node, pool, axes)
 
 
@@ -116,11 +130,8 @@ def _reduced(node: Node) -> tuple[Sequence[int], set[int]]:
     return shape, axes
 
 
-def _window(shape: Sequence[int], axes: set[int]) -> dict[str, list[int]]:
-    rank = len(shape) - 2
-    kernel = [n if i in axes else 1 for i, n in enumerate(shape)][2:]
-    ones, zeros = [1] * rank, [0] * (2 * rank)
-    return {"kernel": kernel, "strides": ones, "pads": zeros, "dilations": ones}
+def _kernel(shape: Sequence[int], axes: set[int]) -> list[int]:
+    return [n if i in axes else 1 for i, n in enumerate(shape)][2:]
 
 
 def _reshaped(node: Node, pool: Operation, axes: set[int]) -> Sequence[Operation]:

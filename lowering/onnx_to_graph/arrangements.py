@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, floor
+from typing import Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import Operation, SSAValue
@@ -197,6 +198,6 @@ def _slice(
     return SliceOp(x, starts, steps, _like(x, counts))
 
 
-def _like(x: SSAValue, shape: Sequence[int]) -> TensorType:  # type: ignore[type-arg]
+def _like(x: SSAValue, shape: Sequence[int]) -> TensorType[Any]:
     assert isinstance(x.type, TensorType)
     return TensorType(x.type.element_type, shape)

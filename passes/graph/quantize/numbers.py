@@ -417,7 +417,7 @@ def largest_bias(layer: Layer) -> Array:
     """
     terms: Any = np.zeros(len(layer.bias))
     if layer.group.join == "mul":
-        return terms + LARGEST_INT32 - layer.reach
+        return cast(Array, terms + LARGEST_INT32 - layer.reach)
     for weights in layer.weights:
         rows = magnitudes(weights).reshape(len(weights), -1)
         terms = terms + LARGEST_INT8 * rows.sum(axis=1)

@@ -90,7 +90,7 @@ class MatMulToGemm(RewritePattern):
         made: list[Operation] = [transposed]
         a, type = op.a, op.result.type
         if len(shape) > 2:
-            rows, element = prod(shape[:-1]), op.result.type.element_type  # type: ignore[attr-defined]
+            rows, element = prod(shape[:-1]), op.result.type.element_type
             made.append(ReshapeOp(a, TensorType(element, [rows, shape[-1]])))
             a, type = made[-1].results[0], TensorType(element, [rows, weights.shape[1]])
         made.append(GemmOp(a, transposed.result, None, type, trans_b=True))

@@ -91,8 +91,10 @@ class ReshapeAfterVector(RewritePattern):
             if not _is_last(array, value):
                 continue
             vector = new_constant(self.ctx, array.reshape(-1), constant.name_hint, op)
-            operands = [matrix, vector.result][:: -1 if place else 1]
-            new = type(op)(*operands, _like(matrix, op.result))
+            new = type(op).create(
+                operands=[matrix, vector.result][:: -1 if place else 1],
+                result_types=[_like(matrix, op.result)],
+            )
             rewriter.insert(vector)
             _reshape_after(op, new, rewriter)
             return
