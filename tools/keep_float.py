@@ -25,17 +25,7 @@ def keep_float(module: ModuleOp, nodes: Nodes, names: Sequence[str]) -> list[str
 
     nodes: those of the imported model. Raises `CompileError` with every name that is none of them.
     """
-    problems = [
-        Problem(
-            f"--keep-float {name}",
-            f"the model has no node of that name{close_matches(name, list(nodes.kinds))}",
-            "vta-compile --explain lists the names of all nodes.",
-        )
-        for name in names
-        if name not in nodes.kinds
-    ]
-    if problems:
-        raise CompileError(problems)
+    verify_node_names("--keep-float", names, nodes)
     layers: dict[str, list[Operation]] = {}
     for op in main_function(module).body.block.ops:
         if not isinstance(op, ConstantOp):
@@ -51,3 +41,18 @@ def keep_float(module: ModuleOp, nodes: Nodes, names: Sequence[str]) -> list[str
             if not isinstance(op, HostOp):  # that has a reason of its own
                 keep_on_host(op, KEPT)
     return notes
+
+
+def verify_node_names(option: str, names: Sequence[str], nodes: Nodes) -> None:
+    """Raise `CompileError` with every name that is no node's. option: where the names are from."""
+    problems = [
+        Problem(
+            f"{option} {name}",
+            f"the model has no node of that name{close_matches(name, list(nodes.kinds))}",
+            "vta-compile --explain lists the names of all nodes.",
+        )
+        for name in names
+        if name not in nodes.kinds
+    ]
+    if problems:
+        raise CompileError(problems)

@@ -225,17 +225,19 @@ def test_what_is_built_must_be_storable() -> None:
 def test_the_report_has_regions_shares_and_reasons() -> None:
     net = FloatNetwork((2, 4))
     model = net.model(net.relu(net.gemm(net.host(net.relu("x")))))
-    criteria = vtac.Criteria(keep_on_host=("Relu1",), max_ops=3)
+    criteria = vtac.Criteria(keep_on_host=("Relu0",), max_ops=3)
     report = vtac.compile(model, codegens=["json"], criteria=criteria).report.partition
     (region,) = report.regions
     macs = 2 * 4 * net.shapes[net.nodes[2].output[0]][1]
     assert (region.codegen, region.macs, region.cycles) == ("json", macs, None)
     assert (report.nodes, report.macs) == ((4, 2), (macs, macs))
     assert [(op.node, op.reason.kind) for op in report.hosted] == [
-        ("Relu1", Kind.USER),
-        ("Sin2", Kind.OPERATOR),
+        ("Relu0", Kind.USER),
+        ("Sin1", Kind.OPERATOR),
     ]
     assert report.hosted[1].types == "f32[2, 4] -> f32[2, 4]"
+    with pytest.raises(vtac.CompileError, match=r"--keep-on-host Rely0: .*did you mean Relu0"):
+        vtac.compile(model, codegens=["json"], criteria=vtac.Criteria(keep_on_host=("Rely0",)))
     alone = vtac.Criteria(min_macs=macs + 1)
     report = vtac.compile(model, codegens=["json"], criteria=alone).report.partition
     assert not report.regions
