@@ -214,7 +214,26 @@ def _elements(
     """The elements of each index that a kernel uses, all of them inside the buffers."""
     micro_ops, nest = decode_kernel(target, kernel), [Loop(*loop) for loop in loops]
     verify_ranges(target, micro_ops, nest, columns, alu)
-    return tuple(elements_of(span(micro_ops, nest, column)) for column in columns)
+    return tuple(
+        _column(micro_ops[:, column], tuple((loop.count, loop.factors[column]) for loop in nest))
+        for column in columns
+    )
+
+
+def _column(indices: Indices, steps: tuple[tuple[int, int], ...]) -> Elements:
+    """The elements that one index of a kernel uses: those of a kernel elsewhere, moved."""
+    first = int(indices[0])
+    elements = _from_zero((indices - first).tobytes(), steps)
+    if isinstance(elements, slice):
+        return slice(elements.start + first, elements.stop + first)
+    return elements + first
+
+
+@lru_cache(maxsize=4096)
+def _from_zero(indices: bytes, steps: tuple[tuple[int, int], ...]) -> Elements:
+    """The elements of indices that begin with 0; those before it are negative."""
+    micro_ops = np.frombuffer(indices, np.intp)[:, None]
+    return elements_of(span(micro_ops, [Loop(count, by, 0, 0) for count, by in steps], 0))
 
 
 @lru_cache(maxsize=4096)

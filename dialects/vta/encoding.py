@@ -11,6 +11,7 @@ import collections
 import enum
 import functools
 import itertools
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -235,25 +236,31 @@ def micro_op_fields(target: Target) -> Sequence[Field]:
 
 def encode(target: Target, instructions: Iterable[Instruction]) -> NDArray[np.uint64]:
     """The words, uint64 [N, 2], of instructions. Raises `EncodingError` on values out of range."""
-    layout = {
-        opcode: [(field, field.name, *field.limits, field.word, field.offset) for field in fields]
-        for opcode, fields in instruction_fields(target).items()
-    }
-    rows = []
-    for index, instruction in enumerate(instructions):
-        opcode = _OPCODES[type(instruction)]
-        words = [int(opcode), 0]
-        for field, name, low, high, word, offset in layout[opcode]:
-            value = int(getattr(instruction, name))
-            if not low <= value <= high:
-                raise EncodingError(
-                    f"instruction {index} ({opcode.name}): {name} is {value}, but its"
-                    f" {field.width} bits hold {low} to {high}",
-                    index,
-                )
-            words[word] |= (value & (high - low)) << offset
-        rows.append(words)
-    return np.array(rows, dtype=np.uint64).reshape(-1, 2)
+    found: dict[Opcode, tuple[list[int], list[Instruction]]] = {}
+    count = 0
+    for count, instruction in enumerate(instructions, 1):
+        places, same = found.setdefault(_OPCODES[type(instruction)], ([], []))
+        places.append(count - 1)
+        same.append(instruction)
+    result = np.zeros((count, 2), np.uint64)
+    faults: list[tuple[int, str]] = []
+    for opcode, (places, same) in found.items():
+        words = np.zeros((len(same), 2), np.uint64)
+        words[:, 0] = int(opcode)
+        for field in instruction_fields(target)[opcode]:
+            values = list(map(operator.attrgetter(field.name), same))
+            low, high = field.limits
+            for row in [row for row, value in enumerate(values) if not low <= value <= high][:1]:
+                text = f"{field.name} is {int(values[row])}, but its {field.width} bits hold"
+                faults.append((places[row], f"({opcode.name}): {text} {low} to {high}"))
+                values = [low]
+            bits = np.array(values, np.int64) & (high - low)
+            words[:, field.word] |= bits.astype(np.uint64) << np.uint64(field.offset)
+        result[places] = words
+    if faults:
+        index, text = min(faults, key=lambda fault: fault[0])
+        raise EncodingError(f"instruction {index} {text}", index)
+    return result
 
 
 def decode(target: Target, words: NDArray[np.uint64]) -> list[Instruction]:
