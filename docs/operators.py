@@ -111,7 +111,7 @@ def _rewritten() -> Iterator[Row]:
     for info in pkgutil.iter_modules(graph_passes.__path__, f"{graph_passes.__name__}."):
         module = importlib.import_module(info.name)
         if hasattr(module, "OPERATOR"):
-            form = inspect.getdoc(module.can_split).split("\n\n")[1]
+            form = (inspect.getdoc(module.can_split) or "").partition("\n\n")[2]
             yield Row(module.OPERATOR, "accelerator", " ".join(form.split()).removesuffix("."), [])
 
 
@@ -260,8 +260,8 @@ class _Reader:
             case ast.Name() if node.id in scope.assigned:
                 for value in scope.assigned[node.id]:
                     self._add(value, scope)
-            case ast.Name() if isinstance(text := scope.value(node), str):
-                self._keep(text)
+            case ast.Name() if isinstance(known := scope.value(node), str):
+                self._keep(known)
             case ast.Call():
                 callee = scope.value(node.func)
                 if callee is Reason:
