@@ -27,9 +27,9 @@ from vtac.dialects.te import (
     TensorizeOp,
 )
 from vtac.passes.te.schedule.describe import CHOICE, ESTIMATE, described
-from vtac.passes.te.schedule.footprint import axes_of_row, root_axes_of
+from vtac.passes.te.schedule.footprint import axes_of_operand, root_axes_of
 from vtac.passes.te.schedule.plan import Plan, even
-from vtac.passes.te.schedule.structure import INIT, LANES, Kind, Stage, Structure
+from vtac.passes.te.schedule.structure import INIT, Kind, Stage, Structure
 
 
 def schedule_of(kernel: KernelOp, structure: Structure, plan: Plan) -> ScheduleOp:
@@ -204,9 +204,7 @@ class _Writer:
     def _tile_loop_of(self, stage: Stage, operand: int) -> SSAValue | None:
         """The innermost tile loop of the root that moves an operand's window."""
         own = root_axes_of(self.structure)[stage.number]
-        axes: set[int] = set()
-        for row in stage.reads[operand].rows[:-LANES]:
-            axes |= axes_of_row(row, own)
+        axes = axes_of_operand(stage, operand, own)
         moving = [axis for axis in self.plan.order if axis in axes and axis in self.outer]
         return self.outer[moving[-1]] if moving else None
 

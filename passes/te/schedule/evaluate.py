@@ -13,7 +13,7 @@ from vtac.passes.te.schedule.cost import Rates, Work, cycles
 from vtac.passes.te.schedule.footprint import (
     Extents,
     Flags,
-    axes_of_row,
+    axes_of_operand,
     steps_of,
     transfers,
     volume,
@@ -143,9 +143,7 @@ class Evaluation:
 
     def _repetitions(self, stage: Stage, operand: int, reduction: Extents) -> Extents:
         """How often an operand is loaded: once a turn of the innermost loop that moves it."""
-        axes: set[int] = set()
-        for row in stage.reads[operand].rows[:-LANES]:
-            axes |= axes_of_row(row, self.tilings.axes[stage.number])
+        axes = axes_of_operand(stage, operand, self.tilings.axes[stage.number])
         inside: Flags = reduction > 1
         turns: list[Extents] = [reduction]
         for axis in reversed(self.order):

@@ -138,6 +138,15 @@ def rows_of_init(stage: Stage) -> tuple[Row, ...]:
     return tuple(Row(((axis, 1),)) for axis in range(len(stage.compute.spatial)))
 
 
+def axes_of_operand(stage: Stage, operand: int, own: Sequence[set[int]]) -> set[int]:
+    """The axes of the root that move an operand's window; along one element nothing moves."""
+    read = stage.reads[operand]
+    axes: set[int] = set()
+    for row, size in zip(read.rows[:-LANES], shaped(read.value).get_shape(), strict=False):
+        axes |= axes_of_row(row, own) if size > 1 else set()
+    return axes
+
+
 def axes_of_row(row: Row, own: Sequence[set[int]]) -> set[int]:
     """The axes of the root that a subscript depends on, by those of the stage's axes."""
     axes: set[int] = set()

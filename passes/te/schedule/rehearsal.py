@@ -23,7 +23,7 @@ from vtac.passes.te.schedule.cost import Rates
 from vtac.passes.te.schedule.footprint import (
     Range,
     TileRegions,
-    axes_of_row,
+    axes_of_operand,
     range_of_row,
     root_axes_of,
     steps_of,
@@ -355,8 +355,7 @@ class _Rehearsal:
         if plan is not None:
             places = [(stage.activations, Memory.INP, inp), (stage.weights, Memory.WGT, wgt)]
         for number, memory, slots in places:
-            rows = stage.reads[number].rows[:-LANES]
-            axes = {a for row in rows for a in axes_of_row(row, self.known.axes[stage.number])}
+            axes = axes_of_operand(stage, number, self.known.axes[stage.number])
             level = max((i + 1 for i, axis in enumerate(self.loops) if axis in axes), default=0)
             cut = 0 if plan is None else plan.around(stage, number)
             yield _Operand(stage, number, memory, level, cut, slots if level or cut else 1)

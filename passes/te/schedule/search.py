@@ -14,11 +14,12 @@ import numpy as np
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
+from vtac.passes.te.schedule.border import inside_share
 from vtac.passes.te.schedule.evaluate import Evaluation, Reductions
-from vtac.passes.te.schedule.footprint import Extents, axes_of_row, root_axes_of
+from vtac.passes.te.schedule.footprint import Extents, axes_of_operand, root_axes_of
 from vtac.passes.te.schedule.plan import Plan
 from vtac.passes.te.schedule.refine import refine
-from vtac.passes.te.schedule.structure import LANES, Stage, Structure
+from vtac.passes.te.schedule.structure import Stage, Structure
 from vtac.passes.te.schedule.tilings import Tilings
 
 CANDIDATES = 12
@@ -33,6 +34,9 @@ FEW_REDUCTIONS = 6
 FINALISTS = 8
 """Plans of one order of loops that are rehearsed."""
 
+SPARSE = 0.5
+"""A product of which so much at most lies inside, besides another, is best loaded at once."""
+
 
 def tile_sizes(extent: int, most: int) -> list[int]:
     """Sizes of equal tiles (the last perhaps shorter), largest first, at most ``most`` of them."""
@@ -46,8 +50,9 @@ def tile_sizes(extent: int, most: int) -> list[int]:
 def search(structure: Structure, target: Target, layer: str) -> Plan:
     """The plan with the lowest expected cost. Raises `CompileError` where nothing fits."""
     tiles = _tiles(structure, target)
-    for windows_split in (False, True):
-        tilings, reductions = _candidates(structure, tiles, windows_split)
+    sparse = [stage for stage in structure.products[1:] if inside_share(stage) <= SPARSE]
+    for windows_split, whole in [(False, sparse)] * bool(sparse) + [(False, []), (True, [])]:
+        tilings, reductions = _candidates(structure, tiles, windows_split, whole)
         found = [
             plan
             for order in _orders(structure)
@@ -81,12 +86,14 @@ def _orders(structure: Structure) -> list[list[int]]:
 
 
 def _candidates(
-    structure: Structure, tiles: Sequence[Extents], windows_split: bool
+    structure: Structure, tiles: Sequence[Extents], windows_split: bool, whole: Sequence[Stage]
 ) -> tuple[Tilings, Reductions]:
-    """Every tiling of the root with every way to accumulate."""
+    """Every tiling of the root with every way to accumulate; the products of ``whole`` at once."""
     stages = structure.products
     choices = [
-        _reductions(stage, windows_split, 2 if number else FEW_REDUCTIONS)
+        [stage.taps]
+        if stage in whole
+        else _reductions(stage, windows_split, 2 if number else FEW_REDUCTIONS)
         for number, stage in enumerate(stages)
     ]
     ways = list[tuple[Sequence[tuple[int, ...]], bool, bool]]()
@@ -117,8 +124,7 @@ def _axes_of_weights(structure: Structure) -> set[int]:
     axes: set[int] = set()
     for main in structure.products[:1]:
         own = root_axes_of(structure)[main.number]
-        for row in main.reads[main.weights].rows[:-LANES]:
-            axes |= axes_of_row(row, own)
+        axes |= axes_of_operand(main, main.weights, own)
     return axes
 
 
