@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, TensorType, f32
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import (
+    AddOp,
     AveragePoolOp,
     DivOp,
     GlobalAveragePoolOp,
@@ -19,6 +21,8 @@ from vtac.dialects.graph import (
     ReshapeOp,
     SubOp,
     SumPoolOp,
+    broadcast,
+    shape_of,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape
 
@@ -42,6 +46,23 @@ def div(node: Node) -> Operation:
     """Div."""
     node.floats(0, 1)
     return DivOp(node.operand(0), node.operand(1), node.result_type())
+
+
+def sum_(node: Node) -> Sequence[Operation] | SSAValue:
+    """Sum: additions one after the other."""
+    count = len(node.proto.input)
+    node.floats(*range(count))
+    total, made = node.operand(0), list[Operation]()
+    for index in range(1, count):
+        a, b = (shape_of(value) or () for value in (total, node.operand(index)))
+        made.append(AddOp(total, node.operand(index), _like(total, broadcast(a, b))))
+        total = made[-1].results[0]
+    return made or total
+
+
+def _like(x: SSAValue, shape: Sequence[int]) -> TensorType[Any]:
+    assert isinstance(x.type, TensorType)
+    return TensorType(x.type.element_type, shape)
 
 
 def neg(node: Node) -> Operation:

@@ -157,6 +157,7 @@ CONVERTERS: dict[str, Converter] = {
     "Slice": arrangements.slice_,
     "Split": arrangements.split,
     "Sub": arithmetic.sub,
+    "Sum": arithmetic.sum_,
     "Transpose": arrangements.transpose,
     "Upsample": arrangements.resize,
 }

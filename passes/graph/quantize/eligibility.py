@@ -39,6 +39,7 @@ from vtac.dialects.graph import (
     is_static,
     shape_of,
 )
+from vtac.passes.graph.evaluate import batch_norm_affine
 from vtac.passes.graph.quantize.network import (
     Network,
     channels_of,
@@ -47,7 +48,7 @@ from vtac.passes.graph.quantize.network import (
     window_counts,
 )
 
-SELECTIONS = (ConcatOp, DivOp, MulOp, NegOp, PadOp, SliceOp, SubOp)
+SELECTIONS = (BatchNormOp, ConcatOp, DivOp, MulOp, NegOp, PadOp, SliceOp, SubOp)
 """Ops that select or scale elements: sums of linear forms, see ``forms``."""
 
 SUMS = (
@@ -67,7 +68,7 @@ SUMS = (
 )
 """Ops that can be part of a sum that ends in one requantisation."""
 
-COMPUTING = (*SUMS, BatchNormOp, FakeQuantizeOp, MatMulOp, MaxPoolOp, UpsampleOp)
+COMPUTING = (*SUMS, FakeQuantizeOp, MatMulOp, MaxPoolOp, UpsampleOp)
 """Graph ops that compute: those whose staying on the host needs a reason."""
 
 
@@ -113,8 +114,8 @@ def why_not(op: Operation, network: Network) -> str | None:
             return None if counts.all() else "a window lies wholly in the padding"
         case UpsampleOp() if max(op.factors.get_values()[:2]) > 1:
             return "it repeats the batch or channels: only space can be repeated"
-        case BatchNormOp():
-            return "batch normalisation that no convolution could take in"
+        case BatchNormOp() if any(network.constant(value) is None for value in op.operands[1:]):
+            return "its statistics are not constant"
         case MatMulOp():
             return "matrix product without a constant [in, out] matrix on its right"
         case _:
@@ -199,6 +200,12 @@ def _scaling(op: MulOp | DivOp, network: Network) -> str | None:
     if not np.isfinite(numbers).all() or (divides and not numbers.all()):
         return "its constant has infinite factors"
     return None
+
+
+def normalisation_of(op: BatchNormOp, network: Network) -> tuple[Array, Array]:
+    """Factor and offset of a batch normalisation: float64, one number a channel."""
+    vectors = [network.channel_vector(v, channels_of(op.result)) for v in op.operands[1:]]
+    return batch_norm_affine(op, *vectors)
 
 
 def slope_of(op: LeakyReluOp | PReluOp, network: Network) -> Array:

@@ -22,6 +22,7 @@ from vtac.dialects.context import Array
 from vtac.dialects.graph import (
     AddOp,
     AveragePoolOp,
+    BatchNormOp,
     ClipOp,
     ConcatOp,
     ConvOp,
@@ -52,6 +53,7 @@ from vtac.passes.graph.quantize.eligibility import (
     SELECTIONS,
     SUMS,
     is_product,
+    normalisation_of,
     scaling_of,
     slope_of,
     why_not,
@@ -339,6 +341,10 @@ class _Grower:
             case MulOp() | DivOp():
                 value, numbers = scaling_of(op, self.network)
                 self._operand(value, factor * numbers, terms, result, walk, op)
+            case BatchNormOp():
+                scale, offset = normalisation_of(op, self.network)
+                terms.bias += factor * offset
+                self._operand(op.x, factor * scale, terms, result, walk, op)
             case ConcatOp() | SliceOp() | PadOp():
                 terms.forms += selections(op, result, factor)
                 terms.bias += factor * constant_part(op)
