@@ -441,6 +441,7 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.SliceOp: slice_,
     graph.SubOp: lambda op, a, b: a - b,
     graph.SumPoolOp: lambda op, x: window_sum(x, op),
+    graph.TakeChannelsOp: lambda op, x: x.take(op.indices.get_values(), axis=1),
     graph.TransposeOp: lambda op, x: x.transpose(op.permutation.get_values()),
     graph.UnfoldOp: lambda op, x: unfold(x, op),
     graph.UnpackOp: lambda op, x: x,

@@ -2,7 +2,14 @@
 
 from xdsl.ir import Dialect
 
-from vtac.dialects.graph.arrangement import ConcatOp, PadOp, SliceOp, TransposeOp, UpsampleOp
+from vtac.dialects.graph.arrangement import (
+    ConcatOp,
+    PadOp,
+    SliceOp,
+    TakeChannelsOp,
+    TransposeOp,
+    UpsampleOp,
+)
 from vtac.dialects.graph.attributes import (
     RANGES_ATTRIBUTE,
     OpaqueType,
@@ -111,6 +118,7 @@ Graph = Dialect(
         SplitBytesOp,
         SubOp,
         SumPoolOp,
+        TakeChannelsOp,
         TransposeOp,
         UnfoldOp,
         UnpackOp,
@@ -168,6 +176,7 @@ __all__ = [
     "SplitBytesOp",
     "SubOp",
     "SumPoolOp",
+    "TakeChannelsOp",
     "TransposeOp",
     "UnfoldOp",
     "UnpackOp",

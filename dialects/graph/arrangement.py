@@ -108,6 +108,33 @@ class SliceOp(IRDLOperation):
 
 
 @irdl_op_definition
+class TakeChannelsOp(IRDLOperation):
+    """The channels (dimension 1) with these indices, in this order (ONNX Gather)."""
+
+    name = "graph.take_channels"
+    x = operand_def(TensorType)
+    indices = prop_def(I64Array.constr(i64))
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, indices: Sequence[int], result_type: Attribute):
+        super().__init__(
+            operands=[x], result_types=[result_type], properties={"indices": integers(indices)}
+        )
+
+    def verify_(self) -> None:
+        """Every index is that of a channel."""
+        shape, indices = shape_of(self.x) or (), self.indices.get_values()
+        if len(shape) < 2 or not indices:
+            raise VerifyException("it takes channels: dimension 1 of a tensor")
+        if shape[1] != DYNAMIC_INDEX and not 0 <= min(indices) <= max(indices) < shape[1]:
+            raise VerifyException(f"there are {shape[1]} channels, indices start at 0")
+        verify_shape(self.result, [shape[0], len(indices), *shape[2:]])
+
+
+@irdl_op_definition
 class PadOp(IRDLOperation):
     """A constant around a tensor (ONNX Pad): ``pads`` are all begins, then all ends."""
 

@@ -19,6 +19,7 @@ from vtac.dialects.graph import (
     PReluOp,
     SliceOp,
     SubOp,
+    TakeChannelsOp,
     TransposeOp,
     UpsampleOp,
     shape_of,
@@ -58,6 +59,12 @@ def slice_(b: OnnxBuilder, op: SliceOp) -> None:
 
 def _integers(b: OnnxBuilder, numbers: Sequence[int], hint: str) -> str:
     return b.weight(np.array(numbers, np.int64), hint)
+
+
+def take_channels(b: OnnxBuilder, op: TakeChannelsOp) -> None:
+    """Gather."""
+    indices = _integers(b, op.indices.get_values(), "channels")
+    b.define(op.result, b.add("Gather", [b.name(op.x), indices], b.name_for(op.result), axis=1))
 
 
 def pad(b: OnnxBuilder, op: PadOp) -> None:

@@ -61,6 +61,7 @@ _CONVERTERS: Mapping[type[Operation], Any] = {
     graph.SplitBytesOp: integer_ops.split_bytes,
     graph.SubOp: arrangements.arithmetic,
     graph.SumPoolOp: float_ops.sum_pool,
+    graph.TakeChannelsOp: arrangements.take_channels,
     graph.TransposeOp: arrangements.transpose,
     graph.UnfoldOp: unfolding.unfold,
     graph.UnpackOp: integer_ops.unpack,

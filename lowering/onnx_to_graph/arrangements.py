@@ -8,7 +8,14 @@ from typing import Any
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import Operation, SSAValue
 
-from vtac.dialects.graph import ConcatOp, PadOp, SliceOp, TransposeOp, UpsampleOp
+from vtac.dialects.graph import (
+    ConcatOp,
+    PadOp,
+    SliceOp,
+    TakeChannelsOp,
+    TransposeOp,
+    UpsampleOp,
+)
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape, scalar
 
 
@@ -42,6 +49,16 @@ def slice_(node: Node) -> Operation:
         taken[axis] = (_place(start, shape[axis]), _place(end, shape[axis]), step)
     counts = [max(0, -((start - end) // step)) for start, end, step in taken]
     return _slice(x, [t[0] for t in taken], [t[2] for t in taken], counts)
+
+
+def gather(node: Node) -> Operation:
+    """Gather of channels by constant indices."""
+    x, shape = _static(node)
+    indices, axis = node.constant(1), _axis(node.attributes.get("axis", 0), len(shape))
+    if indices is None or indices.ndim != 1 or axis != 1:
+        raise StaysOnHostError("it does not take channels by constant indices")
+    taken = [int(index) % shape[1] for index in indices.tolist()]
+    return TakeChannelsOp(x, taken, _like(x, [shape[0], len(taken), *shape[2:]]))
 
 
 def split(node: Node) -> Sequence[Operation]:

@@ -136,6 +136,7 @@ CONVERTERS: dict[str, Converter] = {
     "Div": arithmetic.div,
     "Dropout": dropout,
     "Flatten": flatten,
+    "Gather": arrangements.gather,
     "Gemm": gemm,
     "GlobalAveragePool": windows.global_average_pool,
     "HardSigmoid": arithmetic.hard_sigmoid,

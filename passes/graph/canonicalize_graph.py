@@ -23,6 +23,7 @@ from vtac.passes.graph.rewrites.identities import (
 from vtac.passes.graph.rewrites.pads import PadIntoWindow
 from vtac.passes.graph.rewrites.rows import ReshapeAfterElements, ReshapeAfterVector
 from vtac.passes.graph.rewrites.scaling import AddIntoBias, BatchNormIntoLayer, MulIntoWeights
+from vtac.passes.graph.rewrites.shuffles import ShuffleToChannels, TransposeToReshape
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class CanonicalizeGraphPass(ModulePass):
                 SimplifyReshape(),
                 ReshapeAfterElements(),
                 ReshapeAfterVector(ctx),
+                TransposeToReshape(),
+                ShuffleToChannels(),
                 PadIntoWindow(),
                 MatMulToGemm(ctx),
                 NormaliseGemm(ctx),

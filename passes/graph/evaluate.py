@@ -39,6 +39,7 @@ from vtac.dialects.graph import (
     SliceOp,
     SubOp,
     SumPoolOp,
+    TakeChannelsOp,
     TransposeOp,
     UpsampleOp,
     WindowOp,
@@ -213,6 +214,7 @@ _MEANINGS: Mapping[type[Operation], Any] = {
     SliceOp: _slice,
     SubOp: lambda op, a, b: a - b,
     SumPoolOp: _sum_pool,
+    TakeChannelsOp: lambda op, x: x.take(op.indices.get_values(), axis=1),
     TransposeOp: lambda op, x: x.transpose(op.permutation.get_values()),
     UpsampleOp: _upsample,
 }

@@ -101,3 +101,19 @@ func.func @refused(%x: tensor<2xf32>) {
   %z = graph.leaky_relu %x {alpha = 0.1 : f64} : (tensor<2xf32>) -> tensor<3xf32>
   func.return
 }
+
+// -----
+
+// CHECK: there are 2 channels, indices start at 0
+func.func @refused(%x: tensor<1x2xf32>) {
+  %y = graph.take_channels %x {indices = array<i64: 2>} : (tensor<1x2xf32>) -> tensor<1x1xf32>
+  func.return
+}
+
+// -----
+
+// CHECK: it takes channels: dimension 1 of a tensor
+func.func @refused(%x: tensor<2xf32>) {
+  %y = graph.take_channels %x {indices = array<i64: 0>} : (tensor<2xf32>) -> tensor<1xf32>
+  func.return
+}

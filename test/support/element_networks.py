@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from random_networks import LIMIT, Builder, Network, Value, finish
 
-MOVING = ("concat", "slice", "split", "pad", "negate", "pool", "resize", "fold_space")
+MOVING = ("concat", "slice", "split", "pad", "negate", "pool", "resize", "fold_space", "shuffle")
 SCALING = ("scale", "shifted", "slope", "sigmoid", "reduce")
 MULTIPLYING = ("swish", "product", "gate")
 
@@ -105,6 +105,12 @@ class ElementBuilder(Builder):
         shape = (*x.shape[:2], int(np.prod(x.shape[2:])))
         name = self.node("Reshape", [x.name, self.integers(*shape)])
         return self.relu(Value(name, shape, x.bound))
+
+    def shuffle(self, x: Value) -> Value:
+        """Channels in another order, some perhaps twice."""
+        order = [self.draw(st.integers(-x.shape[1], x.shape[1] - 1)) for _ in range(5)]
+        name = self.node("Gather", [x.name, self.integers(*order)], axis=1)
+        return Value(name, (x.shape[0], len(order), *x.shape[2:]), x.bound)
 
     def vector(self, x: Value, low: float, high: float) -> str:
         """A constant with one number a channel, or one in all."""

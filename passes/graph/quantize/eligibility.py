@@ -35,6 +35,7 @@ from vtac.dialects.graph import (
     SliceOp,
     SubOp,
     SumPoolOp,
+    TakeChannelsOp,
     UpsampleOp,
     is_static,
     shape_of,
@@ -47,8 +48,9 @@ from vtac.passes.graph.quantize.network import (
     is_float32,
     window_counts,
 )
+from vtac.passes.graph.reasons import Kind, Reason
 
-SELECTIONS = (BatchNormOp, ConcatOp, DivOp, MulOp, NegOp, PadOp, SliceOp, SubOp)
+SELECTIONS = (BatchNormOp, ConcatOp, DivOp, MulOp, NegOp, PadOp, SliceOp, SubOp, TakeChannelsOp)
 """Ops that select or scale elements: sums of linear forms, see ``forms``."""
 
 SUMS = (
@@ -72,7 +74,11 @@ COMPUTING = (*SUMS, FakeQuantizeOp, MatMulOp, MaxPoolOp, UpsampleOp)
 """Graph ops that compute: those whose staying on the host needs a reason."""
 
 
-NO_PRODUCTS = "it multiplies two tensors, and the ALU of the target does not multiply (sim's does)"
+NO_PRODUCTS = Reason(
+    "it multiplies two tensors, and the ALU of the target does not multiply (sim's does)",
+    Kind.OPERATOR,
+    "Compile for a target that multiplies (alu_mul).",
+)
 
 
 def why_not(op: Operation, network: Network) -> str | None:
@@ -81,13 +87,17 @@ def why_not(op: Operation, network: Network) -> str | None:
         shape = shape_of(value) or ()
         if not is_static(value):
             known = ("?" if extent == DYNAMIC_INDEX else str(extent) for extent in shape)
-            return f"shape [{', '.join(known)}] is not known when compiling"
+            return Reason(
+                f"shape [{', '.join(known)}] is not known when compiling",
+                Kind.SHAPE,
+                "Fix it: --shape.",
+            )
         if 0 in shape:
-            return f"shape {list(shape)} has no elements"
+            return Reason(f"shape {list(shape)} has no elements", Kind.SHAPE)
         if not is_float32(value):
-            return f"it computes with {value.type}, only f32 is quantised"
+            return Reason(f"it computes with {value.type}, only f32 is quantised", Kind.TYPE)
     if len(shape_of(op.results[0]) or ()) < 2:
-        return "its result has no channels: rank below 2"
+        return Reason("its result has no channels: rank below 2", Kind.SHAPE)
     match op:
         case ConvOp():
             return _conv(op, network)
@@ -108,38 +118,46 @@ def why_not(op: Operation, network: Network) -> str | None:
         case AveragePoolOp():
             return _average_pool(op)
         case SumPoolOp() if any(op.pads.get_values()):
-            return "sums with pads"
+            return Reason("sums with pads", Kind.ATTRIBUTE)
         case MaxPoolOp():
             counts = window_counts(op, shape_of(op.x) or (), op.kernel.get_values())
-            return None if counts.all() else "a window lies wholly in the padding"
+            return (
+                None
+                if counts.all()
+                else Reason("a window lies wholly in the padding", Kind.ATTRIBUTE)
+            )
         case UpsampleOp() if max(op.factors.get_values()[:2]) > 1:
-            return "it repeats the batch or channels: only space can be repeated"
+            return Reason(
+                "it repeats the batch or channels: only space can be repeated", Kind.ATTRIBUTE
+            )
         case BatchNormOp() if any(network.constant(value) is None for value in op.operands[1:]):
-            return "its statistics are not constant"
+            return Reason("its statistics are not constant", Kind.ATTRIBUTE)
         case MatMulOp():
-            return "matrix product without a constant [in, out] matrix on its right"
+            return Reason(
+                "matrix product without a constant [in, out] matrix on its right", Kind.ATTRIBUTE
+            )
         case _:
             return None
 
 
 def _conv(op: ConvOp, network: Network) -> str | None:
     if network.constant(op.w) is None:
-        return "its weights are not constant"
+        return Reason("its weights are not constant", Kind.ATTRIBUTE)
     if op.bias is not None and network.constant(op.bias) is None:
-        return "its bias is not constant"
+        return Reason("its bias is not constant", Kind.ATTRIBUTE)
     return None
 
 
 def _gemm(op: GemmOp, network: Network) -> str | None:
     if network.constant(op.b) is None:
-        return "its weights are not constant"
+        return Reason("its weights are not constant", Kind.ATTRIBUTE)
     if op.trans_a.value.data:
-        return "its activations are transposed"
+        return Reason("its activations are transposed", Kind.ATTRIBUTE)
     if op.c is not None:
         if network.constant(op.c) is None:
-            return "its bias is not constant"
+            return Reason("its bias is not constant", Kind.ATTRIBUTE)
         if not is_channel_vector(shape_of(op.c) or (), shape_of(op.result) or ()):
-            return "its bias differs between rows"
+            return Reason("its bias differs between rows", Kind.SHAPE)
     return None
 
 
@@ -148,7 +166,7 @@ def _addition(op: AddOp | SubOp, network: Network) -> str | None:
     if a == b or _constant_a_channel(op, network) is not None:
         return None
     kind = "addition" if isinstance(op, AddOp) else "subtraction"
-    return f"broadcasting {kind} of shapes {list(a)} and {list(b)}"
+    return Reason(f"broadcasting {kind} of shapes {list(a)} and {list(b)}", Kind.SHAPE)
 
 
 def _constant_a_channel(
@@ -185,7 +203,7 @@ def _product(op: MulOp, network: Network) -> str | None:
         return NO_PRODUCTS
     a, b, result = (shape_of(value) or () for value in (op.a, op.b, op.result))
     if len(a) != len(b) or a[0] != b[0] or result not in (a, b):
-        return f"broadcasting product of shapes {list(a)} and {list(b)}"
+        return Reason(f"broadcasting product of shapes {list(a)} and {list(b)}", Kind.SHAPE)
     return None
 
 
@@ -195,10 +213,13 @@ def _scaling(op: MulOp | DivOp, network: Network) -> str | None:
     if found is None or (divides and found[0] is not op.a):
         shapes = f"shapes {list(shape_of(op.a) or ())} and {list(shape_of(op.b) or ())}"
         what = "divides" if divides else "multiplies"
-        return f"it {what} tensors of {shapes}: one must be a constant with one number a channel"
+        return Reason(
+            f"it {what} tensors of {shapes}: one must be a constant with one number a channel",
+            Kind.SHAPE,
+        )
     numbers = network.channel_vector(found[1], channels_of(op.result))
     if not np.isfinite(numbers).all() or (divides and not numbers.all()):
-        return "its constant has infinite factors"
+        return Reason("its constant has infinite factors", Kind.NUMBERS)
     return None
 
 
@@ -219,14 +240,17 @@ def slope_of(op: LeakyReluOp | PReluOp, network: Network) -> Array:
 def _slopes(op: LeakyReluOp | PReluOp, network: Network) -> str | None:
     if isinstance(op, PReluOp):
         if network.constant(op.slope) is None:
-            return "its slopes are not constant"
+            return Reason("its slopes are not constant", Kind.ATTRIBUTE)
         if not is_channel_vector(shape_of(op.slope) or (), shape_of(op.result) or ()):
-            return "its slopes differ within a channel"
+            return Reason("its slopes differ within a channel", Kind.SHAPE)
     slope = slope_of(op, network)
     if not np.isfinite(slope).all():
-        return "its slopes are not finite"
+        return Reason("its slopes are not finite", Kind.NUMBERS)
     if (slope < 1).any() and (slope > 1).any():
-        return "some of its slopes are below 1 and some above: neither a maximum nor a minimum"
+        return Reason(
+            "some of its slopes are below 1 and some above: neither a maximum nor a minimum",
+            Kind.NUMBERS,
+        )
     return None
 
 
@@ -234,9 +258,14 @@ def _selection(op: ConcatOp | SliceOp | PadOp) -> str | None:
     result = shape_of(op.result) or ()
     operands = op.inputs if isinstance(op, ConcatOp) else [op.x]
     if any((shape_of(operand) or ())[0] != result[0] for operand in operands):
-        return "it changes the batch: only channels and space can be joined, cut and padded"
+        return Reason(
+            "it changes the batch: only channels and space can be joined, cut and padded",
+            Kind.ATTRIBUTE,
+        )
     if isinstance(op, PadOp) and op.value.value.data != 0 and any(_spatial_pads(op)):
-        return f"it pads space with {op.value.value.data:g}: only 0 can lie there"
+        return Reason(
+            f"it pads space with {op.value.value.data:g}: only 0 can lie there", Kind.ATTRIBUTE
+        )
     return None
 
 
@@ -250,5 +279,8 @@ def _average_pool(op: AveragePoolOp) -> str | None:
         return None
     counts = window_counts(op, shape_of(op.x) or (), op.kernel.get_values())
     if counts.min() != counts.max():
-        return f"its windows average {counts.min()} to {counts.max()} elements: no single divisor"
-    return None if counts.all() else "a window lies wholly in the padding"
+        return Reason(
+            f"its windows average {counts.min()} to {counts.max()} elements: no single divisor",
+            Kind.ATTRIBUTE,
+        )
+    return None if counts.all() else Reason("a window lies wholly in the padding", Kind.ATTRIBUTE)

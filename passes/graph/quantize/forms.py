@@ -19,7 +19,7 @@ import numpy as np
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.context import Array
-from vtac.dialects.graph import ConcatOp, ConvOp, GemmOp, PadOp, SliceOp, shape_of
+from vtac.dialects.graph import ConcatOp, ConvOp, GemmOp, PadOp, SliceOp, TakeChannelsOp, shape_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +124,14 @@ def selection(
     )
 
 
-def selections(op: ConcatOp | SliceOp | PadOp, result: SSAValue, factor: Array) -> Iterator[Form]:
+def selections(
+    op: ConcatOp | SliceOp | PadOp | TakeChannelsOp, result: SSAValue, factor: Array
+) -> Iterator[Form]:
     """A form for each operand of an op that joins, cuts or pads; ``constant_part`` is the rest."""
-    if isinstance(op, ConcatOp):
+    if isinstance(op, TakeChannelsOp):
+        matrix = np.eye(_shape(op.x)[1])[list(op.indices.get_values())]
+        yield selection(op, op.x, result, factor, matrix=matrix)
+    elif isinstance(op, ConcatOp):
         axis, first = op.axis.value.data, 0
         for operand in op.inputs:
             pads = _joined_pads(op, axis, first, operand)
@@ -146,7 +151,7 @@ def selections(op: ConcatOp | SliceOp | PadOp, result: SSAValue, factor: Array) 
         yield _taken(op, op.x, result, factor, pads=pads, steps=steps)
 
 
-def constant_part(op: ConcatOp | SliceOp | PadOp) -> Array:
+def constant_part(op: ConcatOp | SliceOp | PadOp | TakeChannelsOp) -> Array:
     """What an op puts where no operand has elements, one number a channel."""
     part = np.zeros(_shape(op.result)[1])
     if isinstance(op, PadOp):

@@ -44,6 +44,7 @@ from vtac.dialects.graph import (
     SliceOp,
     SubOp,
     SumPoolOp,
+    TakeChannelsOp,
     UpsampleOp,
     is_static,
     shape_of,
@@ -345,7 +346,7 @@ class _Grower:
                 scale, offset = normalisation_of(op, self.network)
                 terms.bias += factor * offset
                 self._operand(op.x, factor * scale, terms, result, walk, op)
-            case ConcatOp() | SliceOp() | PadOp():
+            case ConcatOp() | SliceOp() | PadOp() | TakeChannelsOp():
                 terms.forms += selections(op, result, factor)
                 terms.bias += factor * constant_part(op)
             case _:

@@ -172,3 +172,22 @@ func.func @rows_decline(%x: tensor<2x5x2xf32>) -> tensor<2x5x3xf32> {
   %a = graph.add %m, %b : (tensor<2x5x3xf32>, tensor<5x1xf32>) -> tensor<2x5x3xf32>
   func.return %a : tensor<2x5x3xf32>
 }
+
+// A channel shuffle is another order of channels; a transpose that moves extents of 1 a reshape.
+// CHECK-LABEL: @shuffle
+func.func @shuffle(%x: tensor<1x6x1x2xf32>, %z: tensor<2x6x1x1xf32>) -> (tensor<1x6x1x2xf32>, tensor<2x1x1x6xf32>, tensor<1x6x1x2xf32>) {
+  // CHECK-NEXT: graph.take_channels %x {indices = array<i64: 0, 3, 1, 4, 2, 5>}
+  %a = graph.reshape %x : (tensor<1x6x1x2xf32>) -> tensor<1x2x3x1x2xf32>
+  %b = graph.transpose %a {permutation = array<i64: 0, 2, 1, 3, 4>} : (tensor<1x2x3x1x2xf32>) -> tensor<1x3x2x1x2xf32>
+  %c = graph.reshape %b : (tensor<1x3x2x1x2xf32>) -> tensor<1x6x1x2xf32>
+  // CHECK-NEXT: graph.reshape %z : (tensor<2x6x1x1xf32>) -> tensor<2x1x1x6xf32>
+  %t = graph.transpose %z {permutation = array<i64: 0, 2, 3, 1>} : (tensor<2x6x1x1xf32>) -> tensor<2x1x1x6xf32>
+  // Here channels change places with space.
+  // CHECK-NEXT: graph.reshape
+  // CHECK-NEXT: graph.transpose
+  // CHECK-NEXT: graph.reshape
+  %d = graph.reshape %x : (tensor<1x6x1x2xf32>) -> tensor<1x2x3x2xf32>
+  %e = graph.transpose %d {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x2x3x2xf32>) -> tensor<1x2x2x3xf32>
+  %f = graph.reshape %e : (tensor<1x2x2x3xf32>) -> tensor<1x6x1x2xf32>
+  func.return %c, %t, %f : tensor<1x6x1x2xf32>, tensor<2x1x1x6xf32>, tensor<1x6x1x2xf32>
+}
