@@ -60,9 +60,10 @@ imports: $(STAMP)  ## import-linter: who may import whom
 	@$(BIN)/lint-imports --no-logo
 
 docs: $(STAMP)  ## write the pages of docs/ that a command writes
-	@echo "docs: docs/schedules.md, docs/operators.md"
+	@echo "docs: docs/schedules.md, docs/operators.md, docs/partitioning.md"
 	@$(BIN)/python docs/schedules.py
 	@$(BIN)/python docs/operators.py
+	@$(BIN)/python docs/partitioning.py
 
 bench: $(STAMP)  ## the benchmarks, test/benchmarks/bench_*.py, one after the other
 	@test -n "$(BENCHMARKS)" || echo "bench: there is no test/benchmarks/bench_*.py"

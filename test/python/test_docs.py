@@ -1,8 +1,17 @@
 """Pages that a command writes are what it would write today."""
 
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
 from by_path import load
 
+import vtac
+
 operators = load("docs/operators.py")
+own_codegen = load("docs/own_codegen.py")
+partitioning = load("docs/partitioning.py")
 schedules = load("docs/schedules.py")
 
 
@@ -26,3 +35,28 @@ def test_reasons_of_operators_are_those_of_the_code() -> None:
     assert "a window lies wholly in the padding" not in rows["Conv"].reasons
     assert "its weights are not constant" in rows["Conv"].reasons
     assert any("moves channels" in reason for reason in rows["Reshape"].reasons)
+
+
+def test_the_page_on_partitioning_is_up_to_date() -> None:
+    assert partitioning.PAGE.read_text() == partitioning.page(), "make docs"
+
+
+def test_the_codegen_of_the_page_runs_beside_vta(tmp_path: Path) -> None:
+    model = partitioning.network()
+    samples = np.random.default_rng(3).uniform(-1, 1, (8, 16, 8, 8)).astype(np.float32)
+    codegens = ["vta", own_codegen.TrigonometryCodegen()]
+    module = vtac.compile(model, "pynq", {"x": samples}, codegens=codegens)
+    where = {placement.node: placement.where for placement in module.explain}
+    assert (where["conv"], where["sin"]) == ("vta_0", "trig_0")
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    feeds = {"x": samples[:1]}
+    (ours,), (theirs,) = module.run(feeds).values(), session.run(None, feeds)
+    assert np.abs(ours - theirs).max() < 0.05 * np.abs(theirs).max()
+
+    module.save(tmp_path / "m.vtapkg")
+    with pytest.raises(vtac.CompileError, match="needs the engine 'trig'; there are c, json, vta"):
+        vtac.load(tmp_path / "m.vtapkg")
+    again = vtac.load(
+        tmp_path / "m.vtapkg", engines={"trig": own_codegen.TrigonometryCodegen.engine}
+    )
+    assert (again.run(feeds)["y"] == ours).all()

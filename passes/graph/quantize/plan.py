@@ -22,7 +22,11 @@ from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy
 from vtac.passes.graph.quantize.requantisation import number_sum
 from vtac.passes.graph.quantize.scales import Obstacle, Scale, choose_scales
-from vtac.passes.graph.reasons import settled_reasons
+from vtac.passes.graph.reasons import Kind, Reason, settled_reasons
+
+NOT_WORTH_ROUNDING = Reason(
+    "its operands stay on the host, where int8 would only lose precision", Kind.NUMBERS
+)
 
 
 @dataclass(frozen=True)
@@ -79,15 +83,15 @@ def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation
         result = group.root.results[0]
         needs_range = isinstance(group, Sum) and not group.leaves_int32
         if needs_range and network.range_of(result) is None:
-            yield group.root, "its result has no calibrated range"
+            yield group.root, Reason("its result has no calibrated range", Kind.NUMBERS)
         elif isinstance(group, Sum) and group.only_rounds and group.skips[0] not in int8:
-            yield group.root, "what it rounds is computed on the host"
+            yield group.root, Reason("what it rounds is computed on the host", Kind.NUMBERS)
         elif any(v not in int8 and network.range_of(v) is None for v in group.inputs):
-            yield group.root, "an operand has no calibrated range"
+            yield group.root, Reason("an operand has no calibrated range", Kind.NUMBERS)
         elif _multiplies(group):
             continue
         elif not any(v in int8 or _is_entry(network, v) for v in group.inputs):
-            yield group.root, "its operands stay on the host, where int8 would only lose precision"
+            yield group.root, NOT_WORTH_ROUNDING
 
 
 def _is_entry(network: Network, value: SSAValue) -> bool:
