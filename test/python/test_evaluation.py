@@ -1,0 +1,155 @@
+"""A compiled model judged on data: figures, labels, batches, and data that does not fit."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from small_models import floats, small_model
+
+import vtac
+from vtac.runtime.samples import InputSpec, load_samples
+from vtac.tools.agreement import Agreement
+from vtac.tools.evaluation import Judge
+
+WEIGHTS = floats((6, 4), 1)
+DATA = floats((7, 6), 2)
+
+
+def dense(batch: int | str, *more: onnx.NodeProto) -> onnx.ModelProto:
+    """logits = x w, and what else is computed from it."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["logits"]), *more]
+    outputs = [node.output[0] for node in nodes]
+    return small_model(nodes, {"x": [batch, 6]}, outputs, {"w": WEIGHTS})
+
+
+@cache
+def compiled(batch: int = 3) -> vtac.Module:
+    """On the host: there are no samples to calibrate with."""
+    with pytest.warns(UserWarning):
+        return vtac.compile(dense(batch))
+
+
+def test_sums_over_pairs_are_what_numpy_says_of_all() -> None:
+    a, b = floats((4, 5), 3), floats((4, 5), 4)
+    found = Agreement()
+    for row, other in zip(a, b, strict=True):
+        found.add(row, other)
+    difference = np.abs(a.astype(np.float64) - b)
+    assert found.count == 20 and found.odd == 0
+    assert found.mean_difference == pytest.approx(difference.mean())
+    assert found.largest_difference == difference.max() and found.largest == np.abs(a).max()
+    assert found.snr == pytest.approx(10 * np.log10((a**2).sum() / (difference**2).sum()))
+    assert found.cosine == pytest.approx(np.vdot(a, b) / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+def test_numbers_that_are_not_finite_are_counted_apart() -> None:
+    found = Agreement()
+    nan, inf = np.nan, np.inf
+    found.add(np.array([1.0, nan, inf, inf, 2.0]), np.array([1.0, nan, inf, -inf, nan]))
+    assert (found.count, found.odd, found.noise, found.snr) == (1, 2, 0, inf)
+    assert Agreement().cosine == 1 and Agreement().mean_difference == 0
+
+
+def test_what_only_fills_the_last_batch_counts_nowhere() -> None:
+    seen: list[tuple[int, int]] = []
+    found = vtac.evaluate(
+        compiled(), {"x": DATA}, dense("n"), progress=lambda *done: seen.append(done)
+    )
+    assert found.samples == 7 and seen == [(1, 3), (2, 3), (3, 3)]
+    samples = load_samples(DATA, [InputSpec("x", (3, 6), np.dtype(np.float32))])
+    judge = Judge(samples)
+    for batch in samples:
+        theirs = batch["x"] @ WEIGHTS
+        judge.add({"y": theirs + (batch["x"] == DATA[0]).all(1)[:, None]}, {"y": theirs})
+    figures = judge.verdict()["y"]
+    assert figures.largest_difference == pytest.approx(1)
+    assert figures.mean_difference == pytest.approx(1 / 7)
+    assert figures.largest == pytest.approx(np.abs(DATA @ WEIGHTS).max(), rel=1e-6)
+    assert vtac.evaluate(compiled(), DATA, dense("n"), limit=2).samples == 6
+
+
+@pytest.mark.parametrize("key", ["y", "label", "labels"])
+def test_labels_of_the_data_give_the_share_of_right_answers(key: str, tmp_path: Path) -> None:
+    scores = DATA @ WEIGHTS
+    labels = scores.argmax(axis=1)
+    labels[:2] = (labels[:2] + 1) % 4
+    np.savez(tmp_path / "data.npz", **{"x": DATA, key: labels.astype(np.uint8)})
+    found = vtac.evaluate(compiled(), tmp_path / "data.npz", dense(3))["logits"]
+    assert found.top1 == found.top1_original == pytest.approx(5 / 7) and found.equal_labels == 1
+    alone = vtac.evaluate(compiled(), tmp_path / "data.npz")
+    assert alone["logits"].top1 == pytest.approx(5 / 7)
+    assert alone["logits"].cosine is None and not alone.compared
+    assert "top1_original" in alone.as_dict()["outputs"][0]
+
+
+def test_labels_may_be_rows_and_are_compared_with_classes() -> None:
+    nodes = [
+        helper.make_node("ArgMax", ["logits"], ["class"], axis=1, keepdims=0),
+        helper.make_node("ReduceSum", ["logits"], ["sum"], keepdims=0),
+    ]
+    model = dense(1, *nodes)
+    with pytest.warns(UserWarning):
+        module = vtac.compile(model)
+    rows = np.eye(4)[(DATA @ WEIGHTS).argmax(axis=1)]
+    found = vtac.evaluate(module, DATA, model, labels=rows)
+    assert found["class"].top1 == found["logits"].top1 == 1
+    assert found["sum"].top1 is None and found["sum"].cosine == pytest.approx(1)
+
+
+def test_outputs_that_are_no_numbers_are_left_out() -> None:
+    nodes = [helper.make_node("SequenceConstruct", ["x", "x"], ["s"])]
+    graph = helper.make_graph(
+        [*nodes, helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 6])],
+        [
+            helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 6]),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.warns(UserWarning):
+        found = vtac.evaluate(vtac.compile(model), DATA, model)
+    assert found["s"].cosine is None and found["y"].cosine == pytest.approx(1)
+
+
+CASES: list[tuple[Any, dict[str, Any], str]] = [
+    ({"z": DATA, "w": DATA}, {}, "no input 'z'.*\n.*\n.*no input 'w'.*\n.*\n.*none for input 'x'"),
+    ({"x": DATA[:, :5]}, {}, r"\[7, 5\] does not fit input 'x' \[3, 6\]"),
+    ({"x": DATA.astype(complex)}, {}, "takes float32, not complex"),
+    ({"x": DATA, "y": np.zeros(7), "labels": np.zeros(7)}, {}, "several labels: y, labels"),
+    ({"x": DATA, "y": np.zeros(6, int)}, {}, "6 labels for 7 samples"),
+    ({"x": DATA, "y": np.full(7, 0.5)}, {}, r"labels are float64\[7\]"),
+    ({"x": DATA, "y": np.full(7, 4)}, {}, "labels go up to 4, 'logits' has 4 classes"),
+    ({"x": DATA}, {}, "nothing to compare with.*\n.*--reference"),
+    ("none.npz", {}, "none.npz: there is no such file"),
+    (DATA, {"reference": small_model([], {"z": [3, 6]}, [])}, "other inputs.*: x, z"),
+]
+
+
+@pytest.mark.parametrize(("data", "options", "message"), CASES)
+def test_data_that_does_not_fit(data: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(vtac.CompileError, match=message):
+        vtac.evaluate(compiled(), data, **options)
+
+
+def test_ranges_without_outliers_suit_data_without_outliers() -> None:
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(800, 16)).astype(np.float32)
+    samples[700, 3] = 500  # one of 12,800
+    weights = {"w": floats((16, 10), 5)}
+    model = small_model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [20, 16]}, ["y"], weights
+    )
+    snr = {}
+    for method in ("minmax", "percentile", "entropy"):
+        module = vtac.compile(model, "pynq", samples, method=method)
+        assert module.package.functions
+        found = vtac.evaluate(module, samples[100:120], model)["y"]
+        snr[method] = found.snr_db or np.inf
+    assert snr["minmax"] < 5  # one step is 4
+    assert snr["percentile"] > 25 and snr["entropy"] > 20
