@@ -25,6 +25,7 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape
+from vtac.passes.graph.reasons import Kind
 
 MOST_SPACE = 3
 """Poolings have at most so many spatial dimensions in ONNX."""
@@ -138,7 +139,7 @@ def _reduced(node: Node) -> tuple[Sequence[int], set[int]]:
     shape = known_shape(x)
     assert isinstance(x.type, TensorType)
     if DYNAMIC_INDEX in shape or 0 in shape or x.type.element_type != f32:
-        raise StaysOnHostError("its input is no f32 tensor of known shape")
+        raise StaysOnHostError("its input is no f32 tensor of known shape", Kind.TYPE)
     given = node.attributes.get("axes")
     if given is None and node.has(1):
         array = node.constant(1)

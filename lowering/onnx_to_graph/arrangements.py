@@ -17,6 +17,7 @@ from vtac.dialects.graph import (
     UpsampleOp,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape, scalar
+from vtac.passes.graph.reasons import Kind
 
 
 def concat(node: Node) -> Operation:
@@ -69,7 +70,7 @@ def split(node: Node) -> Sequence[Operation]:
     for name in node.proto.output:
         found = node.type_of(name)
         if not isinstance(found, TensorType) or DYNAMIC_INDEX in found.get_shape():
-            raise StaysOnHostError("the shapes of its outputs are unknown")
+            raise StaysOnHostError("the shapes of its outputs are unknown", Kind.SHAPE)
         sizes.append(found.get_shape()[axis])
     for size in sizes:
         starts, counts = [0] * len(shape), list(shape)
@@ -124,7 +125,7 @@ def resize(node: Node) -> Operation:
         raise StaysOnHostError("it interpolates; only nearest neighbours are supported")
     after = node.result_type().get_shape()
     if DYNAMIC_INDEX in after or len(after) != len(shape):
-        raise StaysOnHostError("the shape of its result is unknown")
+        raise StaysOnHostError("the shape of its result is unknown", Kind.SHAPE)
     if any(new % old for old, new in zip(shape, after, strict=True)):
         raise StaysOnHostError(f"from {list(shape)} to {list(after)} is not by whole factors")
     factors = [new // old for old, new in zip(shape, after, strict=True)]
@@ -187,7 +188,7 @@ def _static(node: Node) -> tuple[SSAValue, Sequence[int]]:
     x = node.operand(0)
     shape = known_shape(x)
     if DYNAMIC_INDEX in shape or 0 in shape:
-        raise StaysOnHostError("the shape of its input is unknown or empty")
+        raise StaysOnHostError("the shape of its input is unknown or empty", Kind.SHAPE)
     return x, shape
 
 

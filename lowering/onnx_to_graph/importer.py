@@ -51,9 +51,13 @@ from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, Stays
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.lowering.onnx_to_graph.shapes import Shapes, fix_shapes, infer_types, network_inputs
 from vtac.lowering.onnx_to_graph.types import dense_dtype, import_type
+from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
 
 ROUNDS = 64
 """Each round of folding may reveal shapes that let the next one fold more."""
+
+FIX_SHAPES = "Symbolic dimensions can be fixed: --shape."
+"""The way out for nodes whose shapes are not known."""
 
 
 def import_model(
@@ -245,8 +249,11 @@ class _Importer:
             try:
                 self._convert(converter(view), node, name)
                 return
-            except (StaysOnHostError, VerifyException) as refusal:
-                reason = str(refusal)
+            except StaysOnHostError as refusal:
+                hint = FIX_SHAPES if refusal.kind is Kind.SHAPE else ""
+                reason = Reason(str(refusal), refusal.kind, hint)
+            except VerifyException as refusal:
+                reason = Reason(str(refusal), Kind.SHAPE)
         self._host(node, name, reason)
 
     def _convert(self, result: Result, node: NodeProto, name: str) -> None:
@@ -304,7 +311,7 @@ class _Importer:
             **more,
         )
         if reason is not None:
-            op.attributes["graph.host_reason"] = StringAttr(reason)
+            keep_on_host(op, reason)
         self._insert(op, name)
         for output, result in zip(outputs, op.outputs, strict=True):
             self._define(output, result)

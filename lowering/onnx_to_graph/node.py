@@ -11,10 +11,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import GridAttr, shape_of
+from vtac.passes.graph.reasons import Kind
 
 
 class StaysOnHostError(Exception):
     """The form of this node has no graph op; the reason is the message. The node is kept whole."""
+
+    def __init__(self, reason: str, kind: Kind = Kind.ATTRIBUTE):
+        super().__init__(reason)
+        self.kind = kind
 
 
 @dataclass
@@ -62,7 +67,7 @@ class Node:
         """The element type of the input at a position, which must be a tensor."""
         type = self.operand(index).type
         if not isinstance(type, TensorType):
-            raise StaysOnHostError(f"input {index} is no tensor of known rank")
+            raise StaysOnHostError(f"input {index} is no tensor of known rank", Kind.SHAPE)
         element: Attribute = type.get_element_type()
         return element
 
@@ -74,7 +79,7 @@ class Node:
         """The type of the first output; refuses what is no tensor of known rank."""
         found = self.type_of(self.proto.output[0])
         if not isinstance(found, TensorType):
-            raise StaysOnHostError("the rank of its result is unknown")
+            raise StaysOnHostError("the rank of its result is unknown", Kind.SHAPE)
         return found
 
     def floats(self, *indices: int) -> None:
@@ -84,7 +89,7 @@ class Node:
             if value is not None and not (
                 isinstance(value.type, TensorType) and isinstance(value.type.element_type, AnyFloat)
             ):
-                raise StaysOnHostError(f"input {index} is no float tensor of known rank")
+                raise StaysOnHostError(f"input {index} is no float tensor of known rank", Kind.TYPE)
 
     def ints(self, name: str, default: Sequence[int]) -> list[int]:
         """A list attribute."""
@@ -120,5 +125,5 @@ def known_shape(value: SSAValue) -> tuple[int, ...]:
     """The shape of a tensor of known rank."""
     shape = shape_of(value)
     if shape is None:
-        raise StaysOnHostError("the rank of an input is unknown")
+        raise StaysOnHostError("the rank of an input is unknown", Kind.SHAPE)
     return shape

@@ -21,6 +21,7 @@ from vtac.dialects.graph import (
 )
 from vtac.lowering.onnx_to_graph import arithmetic, arrangements, quantisation, windows
 from vtac.lowering.onnx_to_graph.node import Converter, Node, StaysOnHostError, known_shape, scalar
+from vtac.passes.graph.reasons import Kind
 
 
 def gemm(node: Node) -> Operation:
@@ -119,9 +120,9 @@ def flatten(node: Node) -> Operation:
 def _reshape(node: Node, target: list[int]) -> Operation:
     x = node.operand(0)
     if not isinstance(x.type, TensorType):
-        raise StaysOnHostError("input 0 is no tensor of known rank")
+        raise StaysOnHostError("input 0 is no tensor of known rank", Kind.SHAPE)
     if target.count(DYNAMIC_INDEX) > 1 or 0 in target or 0 in (shape_of(x) or ()):
-        raise StaysOnHostError("two unknown dimensions, or an empty tensor")
+        raise StaysOnHostError("two unknown dimensions, or an empty tensor", Kind.SHAPE)
     return ReshapeOp(x, TensorType(x.type.element_type, target))
 
 

@@ -14,6 +14,7 @@ from xdsl.ir import Operation
 from vtac.dialects.context import Array, element_type
 from vtac.dialects.graph import DequantizeOp, GridAttr, QuantizeOp
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, StaysOnHostError
+from vtac.passes.graph.reasons import Kind
 
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 
@@ -43,7 +44,7 @@ def _steps(node: Node, rank: int | None, default: "np.dtype[np.generic]") -> _St
     if scale is None or zero_point is None:
         raise StaysOnHostError("its scale or its zero point is not constant")
     if scale.dtype != np.float32 or not (np.isfinite(scale) & (scale > 0)).all():
-        raise StaysOnHostError("its scales are not positive float32")
+        raise StaysOnHostError("its scales are not positive float32", Kind.TYPE)
     if node.attributes.get("block_size", 0):
         raise StaysOnHostError("its scales are blocked")
     axis = node.attributes.get("axis", 1)
@@ -61,14 +62,14 @@ def quantize_linear(node: Node) -> Operation | ConstantResult:
     steps = _steps(node, None if shape is None else len(shape), np.dtype(np.uint8))
     dtype = steps.zero_point.dtype
     if dtype not in _BYTES or (not node.has(2) and node.attributes.get("output_dtype", 0)):
-        raise StaysOnHostError("it quantises to other than int8 and uint8")
+        raise StaysOnHostError("it quantises to other than int8 and uint8", Kind.TYPE)
     if array is not None:
         return ConstantResult(_quantized(array, steps))
     type = node.result_type()
     if not steps.is_single or type.element_type != element_type(dtype):
         raise StaysOnHostError("an activation has a scale a channel")
     if not isinstance(node.operand(0).type, TensorType) or node.element(0) != f32:
-        raise StaysOnHostError("it quantises other than float32")
+        raise StaysOnHostError("it quantises other than float32", Kind.TYPE)
     return QuantizeOp(node.operand(0), float(steps.scale), int(steps.zero_point), type)
 
 
@@ -91,14 +92,14 @@ def dequantize_linear(node: Node) -> Operation | ConstantResult:
     if not steps.is_single or node.result_type().element_type != f32:
         raise StaysOnHostError("an activation has a scale a channel")
     if node.element(0) not in [element_type(dtype) for dtype in _BYTES]:
-        raise StaysOnHostError("it dequantises other than int8 and uint8")
+        raise StaysOnHostError("it dequantises other than int8 and uint8", Kind.TYPE)
     zero_point = int(steps.zero_point)
     return DequantizeOp(node.operand(0), [float(steps.scale)], zero_point, node.result_type())
 
 
 def _dequantized(array: Array, steps: _Steps) -> ConstantResult:
     if array.dtype.kind not in "iu" or array.dtype.itemsize > 4:
-        raise StaysOnHostError("it dequantises no integers")
+        raise StaysOnHostError("it dequantises no integers", Kind.TYPE)
     scale = steps.along(steps.scale, array.ndim)
     whole = array.astype(np.int64) - steps.along(steps.zero_point.astype(np.int64), array.ndim)
     grid = None

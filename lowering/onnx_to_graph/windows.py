@@ -9,6 +9,7 @@ from xdsl.ir import Operation
 
 from vtac.dialects.graph import AveragePoolOp, ConvOp, GlobalAveragePoolOp, MaxPoolOp, window_extent
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape
+from vtac.passes.graph.reasons import Kind
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ def conv(node: Node) -> Operation:
     node.floats(0, 1, 2)
     kernel = list(known_shape(node.operand(1))[2:])
     if DYNAMIC_INDEX in kernel:
-        raise StaysOnHostError("the extents of its kernel are unknown")
+        raise StaysOnHostError("the extents of its kernel are unknown", Kind.SHAPE)
     if node.ints("kernel_shape", kernel) != kernel:
         raise StaysOnHostError("kernel_shape contradicts the weights")
     window = _window(node, kernel)
@@ -108,7 +109,7 @@ def explicit_window(
     strides = list(attributes.get("strides", [1] * rank))
     dilations = list(attributes.get("dilations", [1] * rank))
     if not len(extents) == len(strides) == len(dilations) == rank or rank < 1:
-        raise StaysOnHostError("its window does not fit the rank of its input")
+        raise StaysOnHostError("its window does not fit the rank of its input", Kind.SHAPE)
     auto = attributes.get("auto_pad", b"NOTSET").decode()
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         pads = _same_pads(extents, kernel, strides, dilations, auto == "SAME_LOWER")
@@ -151,7 +152,7 @@ def _same_pads(
     for extent, taps, stride, dilation in zip(extents, kernel, strides, dilations, strict=True):
         reach = dilation * (taps - 1) + 1
         if extent == DYNAMIC_INDEX and stride != 1:
-            raise StaysOnHostError("auto_pad SAME over an unknown extent")
+            raise StaysOnHostError("auto_pad SAME over an unknown extent", Kind.SHAPE)
         total = (
             reach - 1
             if stride == 1
@@ -168,7 +169,7 @@ def _ceil_pad(extent: int, taps: int, stride: int, begin: int, end: int, dilatio
     A last window that would start in the end pad does not count (as in PyTorch and onnxruntime).
     """
     if extent == DYNAMIC_INDEX:
-        raise StaysOnHostError("ceil_mode over an unknown extent")
+        raise StaysOnHostError("ceil_mode over an unknown extent", Kind.SHAPE)
     rest = (extent + begin + end - dilation * (taps - 1) - 1) % stride
     if rest == 0:
         return 0
