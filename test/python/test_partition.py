@@ -25,13 +25,14 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from vtac.dialects.context import VtacContext
-from vtac.dialects.graph import AddOp, CompositeOp, HostOp, YieldOp
+from vtac.dialects.graph import AddOp, ClipOp, CompositeOp, HostOp, ReluOp, YieldOp
+from vtac.dialects.target import Target
 from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.merge_regions import REGION, MergeRegionsPass
 from vtac.passes.graph.outline_regions import OutlineRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
-from vtac.passes.graph.reasons import host_reason
+from vtac.passes.graph.reasons import HostReason, Kind, Reason, host_reason
 
 TYPE = TensorType(i8, [1, 16])
 INPUTS = [np.float32([[1.5, -2.0, 0.25, 3.0]]), np.float32([[-1.0, 0.5, 2.0, -0.125]])]
@@ -183,6 +184,26 @@ def test_a_network_of_two_thousand_ops() -> None:
     module = ModuleOp([FuncOp("main", ([TYPE], [TYPE]), Region(block))])
     MergeRegionsPass().apply(VtacContext(), module)
     assert len({op.attributes[REGION] for op in block.ops if REGION in op.attributes}) == 501
+
+
+class Squeamish(RandomCodegen):
+    """Takes no group that holds a clip."""
+
+    def refusal(self, composite: CompositeOp, target: Target | None) -> str | None:
+        clips = any(isinstance(op, ClipOp) for op in composite.walk())
+        return Reason("no clips", Kind.OTHER, "Do not clip.") if clips else None
+
+
+def test_a_codegen_may_refuse_what_its_patterns_match() -> None:
+    block = Block(arg_types=[FLOATS])
+    relu = ReluOp(block.args[0], FLOATS)
+    clip = ClipOp(relu.result, FLOATS)
+    block.add_ops([relu, clip, ReturnOp(clip.result)])
+    module = ModuleOp([FuncOp("main", ([FLOATS], [FLOATS]), Region(block))])
+    partition(module, [Squeamish("a", [ReluOp, ClipOp], [])])
+    left = [op for op in block.ops if not isinstance(op, ReturnOp)]
+    assert [type(op) for op in left] == [CallOp, ClipOp]
+    assert host_reason(left[1]) == HostReason("no clips", Kind.OTHER, "Do not clip.")
 
 
 def test_a_wildcard_may_stand_for_what_another_part_of_the_pattern_makes() -> None:

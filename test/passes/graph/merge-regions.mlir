@@ -19,9 +19,9 @@ func.func @diamond(%q: tensor<1x16xi8>) -> (tensor<1x16xi8>, tensor<1x16xi8>) {
   func.return %b, %d : tensor<1x16xi8>, tensor<1x16xi8>
 }
 // CHECK-LABEL: @diamond
-// CHECK:       graph.composite "vta.a"(%q) {graph.region = 0 : i64
+// CHECK:       graph.composite "vta.a"(%q) {graph.region = 0 : i64, graph.apart
 // CHECK:       graph.composite "vta.b"(%a) {graph.region = 0 : i64
-// CHECK:       graph.composite "vta.d"(%a, %h) {graph.region = 1 : i64
+// CHECK:       graph.composite "vta.d"(%a, %h) {graph.region = 1 : i64, graph.apart
 
 // What has no codegen belongs to no region.
 func.func @host(%q: tensor<1x16xi8>) -> tensor<1x16xi8> {
