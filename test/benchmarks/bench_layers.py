@@ -108,11 +108,12 @@ class Row:
 class Bench:
     """Compiles and times layers for one target.
 
-    shift: ``block``, ``channel`` or ``both``. check: whether results are compared.
+    shift: ``block``, ``channel`` or ``both``. padding: 0, or -128 as after a relu; TVM's is 0.
+    check: whether results are compared.
     """
 
-    def __init__(self, target: str, shift: str, *, check: bool) -> None:
-        self.target, self.check = target, check
+    def __init__(self, target: str, shift: str, *, padding: int = 0, check: bool) -> None:
+        self.target, self.padding, self.check = target, padding, check
         self.shift = "channel" if shift == "channel" else "block"
         self.both = shift == "both"
 
@@ -120,11 +121,12 @@ class Bench:
         """Everything about one layer."""
         wrong: list[str] = []
         started = time.process_time()
-        compiled = compile_layer(layer, self.target, shift=self.shift, residual=residual)
+        options = {"residual": residual, "padding": self.padding}
+        compiled = compile_layer(layer, self.target, shift=self.shift, **options)
         seconds = time.process_time() - started
         report, channel = self._report(compiled, wrong, ""), None
         if self.both:
-            other = compile_layer(layer, self.target, shift="channel", residual=residual)
+            other = compile_layer(layer, self.target, shift="channel", **options)
             channel = self._report(other, wrong, " with a shift a channel")
         tiles = TUNED.get(layer.name) if baseline and not residual else None
         return Row(
@@ -269,6 +271,13 @@ def arguments() -> argparse.Namespace:
         help="what shares one; both: a block, and the cycles with one a channel beside it",
     )
     parser.add_argument("--residual", action="store_true", help="also with residual additions")
+    parser.add_argument(
+        "--padding",
+        type=int,
+        choices=[0, -128],
+        default=0,
+        help="what the padding holds: -128 as after a relu (TVM's schedules keep 0)",
+    )
     parser.add_argument("--no-check", action="store_true", help="do not compare results")
     parser.add_argument("--no-tvm", action="store_true", help="without TVM's schedules")
     parser.add_argument(
@@ -309,7 +318,7 @@ def main() -> int:
 
 def measured(options: argparse.Namespace, target: str) -> Iterator[Row]:
     """The rows of one target, one by one."""
-    bench = Bench(target, options.shift, check=not options.no_check)
+    bench = Bench(target, options.shift, padding=options.padding, check=not options.no_check)
     for layer in options.layers:
         for residual in (False, True) if options.residual and layer.additions else (False,):
             yield bench.row(layer, residual=residual, baseline=not options.no_tvm)

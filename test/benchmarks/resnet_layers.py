@@ -168,11 +168,21 @@ def output_shape(layer: Layer) -> tuple[int, ...]:
     return (1, layer.outputs, layer.out_size, layer.out_size)
 
 
-def feeds_of(layer: Layer, *, residual: bool = False, seed: int = 0) -> dict[str, Array]:
-    """Inputs: what a relu leaves of normal values (all of them for the image of C1)."""
+def feeds_of(
+    layer: Layer, *, residual: bool = False, seed: int = 0, padding: int = 0
+) -> dict[str, Array]:
+    """Inputs: what a relu leaves of normal values (all of them for the image of C1).
+
+    padding: 0 or -128, what the padding of the quantised input is to hold. An input that is never
+    negative has the zero point -128; so for 0 one that is padded gets a trace of a negative number.
+    """
     rng = np.random.default_rng([seed, 1])
     x = rng.normal(size=input_shape(layer)).astype(np.float32)
-    feeds = {"x": x if layer.inputs < GAIN_BLOCK else np.maximum(x, 0)}
+    if layer.inputs >= GAIN_BLOCK:
+        np.maximum(x, 0, out=x)
+        if layer.pad and not padding:
+            x[0, 0, 0, 0] = -1e-6
+    feeds = {"x": x}
     if residual:
         feeds["skip"] = np.maximum(rng.normal(size=output_shape(layer)), 0).astype(np.float32)
     return feeds
@@ -218,12 +228,14 @@ def compile_layer(
     *,
     shift: str = "block",
     residual: bool = False,
+    padding: int = 0,
     stages: Sequence[Stage] = STAGES,
     keep: Sequence[str] = ("quantised",),
 ) -> CompiledLayer:
     """Compile one layer, so that all of it is one program.
 
-    shift: ``block`` or ``channel``, what shares one. keep: levels of which to keep a copy.
+    shift: ``block`` or ``channel``, what shares one. padding: what the padding holds, 0 or -128.
+    keep: levels of which to keep a copy.
     """
     levels: dict[str, Any] = {}
     contexts: list[VtacContext] = []
@@ -233,7 +245,7 @@ def compile_layer(
         if name in keep:
             levels[name] = module.clone()
 
-    feeds = feeds_of(layer, residual=residual)
+    feeds = feeds_of(layer, residual=residual, padding=padding)
     module = compile_model(
         model_of(layer, residual=residual),
         target,
