@@ -5,9 +5,10 @@ Nothing is converted silently, and nothing in the data decides which code runs.
 """
 
 import dataclasses
+import functools
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar, cast
 
 from vtac.dialects.errors import CompileError, Problem
@@ -15,8 +16,18 @@ from vtac.dialects.errors import CompileError, Problem
 T = TypeVar("T")
 
 
+_PLAIN = (str, int, float, bool, type(None))
+
+
+@functools.cache
+def _hints(cls: Hashable) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
 def to_json(value: object) -> Any:
     """Dataclasses as objects, tuples as lists; everything else as it is."""
+    if type(value) in _PLAIN:
+        return value
     if dataclasses.is_dataclass(value):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
@@ -30,12 +41,16 @@ def from_json(cls: type[T], data: object, where: str) -> T:
     """The dataclass ``cls`` from parsed JSON. Raises `CompileError` on anything unexpected."""
     if not isinstance(data, dict):
         raise _wrong(where, "must be an object")
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cast(Hashable, cls))
     if unknown := sorted(set(data) - set(hints)):
         raise _wrong(where, f"has unknown fields: {', '.join(unknown)}")
     if missing := sorted(set(hints) - set(data)):
         raise _wrong(where, f"lacks the fields: {', '.join(missing)}")
-    return cls(**{key: _value(hints[key], data[key], f"{where}.{key}") for key in hints})
+    values = {
+        key: data[key] if type(data[key]) is hint else _value(hint, data[key], f"{where}.{key}")
+        for key, hint in hints.items()
+    }
+    return cls(**values)
 
 
 def _value(hint: Any, data: object, where: str) -> Any:
@@ -46,6 +61,8 @@ def _value(hint: Any, data: object, where: str) -> Any:
         if not isinstance(data, list):
             raise _wrong(where, "must be a list")
         item = typing.get_args(hint)[0]
+        if all(type(entry) is item for entry in data):
+            return tuple(data)
         return tuple(_value(item, entry, f"{where}[{i}]") for i, entry in enumerate(data))
     if dataclasses.is_dataclass(hint):
         return from_json(cast(type[Any], hint), data, where)
