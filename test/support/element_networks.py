@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from random_networks import LIMIT, Builder, Network, Value, finish
 
 MOVING = ("concat", "slice", "split", "pad", "negate", "pool", "resize", "fold_space", "shuffle")
-SCALING = ("scale", "shifted", "slope", "sigmoid", "reduce")
+SCALING = ("scale", "shifted", "slope", "sigmoid", "reduce", "average")
 MULTIPLYING = ("swish", "product", "gate")
 
 
@@ -167,6 +167,23 @@ class ElementBuilder(Builder):
         mean = Value(name, (*x.shape[:2], *[1] * (len(x.shape) - 2)), 0)
         gate = self.sigmoid(self.layer(mean, x.shape[1], same=True))
         return Value(self.node("Mul", [gate.name, x.name]), x.shape, 0)
+
+    def average(self, x: Value) -> Value:
+        """Average pooling, whose pads count or not."""
+        rank = len(x.shape) - 2
+        kernel = [min(self.draw(st.integers(1, 3)), extent) for extent in x.shape[2:]]
+        if rank == 0 or max(kernel) == 1:
+            return x
+        strides = [self.draw(st.integers(1, 2)) for _ in range(rank)]
+        pads = [self.draw(st.integers(0, (k - 1) // 2)) for k in kernel + kernel]
+        window = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+        counts = int(self.draw(st.booleans()))
+        name = self.node("AveragePool", [x.name], count_include_pad=counts, **window)
+        extent = [
+            (x.shape[2 + i] + pads[i] + pads[rank + i] - kernel[i]) // strides[i] + 1
+            for i in range(rank)
+        ]
+        return Value(name, (*x.shape[:2], *extent), 0)
 
     def layer(self, x: Value, channels: int, *, same: bool = False) -> Value:
         """A convolution, or a dense layer where there is no space."""

@@ -41,12 +41,12 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.passes.graph.evaluate import batch_norm_affine
+from vtac.passes.graph.quantize.averages import MOST_FORMS, forms_needed, window_counts
 from vtac.passes.graph.quantize.network import (
     Network,
     channels_of,
     is_channel_vector,
     is_float32,
-    window_counts,
 )
 from vtac.passes.graph.reasons import Kind, Reason
 
@@ -120,7 +120,7 @@ def why_not(op: Operation, network: Network) -> str | None:
         case SumPoolOp() if any(op.pads.get_values()):
             return Reason("sums with pads", Kind.ATTRIBUTE)
         case MaxPoolOp():
-            counts = window_counts(op, shape_of(op.x) or (), op.kernel.get_values())
+            counts = window_counts(op)
             return (
                 None
                 if counts.all()
@@ -277,10 +277,10 @@ def _spatial_pads(op: PadOp) -> list[int]:
 def _average_pool(op: AveragePoolOp) -> str | None:
     if op.count_include_pad.value.data:
         return None
-    counts = window_counts(op, shape_of(op.x) or (), op.kernel.get_values())
-    if counts.min() != counts.max():
+    counts = window_counts(op)
+    if counts.all() and forms_needed(op) > MOST_FORMS:
         return Reason(
-            f"its windows average {counts.min()} to {counts.max()} elements: no single divisor",
+            f"its windows average {counts.min()} to {counts.max()} elements: too many divisors",
             Kind.ATTRIBUTE,
         )
     return None if counts.all() else Reason("a window lies wholly in the padding", Kind.ATTRIBUTE)

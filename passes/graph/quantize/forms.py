@@ -29,7 +29,8 @@ class Form:
     source: the float op it comes from. operand: read as int8. result: what the sum computes.
     matrix: real W [O, C/group, kernel...]; None where it is that of ``source``. factor: float64,
     one number an output channel, or one for all. strides, pads, dilations: of each spatial
-    dimension as in `ConvOp`; pads may be negative. group: of channels that are kept apart.
+    dimension as in `ConvOp`; pads may be negative. group: of channels that are kept apart. divisor:
+    all of W are whole multiples of its reciprocal, where they are shares of means.
     """
 
     source: Operation
@@ -41,6 +42,7 @@ class Form:
     pads: Sequence[int]
     dilations: Sequence[int]
     group: int
+    divisor: int = 1
 
     @property
     def multiplies(self) -> bool:
@@ -57,6 +59,8 @@ class Form:
         """Whether powers of two between scales leave nothing of it to round."""
         if self.matrix is None:
             return False
+        if self.divisor > 1:
+            return bool((self.factor == 1).all())
         magnitudes = np.abs(np.unique(self.matrix)[:, None] * self.factor)
         fractions = np.frexp(magnitudes[magnitudes > 0])[0]
         return bool((fractions == 0.5).all())

@@ -49,6 +49,7 @@ from vtac.dialects.graph import (
     is_static,
     shape_of,
 )
+from vtac.passes.graph.quantize.averages import averages, is_uneven
 from vtac.passes.graph.quantize.eligibility import (
     COMPUTING,
     SELECTIONS,
@@ -342,6 +343,8 @@ class _Grower:
             case MulOp() | DivOp():
                 value, numbers = scaling_of(op, self.network)
                 self._operand(value, factor * numbers, terms, result, walk, op)
+            case AveragePoolOp() if is_uneven(op):
+                terms.forms += averages(op, result, factor)
             case BatchNormOp():
                 scale, offset = normalisation_of(op, self.network)
                 terms.bias += factor * offset
@@ -380,6 +383,8 @@ class _Grower:
 
     def _joins(self, core: CoreOp, factor: Array) -> bool:
         """Whether a core may share its accumulators, multiplied by ``factor``."""
+        if isinstance(core, AveragePoolOp) and is_uneven(core):
+            return False
         return core not in self.apart and (
             isinstance(core, ConvOp | GemmOp) or bool((factor == 1).all())
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from xdsl.context import Context
@@ -20,14 +20,13 @@ from vtac.dialects.graph import (
     GlobalAveragePoolOp,
     ReshapeOp,
     SumPoolOp,
-    WindowOp,
     given_by,
     row_steps,
     shape_of,
-    window_extent,
 )
 from vtac.dialects.graph.ranges import range_of
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.passes.graph.quantize.averages import window_counts
 from vtac.passes.graph.quantize.forms import Form
 
 PoolingOp = AveragePoolOp | GlobalAveragePoolOp | SumPoolOp
@@ -178,21 +177,6 @@ def is_channel_vector(shape: Sequence[int], other: Sequence[int]) -> bool:
     )
 
 
-def window_counts(op: WindowOp, shape: Sequence[int], kernel: Sequence[int]) -> Array:
-    """How many taps of each window lie inside the operand: an array over the output positions."""
-    strides, dilations = op.strides.get_values(), op.dilations.get_values()
-    rank, pads = len(kernel), op.pads.get_values()
-    counts: Any = np.ones((), np.int64)
-    for i in range(rank):
-        pad = pads[i] + pads[rank + i]
-        extent = window_extent(shape[2 + i], kernel[i], strides[i], pad, dilations[i])
-        starts = np.arange(extent) * strides[i] - pads[i]
-        taps = starts[:, None] + np.arange(kernel[i]) * dilations[i]
-        inside = ((taps >= 0) & (taps < shape[2 + i])).sum(axis=1)
-        counts = np.multiply.outer(counts, inside)
-    return cast(Array, counts)
-
-
 def summed_elements(op: PoolingOp) -> int:
     """How many elements each window of a pooling sums, pads included that count."""
     return prod(op.kernel.get_values()) if isinstance(op, SumPoolOp) else pooled_area(op)
@@ -208,4 +192,4 @@ def pooled_area(op: PoolingOp) -> int:
     kernel = op.kernel.get_values()
     if op.count_include_pad.value.data:
         return prod(kernel)
-    return int(window_counts(op, shape, kernel).flat[0])
+    return int(window_counts(op).flat[0])

@@ -196,12 +196,13 @@ class _Choice:
             if not form.is_exact_when_tied:
                 continue
             operand = self._variable(form.operand)
-            if all(use.operation in group.covered for use in form.operand.uses):
+            read_here = all(use.operation in group.covered for use in form.operand.uses)
+            if read_here and form.divisor == 1:
                 # Nobody else reads it: finer steps than the result's would be lost.
                 finest = self.needs[result] / float(np.abs(form.factor).max())
                 self._coarsen(operand, finest)
             with suppress(Obstacle):
-                self._union(group, result, operand, Fraction(1))
+                self._union(group, result, operand, Fraction(1, odd_part(form.divisor)[0]))
 
     def _coarsen(self, variable: SSAValue, finest: float) -> None:
         """Let a variable have no finer steps than these, unless its scale is given."""
