@@ -28,26 +28,30 @@ PRODUCTS = (ConvOp, GemmOp, MatMulOp)
 
 
 def elements(value: SSAValue) -> int:
-    """How many elements a tensor has; 0 where that is not known."""
+    """How many elements a tensor has, a dimension that is not known counted as 1."""
+    return prod(_extents(value))
+
+
+def _extents(value: SSAValue) -> list[int]:
     shape = shape_of(value)
-    return 0 if shape is None or DYNAMIC_INDEX in shape else prod(shape)
+    return [0] if shape is None else [1 if extent == DYNAMIC_INDEX else extent for extent in shape]
 
 
 def macs_of(op: Operation) -> int:
-    """The multiply-accumulates of one op; 0 where it has none, or unknown shapes."""
+    """The multiply-accumulates of one op; 0 where it has none."""
     if not isinstance(op, PRODUCTS):
         return 0
     if isinstance(op, ConvOp):
-        taps = prod((shape_of(op.w) or (0,))[1:])
+        taps = prod(_extents(op.w)[1:])
     elif isinstance(op, GemmOp):
-        taps = (shape_of(op.a) or (0, 0))[0 if op.trans_a.value.data else 1]
+        taps = _extents(op.a)[0 if op.trans_a.value.data else -1]
     else:
-        taps = (shape_of(op.a) or (0,))[-1]
-    return max(0, elements(op.result) * taps)
+        taps = _extents(op.a)[-1]
+    return elements(op.result) * taps
 
 
 def bytes_of(values: Iterable[SSAValue]) -> int:
-    """The bytes of some tensors, each counted once; 0 for what is of unknown size."""
+    """The bytes of some tensors, each counted once; 0 for what is no tensor."""
     return sum(ceil(elements(v) * _element_bytes(v.type)) for v in dict.fromkeys(values))
 
 
