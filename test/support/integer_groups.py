@@ -86,9 +86,10 @@ class IntegerFunction:
 
     def conv(self, x: SSAValue, out: int, kernel: Sequence[int], **window: Any) -> SSAValue:
         group, pad = window.pop("group", 1), window.pop("pad_value", 0)
+        largest = window.pop("weights_below", 128)
         numbers = numbers_of(len(kernel), **window)
         channels = self.values[x].shape[1]
-        w = self.random.integers(-128, 128, (out, channels // group, *kernel), np.int8)
+        w = self.random.integers(-128, largest, (out, channels // group, *kernel), np.int8)
         answer = convolve(self.values[x], w, group, pad, **numbers)
         type = self.packed(answer.shape, i32)
         numbers.update(group=group, pad_value=pad)
