@@ -109,10 +109,7 @@ def accuracy_json(found: Evaluation | None, errors: Iterable[LayerError] | None)
 
 
 def _plain(error: LayerError) -> dict[str, Any]:
-    total, own = (
-        value if value is not None and isfinite(value) else None
-        for value in (error.total, error.own)
-    )
+    total, own = (value if isfinite(value) else None for value in (error.total, error.own))
     ops = list(error.ops)
     return {
         "node": error.node,

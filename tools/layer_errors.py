@@ -41,22 +41,23 @@ class LayerError:
     """The error of a layer, in dB of signal to noise: more is better, infinity is exact.
 
     node: the layer's name. ops: the ops of the float network that it computes. total: in the
-    network as it runs, None if the layer does not run in integers. own: of the layer alone.
-    reason: why it was left on the host, if it was.
+    network as it runs. own: of the layer alone, in integers. reason: why it was left on the host,
+    if it was; what it reads there may still have been rounded.
     """
 
     node: str
     ops: tuple[str, ...]
-    total: float | None
+    total: float
     own: float
     reason: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Layer:
-    """A layer of a trial: what stands for its result, and the float ops of the original."""
+    """A layer of a trial: what stands for its result, and value and ops of the original."""
 
     stored: Stored
+    value: SSAValue
     name: str
     covered: tuple[Operation, ...]
 
@@ -104,92 +105,137 @@ class LayerErrors:
     def settle(self, quantise: Quantise) -> tuple[LayerError, ...]:
         """The errors of all layers, worst first; those below the bound get a reason to stay.
 
-        Their own error counts: a layer does not pay for those before it. Reasons are written on the
-        ops of the module, so that it will be quantised as it was measured.
+        Their own error counts: a layer does not pay for those before it. One that misses the bound
+        on the host too has what it reads to blame, which then stays as well. Reasons are written on
+        the ops of the module, so that it will be quantised as it was measured.
         """
-        left: list[LayerError] = []
+        left: dict[_Layer, LayerError] = {}
         while True:
-            layers, errors = self._measure(quantise)
-            failing = [
-                (layer, error)
-                for layer, error in zip(layers, errors, strict=True)
-                if self.least is not None and error.own < self.least
-            ]
-            if not failing:
-                return tuple(sorted([*left, *errors], key=_badness))
-            for layer, error in failing:
-                reason = Reason(
-                    f"its signal to quantisation noise is {error.own:.1f} dB, the bound is"
-                    f" {self.least:g} dB",
-                    Kind.PRECISION,
-                    "Lower the bound (--min-layer-snr), or calibrate with other samples.",
-                )
-                left.append(replace(error, total=None, reason=reason))
+            trial = self._trial(quantise)
+            figures = self._compare(trial, [layer.value for layer in left])
+            pairs = zip(trial.layers, figures, strict=False)
+            errors = {x: LayerError(x.name, _kinds(x.covered), *pair) for x, pair in pairs}
+            on_host = dict(zip(left, figures[len(errors) :], strict=True))
+            blamed = {} if self.least is None else self._blamed(trial, errors, on_host, self.least)
+            if not blamed:
+                settled = (replace(left[x], total=total) for x, (total, _) in on_host.items())
+                listed = [*settled, *errors.values()]
+                return tuple(sorted(listed, key=lambda error: error.total))
+            for layer, reason in blamed.items():
+                left[layer] = replace(errors[layer], reason=reason)
                 for op in layer.covered:
                     keep_on_host(op, reason)
 
-    def _measure(self, quantise: Quantise) -> tuple[list[_Layer], list[LayerError]]:
-        """Quantise a copy, and run it and its layers one by one beside the float network."""
+    def _blamed(
+        self,
+        trial: "_Trial",
+        errors: Mapping[_Layer, LayerError],
+        on_host: Mapping[_Layer, tuple[float, float]],
+        least: float,
+    ) -> dict[_Layer, Reason]:
+        """The layers that must not run in integers, and why."""
+        blamed = {}
+        hint = "Lower the bound (--min-layer-snr), or calibrate with other samples."
+        for layer, error in errors.items():
+            if error.own < least:
+                text = f"its signal to quantisation noise is {error.own:.1f} dB"
+                text = f"{text}, the bound is {least:g} dB"
+                blamed[layer] = Reason(text, Kind.PRECISION, hint)
+        for layer, (_, own) in on_host.items():
+            if own < least:
+                text = f"its result in int8 leaves '{layer.name}' {own:.1f} dB of signal to noise"
+                text = f"{text}, the bound is {least:g} dB"
+                for maker in _makers(layer, trial.layers):
+                    blamed.setdefault(maker, Reason(text, Kind.PRECISION, hint))
+        return blamed
+
+    def _trial(self, quantise: Quantise) -> "_Trial":
+        """A copy of the network, quantised."""
         ctx, copies = self.ctx.clone(), dict[SSAValue, SSAValue]()
-        trial = self.module.clone(copies)
-        originals = dict(zip(trial.walk(), self.module.walk(), strict=True))
+        module = self.module.clone(copies)
+        originals = dict(zip(module.walk(), self.module.walk(), strict=True))
         values = {copy: value for value, copy in copies.items()}
         ctx.observations = observed = self.observed.moved(copies)
-        quantise(ctx, trial)
-        known = {
-            stored: self.names[values[stored.value]]
-            for stored in observed.stored
-            if values[stored.value] in self.names
-        }
+        quantise(ctx, module)
+        known: dict[Stored, str] = {}
         layers = []
-        for stored in known:
-            maker = stored.result.owner
+        for stored in observed.stored:
+            value, maker = values[stored.value], stored.result.owner
             assert isinstance(maker, Operation), "what stands for a value is computed"
+            if value not in self.names:
+                continue
+            known[stored] = self.names[value]
             if stored.covered and not isinstance(maker, PASSES_ON):
                 covered = tuple(originals[op] for op in stored.covered)
-                layers.append(_Layer(stored, layer_of(maker), covered))
-        totals, owns = self._compare(trial, ctx, known, [layer.stored for layer in layers])
-        errors = [
-            LayerError(layer.name, _kinds(layer.covered), total.snr, own.snr)
-            for layer, total, own in zip(layers, totals, owns, strict=True)
+                layers.append(_Layer(stored, value, layer_of(maker), covered))
+        return _Trial(module, ctx, copies, known, layers)
+
+    def _compare(self, trial: "_Trial", others: Sequence[SSAValue]) -> list[tuple[float, float]]:
+        """Signal to noise of layers, then of other values, which are real in the trial.
+
+        In the network, and fed with the float network's values, rounded.
+        """
+        shown: list[tuple[str, Stored | None, SSAValue]] = [
+            (trial.known[x.stored], x.stored, x.stored.result) for x in trial.layers
         ]
-        return layers, errors
-
-    def _compare(
-        self,
-        trial: ModuleOp,
-        ctx: VtacContext,
-        known: Mapping[Stored, str],
-        layers: Sequence[Stored],
-    ) -> tuple[list[Agreement], list[Agreement]]:
-        """The results of layers against the float network's: in the network, and alone."""
-        outputs = {f"layer:{number}": stored.result for number, stored in enumerate(layers)}
-        whole = open_float_model(host_model(trial, ctx, extra_outputs=outputs))
-        fed = {s: f"fed:{n}" for n, s in enumerate(known) if s.scale is not None}
-        apart = open_float_model(_apart(trial, ctx, fed, list(outputs.values())))
-        totals = [Agreement() for _ in layers]
-        owns = [Agreement() for _ in layers]
-        wanted = list(dict.fromkeys(name for name in known.values()))
+        shown += [(self.names[value], None, trial.copies[value]) for value in others]
+        outputs = {f"shown:{number}": result for number, (_, _, result) in enumerate(shown)}
+        whole = open_float_model(host_model(trial.module, trial.ctx, extra_outputs=outputs))
+        fed = {s: f"fed:{n}" for n, s in enumerate(trial.known) if s.scale is not None}
+        apart = open_float_model(_apart(trial, fed, outputs))
+        totals, owns = [Agreement() for _ in shown], [Agreement() for _ in shown]
         for batch in self.batches:
-            shown = [name for name in wanted if name not in batch]
-            reals = dict(zip(shown, self.floats.run(shown, dict(batch)), strict=True)) | dict(batch)
-            feeds = {name: _rounded(s, reals[known[s]]) for s, name in fed.items()}
-            found = whole.run(list(outputs), dict(batch))
-            alone = apart.run(None, {**batch, **feeds})
-            for stored, here, there, total, own in zip(
-                layers, found, alone, totals, owns, strict=True
-            ):
-                total.add(reals[known[stored]], _real(stored, here))
-                own.add(reals[known[stored]], _real(stored, there))
-        return totals, owns
+            reals = self._reals(batch, {*trial.known.values(), *(name for name, _, _ in shown)})
+            feeds = {name: _rounded(s, reals[trial.known[s]]) for s, name in fed.items()}
+            here = _run(whole, list(outputs), batch)
+            there = _run(apart, list(outputs), {**batch, **feeds})
+            for number, (name, stored, _) in enumerate(shown):
+                totals[number].add(reals[name], _real(stored, here[number]))
+                owns[number].add(reals[name], _real(stored, there[number]))
+        return [(total.snr, own.snr) for total, own in zip(totals, owns, strict=True)]
+
+    def _reals(self, batch: Batch, names: set[str]) -> dict[str, Array]:
+        """Values of the float network."""
+        computed = sorted(names - set(batch))
+        return dict(batch) | dict(zip(computed, _run(self.floats, computed, batch), strict=True))
 
 
-def _apart(
-    module: ModuleOp, ctx: VtacContext, fed: Mapping[Stored, str], outputs: Sequence[SSAValue]
-) -> ModelProto:
+@dataclass(frozen=True)
+class _Trial:
+    """A quantised copy. copies: of values of the original. known: names of what is stored."""
+
+    module: ModuleOp
+    ctx: VtacContext
+    copies: Mapping[SSAValue, SSAValue]
+    known: Mapping[Stored, str]
+    layers: Sequence[_Layer]
+
+
+def _run(session: Any, outputs: Sequence[str], feeds: Batch) -> list[Array]:
+    """Some outputs of a model; none for none, which onnxruntime takes for all."""
+    return list(session.run(list(outputs), dict(feeds))) if outputs else []
+
+
+def _makers(layer: _Layer, layers: Sequence[_Layer]) -> list[_Layer]:
+    """The layers whose results a layer reads, through whatever lies between."""
+    known = {other.value: other for other in layers}
+    found: dict[_Layer, None] = {}
+    seen: set[SSAValue] = set()
+    left = [value for op in layer.covered for value in op.operands]
+    while left:
+        value = left.pop()
+        if value in known:
+            found[known[value]] = None
+        elif value not in seen and isinstance(value.owner, Operation):
+            seen.add(value)
+            left += value.owner.operands
+    return list(found)
+
+
+def _apart(trial: _Trial, fed: Mapping[Stored, str], outputs: Mapping[str, SSAValue]) -> ModelProto:
     """A model of the network's layers one by one: what they read as integers are further inputs."""
     copies: dict[SSAValue, SSAValue] = {}
-    main = main_function(module.clone(copies))
+    main = main_function(trial.module.clone(copies))
     block = main.body.block
     names: dict[SSAValue, str] = {
         argument: spec.name for argument, spec in zip(block.args, input_specs(main), strict=True)
@@ -199,10 +245,12 @@ def _apart(
         argument = block.insert_arg(result.type, len(block.args))
         result.replace_all_uses_with(argument)
         names[argument] = name
-    opsets = module.attributes.get("graph.opsets", DictionaryAttr({}))
+    opsets = trial.module.attributes.get("graph.opsets", DictionaryAttr({}))
     assert isinstance(opsets, DictionaryAttr)
-    ops, results = list(block.ops)[:-1], [copies[output] for output in outputs]
-    return build_model(ops, list(block.args), results, names, ctx, opsets)
+    ops, results = list(block.ops)[:-1], [copies[output] for output in outputs.values()]
+    return build_model(
+        ops, list(block.args), results, names, trial.ctx, opsets, output_names=list(outputs)
+    )
 
 
 def _per_channel(vector: Array | None, value: SSAValue) -> Any:
@@ -220,9 +268,9 @@ def _rounded(stored: Stored, real: Array) -> Array:
     return rounded
 
 
-def _real(stored: Stored, result: Array) -> Array:
-    """What integers stand for."""
-    if stored.scale is None:
+def _real(stored: Stored | None, result: Array) -> Array:
+    """What integers stand for; what is real already as it is."""
+    if stored is None or stored.scale is None:
         return result
     steps = result.astype(np.float32) - stored.zero_point
     real: Array = steps * np.float32(stored.scale) / _per_channel(stored.factors, stored.value)
@@ -232,8 +280,3 @@ def _real(stored: Stored, result: Array) -> Array:
 def _kinds(ops: Iterable[Operation]) -> tuple[str, ...]:
     """What a layer computes, in order of execution."""
     return tuple(op.name.removeprefix("graph.") for op in reversed(list(ops)))
-
-
-def _badness(error: LayerError) -> tuple[bool, float]:
-    """Layers that were left on the host come first, then those with the most noise."""
-    return error.total is not None, error.own if error.total is None else error.total
