@@ -11,7 +11,7 @@ from vtac.dialects.context import Array
 class Payload:
     """Anything that JSON holds, named files, and constants, which a package stores once.
 
-    What they mean is between a codegen and its engine (`vtac.runtime.engines`), which gets the
+    What they mean is between a codegen and its engine (`vtac.runtime.engine`), which gets the
     constants back in this order.
     """
 

@@ -65,7 +65,7 @@ class Codegen(ABC):
     name: in ``codegen`` attributes and names of functions. priority: who is asked first where the
     user does not say. default: whether it is asked unless the user says who is.
     uses_target: whether what it makes depends on the target.
-    engine: the run half (`vtac.runtime.engines.Engine`), where it is not ``runtime/engines/NAME``.
+    engine: the run half (`vtac.runtime.engine.Engine`), where it is not ``runtime/engines/NAME``.
     """
 
     name: ClassVar[str]

@@ -13,6 +13,7 @@ from digits_model import MODEL, images
 from onnx import TensorProto, helper
 
 import vtac
+from vtac.passes.graph.codegen import HostModel
 from vtac.runtime.package import package_to_bytes
 from vtac.tools.vta_sim import main as time_program
 
@@ -96,6 +97,15 @@ def test_the_report_has_every_level_and_time() -> None:
     assert report.levels[-1].ops["vta.program"] == 1
     assert {"import", "calibrate", "quantize", "te-to-vta", "encode"} <= set(report.seconds)
     assert any("'image' has shape [1, 1, 8, 8]" in note for note in report.notes)
+
+
+def test_the_estimate_of_a_region_is_near_the_cycles_of_the_clock() -> None:
+    (region,) = digits().report.partition.regions
+    (launch,) = digits().profile().launches
+    assert region.cycles is not None
+    own = region.cycles - HostModel().cycles_a_launch - region.border / HostModel().bytes_a_cycle
+    assert 0.7 < own / launch.report.cycles < 1.4
+    assert region.cycles < region.host_cycles
 
 
 def test_shapes_choose_the_batch_and_samples_are_regrouped() -> None:

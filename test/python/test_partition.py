@@ -131,6 +131,7 @@ def test_regions_are_convex_and_cannot_grow(module: ModuleOp, max_ops: int | Non
 
 
 @given(networks(), codegens(), SIZES)
+@settings(max_examples=60)
 def test_results_stay_and_every_op_is_in_one_place(
     module: ModuleOp, chosen: list[RandomCodegen], max_ops: int | None
 ) -> None:
