@@ -1,5 +1,6 @@
 """The commands, in this process: what they write, what they print, how they fail."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -90,6 +91,36 @@ def test_run_writes_outputs_and_compares(
     assert [file.name for file in (tmp_path / "d").iterdir()] == ["000_vta_0.npz"]
 
 
+def test_a_package_is_evaluated(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "d.npz", x=images()[32:40], y=np.zeros(8, np.uint8))
+    args = [str(package), "--evaluate", str(tmp_path / "d.npz"), "--reference", str(MODEL)]
+    vta_run.main(args)
+    said = capsys.readouterr().out
+    for text in ("against onnxruntime, 8 samples", "top-1 compiled", "signal to noise", " dB"):
+        assert text in said
+    vta_run.main([*args, "--json", "--limit", "3"])
+    found = json.loads(capsys.readouterr().out)["evaluation"]
+    assert found["samples"] == 3 and found["outputs"][0]["snr_db"] > 20
+
+
+def test_accuracy_is_measured_and_kept_when_compiling(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = save_images(tmp_path / "samples.npz", 4)
+    args = [str(MODEL), "--calibrate", str(samples), "--keep-float", "second"]
+    args += ["--evaluate", str(samples), "--layer-errors", "--explain", "--json"]
+    vta_compile.main(args)
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert found["evaluation"]["samples"] == 4
+    layers = {layer["node"]: layer for layer in found["layer_errors"]}
+    assert set(layers) == {"first", "third", "logits"}
+    assert all(layer["own_snr_db"] > 20 for layer in layers.values())
+    assert "kept by the user" in said.err
+
+
 def test_samples_are_regrouped_and_what_filled_the_last_batch_is_dropped(tmp_path: Path) -> None:
     samples = save_images(tmp_path / "samples.npz", 10)
     package = tmp_path / "batch.vtapkg"
@@ -160,6 +191,13 @@ def test_arguments_that_make_no_sense(tmp_path: Path, failure: Failure) -> None:
     for args, message in cases:
         assert message in failure(vta_compile.main, MODEL, "-o", out, *args)
     assert "nothing to do" in failure(vta_compile.main, MODEL)
+    cases = [
+        (["--keep-float", "frist"], "has no node of that name (did you mean first?)"),
+        (["--layer-errors"], "are measured where samples calibrate the network"),
+        (["--json"], "nothing to print as JSON"),
+    ]
+    for args, message in cases:
+        assert message in failure(vta_compile.main, MODEL, "-o", out, *args)
     assert not out.exists()
 
 
@@ -182,7 +220,11 @@ def test_packages_and_inputs_that_do_not_fit(
     assert "No such file" in failure(vta_run.main, tmp_path / "none.vtapkg", "--input", x)
     assert "not a vtac package" in failure(vta_run.main, MODEL, "--input", x)
     assert "no such file of inputs" in failure(vta_run.main, package, "--input", "none.npy")
-    assert "[1, 1, 8, 8]" in failure(vta_run.main, package, "--input", tmp_path / "wrong.npy")
+    for option in ("--input", "--evaluate"):
+        assert "[1, 1, 8, 8]" in failure(vta_run.main, package, option, tmp_path / "wrong.npy")
+    assert "nothing to compare with" in failure(vta_run.main, package, "--evaluate", x)
+    both = ("--json", "--profile")
+    assert "not for both" in failure(vta_run.main, package, "--evaluate", x, *both)
 
 
 @pytest.mark.parametrize("name", our_passes())
