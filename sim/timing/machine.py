@@ -30,7 +30,7 @@ from .channel import FETCH, INP, NEVER, UOP, WGT, Channel, Transfer
 from .padding import padding_idle
 from .presets import INSTRUCTION_BYTES, TimingPreset
 from .requests import Requests, cut
-from .work import READERS, Work
+from .work import READERS, Kind, Work
 
 CHANNEL_OF = {1: (0, 0, 0, 0, 0), 2: (0, 0, 1, 1, 0), 3: (0, 1, 2, 2, 1)}
 """The channel of each reader, by the number of channels."""
@@ -78,7 +78,6 @@ class _ModuleState:
     """A module's instructions in order: up to head - 1 started, up to arrived - 1 dispatched.
 
     free: the first cycle in which it may decide to start the next one, `NEVER` while that is open.
-    late: the instruction that ends with tokens of which it is open whether there is room for them.
     """
 
     members: list[int]
@@ -86,7 +85,6 @@ class _ModuleState:
     arrived: int = 0
     free: int = 0
     transfer: Transfer | None = None
-    late: int | None = None
 
 
 class Machine:
@@ -97,7 +95,8 @@ class Machine:
         count = len(work.kind)
         self._module = work.module.tolist()
         self._duration = work.duration.tolist()
-        self._readers = [READERS.get(kind, -1) for kind in work.kind.tolist()]
+        readers = [READERS.get(kind, -1) for kind in Kind]
+        self._readers = [readers[kind] for kind in work.kind.tolist()]
         self._pops, self._pushes = work.pops, work.pushes
         self._modules = [
             _ModuleState(np.flatnonzero(work.module == module).tolist()) for module in Module
@@ -107,6 +106,8 @@ class Machine:
         # Of each queue who pushed its tokens, and who popped them: the k-th pop is of the k-th.
         self._pushed: list[list[int]] = [[] for _ in Queue]
         self._popped: list[list[int]] = [[] for _ in Queue]
+        # Instructions that end with tokens of which it is open whether there is room for them.
+        self._late: set[int] = set()
         self._channels = [Channel(preset) for _ in range(preset.read_channels)]
         # Without a channel to wait for, the cycle in which a chunk comes.
         self._chunk_comes: int | None = None
@@ -124,13 +125,14 @@ class Machine:
         self._request_instructions(_FIRST_FETCH)
         while True:
             self._settle()
-            late = [state for state in self._modules if state.late is not None]
-            first = min(late, key=self._done, default=None)
-            until = self._limit if first is None else min(self._limit, self._done(first))
+            until, late = self._limit, None
+            if self._late:
+                late = min(self._late, key=self._end.__getitem__)
+                until = min(until, self._end[late] - 1)
             if (transfer := self._issue(until)) is not None:
                 self._served(transfer)
-            elif first is not None and self._done(first) <= self._limit:
-                self._push(first, for_sure=True)
+            elif late is not None and self._end[late] - 1 <= self._limit:
+                self._push_late(late, for_sure=True)
             else:
                 break
         if self._limit == NEVER:
@@ -175,13 +177,13 @@ class Machine:
         while True:
             while awake:
                 self._go_on(awake.pop())
-            for state in self._modules:
-                if state.late is not None:
-                    self._push(state)
+            if self._late:
+                for index in list(self._late):
+                    self._push_late(index)
             if self._chunk_comes is not None:
                 at, self._chunk_comes = self._chunk_comes, None
                 self._instructions_come(at)
-            if not awake:
+            if not awake and self._chunk_comes is None:
                 return
 
     def _go_on(self, module: int) -> None:
@@ -221,42 +223,49 @@ class Machine:
             if end > since:
                 self._full.append((since, end))
             self._dispatch(max(since, end))
-        if self._pushes[index]:
-            state.late = index
-            self._push(state)
+        if not (pushes := self._pushes[index]):
+            return
+        depth = self._preset.token_depth
+        for queue in pushes:
+            # There is room only when all but depth - 1 of the tokens before are popped.
+            if (before := len(self._pushed[queue]) - depth) >= 0:
+                popped = self._popped[queue]
+                if before >= len(popped) or self._start[popped[before]] > end:
+                    state.free = NEVER
+                    self._late.add(index)
+                    self._push_late(index)
+                    return
+        for queue in pushes:
+            self._push(queue, index)
 
-    def _done(self, state: _ModuleState) -> int:
-        """The cycle in which an instruction pushes the tokens that are late."""
-        assert state.late is not None
-        return self._end[state.late] - 1
+    def _push(self, queue: int, index: int) -> None:
+        self._pushed[queue].append(index)
+        consumer = _CONSUMER[queue]
+        if self._modules[consumer].free < NEVER:
+            self._awake.add(consumer)
 
-    def _push(self, state: _ModuleState, for_sure: bool = False) -> None:
+    def _push_late(self, index: int, for_sure: bool = False) -> None:
         """Push the tokens of an instruction, if it is known for which of them there is room.
 
         ``for_sure``: whatever is not known to be popped by then is not.
         """
-        index = state.late
-        assert index is not None
-        state.free, end = NEVER, self._end[index]
-        depth, lost = self._preset.token_depth, []
+        end, depth, lost = self._end[index], self._preset.token_depth, []
         for queue in self._pushes[index]:
-            # Only when all but depth - 1 of the tokens before are popped there is room.
             before, popped = len(self._pushed[queue]) - depth, self._popped[queue]
-            if before < 0:
-                continue
             if before >= len(popped) and not for_sure:
                 return
-            if before >= len(popped) or self._start[popped[before]] > end:
+            if before >= len(popped) or (before >= 0 and self._start[popped[before]] > end):
                 lost.append(queue)
+        self._late.discard(index)
         for queue in self._pushes[index]:
             if queue in lost:
                 reason = f"its {queue} token is lost: the queue has {depth}"
                 self._warnings.append((end - 1, index, reason))
             else:
-                self._pushed[queue].append(index)
-                self._awake.add(_CONSUMER[queue])
-        state.late, state.free = None, end
-        self._awake.add(self._module[index])
+                self._push(queue, index)
+        module = self._module[index]
+        self._modules[module].free = end
+        self._awake.add(module)
 
     def _issue(self, until: int) -> Transfer | None:
         """Issue requests up to a cycle, or until one transfer reaches its stop.
@@ -276,7 +285,6 @@ class Machine:
     def _dispatch(self, at: int) -> None:
         """Fetch puts the instructions that are there into their queues, from cycle `at` on."""
         fetch, depth = self._fetch, self._preset.queue_depth
-        self._awake.update(range(len(self._modules)))
         for position in range(fetch.position, fetch.dispatchable):
             state = self._modules[self._module[position]]
             # The instruction that has to end before there is room.
@@ -289,6 +297,8 @@ class Machine:
                 self._full.append((at, end))
                 at = end
             self._dispatched[position] = at
+            if state.head == state.arrived:
+                self._awake.add(self._module[position])
             state.arrived += 1
             at += 1
         fetch.position, fetch.free = fetch.dispatchable, at

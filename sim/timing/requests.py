@@ -21,6 +21,11 @@ class Requests:
         """Beats of all."""
         return sum(self.beats)
 
+    @cached_property
+    def least(self) -> int:
+        """Beats of the shortest."""
+        return min(self.beats)
+
 
 def cut(preset: TimingPreset, start: int, row: int, stride: int, rows: int) -> Requests:
     """The requests for `rows` rows of `row` bytes, `stride` bytes apart, from byte `start` on."""
