@@ -30,7 +30,7 @@ def add_evaluate_argument(group: argparse._ActionsContainer, against: str) -> No
 
 
 def add_accuracy_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``vta-compile`` takes to judge what it made, and to make it better."""
+    """What ``vta-compile`` takes to judge what it made."""
     group = parser.add_argument_group("accuracy")
     add_evaluate_argument(group, "the model in onnxruntime")
     group.add_argument(
@@ -45,19 +45,6 @@ def add_accuracy_arguments(parser: argparse.ArgumentParser) -> None:
         "--error-samples",
         metavar="DATA",
         help="measure the errors of layers on these samples instead",
-    )
-    group.add_argument(
-        "--min-layer-snr",
-        type=float,
-        metavar="DB",
-        help="leave layers on the host whose own signal to quantisation noise is less",
-    )
-    group.add_argument(
-        "--keep-float",
-        action="append",
-        default=[],
-        metavar="NODE",
-        help="leave a node on the host, in floating point; may be given several times",
     )
     group.add_argument(
         "--json", action="store_true", help="print evaluation and layer errors as JSON"

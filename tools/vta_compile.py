@@ -27,20 +27,53 @@ def main(args: Sequence[str] | None = None) -> None:
     run_command(lambda: _compile(_parser().parse_args(args)), "vta-compile")
 
 
+EXAMPLES = """examples:
+  vta-compile model.onnx -o model.vtapkg --calibrate samples.npz --explain
+  vta-compile model.onnx --calibrate samples.npz --evaluate test.npz --layer-errors
+  vta-compile model.onnx --target my_config.json --calibrate samples.npz --emit te
+"""
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = ArgumentParser(
         prog="vta-compile",
+        usage="%(prog)s MODEL [options]",
         description="Compile an ONNX model for a VTA: what fits it runs there, the rest on the"
         " host.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("model", help="the ONNX model")
-    add("-o", "--output", help="the package to write (.vtapkg)")
+    add("model", metavar="MODEL", help="the ONNX model")
+    add("-o", "--output", metavar="PACKAGE", help="the package to write (.vtapkg)")
     add(
         "--target",
         default="pynq",
         help="the name of a preset, or the path of a vta_config.json (default: %(default)s)",
     )
+    add_shape_argument(parser)
+    _add_quantisation_arguments(parser)
+    add_accuracy_arguments(parser)
+    add_partition_arguments(parser)
+    add = parser.add_argument_group("what to see").add_argument
+    add("--explain", action="store_true", help="print what runs where and why, and the levels")
+    add(
+        "--emit",
+        metavar="LEVEL",
+        choices=LEVELS,
+        help=f"print the IR of a level: {_listed(LEVELS)}",
+    )
+    add("--save-ir", metavar="DIR", help="write the IR of every level to a folder")
+    add("--keep-ir", action="store_true", help="keep the IR of every level in the package")
+    return parser
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("quantisation").add_argument
     add(
         "--calibrate",
         metavar="DATA",
@@ -66,14 +99,19 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="what shares one requantisation shift (default: %(default)s)",
     )
-    add_shape_argument(parser)
-    add_accuracy_arguments(parser)
-    add_partition_arguments(parser)
-    add("--explain", action="store_true", help="print what runs where and why, and the levels")
-    add("--save-ir", metavar="DIR", help="write the IR of every level to a folder")
-    add("--emit", choices=LEVELS, help="print the IR of a level")
-    add("--keep-ir", action="store_true", help="keep the IR of every level in the package")
-    return parser
+    add(
+        "--keep-float",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="leave a node on the host, in floating point; may be given several times",
+    )
+    add(
+        "--min-layer-snr",
+        type=float,
+        metavar="DB",
+        help="leave layers on the host whose own signal to quantisation noise is less",
+    )
 
 
 def _compile(args: argparse.Namespace) -> None:

@@ -48,13 +48,15 @@ def main(args: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = ArgumentParser(
         prog="vta-run",
+        usage="%(prog)s PACKAGE [options]",
         description="Run a compiled package on the functional simulator, and time it.",
         epilog=PRESET_HELP,
     )
     add = parser.add_argument
-    add("package", help="what vta-compile wrote (.vtapkg)")
+    add("package", metavar="PACKAGE", help="what vta-compile wrote (.vtapkg)")
     add(
         "--input",
+        metavar="DATA",
         help="samples, .npz by input name or .npy; the first axis is the sample, and samples are"
         " regrouped into the model's batch",
     )
@@ -69,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         " --input or --evaluate are apart",
     )
     add("--dump-programs", metavar="DIR", help="write NNN_NAME.npz a launch of the first batch")
-    add("--order-seed", type=int, help="let the simulated modules take turns in another order")
+    add("--order-seed", type=int, metavar="N", help="let the simulated modules take turns in another order")
     add(
         "--allow-native",
         action="store_true",
