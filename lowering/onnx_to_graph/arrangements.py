@@ -19,6 +19,9 @@ from vtac.dialects.graph import (
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape, scalar
 from vtac.passes.graph.reasons import Kind
 
+LARGEST_EXTENT = 2**16
+"""Resizes are looked at element by element along each axis, of at most so many."""
+
 
 def concat(node: Node) -> Operation:
     """Concat."""
@@ -58,6 +61,8 @@ def gather(node: Node) -> Operation:
     indices, axis = node.constant(1), _axis(node.attributes.get("axis", 0), len(shape))
     if indices is None or indices.ndim != 1 or axis != 1:
         raise StaysOnHostError("it does not take channels by constant indices")
+    if indices.size and not -shape[1] <= indices.min() <= indices.max() < shape[1]:
+        raise StaysOnHostError(f"it takes channels that are none of {shape[1]}")
     taken = [int(index) % shape[1] for index in indices.tolist()]
     return TakeChannelsOp(x, taken, _like(x, [shape[0], len(taken), *shape[2:]]))
 
@@ -126,6 +131,8 @@ def resize(node: Node) -> Operation:
     after = node.result_type().get_shape()
     if DYNAMIC_INDEX in after or len(after) != len(shape):
         raise StaysOnHostError("the shape of its result is unknown", Kind.SHAPE)
+    if max(after) > LARGEST_EXTENT:
+        raise StaysOnHostError(f"its result {list(after)} is too large", Kind.SHAPE)
     if any(new % old for old, new in zip(shape, after, strict=True)):
         raise StaysOnHostError(f"from {list(shape)} to {list(after)} is not by whole factors")
     factors = [new // old for old, new in zip(shape, after, strict=True)]
@@ -200,7 +207,9 @@ def _constant_list(node: Node, index: int, what: str) -> list[int]:
 
 
 def _axis(axis: int, rank: int) -> int:
-    return axis + rank if axis < 0 else axis
+    if not -rank <= axis < rank:
+        raise StaysOnHostError(f"axis {axis} is none of its input, whose rank is {rank}")
+    return axis % rank
 
 
 def _place(index: int, extent: int) -> int:

@@ -13,6 +13,9 @@ from vtac.lowering.onnx_to_graph.attributes import subgraphs
 OLDEST_OPSET = 7
 """The first opset of today's broadcasting rules, and the oldest that onnxruntime promises."""
 
+NEWEST_OPSET = 2**31 - 1
+"""What onnx can be asked for."""
+
 HOST_DOMAINS = frozenset(
     {"", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft"}
 )
@@ -65,6 +68,10 @@ def skeleton(model: ModelProto) -> ModelProto:
         helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)
         for name, tensor in large.items()
     )
+    for value in [*graph.input, *graph.output, *graph.value_info]:
+        for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
+            if dim.dim_value < 0:  # as some exporters write unknown extents; onnx would abort
+                dim.ClearField("dim_value")
     return small
 
 
@@ -169,7 +176,7 @@ class _GraphChecker:
         elif domain not in self.opsets:
             self._add(describe(node), f"the model imports no opset for domain '{domain}'")
         elif domain != "com.microsoft" and not onnx.defs.has(
-            node.op_type, self.opsets[domain], domain
+            node.op_type, min(self.opsets[domain], NEWEST_OPSET), domain
         ):
             self._add(
                 describe(node),

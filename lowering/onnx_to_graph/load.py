@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from vtac.dialects.errors import CompileError, Problem
@@ -14,6 +14,8 @@ from vtac.lowering.onnx_to_graph.attributes import subgraphs
 from vtac.lowering.onnx_to_graph.check import graph_problems, schema_problems
 
 ModelSource = str | os.PathLike[str] | bytes | ModelProto
+
+DAMAGED = "An ONNX model is a serialised ModelProto, as onnx.save writes it."
 
 _BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 """Element types that ONNX packs several to a byte."""
@@ -38,15 +40,45 @@ def load_model(source: ModelSource) -> ModelProto:
         model = _parse(data, where)
     if not model.HasField("graph"):
         raise CompileError(Problem(where, "this is not an ONNX model: it has no graph"))
+    if not _is_text(model):
+        raise CompileError(
+            Problem(where, "a name in it is not UTF-8: this is no ONNX model", DAMAGED)
+        )
     problems = _read_external(model, folder)
     for owner, tensor in all_tensors(model):
         if tensor.data_location != TensorProto.EXTERNAL:
             problems += _size_problem(owner, tensor)
+    problems += [
+        Problem(
+            f"value '{value.name}'",
+            f"its element type {value.type.tensor_type.elem_type} is unknown",
+        )
+        for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]
+        if value.type.tensor_type.elem_type not in TensorProto.DataType.values()
+    ]
     problems += graph_problems(model)
     problems = problems or schema_problems(model)
     if problems:
         raise CompileError(problems)
     return model
+
+
+def _is_text(message: Message) -> bool:
+    """Whether all strings in a message are such: protobuf hands out others as bytes, or fails."""
+    try:
+        fields = message.ListFields()
+    except UnicodeDecodeError:
+        return False
+    for field, value in fields:
+        if field.type == field.TYPE_MESSAGE:
+            inner = [value] if isinstance(value, Message) else value
+            if not all(map(_is_text, inner)):
+                return False
+        elif field.type == field.TYPE_STRING:
+            texts = [value] if isinstance(value, str | bytes) else value
+            if not all(isinstance(text, str) for text in texts):
+                return False
+    return True
 
 
 def _parse(data: bytes, where: str) -> ModelProto:
@@ -57,7 +89,7 @@ def _parse(data: bytes, where: str) -> ModelProto:
             Problem(
                 where,
                 "this is not an ONNX model, or it is truncated",
-                "An ONNX model is a serialised ModelProto, as onnx.save writes it.",
+                DAMAGED,
             )
         ) from error
 
@@ -98,6 +130,10 @@ def _tensor_bytes(tensor: TensorProto) -> int | None:
 
 
 def _size_problem(owner: str, tensor: TensorProto) -> list[Problem]:
+    if tensor.data_type not in TensorProto.DataType.values():
+        return [Problem(owner, f"its element type {tensor.data_type} is unknown")]
+    if min(tensor.dims, default=0) < 0:
+        return [Problem(owner, f"its shape {list(tensor.dims)} has a negative extent")]
     needed = _tensor_bytes(tensor)
     if needed is None:
         return []

@@ -48,6 +48,8 @@ class Node:
 
     def operand(self, index: int) -> SSAValue:
         """The input at a position, which must be there."""
+        if not self.has(index):
+            raise StaysOnHostError(f"input {index} is absent")
         return self.operand_of(self.proto.input[index])
 
     def optional(self, index: int) -> SSAValue | None:

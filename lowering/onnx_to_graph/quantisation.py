@@ -4,6 +4,7 @@ A constant that is dequantised becomes a float constant that remembers its grid.
 not constant, one an axis of an activation, or blocked, stay with the host.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -38,7 +39,7 @@ class _Steps:
         return vector.reshape([-1 if i == self.axis else 1 for i in range(rank)])
 
 
-def _steps(node: Node, rank: int | None, default: "np.dtype[np.generic]") -> _Steps:
+def _steps(node: Node, shape: Sequence[int] | None, default: "np.dtype[np.generic]") -> _Steps:
     scale = node.constant(1)
     zero_point = node.constant(2) if node.has(2) else np.zeros((), default)
     if scale is None or zero_point is None:
@@ -50,16 +51,18 @@ def _steps(node: Node, rank: int | None, default: "np.dtype[np.generic]") -> _St
     axis = node.attributes.get("axis", 1)
     if scale.size == zero_point.size == 1:
         return _Steps(scale.reshape(()), zero_point.reshape(()), 0)
-    if rank is None or scale.ndim > 1 or not -rank <= axis < rank:
+    if shape is None or scale.ndim > 1 or not -len(shape) <= axis < len(shape):
         raise StaysOnHostError("its scales do not lie along one axis")
-    return _Steps(scale, zero_point, axis % rank)
+    if not scale.shape == zero_point.shape == (shape[axis],):
+        raise StaysOnHostError("there are more or fewer scales or zero points than channels")
+    return _Steps(scale, zero_point, axis % len(shape))
 
 
 def quantize_linear(node: Node) -> Operation | ConstantResult:
     """QuantizeLinear to int8 or uint8."""
     node.floats(0)
     array, shape = node.constant(0), node.shape(0)
-    steps = _steps(node, None if shape is None else len(shape), np.dtype(np.uint8))
+    steps = _steps(node, shape, np.dtype(np.uint8))
     dtype = steps.zero_point.dtype
     if dtype not in _BYTES or (not node.has(2) and node.attributes.get("output_dtype", 0)):
         raise StaysOnHostError("it quantises to other than int8 and uint8", Kind.TYPE)
@@ -86,7 +89,7 @@ def dequantize_linear(node: Node) -> Operation | ConstantResult:
     """DequantizeLinear to float32: of a constant, or of an int8 or uint8 tensor at one scale."""
     array, shape = node.constant(0), node.shape(0)
     default = np.dtype(np.uint8) if array is None else array.dtype
-    steps = _steps(node, None if shape is None else len(shape), default)
+    steps = _steps(node, shape, default)
     if array is not None:
         return _dequantized(array, steps)
     if not steps.is_single or node.result_type().element_type != f32:
