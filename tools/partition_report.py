@@ -17,6 +17,7 @@ from vtac.dialects.graph import CompositeOp, ConstantOp, HostOp, OpaqueType, Yie
 from vtac.passes.graph.annotate import BORDER, layer_of
 from vtac.passes.graph.codegen import CODEGEN, Codegen, target_of_module
 from vtac.passes.graph.cost import bytes_of, host_cycles, macs_of
+from vtac.passes.graph.merge_regions import APART
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.reasons import HostReason, Kind, host_reason
 from vtac.runtime.package import Placement
@@ -32,6 +33,7 @@ class RegionReport:
 
     cycles: an estimate with its launch and its border, None where there is none; host_cycles: what
     the host is taken to need for the same ops. Both are cycles of the codegen's clock.
+    is_apart: whether there is a neighbour of the codegen that it would make a cycle with.
     """
 
     function: str
@@ -41,6 +43,7 @@ class RegionReport:
     border: int
     cycles: float | None
     host_cycles: float
+    is_apart: bool
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ def _region(
         border,
         None if own is None else own + host.cycles_a_launch + border / host.bytes_a_cycle,
         sum(host_cycles(op, host) for op in ops),
+        APART in function.attributes,
     )
 
 
@@ -160,13 +164,17 @@ def regions_table(report: PartitionReport) -> Table:
     table = Table(title="regions", title_justify="left")
     table.add_column("function")
     table.add_column("ops", overflow="fold")
-    for column in ("multiply-accumulates", "border bytes", "cycles", "on the host"):
+    for column in ("MACs", "border bytes", "cycles", "on the host"):
         table.add_column(column, justify="right")
+    if any(region.is_apart for region in report.regions):
+        table.caption = "* another region is beside it, and one of both would make a cycle"
+        table.caption_justify = "left"
     for region in report.regions:
         kinds = ", ".join(f"{count} {kind}" for kind, count in region.ops.most_common())
         cycles = "unknown" if region.cycles is None else f"{region.cycles:,.0f}"
         numbers = f"{region.macs:,}", f"{region.border:,}", cycles, f"{region.host_cycles:,.0f}"
-        table.add_row(region.function, f"{region.ops.total()}: {kinds}", *numbers)
+        name = f"{region.function} *" if region.is_apart else region.function
+        table.add_row(name, f"{region.ops.total()}: {kinds}", *numbers)
     return table
 
 

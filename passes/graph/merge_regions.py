@@ -25,7 +25,7 @@ REGION = "graph.region"
 """Number of the region a composite belongs to."""
 
 APART = "graph.apart"
-"""On composites whose region could not take in a neighbour: together they would make a cycle."""
+"""On composites, and then functions, beside another region that they would make a cycle with."""
 
 
 @dataclass

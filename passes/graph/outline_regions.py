@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, UnitAttr
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -17,7 +17,7 @@ from xdsl.passes import ModulePass
 from vtac.dialects.graph import CompositeOp
 from vtac.dialects.target import TARGET_ATTRIBUTE
 from vtac.passes.graph.codegen import CODEGEN
-from vtac.passes.graph.merge_regions import REGION
+from vtac.passes.graph.merge_regions import APART, REGION
 
 
 def _region(op: Operation) -> int | None:
@@ -85,6 +85,7 @@ def _outline(members: list[Operation], name: str, function: FuncOp, module: Modu
         for inner, original in zip(copy.walk(), op.walk(), strict=True):
             inner.location = original.location
         copy.attributes.pop(REGION, None)
+        copy.attributes.pop(APART, None)
         block.add_op(copy)
     block.add_op(ReturnOp(*(values[value] for value in outputs)))
     types = [v.type for v in inputs], [v.type for v in outputs]
@@ -92,6 +93,8 @@ def _outline(members: list[Operation], name: str, function: FuncOp, module: Modu
     first = members[0]
     assert isinstance(first, CompositeOp) and first.codegen is not None
     outlined.attributes[CODEGEN] = first.codegen
+    if any(APART in op.attributes for op in members):
+        outlined.attributes[APART] = UnitAttr()
     target = module.attributes.get(TARGET_ATTRIBUTE)
     if target is not None:
         outlined.attributes[TARGET_ATTRIBUTE] = target

@@ -85,9 +85,8 @@ class PruneRegionsPass(ModulePass):
             else:
                 host = self.host_model(codegen, target)
                 reason = self._fault(cost_of(members, codegen, target, host), codegen.name)
-            for member in members:
-                member.attributes.pop(APART, None)
-                if reason is not None:
+            if reason is not None:
+                for member in members:
                     dissolve(member, reason)
 
     def _fault(self, cost: RegionCost, codegen: str) -> Reason | None:

@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 from float_networks import FloatNetwork, random_network
+from rich.console import Console
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -30,6 +31,7 @@ from vtac.passes.graph.reasons import Kind
 from vtac.runtime.engines.c import compiler
 from vtac.runtime.package import Function, Package, package_from_bytes, package_to_bytes
 from vtac.tools import vta_compile, vta_run
+from vtac.tools.partition_report import regions_table
 
 needs_c = pytest.mark.skipif(compiler() is None, reason="needs a C compiler (cc, gcc, clang, $CC)")
 
@@ -242,6 +244,16 @@ def test_the_report_has_regions_shares_and_reasons() -> None:
     report = vtac.compile(model, codegens=["json"], criteria=alone).report.partition
     assert not report.regions
     assert {op.reason.kind for op in report.hosted} == {Kind.COST, Kind.OPERATOR}
+
+
+def test_regions_that_would_make_a_cycle_are_two(capsys: pytest.CaptureFixture[str]) -> None:
+    net = FloatNetwork((1, 4))
+    first = net.relu("x")
+    model = net.model(net.add("Add", [first, net.host(first)], (1, 4)))
+    report = vtac.compile(model, codegens=["json"]).report.partition
+    assert [region.is_apart for region in report.regions] == [True, True]
+    Console().print(regions_table(report))
+    assert "json_1 *" in (said := capsys.readouterr().out) and "would make a cycle" in said
 
 
 def test_the_command_takes_choice_and_criteria(
