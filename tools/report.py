@@ -2,8 +2,10 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.func import FuncOp
 
 from vtac.dialects.te import CallOp, KernelOp, ScheduleOp
 from vtac.passes.te.epilogue_costs import CHOICES
@@ -51,7 +53,8 @@ def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
     kernels = [op for op in module.ops if isinstance(op, KernelOp) and CHOICES in op.attributes]
     schedules = [op for op in module.ops if isinstance(op, ScheduleOp) and CHOICE in op.attributes]
     layers: dict[str, list[str]] = {}
-    for call in module.walk() if kernels or schedules else ():
+    functions = [op for op in module.ops if isinstance(op, FuncOp)]
+    for call in chain.from_iterable(f.walk() for f in functions) if kernels or schedules else ():
         if isinstance(call, CallOp):
             name = call.location.desc.data if isinstance(call.location, NameLoc) else ""
             layers.setdefault(call.callee.root_reference.data, []).append(name)

@@ -64,9 +64,9 @@ def scalar_body(types: Sequence[Attribute], build: Callable[..., SSAValue]) -> R
 def yielded(body: Region) -> SSAValue:
     """The value a body yields."""
     last = body.block.last_op
-    if not isinstance(last, YieldOp) or len(last.values) != 1:
+    if not isinstance(last, YieldOp) or len(last.operands) != 1:
         raise VerifyException("a body ends in te.yield of one value")
-    return last.values[0]
+    return last.operands[0]
 
 
 def verify_body(body: Region, arguments: Sequence[Attribute], result: Attribute) -> None:

@@ -306,7 +306,9 @@ class ComputeOp(TeOperation):
         """The operands with their subscripts, ``init`` not among them."""
         return [
             Read(value, rows_of(map), outside_value(outside))
-            for value, map, outside in zip(self.inputs, self.maps, self.outside, strict=True)
+            for value, map, outside in zip(
+                self.segments[0], self.maps.data, self.outside.data, strict=True
+            )
         ]
 
     @property

@@ -95,12 +95,12 @@ class ForOp(TeOperation):
     @property
     def index(self) -> SSAValue:
         """Start of the tile at hand: what statements subscript with."""
-        return self.body.block.args[0]
+        return self.regions[0].block.args[0]
 
     @property
     def tile(self) -> Range:
         """Start and length of the tile at hand: the body's arguments."""
-        start, length = self.body.block.args
+        start, length = self.regions[0].block.args
         return Range(start, length)
 
     def set_over(self, over: Range) -> None:

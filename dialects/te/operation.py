@@ -7,6 +7,7 @@ that recur, small numbers and lists of them, are made once and shared.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from struct import unpack
 from typing import TypeVar
 
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, StringAttr, UnitAttr, i32, i64
@@ -38,6 +39,11 @@ def _integer_array(values: tuple[int, ...]) -> DenseArrayBase[I64]:
 @lru_cache(_SHARED)
 def _segments(sizes: tuple[int, ...]) -> DenseArrayBase:
     return DenseArrayBase.from_list(i32, sizes)
+
+
+@lru_cache(_SHARED)
+def _sizes_of(segments: bytes) -> tuple[int, ...]:
+    return unpack(f"<{len(segments) // 4}i", segments)
 
 
 T = TypeVar("T", bound=Operation)
@@ -90,6 +96,20 @@ class TeOperation(IRDLOperation):
             properties=given,
             regions=regions,
         )
+
+    @property
+    def segments(self) -> list[tuple[SSAValue, ...]]:
+        """The operands of each of the parts that a definition with `AttrSizedOperandSegments` has.
+
+        What the accessors of the parts give, for those who want several of them.
+        """
+        sizes = self.properties[AttrSizedOperandSegments.attribute_name]
+        assert isinstance(sizes, DenseArrayBase)
+        operands, found, start = tuple(self._operands), list[tuple[SSAValue, ...]](), 0
+        for size in _sizes_of(sizes.data.data):
+            found.append(operands[start : start + size])
+            start += size
+        return found
 
     def __post_init__(self) -> None:
         """No property has a default; xDSL would look at all of them each time."""

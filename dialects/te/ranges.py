@@ -6,6 +6,7 @@ list of operands (two a dynamic range), like the mixed offsets and sizes of MLIR
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import unpack
 
 from xdsl.dialects.builtin import I64, DenseArrayBase, IndexType
@@ -42,10 +43,14 @@ class Range:
         return None
 
 
-def integers(array: DenseArrayBase) -> list[int]:
+def integers(array: DenseArrayBase) -> tuple[int, ...]:
     """The elements of an array of i64."""
-    data = array.data.data
-    return list(unpack(f"<{len(data) // 8}q", data))
+    return _integers(array.data.data)
+
+
+@lru_cache(1 << 14)
+def _integers(data: bytes) -> tuple[int, ...]:
+    return unpack(f"<{len(data) // 8}q", data)
 
 
 def encode_ranges(ranges: Iterable[Range]) -> tuple[list[SSAValue], DenseArrayBase[I64]]:

@@ -135,16 +135,17 @@ class UpdateOp(TeOperation):
     @property
     def write(self) -> Access:
         """The destination."""
-        return Access.of(self.operands[0], rows_of(self.maps.data[0]), self.indices)
+        (destination,), _, indices = self.segments
+        return Access.of(destination, rows_of(self.maps.data[0]), indices)
 
     @property
     def reads(self) -> list[Access]:
         """The sources."""
-        indices = list(self.indices)
+        _, sources, indices = self.segments
         return [
             Access.of(buffer, rows_of(map), indices, outside_value(outside))
             for buffer, map, outside in zip(
-                self.sources, self.maps.data[1:], self.outside, strict=True
+                sources, self.maps.data[1:], self.outside.data, strict=True
             )
         ]
 
@@ -298,15 +299,16 @@ class InvokeOp(TeOperation):
     @property
     def write(self) -> Access:
         """The destination."""
-        return Access.of(self.operands[0], rows_of(self.maps.data[0]), self.indices)
+        (destination,), _, _, indices = self.segments
+        return Access.of(destination, rows_of(self.maps.data[0]), indices)
 
     @property
     def reads(self) -> list[Access]:
         """The sources."""
-        indices = list(self.indices)
+        _, sources, _, indices = self.segments
         return [
             Access.of(buffer, rows_of(map), indices)
-            for buffer, map in zip(self.sources, self.maps.data[1:], strict=False)
+            for buffer, map in zip(sources, self.maps.data[1:], strict=False)
         ]
 
     @property

@@ -105,7 +105,7 @@ def regions_of(structure: Structure, tile: Sequence[Extents]) -> Regions:
     for stage in reversed(structure.stages):
         region = regions[stage.number]
         if stage.kind is Kind.PRODUCT:
-            need(stage.compute.init, region)
+            need(stage.init, region)
             continue
         taps = [np.full_like(region[0], extent) for extent in stage.taps]
         for number, read in enumerate(stage.reads):
@@ -121,8 +121,8 @@ def root_axes_of(structure: Structure) -> Mapping[int, list[set[int]]]:
     for stage in reversed(structure.stages):
         own = found[stage.number]
         reads = [(read.value, read.rows) for read in stage.reads]
-        if stage.compute.init is not None:
-            reads.append((stage.compute.init, rows_of_init(stage)))
+        if stage.init is not None:
+            reads.append((stage.init, rows_of_init(stage)))
         for value, rows in reads:
             maker = structure.stage_of(value)
             if maker is None:
@@ -207,8 +207,8 @@ class TileRegions:
         """The stages that a stage reads, and subscripts and sizes, or None for its own elements."""
         same = rows_of_init(stage)
         reads = [] if stage.kind is Kind.PRODUCT else [(r.value, r.rows) for r in stage.reads]
-        if stage.compute.init is not None:
-            reads.append((stage.compute.init, same))
+        if stage.init is not None:
+            reads.append((stage.init, same))
         for value, rows in reads:
             maker = self._structure.stage_of(value)
             if maker is not None:

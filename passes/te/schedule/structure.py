@@ -75,6 +75,11 @@ class Stage:
         """The operands with their subscripts."""
         return self.compute.reads
 
+    @cached_property
+    def init(self) -> SSAValue | None:
+        """The tensor that a sum starts from, if it does."""
+        return self.compute.init
+
     @property
     def has_immediate(self) -> bool:
         """Whether the ALU takes a constant rather than a second accumulator."""
