@@ -71,7 +71,12 @@ def _parser() -> argparse.ArgumentParser:
         " --input or --evaluate are apart",
     )
     add("--dump-programs", metavar="DIR", help="write NNN_NAME.npz a launch of the first batch")
-    add("--order-seed", type=int, metavar="N", help="let the simulated modules take turns in another order")
+    add(
+        "--order-seed",
+        type=int,
+        metavar="N",
+        help="let the simulated modules take turns in another order",
+    )
     add(
         "--allow-native",
         action="store_true",
