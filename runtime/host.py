@@ -21,6 +21,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 LARGE_BYTES = 1024
 """Initialisers of at least so many bytes become blobs."""
 
+EVALUATOR_FAILURES = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""What onnx's reference evaluator raises: its operators are functions of Python and NumPy."""
+
 _PREFIX = "blobs/"
 
 
@@ -108,7 +114,7 @@ def open_model(model: onnx.ModelProto, where: str) -> HostPart:
         reason = _first_line(error)
     try:
         return _ReferencePart(model, where)
-    except Exception as error:  # operators are functions of Python, and raise what they like
+    except EVALUATOR_FAILURES as error:
         raise CompileError(
             Problem(
                 where,
@@ -147,5 +153,5 @@ class _ReferencePart:
         feeds = dict(zip(self.input_names, inputs, strict=True))
         try:
             return list(self._evaluator.run(None, feeds))
-        except Exception as error:  # see open_model
+        except EVALUATOR_FAILURES as error:
             raise CompileError(Problem(self._where, _first_line(error))) from error
