@@ -32,13 +32,12 @@ from vtac.dialects.graph import (
     SplitBytesOp,
     SumPoolOp,
     UpsampleOp,
-    WindowOp,
     pad_value_of,
-    shape_of,
 )
 from vtac.dialects.te import Read, Row
 from vtac.lowering.graph_to_te import weights as packed
 from vtac.lowering.graph_to_te.kernel import KernelBuilder, axis, immediate, layer_of, narrow, widen
+from vtac.lowering.graph_to_te.windows import Window, logical_shape
 
 LOWEST = -128
 """What a maximum over int8 starts from, and what a pad of a pooling window counts as."""
@@ -68,60 +67,17 @@ def emit(op: Operation, kernel: KernelBuilder) -> None:
     kernel.values.update(zip(op.results, results, strict=True))
 
 
-def _logical(value: SSAValue) -> tuple[int, ...]:
-    shape = shape_of(value)
-    assert shape is not None
-    return shape
-
-
 def _multiply_accumulate(acc: SSAValue, x: SSAValue, w: SSAValue) -> SSAValue:
     product = arith.MuliOp(widen(x), widen(w))
     return arith.AddiOp(acc, product.result).result
 
 
-class _Window:
-    """Axes and subscripts of an op whose window moves over the spatial dimensions of ``x``.
-
-    Variables: the spatial axes n, c, spatial..., b, o; then the reduction axes.
-    """
-
-    def __init__(self, op: WindowOp, kernel: KernelBuilder, before: Sequence[str] = ()):
-        layout = kernel.layout
-        self.spatial = layout.domain(_logical(op.result))
-        self.rank = len(self.spatial)
-        self.x = kernel.values[op.x]
-        names = [f"k{name}" for name in layout.spatial_names]
-        extents = op.kernel_shape()
-        self.reduce = dict.fromkeys(before, 1) | dict(zip(names, extents, strict=False))
-        self.taps = [self.rank + len(before) + i for i in range(len(extents))]
-        strides, dilations = op.strides.get_values(), op.dilations.get_values()
-        pads = op.pads.get_values()
-        self.rows = [
-            Row.of([(2 + i, strides[i]), (tap, dilations[i])], -pads[i])
-            for i, tap in enumerate(self.taps)
-        ]
-        self.rows += [axis(i) for i in range(2 + len(extents), self.rank - 2)]
-
-    def read(self, channel: int, lane: int, outside: int) -> Read:
-        """The read of ``x`` at these variables for the block of channels and the lane in it."""
-        rows = (axis(0), axis(channel), *self.rows, axis(self.rank - 2), axis(lane))
-        extents = (*self.spatial.values(), *self.reduce.values())
-        return read_with_border(self.x, rows, extents, outside)
-
-
-def read_with_border(x: SSAValue, rows: Sequence[Row], extents: Sequence[int], value: int) -> Read:
-    """A read that says what lies outside, if any of it does."""
-    assert isinstance(x.type, TensorType)
-    outside = None
-    for row, size in zip(rows, x.type.get_shape(), strict=True):
-        low, high = row.interval(extents)
-        if low < 0 or high >= size:
-            outside = value
-    return Read(x, tuple(rows), outside)
-
-
 def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """A contraction over input blocks (unless it is block-diagonal), taps and lanes."""
+    """A contraction over input blocks, taps and lanes.
+
+    Where weights lie in a narrow band of blocks, as those of depthwise convolutions and of
+    selections do, only over the blocks in the band.
+    """
     if op.bias is not None:
         raise _unsupported(op, "a bias inside the convolution", "requantize adds it")
     target, hint = kernel.layout.target, f"{layer_of(op)}.weight"
@@ -129,17 +85,28 @@ def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
     out, channels = weights.shape[0], weights.shape[1] * group
     weights = packed.expand_groups(weights, group)
     diagonal = packed.is_block_diagonal(out, channels, group, target.block)
-    window = _Window(op, kernel, () if diagonal else ("ci",))
+    band = (0, 0) if diagonal else packed.band_of(weights, target.block)
+    ins = packed.blocks(channels, target.block)
+    banded = not diagonal and band[1] - band[0] + 1 < ins and not pad_value_of(op)
+    window = Window(op, kernel, () if diagonal else ("ci",))
     rank = window.rank
     if not diagonal:
-        window.reduce["ci"] = packed.blocks(channels, target.block)
+        window.reduce["ci"] = band[1] - band[0] + 1 if banded else ins
     lane = rank + len(window.reduce)
     window.reduce["k"] = target.block
-    pack = packed.pack_diagonal if diagonal else packed.pack_weights
-    w = kernel.parameter(pack(weights, target.block), hint)
+    if diagonal:
+        stored = packed.pack_diagonal(weights, target.block)
+    elif banded:
+        stored = packed.pack_band(weights, target.block, band)
+    else:
+        stored = packed.pack_weights(weights, target.block)
+    w = kernel.parameter(stored, hint)
     block = [axis(1)] if diagonal else [axis(1), axis(rank)]
     w_rows = (*block, *map(axis, window.taps), axis(rank - 1), axis(lane))
-    reads = [window.read(1 if diagonal else rank, lane, pad_value_of(op)), Read(w, w_rows)]
+    channel = axis(1) if diagonal else axis(rank)
+    if banded:
+        channel = Row.of([(1, 1), (rank, 1)], band[0])
+    reads = [window.read(channel, lane, pad_value_of(op)), Read(w, w_rows)]
     return [_contraction("conv", kernel, window.spatial, window.reduce, reads)]
 
 
@@ -163,7 +130,7 @@ def _matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
     weights = kernel.constant(op.b, "weights")
     weights = weights if op.trans_b.value.data else weights.T
     w = kernel.parameter(packed.pack_weights(weights, block), f"{layer_of(op)}.weight")
-    spatial = kernel.layout.domain(_logical(op.result))
+    spatial = kernel.layout.domain(logical_shape(op.result))
     rank = len(spatial)
     ci, k = rank, rank + 1
     middle = [axis(i) for i in range(2, rank - 2)]
@@ -177,8 +144,8 @@ def _matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
-    window = _Window(op, kernel)
-    reads = [window.read(1, window.rank - 1, pad_value_of(op))]
+    window = Window(op, kernel)
+    reads = [window.read(axis(1), window.rank - 1, pad_value_of(op))]
     return [
         kernel.compute(
             "sum_pool",
@@ -193,8 +160,8 @@ def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _max_pool(op: MaxPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
-    window = _Window(op, kernel)
-    reads = [window.read(1, window.rank - 1, LOWEST)]
+    window = Window(op, kernel)
+    reads = [window.read(axis(1), window.rank - 1, LOWEST)]
     most = kernel.compute(
         "max_pool",
         window.spatial,
@@ -215,7 +182,7 @@ def _upsample(op: UpsampleOp, kernel: KernelBuilder) -> list[SSAValue]:
     domain: dict[str, int] = {}
     rows: list[Row] = []
     factors = dict(zip(kernel.layout.spatial_names, spatial, strict=False))
-    for name, extent in kernel.layout.domain(_logical(op.x)).items():
+    for name, extent in kernel.layout.domain(logical_shape(op.x)).items():
         rows.append(axis(len(domain)))
         domain[name] = extent
         if factors.get(name, 1) > 1:
@@ -281,7 +248,7 @@ def _scaled(op: Operation, kernel: KernelBuilder, x: SSAValue, exponents: Array)
     block = kernel.layout.target.block
     diagonal = packed.diagonal_powers(exponents.tolist(), block)
     w = kernel.parameter(diagonal, f"{layer_of(op)}.scale")
-    spatial = kernel.layout.domain(_logical(op.results[0]))
+    spatial = kernel.layout.domain(logical_shape(op.results[0]))
     rank = len(spatial)
     rows = tuple(axis(i) for i in range(rank - 1))
     reads = [
@@ -292,7 +259,7 @@ def _scaled(op: Operation, kernel: KernelBuilder, x: SSAValue, exponents: Array)
 
 
 def _add(op: AddOp, kernel: KernelBuilder) -> list[SSAValue]:
-    if _logical(op.a) != _logical(op.b):
+    if logical_shape(op.a) != logical_shape(op.b):
         raise _unsupported(op, "an addition that broadcasts", "keep it on the host")
     a, b = kernel.values[op.a], kernel.values[op.b]
     assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
@@ -464,11 +431,11 @@ def _reshape(op: ReshapeOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 def check_reshape(op: ReshapeOp, kernel: KernelBuilder) -> None:
     """Refuse a reshape that moves anything in the packed layout."""
-    before, after = (kernel.layout.shape(_logical(v)) for v in (op.x, op.result))
-    if before[:2] != after[:2] or _logical(op.x)[:2] != _logical(op.result)[:2]:
+    before, after = (kernel.layout.shape(logical_shape(v)) for v in (op.x, op.result))
+    if before[:2] != after[:2] or logical_shape(op.x)[:2] != logical_shape(op.result)[:2]:
         raise _unsupported(
             op,
-            f"reshaping {list(_logical(op.x))} to {list(_logical(op.result))}",
+            f"reshaping {list(logical_shape(op.x))} to {list(logical_shape(op.result))}",
             "batch and channels must stay as they are",
         )
 

@@ -77,3 +77,32 @@ def is_block_diagonal(out: int, channels: int, group: int, block: int) -> bool:
 def diagonal_powers(exponents: Sequence[int], block: int) -> Array:
     """2^exponent a channel, exponents 0 to 6, as diagonal blocks [C/BLOCK][o][k]."""
     return pack_diagonal(np.diag(1 << np.asarray(exponents)).astype(np.int8), block)
+
+
+def band_of(weights: Array, block: int) -> tuple[int, int]:
+    """Between which distances (input block less output block) all weights lie that are not 0.
+
+    Blocks as they are packed. Dense weights have a band as wide as there are input blocks, or
+    wider; selections of neighbouring channels have one of one or two blocks.
+    """
+    out, channels = weights.shape[:2]
+    used = np.zeros((blocks(out, block) * block, blocks(channels, block) * block), bool)
+    used[:out, :channels] = weights.reshape(out, channels, -1).any(axis=2)
+    shape = blocks(out, block), block, blocks(channels, block), block
+    rows, columns = np.nonzero(used.reshape(shape).any(axis=(1, 3)))
+    if not rows.size:
+        return 0, 0
+    return int((columns - rows).min()), int((columns - rows).max())
+
+
+def pack_band(weights: Array, block: int, band: tuple[int, int]) -> Array:
+    """int8 [O, C, k...] as [O/BLOCK][distance][k...][o][k], for distances within a band."""
+    packed = pack_weights(weights, block)
+    outs, ins = packed.shape[:2]
+    banded = np.zeros((outs, band[1] - band[0] + 1, *packed.shape[2:]), np.int8)
+    for place in range(banded.shape[1]):
+        rows = np.arange(outs)
+        columns = rows + band[0] + place
+        inside = (columns >= 0) & (columns < ins)
+        banded[rows[inside], place] = packed[rows[inside], columns[inside]]
+    return banded
