@@ -33,11 +33,17 @@ _NO_ROUNDING = "session.disable_quant_qdq"
 (its optimisation WeightBiasQuantization), to one scale a tensor: then a model means another."""
 
 
+_NO_SPINNING = ("session.intra_op.allow_spinning", "0")
+"""Threads without work sleep. By default they spin for a while, which costs a small model several
+times what it computes, and whatever runs beside it a core."""
+
+
 def open_session(model: onnx.ModelProto) -> Any:
     """onnxruntime on a model, on the CPU. Raises one of `FAILURES` where it cannot load it."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _LEAST_SEVERE_LOGGED
     options.add_session_config_entry(_NO_ROUNDING, "1")
+    options.add_session_config_entry(*_NO_SPINNING)
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )

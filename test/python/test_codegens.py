@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from float_networks import FloatNetwork, random_network
 from rich.console import Console
+from small_models import one_thread
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -38,7 +39,7 @@ needs_c = pytest.mark.skipif(compiler() is None, reason="needs a C compiler (cc,
 
 def reference(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
     session = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
+        model.SerializeToString(), one_thread(), providers=["CPUExecutionProvider"]
     )
     return list(session.run(None, {"x": x}))
 

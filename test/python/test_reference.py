@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
+from small_models import one_thread
 from small_networks import Network, main_of, run
 from xdsl.dialects.builtin import BoolAttr
 from xdsl.parser import Parser
@@ -49,7 +50,7 @@ def onnxruntime_result(op_type: str, inputs: dict[str, Array], **attributes: Any
     node = oh.make_node(op_type, list(inputs), ["y"], **attributes)
     net = oh.make_graph([node], "g", values, [oh.make_tensor_value_info("y", out, None)])
     model = oh.make_model(net, opset_imports=[oh.make_opsetid("", 17)], ir_version=9)
-    session = onnxruntime.InferenceSession(model.SerializeToString())
+    session = onnxruntime.InferenceSession(model.SerializeToString(), one_thread())
     return session.run(None, inputs)[0]
 
 
@@ -149,7 +150,7 @@ def test_quantize_and_dequantize_are_onnx() -> None:
         ]
         net = oh.make_graph(nodes, "g", values, outputs, constants)
         model = oh.make_model(net, opset_imports=[oh.make_opsetid("", 17)], ir_version=9)
-        session = onnxruntime.InferenceSession(model.SerializeToString())
+        session = onnxruntime.InferenceSession(model.SerializeToString(), one_thread())
         q, y = session.run(None, {"x": x})
         ours = reference.quantize(x, scale, 3)
         assert np.array_equal(ours, q)

@@ -179,6 +179,7 @@ def _in_vtac(model: onnx.ModelProto, inputs: Sequence[Any]) -> Sequence[Any]:
 def _in_onnxruntime(model: onnx.ModelProto, inputs: Sequence[Any]) -> Sequence[Any]:
     options = ort.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     session = ort.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )

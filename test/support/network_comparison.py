@@ -3,6 +3,7 @@
 import numpy as np
 import onnxruntime
 from random_networks import Network
+from small_models import one_thread
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
@@ -44,7 +45,7 @@ def assert_exact(network: Network, target: Target, shift: str) -> None:
         observe=evaluate,
     )
     assert all(placement.where != "host" for placement in module.report.placements)
-    session = onnxruntime.InferenceSession(network.model.SerializeToString())
+    session = onnxruntime.InferenceSession(network.model.SerializeToString(), one_thread())
     (expected,) = session.run(None, network.inputs)
     ((name, integers),) = reference.items()
     for seed in ORDERS:

@@ -77,12 +77,18 @@ def kinds(module: ModuleOp) -> list[str]:
     return [op.op_type.data if isinstance(op, HostOp) else op.name for op in ops_of(module)]
 
 
-def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """The outputs, without optimisations that round differently."""
+def one_thread() -> ort.SessionOptions:
+    """Options of onnxruntime for a small model: threads would cost more than they compute."""
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
+    return options
+
+
+def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
+    """The outputs, without optimisations that round differently."""
+    options = one_thread()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return ort.InferenceSession(model.SerializeToString(), options).run(None, dict(feeds))
 
 
