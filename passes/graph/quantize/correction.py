@@ -155,9 +155,9 @@ class _Correction:
         mean = self.plan.network.mean(layer.group.unclamped)
         if mean is None or layer.rescaling is not None:
             return layer
-        assert layer.scale is not None, "what is rounded becomes int8"
+        zero_point = 0 if layer.scale is None else layer.scale.zero_point
         acc = np.mean([_channel_means(batch) for batch in sums], axis=0)
-        own = layer.rounding + np.ldexp(float(layer.scale.zero_point), layer.shift)
+        own = layer.rounding + np.ldexp(float(zero_point), layer.shift)
         wrong = mean - (acc + layer.bias - own) * layer.steps
         moved = layer.bias + np.rint(wrong / layer.steps)
         return replace(
