@@ -232,7 +232,7 @@ class Judge:
         if ours is None or (classes is not None and len(ours) != len(classes)):
             return
         scores = prod(mine.shape[1:])
-        if classes is not None and mine.dtype.kind == "f" and classes.max(initial=0) >= scores:
+        if classes is not None and _are_scores(mine) and classes.max(initial=0) >= scores:
             raise CompileError(
                 Problem(WHERE, f"labels go up to {classes.max()}, '{name}' has {scores} classes")
             )
@@ -276,6 +276,11 @@ def _is_numeric(value: Any) -> bool:
     return not isinstance(value, list) and np.asarray(value).dtype.kind in "biuf"
 
 
+def _are_scores(array: Array) -> bool:
+    """Whether elements may be scores of classes: real, or quantised."""
+    return array.dtype.kind == "f" or array.dtype in (np.int8, np.uint8)
+
+
 def _labels(array: Array, judged: bool) -> Array | None:
     """The class of each sample: where scores are largest, or what an output of classes says.
 
@@ -284,7 +289,7 @@ def _labels(array: Array, judged: bool) -> Array | None:
     if array.ndim == 0 or array.shape[0] == 0:
         return None
     rows = array.reshape(array.shape[0], -1)
-    if array.dtype.kind == "f" and array.ndim > 1 and max(array.shape[1:]) == rows.shape[1] > 1:
+    if _are_scores(array) and array.ndim > 1 and max(array.shape[1:]) == rows.shape[1] > 1:
         found: Array = rows.argmax(axis=1)
         return found
     if judged and array.dtype.kind in "iu" and rows.shape[1] == 1:

@@ -90,13 +90,14 @@ def test_labels_may_be_rows_and_are_compared_with_classes() -> None:
     nodes = [
         helper.make_node("ArgMax", ["logits"], ["class"], axis=1, keepdims=0),
         helper.make_node("ReduceSum", ["logits"], ["sum"], keepdims=0),
+        helper.make_node("DynamicQuantizeLinear", ["logits"], ["bytes", "s", "z"]),
     ]
     model = dense(1, *nodes)
     with pytest.warns(UserWarning):
         module = vtac.compile(model)
     rows = np.eye(4)[(DATA @ WEIGHTS).argmax(axis=1)]
     found = vtac.evaluate(module, DATA, model, labels=rows)
-    assert found["class"].top1 == found["logits"].top1 == 1
+    assert found["class"].top1 == found["logits"].top1 == found["bytes"].top1 == 1
     assert found["sum"].top1 is None and found["sum"].cosine == pytest.approx(1)
 
 
