@@ -29,7 +29,7 @@ from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
 from vtac.passes.graph.codegen import CODEGEN, Codegen, Stage
 from vtac.passes.graph.conv_transpose_phases import can_split
-from vtac.runtime.calibration import Method, calibrate, calibration_values
+from vtac.runtime.calibration import PERCENT, Method, calibrate, calibration_values
 from vtac.runtime.engine import Engine
 from vtac.runtime.engines import engine_named
 from vtac.runtime.executor import Module
@@ -88,6 +88,7 @@ def compile_model(
     shift: str = "auto",
     requantise: str = "auto",
     method: Method = "minmax",
+    percentile: float = PERCENT,
     keep_float: Sequence[str] = (),
     layer_errors: bool = False,
     min_layer_snr: float | None = None,
@@ -109,6 +110,7 @@ def compile_model(
     ``multiply`` (where the target can), ``exact`` (more weight planes where it cannot), or
     ``auto``: multiply where the target can and the model brings its scales along, else shift.
     method: ``minmax``, ``percentile`` or ``entropy``.
+    percentile: the share of magnitudes that this method keeps inside, in percent.
     keep_float: names of nodes that stay on the host in floating point. layer_errors: measure the
     signal to quantisation noise of each layer (``module.report.layer_errors``, worst first).
     min_layer_snr: leave layers on the host whose own signal to noise is less, in dB.
@@ -125,7 +127,7 @@ def compile_model(
     driver = _Driver(Target.of(target), chosen, save_ir, keep_ir, observe, progress)
     driver.criteria = criteria or Criteria()
     driver.stages = pipeline(chosen, driver.criteria) if stages is None else stages
-    driver.keep_float = keep_float
+    driver.keep_float, driver.percentile = keep_float, percentile
     if layer_errors or min_layer_snr is not None or error_samples is not None:
         driver.errors = ErrorOptions(min_layer_snr, error_samples)
     options = {"shift": shift, "requantise": requantise}
@@ -163,6 +165,7 @@ class _Driver:
         self.criteria = Criteria()
         self.stages: Sequence[Stage] = ()
         self.keep_float: Sequence[str] = ()
+        self.percentile = PERCENT
         self.errors: ErrorOptions | None = None
         self.report = CompileReport()
         self._save_ir = None if save_ir is None else Path(save_ir)
@@ -303,6 +306,7 @@ class _Driver:
                 names,
                 samples,
                 method=method,
+                percent=self.percentile,
                 progress=lambda done: self._progress(f"calibrate {done}/{len(samples)}"),
                 watch=observed.watch,
             )

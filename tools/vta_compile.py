@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.runtime.calibration import METHODS
+from vtac.runtime.calibration import METHODS, PERCENT
 from vtac.runtime.executor import Module
 from vtac.tools.accuracy import add_accuracy_arguments, evaluated, print_accuracy
 from vtac.tools.arguments import add_shape_argument, parse_shapes
@@ -83,7 +83,16 @@ def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=METHODS,
         default="minmax",
-        help="how ranges follow from the samples (default: %(default)s)",
+        help="how ranges follow from the samples: the extremes seen, the magnitudes of"
+        " --percentile, or where int8 keeps most of the distribution (default: %(default)s)",
+    )
+    add(
+        "--percentile",
+        type=float,
+        default=PERCENT,
+        metavar="P",
+        help="the share of magnitudes that --method percentile keeps, in percent (default:"
+        " %(default)s)",
     )
     add(
         "--requantise",
@@ -134,6 +143,7 @@ def _compile(args: argparse.Namespace) -> None:
             shift=args.shift,
             requantise=args.requantise,
             method=args.method,
+            percentile=args.percentile,
             keep_float=args.keep_float,
             layer_errors=args.layer_errors,
             min_layer_snr=args.min_layer_snr,

@@ -184,6 +184,7 @@ def test_arguments_that_make_no_sense(tmp_path: Path, failure: Failure) -> None:
         (["--calibrate", tmp_path / "none.npz"], "none.npz"),
         (["--calibrate", tmp_path / "text.npy"], "text.npy"),
         (["--target", "pink"], "neither a target preset"),
+        (["--calibrate", samples, "--percentile", "101"], "101.0 is no percentage above 0"),
         (["--shift", "both"], "invalid choice: 'both'"),
         (["--shape", "image=a"], "--shape image=a"),
         (["--calibrate", samples, "--shape", "image=1,1,9,9"], "image"),
