@@ -26,6 +26,7 @@ from xdsl.ir import Operation
 
 import vtac.passes.graph as graph_passes
 from vtac.lowering.codegens.vta import VtaCodegen
+from vtac.lowering.onnx_to_graph.functions import STANDARD
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.passes.graph import quantize
@@ -86,6 +87,8 @@ def page() -> str:
         _bullets(_obstacles()),
         "## Operator by operator",
         _table(rows, set(shared)),
+        "These are taken apart when the model is imported, into what ONNX defines them by, and so are"
+        f" a model's own functions: {', '.join(sorted(STANDARD))}.",
         "## On the host",
         f"All other operators of ONNX (here those of opset {OPSET}) run on the host as they are,"
         f" among them control flow, sequences and strings: {', '.join(_others(rows))}.",
@@ -174,7 +177,7 @@ def _obstacles() -> list[str]:
 
 def _others(rows: Iterable[Row]) -> list[str]:
     """Operators of the default domain that are in no row; a Constant is a weight."""
-    known = {"Constant", *(row.name for row in rows)}
+    known = {"Constant", *STANDARD, *(row.name for row in rows)}
     history = onnx.defs.get_all_schemas_with_history()
     names = {schema.name for schema in history if schema.domain == ""}
     return sorted(name for name in names if name not in known and _is_current(name))
