@@ -87,8 +87,8 @@ def page() -> str:
         _bullets(_obstacles()),
         "## Operator by operator",
         _table(rows, set(shared)),
-        "These are taken apart when the model is imported, into what ONNX defines them by, and so are"
-        f" a model's own functions: {', '.join(sorted(STANDARD))}.",
+        "These are taken apart when the model is imported, into what ONNX defines them by:"
+        f" {', '.join(sorted(STANDARD))}, and a model's own functions.",
         "## On the host",
         f"All other operators of ONNX (here those of opset {OPSET}) run on the host as they are,"
         f" among them control flow, sequences and strings: {', '.join(_others(rows))}.",

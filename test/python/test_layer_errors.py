@@ -68,6 +68,11 @@ class Prepared:
         options = ErrorOptions(least, samples)
         return LayerErrors(self.module, self.ctx, self.calibrated, options).settle(quantise)
 
+    def layers(self) -> list[Any]:
+        """The layers of a trial."""
+        measured = LayerErrors(self.module, self.ctx, self.calibrated, ErrorOptions())
+        return list(measured._trial(quantise).layers)
+
     def reasons(self) -> dict[str, HostReason]:
         ops = main_function(self.module).body.block.ops
         return {layer_of(op): found for op in ops if (found := host_reason(op)) is not None}
@@ -167,6 +172,20 @@ def test_other_samples_may_be_measured_on() -> None:
     assert all(there[node] < here[node] for node in here)
     with pytest.raises(CompileError, match="no input 'z'"):
         made.errors(samples={"z": SAMPLES})
+
+
+def test_channels_that_were_enlarged_are_compared_as_what_they_stand_for() -> None:
+    rng = np.random.default_rng(3)
+    first = rng.normal(size=(4, 4, 1, 1)) * np.array([1, 0.2, 0.1, 0.05]).reshape(4, 1, 1, 1)
+    weights = {"w": first, "v": rng.normal(size=(4, 1, 3, 3))}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "first"),
+        helper.make_node("Conv", ["a", "v"], ["y"], "depthwise", group=4),
+    ]
+    floats32 = {name: array.astype(np.float32) for name, array in weights.items()}
+    made = prepared(small_model(nodes, {"x": [1, 4, 5, 5]}, ["y"], floats32))
+    assert all(error.total > 30 for error in made.errors())
+    assert any(layer.stored.factors is not None for layer in made.layers())
 
 
 def test_what_is_exact_has_no_noise() -> None:
