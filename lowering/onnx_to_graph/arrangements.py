@@ -87,8 +87,11 @@ def split(node: Node) -> Sequence[Operation]:
     return made
 
 
-def pad(node: Node) -> Operation:
-    """Pad with a constant: attributes before opset 11, constant inputs since."""
+def pad(node: Node) -> Operation | Sequence[Operation]:
+    """Pad with a constant: attributes before opset 11, constant inputs since.
+
+    Negative pads cut, so they are a slice before the pad.
+    """
     x, shape = _static(node)
     rank = len(shape)
     if node.attributes.get("mode", b"constant") != b"constant":
@@ -105,13 +108,19 @@ def pad(node: Node) -> Operation:
         axes = [_axis(axis, rank) for axis in _constant_list(node, 3, "axes")]
     if len(given) != 2 * len(axes):
         raise StaysOnHostError(f"pads {given} do not fit its input")
-    if min(given, default=0) < 0:
-        raise StaysOnHostError("it cuts: a pad is negative")
     pads = [0] * (2 * rank)
     for i, axis in enumerate(axes):
         pads[axis], pads[rank + axis] = given[i], given[len(axes) + i]
+    made: list[Operation] = []
+    if min(pads) < 0:
+        cut = [max(-pad, 0) for pad in pads]
+        counts = [n - cut[axis] - cut[rank + axis] for axis, n in enumerate(shape)]
+        if min(counts) < 1:
+            raise StaysOnHostError("it cuts more than there is")
+        made.append(_slice(x, cut[:rank], [1] * rank, counts))
+        x, shape, pads = made[-1].results[0], counts, [max(pad, 0) for pad in pads]
     result = [pads[axis] + extent + pads[rank + axis] for axis, extent in enumerate(shape)]
-    return PadOp(x, pads, value, _like(x, result))
+    return [*made, PadOp(x, pads, value, _like(x, result))]
 
 
 def transpose(node: Node) -> Operation:

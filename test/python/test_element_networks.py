@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from network_comparison import TARGETS, assert_exact
 from random_networks import Network, Value, finish
 
-FEW = settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 ANY_TARGET = st.sampled_from(sorted(TARGETS))
 MULTIPLYING_TARGET = st.sampled_from(sorted(n for n, target in TARGETS.items() if target.alu_mul))
 

@@ -133,9 +133,7 @@ def why_not(op: Operation, network: Network) -> str | None:
         case BatchNormOp() if any(network.constant(value) is None for value in op.operands[1:]):
             return Reason("its statistics are not constant", Kind.ATTRIBUTE)
         case MatMulOp():
-            return Reason(
-                "matrix product without a constant [in, out] matrix on its right", Kind.ATTRIBUTE
-            )
+            return Reason(_matrix_product(op, network), Kind.ATTRIBUTE)
         case _:
             return None
 
@@ -159,6 +157,16 @@ def _gemm(op: GemmOp, network: Network) -> str | None:
         if not is_channel_vector(shape_of(op.c) or (), shape_of(op.result) or ()):
             return Reason("its bias differs between rows", Kind.SHAPE)
     return None
+
+
+def _matrix_product(op: MatMulOp, network: Network) -> str:
+    if network.constant(op.b) is not None:
+        return (
+            f"matrix product with a constant of shape {list(shape_of(op.b) or ())}: not [in, out]"
+        )
+    if network.constant(op.a) is not None:
+        return "matrix product with a constant on its left, where activations must be"
+    return "matrix product of two activations: weights must be constant"
 
 
 def _addition(op: AddOp | SubOp, network: Network) -> str | None:
