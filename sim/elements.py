@@ -18,6 +18,9 @@ from .errors import Fault
 Indices = NDArray[np.intp]
 Elements = Indices | slice
 
+_MANY = 1 << 16
+"""Indices among which it is worth looking for equal ones."""
+
 COLUMNS = ("dst", "src", "wgt")
 """The order of the indices of a micro-op."""
 
@@ -97,11 +100,20 @@ def out_of_range(name: str, low: int, high: int, depth: int) -> str:
 
 def span(micro_ops: Indices, loops: Sequence[Loop], column: int) -> Indices:
     """The elements that one index takes, each once, in order."""
-    result = distinct(micro_ops[:, column])
+    result = micro_ops[:, column]
     for loop in loops:
         if (step := loop.factors[column]) and loop.count > 1:
-            result = distinct(sums(np.arange(loop.count) * step, result))
-    return result
+            if loop.count * len(result) > _MANY:
+                result = distinct(result)
+            result = (np.arange(0, loop.count * step, step)[:, None] + result).reshape(-1)
+    return distinct(result)
+
+
+def touched(micro_ops: Indices, loops: Sequence[Loop], column: int) -> Elements:
+    """The same, as a slice where they are consecutive."""
+    result = span(micro_ops, loops, column)
+    first, last = int(result[0]), int(result[-1])
+    return slice(first, last + 1) if last - first + 1 == len(result) else result
 
 
 def distinct(indices: Indices) -> Indices:

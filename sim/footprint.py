@@ -28,9 +28,8 @@ from .elements import (
     Loops,
     columns_of,
     decode_kernel,
-    elements_of,
     loops_of,
-    span,
+    touched,
     verify_ranges,
 )
 from .errors import Fault
@@ -233,7 +232,7 @@ def _column(indices: Indices, steps: tuple[tuple[int, int], ...]) -> Elements:
 def _from_zero(indices: bytes, steps: tuple[tuple[int, int], ...]) -> Elements:
     """The elements of indices that begin with 0; those before it are negative."""
     micro_ops = np.frombuffer(indices, np.intp)[:, None]
-    return elements_of(span(micro_ops, [Loop(count, by, 0, 0) for count, by in steps], 0))
+    return touched(micro_ops, [Loop(count, by, 0, 0) for count, by in steps], 0)
 
 
 @lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .elements import Elements, Indices, Loop, distinct, elements_of, span
+from .elements import Elements, Indices, Loop, distinct, touched
 from .errors import TooLarge
 
 HOLE = 1 << 40
@@ -54,7 +54,7 @@ class Table:
     wgt: Indices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Chunk:
     """A piece of a reduction short enough for float32: rows of BLOCK values to multiply.
 
@@ -112,7 +112,7 @@ def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int)
 
     Raises `TooLarge` on a kernel whose plan would not fit into memory.
     """
-    written = elements_of(span(micro_ops, loops, 0))
+    written = touched(micro_ops, loops, 0)
     high = written.stop if isinstance(written, slice) else int(written[-1]) + 1
     reduction, pixels, channels = [], [], []
     repeats = 1

@@ -82,9 +82,9 @@ def run_gemm(buffers: Buffers, plan: GemmPlan, bases: tuple[int, int, int]) -> N
     dst, src, wgt = bases
     for product in plan.products:
         for chunk in product.chunks:
-            multiply = Multiply(buffers, chunk, src, wgt)
+            multiply = Multiply(buffers, chunk)
             sums = buffers.scratch.array("sums", np.float32, multiply.shape)
-            multiply.into(sums)()
+            multiply.into(sums, src, wgt)()
             settling(buffers, product.placement, sums, dst, plan.repeats)()
 
 

@@ -13,6 +13,7 @@ long as the LOADs of micro-ops bring the same ones.
 """
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,9 +22,9 @@ from numpy.typing import NDArray
 from ..dialects.target import Memory, Target
 from ..dialects.vta.encoding import Alu, Compute, Finish, Gemm, Instruction, Load, Store
 from .buffers import Buffers
-from .elements import Elements, Loops, elements_of, loops_of, span
+from .elements import Elements, Loops, loops_of, touched
 from .errors import Fault, TooLarge
-from .gemm_plan import GemmPlan, Product
+from .gemm_plan import GemmPlan, Placement
 from .large import adjacent, alu_step, run_gemm
 from .launch import Launch
 from .pending import Pending
@@ -198,21 +199,27 @@ class FastMachine:
         except TooLarge:
             return self._large_gemm(kernel, loops)
         self._writes(plan.written, bases[0])
-        multiplies = self._shared((kernel, loops), lambda: self._multiplies(plan, bases))
         steps: list[Step] = []
-        for multiply, product in multiplies:
-            placement, dst = product.placement, bases[0]
-            if plan.repeats > 1 or placement.strides is None:
-                sums = self.buffers.scratch.array("sums", np.float32, multiply.shape)
-                settle = settling(self.buffers, placement, sums, dst, plan.repeats)
-                steps += [multiply.into(sums), settle]
-                continue
-            values, first, before = self._pending.add(
-                placement, multiply.shape, multiply.products, dst, dst + plan.high
-            )
-            step = multiply.into(values) if first else multiply.onto(values)
-            steps += [*before, step, *self._pending.make_room()]
+        for product in plan.products:
+            for chunk in product.chunks:
+                multiply = self._shared(chunk, partial(Multiply, self.buffers, chunk))
+                steps += self._multiplied(multiply, product.placement, plan, bases)
         return in_turn(*steps)
+
+    def _multiplied(
+        self, multiply: Multiply, placement: Placement, plan: GemmPlan, bases: tuple[int, int, int]
+    ) -> list[Step]:
+        """One product at its place; its sums wait where they can."""
+        dst, src, wgt = bases
+        if plan.repeats > 1 or placement.strides is None:
+            sums = self.buffers.scratch.array("sums", np.float32, multiply.shape)
+            settle = settling(self.buffers, placement, sums, dst, plan.repeats)
+            return [multiply.into(sums, src, wgt), settle]
+        values, first, before = self._pending.add(
+            placement, multiply.shape, multiply.products, dst, dst + plan.high
+        )
+        step = multiply.into(values, src, wgt) if first else multiply.onto(values, src, wgt)
+        return [*before, step, *self._pending.make_room()]
 
     def _large_gemm(self, kernel: bytes, loops: Loops) -> Step:
         """Pieces, each planned, run and forgotten."""
@@ -229,22 +236,12 @@ class FastMachine:
         if self._strict and not self.target.alu_bypass:
             self._verify_apart(adjacent(micro_ops, nest, immediate=alu.use_imm))
         settled = self._pending.settle(0, self.target.acc_depth)
-        self._writes(elements_of(span(micro_ops, nest, 0)), 0)
+        self._writes(touched(micro_ops, nest, 0), 0)
         return in_turn(*settled, alu_step(self.buffers, alu, micro_ops, nest))
 
     def _verify_apart(self, depends: bool) -> None:
         if depends and self._strict and not self.target.alu_bypass:
             raise Fault("a micro-op depends on the one before it (no alu_bypass)")
-
-    def _multiplies(
-        self, plan: GemmPlan, bases: tuple[int, int, int]
-    ) -> list[tuple[Multiply, Product]]:
-        _, src, wgt = bases
-        return [
-            (Multiply(self.buffers, chunk, src, wgt), product)
-            for product in plan.products
-            for chunk in product.chunks
-        ]
 
     def _alu(self, alu: Alu) -> Step:
         if alu.micro_ops == 0:

@@ -23,9 +23,12 @@ MOST_BYTES = 1 << 22
 """Memory of sums that wait at one time; beyond, the oldest are added to ACC."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Sums:
-    """Sums that wait: where, of how many products, and their elements of ACC [low, high)."""
+    """Sums that wait: where, of how many products, and their elements of ACC [low, high).
+
+    Never changed: what waits may have to be brought back (see `Pending.restore`).
+    """
 
     values: NDArray[np.float32]
     memory: int

@@ -18,8 +18,7 @@ from .elements import (
     Loop,
     Loops,
     decode_kernel,
-    elements_of,
-    span,
+    touched,
     verify_ranges,
 )
 from .gemm_plan import MOST_INDICES, GemmPlan, plan_gemm
@@ -82,8 +81,10 @@ class Plans:
 
     def _reset(self, kernel: bytes, loops: Loops) -> tuple[Elements, int, int]:
         """The accumulators that a GEMM writes or a reset clears, all of them in [low, high)."""
-        cleared = span(*self._kernel(kernel, loops, (0,), False), 0)
-        return elements_of(cleared), int(cleared[0]), int(cleared[-1]) + 1
+        cleared = touched(*self._kernel(kernel, loops, (0,), False), 0)
+        if isinstance(cleared, slice):
+            return cleared, cleared.start, cleared.stop
+        return cleared, int(cleared[0]), int(cleared[-1]) + 1
 
     def _alu(self, kernel: bytes, loops: Loops, use_imm: bool) -> tuple[AluPlan, int]:
         micro_ops, _ = self.alu_kernel(kernel, loops, use_imm)

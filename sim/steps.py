@@ -162,58 +162,57 @@ class ResetStep:
 class _Gather:
     """Rows of BLOCK int8 values, gathered as single items, as float32 [..., k x BLOCK]."""
 
-    def __init__(
-        self, scratch: Scratch, name: str, rows: NDArray[Any], indices: Indices, block: int
-    ) -> None:
-        self._rows, self._indices = rows, indices.reshape(-1)
+    def __init__(self, scratch: Scratch, name: str, indices: Indices, block: int) -> None:
+        self._indices = indices.reshape(-1)
         self._items = scratch.array("items", np.dtype(f"V{block}"), self._indices.shape)
         self._bytes = self._items.view(np.int8)
         self._floats = scratch.array(name, np.float32, self._bytes.shape)
         self.values = self._floats.reshape(*indices.shape[:-1], -1)
 
-    def __call__(self) -> None:
+    def __call__(self, rows: NDArray[Any]) -> None:
         """Gather; indices beyond the end give the last row, zeros."""
-        self._rows.take(self._indices, out=self._items, mode="clip")
+        rows.take(self._indices, out=self._items, mode="clip")
         np.copyto(self._floats, self._bytes)
 
 
 class Multiply:
-    """The sums of one chunk of a reduction, exact in float32 (see `gemm_plan`)."""
+    """The sums of one chunk of a reduction, exact in float32 (see `gemm_plan`).
 
-    def __init__(self, buffers: Buffers, chunk: Chunk, src: int, wgt: int) -> None:
+    Where it begins in INP and WGT is left open.
+    """
+
+    def __init__(self, buffers: Buffers, chunk: Chunk) -> None:
         block, scratch = buffers.block, buffers.scratch
-        inputs, weights = buffers.inp_rows[src * buffers.batch :], buffers.wgt_rows[wgt * block :]
-        self._inputs = _Gather(scratch, "inputs", inputs, chunk.src, block)
-        self._weights = _Gather(scratch, "weights", weights, chunk.wgt, block)
+        self._buffers = buffers
+        self._inputs = _Gather(scratch, "inputs", chunk.src, block)
+        self._weights = _Gather(scratch, "weights", chunk.wgt, block)
         groups, _, calls, height, depth = chunk.src.shape
         _, blocks, _, columns, _ = chunk.wgt.shape
-        self._scratch, self.products = scratch, depth * block
+        self.products = depth * block
         self.shape = (groups, blocks, calls, height, columns)
+        self._more: NDArray[np.float32] = scratch.array("sums", np.float32, self.shape)
         # Axes of one are left out: fewer to go through.
         self._outer = tuple(0 if extent == 1 else slice(None) for extent in self.shape[:3])
         self._a = self._inputs.values[self._outer]
         self._b = self._weights.values.swapaxes(3, 4)[self._outer]
 
-    def into(self, sums: NDArray[np.float32]) -> Step:
-        """What gathers and multiplies, into an array of this shape."""
-        return partial(_multiply, self._inputs, self._weights, self._a, self._b, sums[self._outer])
+    def into(self, sums: NDArray[np.float32], src: int, wgt: int) -> Step:
+        """What gathers from elements ``src`` and ``wgt`` on and multiplies, into ``sums``."""
+        inputs = self._buffers.inp_rows[src * self._buffers.batch :]
+        weights = self._buffers.wgt_rows[wgt * self._buffers.block :]
+        return partial(self._multiply, inputs, weights, sums[self._outer])
 
-    def onto(self, sums: NDArray[np.float32]) -> Step:
+    def onto(self, sums: NDArray[np.float32], src: int, wgt: int) -> Step:
         """The same, added to what is there."""
-        more = self._scratch.array("sums", np.float32, self.shape)
-        return in_turn(self.into(more), partial(np.add, sums, more, out=sums))
+        add = partial(np.add, sums, self._more, out=sums)
+        return in_turn(self.into(self._more, src, wgt), add)
 
-
-def _multiply(
-    inputs: _Gather,
-    weights: _Gather,
-    a: NDArray[np.float32],
-    b: NDArray[np.float32],
-    out: NDArray[np.float32],
-) -> None:
-    inputs()
-    weights()
-    np.matmul(a, b, out=out)
+    def _multiply(
+        self, inputs: NDArray[Any], weights: NDArray[Any], out: NDArray[np.float32]
+    ) -> None:
+        self._inputs(inputs)
+        self._weights(weights)
+        np.matmul(self._a, self._b, out=out)
 
 
 def settling(
