@@ -43,9 +43,9 @@ class Range:
         return None
 
 
-def integers(array: DenseArrayBase) -> tuple[int, ...]:
+def integers(array: DenseArrayBase) -> list[int]:
     """The elements of an array of i64."""
-    return _integers(array.data.data)
+    return list(_integers(array.data.data))
 
 
 @lru_cache(1 << 14)
