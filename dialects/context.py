@@ -201,6 +201,10 @@ class Observations(Protocol):
         """The mean of each channel of a value [N, C, ...] over all batches; None if not known."""
         ...
 
+    def power(self, value: SSAValue) -> Array | None:
+        """The mean square of each channel of a value over all batches; None if not known."""
+        ...
+
     def largest(self, value: SSAValue) -> Array | None:
         """The largest magnitude of each channel of a value; None if not known."""
         ...

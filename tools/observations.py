@@ -53,6 +53,7 @@ class Observed:
             name: value for value, name in names.items() if len(shape_of(value) or ()) >= 2
         }
         self._means: dict[SSAValue, Array] = {}
+        self._powers: dict[SSAValue, Array] = {}
         self._largest: dict[SSAValue, Array] = {}
         self.stored: list[Stored] = []
 
@@ -60,6 +61,7 @@ class Observed:
         """The same of a copy of the function, whose values are those that ours are mapped to."""
         other = copy(self)
         other._means = {values[value]: mean for value, mean in self._means.items()}
+        other._powers = {values[value]: power for value, power in self._powers.items()}
         other._largest = {values[value]: most for value, most in self._largest.items()}
         other.stored = []
         return other
@@ -69,7 +71,7 @@ class Observed:
         self.stored += values
 
     def watch(self, batch: int, name: str, array: Array) -> None:
-        """Take in a value of a batch: its extremes, and its mean if the batch is kept."""
+        """Take in a value of a batch: its extremes, and its mean and power if the batch is kept."""
         value = self._values.get(name)
         if value is None or not array.size:
             return
@@ -79,10 +81,17 @@ class Observed:
         if batch < len(self.batches):
             mean = array.mean(axis=around, dtype=np.float64) / len(self.batches)
             self._means[value] = self._means.get(value, 0.0) + mean
+            rows = array.reshape(*array.shape[:2], -1)
+            power = np.einsum("ncs,ncs->c", rows, rows) * (len(mean) / array.size)
+            self._powers[value] = self._powers.get(value, 0.0) + power / len(self.batches)
 
     def mean(self, value: SSAValue) -> Array | None:
         """The mean of each channel over all batches; None for what has no channels."""
         return self._means.get(value)
+
+    def power(self, value: SSAValue) -> Array | None:
+        """The mean square of each channel over all batches; None for what has no channels."""
+        return self._powers.get(value)
 
     def largest(self, value: SSAValue) -> Array | None:
         """The largest magnitude of each channel; None for what has no channels."""

@@ -31,9 +31,11 @@ COARSE = 14
 """Pictures are so many patches high and wide, with a little noise on them."""
 
 
-def light_model(name: str, extent: int | None = None) -> ModelProto:
-    """A model of `NAMES` with random weights. extent: height and width of its picture, where they
-    need not be the model's own, 224.
+def light_model(name: str, extent: int | None = None, until: str | None = None) -> ModelProto:
+    """A model of `NAMES` with random weights.
+
+    extent: height and width of its picture, where they need not be the model's own, 224.
+    until: a value that becomes the only output; what comes behind it is left out.
 
     Its logits, where a softmax follows them, become a second output: a softmax hides most of them.
     Nodes have names: their first output's.
@@ -45,6 +47,11 @@ def light_model(name: str, extent: int | None = None) -> ModelProto:
             if value.name == picture_input(model)[0]:
                 for dim in value.type.tensor_type.shape.dim[2:]:
                     dim.dim_value = extent
+    if until is not None:
+        last = next(i for i, node in enumerate(graph.node) if until in node.output)
+        del graph.node[last + 1 :]
+        del graph.output[:]
+        graph.output.append(helper.make_empty_tensor_value_info(until))
     weights = _Weights(model, np.random.default_rng(len(name)))
     kept = [node for node in graph.node if node.op_type != "ConstantOfShape"]
     for node in kept:

@@ -154,7 +154,8 @@ class _Errors:
         stored = weights * unit.reshape(-1, *[1] * (real.ndim - 1))
         values = self._values(form.operand)
         through = self.model.through(stored, error, form.group)
-        wrong = self.model.wrong(real - stored, values)
+        power = self.network.power(form.operand)
+        wrong = self.model.wrong(real - stored, values, power)
         return self.model.total([through, wrong, _float_error(real, _magnitude(values))])
 
     def _values(self, value: SSAValue) -> Range:
@@ -228,7 +229,7 @@ def _float_error(weights: Array, magnitude: float) -> Array:
     return cast(Array, FLOAT32_STEP * (terms.shape[1] + 2) * terms.sum(axis=1) * magnitude)
 
 
-def _moved(error: Bound, op: MaxPoolOp | ReshapeOp | UpsampleOp) -> Bound:
+def _moved(error: Bound, op: MaxPoolOp | ReshapeOp | TransposeOp | UpsampleOp) -> Bound:
     """Across a pooling or a reshape: channels keep theirs if they are still channels."""
     if error is None or not isinstance(op, ReshapeOp):
         return error

@@ -36,8 +36,11 @@ class ErrorModel(Protocol):
         """The error of sums of products with weights [O, I, ...] of values that err."""
         ...
 
-    def wrong(self, weights: Array, values: Range) -> Array:
-        """The error of sums of products whose weights are off by ``weights``."""
+    def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
+        """The error of sums of products whose weights are off by ``weights``.
+
+        values, power: of what they are multiplied with, the range and the mean square, if known.
+        """
         ...
 
     def clamped(self, error: Array, values: Range | None, bounds: Range) -> Array:
@@ -58,7 +61,7 @@ class WorstCase:
         """The sum of all magnitudes."""
         return _through(np.abs(weights), error, groups)
 
-    def wrong(self, weights: Array, values: Range) -> Array:
+    def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
         """As if every value were the largest."""
         largest = max(abs(values[0]), abs(values[1]))
         return cast(Array, np.abs(weights).reshape(len(weights), -1).sum(axis=1) * largest)
@@ -82,10 +85,11 @@ class Expected:
         """The root of the sum of all powers."""
         return cast(Array, np.sqrt(_through(np.square(weights), np.square(error), groups)))
 
-    def wrong(self, weights: Array, values: Range) -> Array:
-        """As if values were spread evenly over their range, which real ones rarely fill."""
+    def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
+        """If nobody knows, as if values were spread evenly over their range, which few fill."""
         lo, hi = values
-        power = (lo * lo + lo * hi + hi * hi) / 3
+        if power is None:
+            power = (lo * lo + lo * hi + hi * hi) / 3
         return cast(
             Array, np.sqrt(np.square(weights).reshape(len(weights), -1).sum(axis=1) * power)
         )

@@ -60,6 +60,13 @@ class Network:
         found = None if self.observations is None else self.observations.mean(value)
         return None if found is None else found * self.factors.get(value, 1.0)
 
+    def power(self, value: SSAValue) -> float | None:
+        """The observed mean square of all elements, enlarged as they are."""
+        found = None if self.observations is None else self.observations.power(value)
+        if found is None:
+            return None
+        return float(np.mean(found * np.square(self.factors.get(value, 1.0))))
+
     @property
     def block(self) -> Block:
         """The only block of the function."""
