@@ -28,6 +28,7 @@ from vtac.dialects.graph import (
     ShiftLeftOp,
     SplitBytesOp,
     SumPoolOp,
+    TransposeOp,
     UpsampleOp,
     shape_of,
 )
@@ -112,6 +113,14 @@ def _void_in_the_layout(operation: Operation) -> str | None:
     return None
 
 
+def _moves_space_only(operation: Operation) -> str | None:
+    assert isinstance(operation, TransposeOp)
+    order = list(operation.permutation.get_values())
+    if order[:2] == [0, 1]:
+        return None
+    return Reason(f"transpose {order} moves channels or the batch", Kind.ATTRIBUTE)
+
+
 class VtaCodegen(Codegen):
     """Everything that the GEMM core and the ALU can do on int8 tensors."""
 
@@ -139,6 +148,10 @@ class VtaCodegen(Codegen):
             ),
             NamedPattern("accumulate_split", op(SplitBytesOp, planes).where(_static)),
             NamedPattern("max_pool", op(MaxPoolOp, wildcard()).where(_static, _int8_input)),
+            NamedPattern(
+                "transpose",
+                op(TransposeOp, wildcard()).where(_static, _int8_input, _moves_space_only),
+            ),
             NamedPattern("upsample", op(UpsampleOp, wildcard()).where(_static, _int8_input)),
             NamedPattern(
                 "reshape",

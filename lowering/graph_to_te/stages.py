@@ -31,6 +31,7 @@ from vtac.dialects.graph import (
     ShiftLeftOp,
     SplitBytesOp,
     SumPoolOp,
+    TransposeOp,
     UpsampleOp,
     pad_value_of,
 )
@@ -190,6 +191,20 @@ def _upsample(op: UpsampleOp, kernel: KernelBuilder) -> list[SSAValue]:
     wide = kernel.compute("upsample", domain, [Read(kernel.values[op.x], tuple(rows))], widen, i32)
     same = tuple(axis(number) for number in range(len(domain)))
     return [kernel.compute("narrow", domain, [Read(wide, same)], narrow, i8)]
+
+
+def _transpose(op: TransposeOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """Space in another order: each element is copied through the accumulators."""
+    order = op.permutation.get_values()
+    if tuple(order[:2]) != (0, 1):
+        raise _unsupported(op, "channels or a batch that move", "keep it on the host")
+    domain = kernel.layout.domain(logical_shape(op.result))
+    rows = [axis(number) for number in range(len(domain))]
+    for place, source in enumerate(order):
+        rows[source] = axis(place)
+    read = Read(kernel.values[op.x], tuple(rows))
+    wide = kernel.compute("transpose", domain, [read], widen, i32)
+    return [kernel.elementwise("narrow", wide, narrow, i8)]
 
 
 def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
@@ -460,5 +475,6 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, KernelBuilder], list[SSAValue]
     ShiftLeftOp: _shift_left,
     SplitBytesOp: _split_bytes,
     SumPoolOp: _sum_pool,
+    TransposeOp: _transpose,
     UpsampleOp: _upsample,
 }

@@ -118,3 +118,15 @@ builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_i
 }
 // CHECK:       te.compute "conv" (n = 1, c = 1, w = 2, b = 1, o = 4) reduce (ci = 1, kw = 1, k = 4)
 // CHECK-NEXT:      ins (%x[n, c + ci + 1, w + kw, b, k] : tensor<1x2x2x1x4xi8>,
+
+// -----
+
+// Space in another order.
+builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_inp_buff_size = 12, log_wgt_buff_size = 14, log_acc_buff_size = 14>} {
+  func.func private @vta_0(%x: tensor<1x3x2x5xi8, #graph.packed<1, 4>>) -> tensor<1x3x5x2xi8, #graph.packed<1, 4>> attributes {codegen = "vta"} {
+    %y = graph.transpose %x {permutation = array<i64: 0, 1, 3, 2>} : (tensor<1x3x2x5xi8, #graph.packed<1, 4>>) -> tensor<1x3x5x2xi8, #graph.packed<1, 4>>
+    func.return %y : tensor<1x3x5x2xi8, #graph.packed<1, 4>>
+  }
+}
+// CHECK:       te.compute "transpose" (n = 1, c = 1, h = 5, w = 2, b = 1, o = 4)
+// CHECK-NEXT:      ins (%x[n, c, w, h, b, o] : tensor<1x1x2x5x1x4xi8>)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from random_networks import LIMIT, Builder, Network, Value, finish
 
-MOVING = ("concat", "slice", "split", "pad", "negate", "pool", "resize", "fold_space", "shuffle")
+MOVING = ("concat", "slice", "split", "pad", "negate", "pool", "resize", "fold_space", "shuffle", "turn")
 SCALING = ("scale", "shifted", "slope", "sigmoid", "reduce", "average")
 MULTIPLYING = ("swish", "product", "gate")
 
@@ -105,6 +105,12 @@ class ElementBuilder(Builder):
         shape = (*x.shape[:2], int(np.prod(x.shape[2:])))
         name = self.node("Reshape", [x.name, self.integers(*shape)])
         return self.relu(Value(name, shape, x.bound))
+
+    def turn(self, x: Value) -> Value:
+        """Space in another order."""
+        order = [0, 1, *range(len(x.shape) - 1, 1, -1)]
+        name = self.node("Transpose", [x.name], perm=order)
+        return Value(name, tuple(x.shape[axis] for axis in order), x.bound)
 
     def shuffle(self, x: Value) -> Value:
         """Channels in another order, some perhaps twice."""

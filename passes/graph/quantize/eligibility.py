@@ -36,6 +36,7 @@ from vtac.dialects.graph import (
     SubOp,
     SumPoolOp,
     TakeChannelsOp,
+    TransposeOp,
     UpsampleOp,
     is_static,
     shape_of,
@@ -70,7 +71,7 @@ SUMS = (
 )
 """Ops that can be part of a sum that ends in one requantisation."""
 
-COMPUTING = (*SUMS, FakeQuantizeOp, MatMulOp, MaxPoolOp, UpsampleOp)
+COMPUTING = (*SUMS, FakeQuantizeOp, MatMulOp, MaxPoolOp, TransposeOp, UpsampleOp)
 """Graph ops that compute: those whose staying on the host needs a reason."""
 
 
@@ -126,6 +127,9 @@ def why_not(op: Operation, network: Network) -> str | None:
                 if counts.all()
                 else Reason("a window lies wholly in the padding", Kind.ATTRIBUTE)
             )
+        case TransposeOp() if tuple(op.permutation.get_values()[:2]) != (0, 1):
+            order = list(op.permutation.get_values())
+            return Reason(f"transpose {order} moves channels or the batch", Kind.ATTRIBUTE)
         case UpsampleOp() if max(op.factors.get_values()[:2]) > 1:
             return Reason(
                 "it repeats the batch or channels: only space can be repeated", Kind.ATTRIBUTE

@@ -30,6 +30,7 @@ from vtac.dialects.graph import (
     ReshapeOp,
     ShiftLeftOp,
     SumPoolOp,
+    TransposeOp,
     UpsampleOp,
     given_by,
     least_byte,
@@ -109,11 +110,15 @@ class _Emitter:
         self.reals: dict[SSAValue, SSAValue] = {}
 
     def pass_through(self, group: PassThrough) -> None:
-        """Max pooling, reshape and repetition of int8."""
+        """Max pooling of int8, and what moves or repeats it."""
         op, type = group.root, _integer_type(group.root.result, i8)
         x = self.as_int8(op.x, op)
         if isinstance(op, ReshapeOp):
             self._define(op.result, self._insert(ReshapeOp(x, type), op, op).results[0])
+            return
+        if isinstance(op, TransposeOp):
+            moved = TransposeOp(x, op.permutation.get_values(), type)
+            self._define(op.result, self._insert(moved, op, op).results[0])
             return
         if isinstance(op, UpsampleOp):
             copies = UpsampleOp(x, op.factors.get_values(), type)

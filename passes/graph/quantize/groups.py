@@ -45,6 +45,7 @@ from vtac.dialects.graph import (
     SubOp,
     SumPoolOp,
     TakeChannelsOp,
+    TransposeOp,
     UpsampleOp,
     is_static,
     shape_of,
@@ -149,9 +150,9 @@ class Sum:
 
 @dataclass(frozen=True, eq=False)
 class PassThrough:
-    """A max pooling, a reshape or a repetition, which keeps the scale of its operand."""
+    """A max pooling, or what only moves or repeats elements: the scale of the operand stays."""
 
-    root: MaxPoolOp | ReshapeOp | UpsampleOp
+    root: MaxPoolOp | ReshapeOp | TransposeOp | UpsampleOp
 
     @property
     def inputs(self) -> list[SSAValue]:
@@ -205,7 +206,7 @@ def find_groups(
         group: Group | None = None
         if isinstance(op, (*SUMS, FakeQuantizeOp)):
             group = grower.sum_at(op)
-        elif isinstance(op, MaxPoolOp | UpsampleOp) or (
+        elif isinstance(op, MaxPoolOp | TransposeOp | UpsampleOp) or (
             isinstance(op, ReshapeOp) and _feeds(op, covered)
         ):
             group = PassThrough(op)

@@ -80,6 +80,16 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
 // CHECK-LABEL: @repeated
 // CHECK:         graph.upsample {{.*}} : (tensor<1x1x2xi8>) -> tensor<1x1x6xi8>
 
+  func.func @turned(%x: tensor<1x1x2x3xf32> {graph.range = #graph.range<-128.0, 127.0>})
+      -> tensor<1x1x3x2xf32> {
+    %y = graph.transpose %x {permutation = array<i64: 0, 1, 3, 2>,
+        graph.ranges = [#graph.range<-128.0, 127.0>]} : (tensor<1x1x2x3xf32>) -> tensor<1x1x3x2xf32>
+    func.return %y : tensor<1x1x3x2xf32>
+  }
+
+// CHECK-LABEL: @turned
+// CHECK:         graph.transpose {{.*}} : (tensor<1x1x2x3xi8>) -> tensor<1x1x3x2xi8>
+
   func.func @declined(%x: tensor<2x2x2xf32> {graph.range = #graph.range<-128.0, 127.0>},
       %z: tensor<2x1x2xf32> {graph.range = #graph.range<-128.0, 127.0>}) {
     // CHECK-LABEL: @declined
@@ -104,6 +114,9 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
     // CHECK: graph.upsample {{.*}}host_reason = "it repeats the batch or channels
     %f = graph.upsample %x {factors = array<i64: 1, 2, 1>,
         graph.ranges = [#graph.range<-128.0, 127.0>]} : (tensor<2x2x2xf32>) -> tensor<2x4x2xf32>
+    // CHECK: graph.transpose {{.*}}host_reason = "transpose [0, 2, 1] moves channels or the batch"
+    %g = graph.transpose %x {permutation = array<i64: 0, 2, 1>,
+        graph.ranges = [#graph.range<-128.0, 127.0>]} : (tensor<2x2x2xf32>) -> tensor<2x2x2xf32>
     func.return
   }
 }
