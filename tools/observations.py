@@ -21,7 +21,7 @@ from vtac.lowering.graph_to_onnx import build_model
 from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import input_specs
 
-MOST_BATCHES = 32
+MOST_BATCHES = 64
 """Batches observed: means over images and positions need no more."""
 
 MOST_PRODUCTS = 4 * 10**9
