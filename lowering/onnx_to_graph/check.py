@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from math import prod
 
 import onnx
@@ -146,17 +147,26 @@ class _GraphChecker:
             self._check_operator(node)
             for name in filter(None, node.output):
                 if name in defined:
-                    self._add(describe(node), f"'{name}' is defined a second time")
+                    self._add(
+                        describe(node),
+                        f"'{name}' is defined a second time",
+                        "Each output needs a name of its own.",
+                    )
                 defined[name] = None
         for node in graph.node:
             for name in node.input:
                 if name and name not in defined:
-                    self._add(describe(node), f"its input '{name}' is defined nowhere")
+                    self._add(
+                        describe(node),
+                        f"its input '{name}' is defined nowhere",
+                        _similar(name, defined),
+                    )
             for inner in subgraphs(node.attribute):
                 self.check(inner, defined)
         for output in graph.output:
             if output.name not in defined:
-                self._add(f"output '{output.name}'", "it is defined nowhere")
+                what, hint = "it is defined nowhere", _similar(output.name, defined)
+                self._add(f"output '{output.name}'", what, hint)
         self._check_order(graph, known)
 
     def _add(self, where: str, what: str, hint: str = "") -> None:
@@ -174,7 +184,11 @@ class _GraphChecker:
                 " the operator to the model as a local function.",
             )
         elif domain not in self.opsets:
-            self._add(describe(node), f"the model imports no opset for domain '{domain}'")
+            self._add(
+                describe(node),
+                f"the model imports no opset for domain '{domain}'",
+                "Add the domain and a version to opset_import.",
+            )
         elif domain != "com.microsoft" and not onnx.defs.has(
             node.op_type, min(self.opsets[domain], NEWEST_OPSET), domain
         ):
@@ -182,6 +196,9 @@ class _GraphChecker:
                 describe(node),
                 f"opset {self.opsets[domain]} of domain '{domain or 'ai.onnx'}' has no such"
                 " operator",
+                "Other opsets have it: export the model for one, or convert it."
+                if onnx.defs.has(node.op_type, domain)
+                else "Perhaps its domain is missing, or a local function.",
             )
 
     def _check_order(self, graph: GraphProto, given: Mapping[str, None]) -> None:
@@ -199,7 +216,19 @@ class _GraphChecker:
             stuck = [node for node in stuck if read.intersection(node.output)]
         if stuck:
             names = ", ".join(describe(node) for node in stuck[:8])
-            self._add("graph", f"the values of these nodes depend on themselves: {names}")
+            self._add(
+                "graph",
+                f"the values of these nodes depend on themselves: {names}",
+                "Feed a value back as the state of a Loop or a Scan.",
+            )
+
+
+def _similar(name: str, known: Iterable[str]) -> str:
+    """What to do about a name that is not known: perhaps it is but misspelt."""
+    near = get_close_matches(name, known, 1)
+    if near:
+        return f"Did '{near[0]}' become '{name}'?"
+    return "Make it an input, an initialiser, or the output of a node."
 
 
 def _given_names(graph: GraphProto) -> Iterable[str]:

@@ -147,7 +147,8 @@ def _size_problem(owner: str, tensor: TensorProto) -> list[Problem]:
         found = len(getattr(tensor, helper.tensor_dtype_to_field(tensor.data_type)))
     if found == needed:
         return []
-    return [Problem(owner, f"shape {list(tensor.dims)} needs {needed} {unit}, found {found}")]
+    what = f"shape {list(tensor.dims)} needs {needed} {unit}, found {found}"
+    return [Problem(owner, what, "The model is damaged: copy or export it anew.")]
 
 
 def _read_external(model: ModelProto, folder: Path | None) -> list[Problem]:
@@ -187,12 +188,18 @@ def _read_tensor(owner: str, tensor: TensorProto, folder: Path | None) -> Proble
             file.seek(offset)
             data = file.read(length)
     except OSError as error:
-        return Problem(owner, f"external data '{location}' cannot be read: {error.strerror}")
+        return Problem(
+            owner,
+            f"external data '{location}' cannot be read: {error.strerror} ({needed} bytes needed at"
+            f" offset {offset})",
+            f"Put the file into {folder}, beside the model.",
+        )
     if len(data) != needed:
         return Problem(
             owner,
             f"external data '{location}' is truncated: {needed} bytes needed at offset {offset},"
             f" {len(data)} found",
+            "Copy the file anew, or export the model anew.",
         )
     tensor.raw_data = data
     del tensor.external_data[:]

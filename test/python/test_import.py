@@ -385,9 +385,9 @@ def test_every_problem_at_once():
     )
     found = "\n".join(problems(model))
     for words in (
-        "node 'first' (Relu): its input 'nowhere' is defined nowhere",
+        "node 'first' (Relu): its input 'nowhere' is defined nowhere\n  Make it an input",
         "node '-> b' (Foo): unknown operator domain 'my.domain'",
-        "node '-> c' (Bar): opset 17 of domain 'ai.onnx' has no such operator",
+        "node '-> c' (Bar): opset 17 of domain 'ai.onnx' has no such operator\n  Perhaps",
         "node '-> a' (Relu): 'a' is defined a second time",
         "output 'y': it is defined nowhere",
         "depend on themselves: node 'one' (Add), node 'two' (Add)",
@@ -438,7 +438,30 @@ def test_external_data_that_is_missing_or_short(tmp_path: Path):
     assert "72 bytes needed at offset 0, 40 found" in found[0]
     assert "initialiser 'b'" in found[1] and "0 found" in found[1]
     weights.unlink()
-    assert "cannot be read" in problems(path)[0]
+    assert "cannot be read: No such file or directory (72 bytes needed" in problems(path)[0]
+    assert f"Put the file into {tmp_path}" in problems(path)[0]
+
+
+def test_every_problem_says_what_to_do() -> None:
+    model = small_model(
+        [
+            node("Relu", ["x_"], ["y"], name="misspelt"),
+            node("Mish", ["x"], ["a"], name="too new"),
+            node("Add", ["p", "x"], ["q"], name="one"),
+            node("Add", ["q", "x"], ["p"], name="two"),
+            node("Foo", ["x"], ["b"], domain="my.domain"),
+        ],
+        {"x": [2]},
+        ["y"],
+    )
+    with pytest.raises(CompileError) as caught:
+        import_model(model, context())
+    assert [(p.where, p.hint.split(":")[0]) for p in caught.value.problems] == [
+        ("node 'too new' (Mish)", "Other opsets have it"),
+        ("node '-> b' (Foo)", "Known ones"),
+        ("node 'misspelt' (Relu)", "Did 'x' become 'x_'?"),
+        ("graph", "Feed a value back as the state of a Loop or a Scan."),
+    ]
 
 
 @pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "", "a/../../b"])
@@ -455,7 +478,8 @@ def test_external_data_elsewhere_is_refused(tmp_path: Path, location):
 def test_an_initialiser_of_the_wrong_size():
     model = small_model([node("Add", ["x", "w"], ["y"])], {"x": [2]}, ["y"], {"w": floats((2,))})
     model.graph.initializer[0].raw_data = b"1234"
-    assert problems(model) == ["initialiser 'w': shape [2] needs 8 bytes, found 4"]
+    (found,) = problems(model)
+    assert found.startswith("initialiser 'w': shape [2] needs 8 bytes, found 4\n")
 
 
 # Whole models.
