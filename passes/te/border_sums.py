@@ -177,7 +177,7 @@ def _sides(
     axes = [v for v, _ in row.terms if v < len(compute.spatial)]
     if row.divisor > 1 or len(axes) > 1:
         raise refusal(where, "a subscript that leads outside has several axes")
-    variables = [*(axes or [None]), *taps]
+    variables: list[int | None] = [axes[0] if axes else None, *taps]
     extents = [1 if v is None else compute.extents[v] for v in variables]
     index = np.full(extents, row.constant)
     for variable, by in row.terms:

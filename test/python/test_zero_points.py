@@ -26,6 +26,9 @@ class Known:
     def mean(self, value: SSAValue) -> None:
         return None
 
+    def power(self, value: SSAValue) -> None:
+        return None
+
     def largest(self, value: SSAValue) -> np.ndarray | None:
         found = self.magnitudes.get(value)
         return None if found is None else np.array(found)
