@@ -4,6 +4,7 @@ All of it follows from the words, the size of the image and the order asked for,
 that runs again is taken from a cache.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -28,21 +29,24 @@ class Counters:
         default_factory=lambda: dict.fromkeys(("uop", "wgt", "inp", "acc", "out"), 0)
     )
 
-    def count(self, target: Target, instruction: Instruction) -> None:
-        """Add one instruction."""
-        self.instructions += 1
-        match instruction:
-            case Gemm(reset=True):
-                self.reset_micro_ops += instruction.micro_ops
-            case Gemm():
-                self.gemm_micro_ops += instruction.micro_ops
-            case Alu():
-                self.alu_micro_ops += instruction.micro_ops
-            case Transfer():
-                memory = instruction.memory
-                name = "acc" if memory is Memory.ACC_8BIT else memory.name.lower()
-                size = target.element_bytes(memory)
-                self.bytes_moved[name] += instruction.y_size * instruction.x_size * size
+    @classmethod
+    def of(cls, target: Target, instructions: Sequence[Instruction]) -> "Counters":
+        """Those of instructions that run."""
+        counters = cls(len(instructions))
+        elements = dict.fromkeys(Memory, 0)
+        for instruction in instructions:
+            if isinstance(instruction, Transfer):
+                elements[instruction.memory] += instruction.y_size * instruction.x_size
+            elif isinstance(instruction, Alu):
+                counters.alu_micro_ops += instruction.micro_ops
+            elif isinstance(instruction, Gemm) and instruction.reset:
+                counters.reset_micro_ops += instruction.micro_ops
+            elif isinstance(instruction, Gemm):
+                counters.gemm_micro_ops += instruction.micro_ops
+        for memory, count in elements.items():
+            name = "acc" if memory is Memory.ACC_8BIT else memory.name.lower()
+            counters.bytes_moved[name] += count * target.element_bytes(memory)
+        return counters
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +75,8 @@ def launch(
     flow = Flow.of(program)
     plan = schedule(flow, target.queue_depth, order_seed)
     _verify_schedule(target, program, flow, plan, strict)
-    counters = Counters()
-    for index in plan.order:
-        counters.count(target, program[index])
-    return Launch(plan.order, [program[index] for index in plan.order], strict, counters)
+    instructions = [program[index] for index in plan.order]
+    return Launch(plan.order, instructions, strict, Counters.of(target, instructions))
 
 
 def _verify_schedule(

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..dialects.target import Target
+from ..dialects.vta.encoding import encode_micro_ops, micro_op_bits
 from .alu_plan import AluPlan, in_order, plan_alu
 from .elements import (
     Elements,
@@ -40,6 +41,7 @@ class Plans:
         self.gemm, self.reset, self.alu = cached(self._gemm), cached(self._reset), cached(self._alu)
         self._relative_gemm = cached(self._plan_gemm)
         self._relative_alu = cached(self._plan_alu)
+        self._depths = target.acc_depth, target.inp_depth, target.wgt_depth
         self._piece = lru_cache(maxsize=2)(self._plan_gemm)
 
     def _kernel(
@@ -51,10 +53,21 @@ class Plans:
         return micro_ops, nest
 
     def _gemm(self, kernel: bytes, loops: Loops) -> tuple[GemmPlan, tuple[int, int, int]]:
-        micro_ops, _ = self._kernel(kernel, loops, (0, 1, 2), False)
-        dst, src, wgt = (int(value) for value in micro_ops.min(axis=0))
-        relative = micro_ops - [dst, src, wgt]
-        return self._relative_gemm(relative.tobytes(), loops), (dst, src, wgt)
+        words = np.frombuffer(kernel, np.uint32)
+        offsets, masks, reserved = micro_op_bits(self.target)
+        indices = (words[:, None] >> offsets) & masks
+        highest: list[int] = np.maximum.reduce(indices).tolist()
+        inside = all(
+            high + sum((count - 1) * factors[column] for count, *factors in loops) < depth
+            for column, (high, depth) in enumerate(zip(highest, self._depths, strict=True))
+        )
+        if not inside or np.bitwise_or.reduce(words) & reserved:
+            self._kernel(kernel, loops, (0, 1, 2), False)
+        dst, src, wgt = lowest = np.minimum.reduce(indices)
+        # Fields do not borrow from each other: each is at least its lowest.
+        relative = words - np.bitwise_or.reduce(lowest << offsets)
+        plan = self._relative_gemm(relative.tobytes(), loops)
+        return plan, (int(dst), int(src), int(wgt))
 
     def gemm_pieces(
         self, kernel: bytes, loops: Loops
@@ -64,7 +77,7 @@ class Plans:
         most = MOST_INDICES // max(self.target.batch, self.target.block)
         for piece, part in gemm_pieces(micro_ops, nest, most):
             dst, src, wgt = (int(value) for value in piece.min(axis=0))
-            relative = np.ascontiguousarray(piece - [dst, src, wgt]).tobytes()
+            relative = encode_micro_ops(self.target, *(piece - [dst, src, wgt]).T).tobytes()
             key = tuple((loop.count, *loop.factors) for loop in part)
             yield self._piece(relative, (key[0], key[1])), (dst, src, wgt)
 
@@ -74,9 +87,8 @@ class Plans:
         micro_ops, nest = self._kernel(kernel, loops, columns, True)
         return micro_ops[:, : len(columns)], nest
 
-    def _plan_gemm(self, relative: bytes, loops: Loops) -> GemmPlan:
-        micro_ops = np.frombuffer(relative, np.intp).reshape(-1, 3)
-        nest = [Loop(*loop) for loop in loops]
+    def _plan_gemm(self, kernel: bytes, loops: Loops) -> GemmPlan:
+        micro_ops, nest = decode_kernel(self.target, kernel), [Loop(*loop) for loop in loops]
         return plan_gemm(micro_ops, nest, self.target.batch, self.target.block)
 
     def _reset(self, kernel: bytes, loops: Loops) -> tuple[Elements, int, int]:

@@ -385,7 +385,7 @@ def decode_micro_ops(target: Target, words: NDArray[np.uint32]) -> NDArray[np.in
     Raises `EncodingError` on reserved bits that are not zero.
     """
     words = np.asarray(words, dtype=np.uint32)
-    offsets, masks, reserved = _micro_op_bits(target)
+    offsets, masks, reserved = micro_op_bits(target)
     if (words & reserved).any():
         index = int(np.flatnonzero(words & reserved)[0])
         raise EncodingError(
@@ -395,7 +395,7 @@ def decode_micro_ops(target: Target, words: NDArray[np.uint32]) -> NDArray[np.in
 
 
 @functools.lru_cache(maxsize=64)
-def _micro_op_bits(target: Target) -> tuple[NDArray[np.uint32], NDArray[np.uint32], np.uint32]:
+def micro_op_bits(target: Target) -> tuple[NDArray[np.uint32], NDArray[np.uint32], np.uint32]:
     """Offsets and masks of the fields of a micro-op, and the bits that belong to none."""
     layout = micro_op_fields(target)
     masks = [(1 << field.width) - 1 for field in layout]
