@@ -224,8 +224,9 @@ def _product(
 def _offsets(loops: list[Loop], index: str) -> Indices:
     """What the loops together add to an index, in the order of their iterations."""
     total = np.zeros(1, np.intp)
-    for loop in loops:
-        total = (total[:, None] + np.arange(loop.count) * getattr(loop, index)).reshape(-1)
+    for place, loop in enumerate(loops):
+        steps = np.arange(loop.count) * getattr(loop, index)
+        total = (total[:, None] + steps).reshape(-1) if place else steps
     return total
 
 
@@ -275,9 +276,10 @@ def _placement(
 
 def _step(labels: Indices) -> int | None:
     """The constant step by which labels go on from 0, if they do; 0 for a single one."""
-    steps = np.diff(labels)
-    step = int(steps[0]) if len(steps) else 0
-    return step if labels[0] == 0 and step >= 0 and (steps == step).all() else None
+    step = int(labels[1]) if len(labels) > 1 else 0
+    if labels[0] == 0 and step >= 0 and (labels == np.arange(len(labels)) * step).all():
+        return step
+    return None
 
 
 def _apart(axes: list[Axis]) -> bool:
@@ -293,7 +295,7 @@ def _apart(axes: list[Axis]) -> bool:
 def _wide(m: list[Axis], n: list[Axis], block: int, depth: int) -> tuple[int, Placement]:
     """As many elements a call as `COLUMNS` and `PANEL` allow: how many, and where sums then go."""
     n = [axis for axis in n if axis[0] > 1]
-    best = (1, _strided([*n, *m]))
+    best = 1, [*n, *m]
     inner = 1
     for place in range(len(n) - 1, -1, -1):
         extent, step = n[place]
@@ -302,9 +304,9 @@ def _wide(m: list[Axis], n: list[Axis], block: int, depth: int) -> tuple[int, Pl
             if extent % part or columns > COLUMNS or columns * depth * block > PANEL:
                 continue
             outer = [*n[:place], (extent // part, step * part)]
-            best = inner * part, _strided([*outer, *m, (part, step), *n[place + 1 :]])
+            best = inner * part, [*outer, *m, (part, step), *n[place + 1 :]]
         inner *= extent
-    return best
+    return best[0], _strided(best[1])
 
 
 def _strided(axes: list[Axis]) -> Placement:
