@@ -76,14 +76,14 @@ def skeleton(model: ModelProto) -> ModelProto:
     return small
 
 
-def large_constants(graph: GraphProto) -> dict[str, TensorProto]:
-    """The values of large Constant nodes, by the names of these."""
+def large_constants(graph: GraphProto, largest: int = LARGE) -> dict[str, TensorProto]:
+    """The values of Constant nodes of more than ``largest`` elements, by the names of these."""
     return {
         node.output[0]: attribute.t
         for node in graph.node
         if node.op_type == "Constant" and len(node.attribute) == len(node.output) == 1
         for attribute in node.attribute
-        if attribute.name == "value" and prod(attribute.t.dims) > LARGE
+        if attribute.name == "value" and prod(attribute.t.dims) > largest
     }
 
 

@@ -46,6 +46,7 @@ from vtac.lowering.onnx_to_graph.check import (
 )
 from vtac.lowering.onnx_to_graph.fold import fold_constants
 from vtac.lowering.onnx_to_graph.functions import inline_functions
+from vtac.lowering.onnx_to_graph.integer_operators import take_apart
 from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
@@ -73,6 +74,8 @@ def import_model(
     inputs = network_inputs(model)
     small = inline_functions(skeleton(model))
     _name_all(small.graph)
+    weights = {t.name: t for t in model.graph.initializer} | large_constants(model.graph, 0)
+    take_apart(small, weights)
     fix_shapes(small, [i.name for i in inputs], shapes or {})
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}

@@ -41,9 +41,11 @@ class _Steps:
 
 def _steps(node: Node, shape: Sequence[int] | None, default: "np.dtype[np.generic]") -> _Steps:
     scale = node.constant(1)
-    zero_point = node.constant(2) if node.has(2) else np.zeros((), default)
-    if scale is None or zero_point is None:
-        raise StaysOnHostError("its scale or its zero point is not constant")
+    if scale is None:
+        raise StaysOnHostError("its scale is not constant")
+    zero_point = node.constant(2) if node.has(2) else np.zeros(scale.shape, default)
+    if zero_point is None:
+        raise StaysOnHostError("its zero point is not constant")
     if scale.dtype != np.float32 or not (np.isfinite(scale) & (scale > 0)).all():
         raise StaysOnHostError("its scales are not positive float32", Kind.TYPE)
     if node.attributes.get("block_size", 0):

@@ -1,0 +1,157 @@
+"""Operators on quantised tensors (QLinearConv, QLinearAdd, ...) taken apart: dequantise, the float
+operator, quantise.
+
+This is what they mean, so that the quantiser has one form to deal with, the QDQ form. A node is
+taken apart only where all its scales and zero points are constants, and its weights too: what then
+stays on the host may differ from the whole operator by a step. Those of ``com.microsoft`` are what
+onnxruntime's quantiser writes (its QOperator format).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from vtac.lowering.onnx_to_graph.check import plain_domain
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Where an operator reads its operands, each a value, a scale and a zero point.
+
+    result: the position of the result's scale and zero point. weights: the operand that must be
+    constant, if any, and along which of its axes its scales lie. bias: the position of int32 in
+    steps of the product of both operands' scales. dropped: attributes with the only value that
+    has a float form.
+    """
+
+    operator: str
+    operands: Sequence[int]
+    result: int
+    weights: int | None = None
+    axis: int = 0
+    bias: int | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+_MICROSOFT = "com.microsoft"
+_FIRST = {"channels_last": 0}
+
+FORMS = {
+    ("", "QLinearConv"): _Form("Conv", (0, 3), 6, 3, 0, 8),
+    ("", "QLinearMatMul"): _Form("MatMul", (0, 3), 6, 3, -1),
+    (_MICROSOFT, "QLinearAdd"): _Form("Add", (0, 3), 6),
+    (_MICROSOFT, "QLinearMul"): _Form("Mul", (0, 3), 6),
+    (_MICROSOFT, "QLinearLeakyRelu"): _Form("LeakyRelu", (0,), 3),
+    (_MICROSOFT, "QLinearSigmoid"): _Form("Sigmoid", (0,), 3),
+    (_MICROSOFT, "QLinearSoftmax"): _Form("Softmax", (0,), 3, dropped={"opset": 13}),
+    (_MICROSOFT, "QLinearAveragePool"): _Form("AveragePool", (0,), 3, dropped=_FIRST),
+    (_MICROSOFT, "QLinearGlobalAveragePool"): _Form("GlobalAveragePool", (0,), 3, dropped=_FIRST),
+}
+"""By domain and operator. QLinearConcat and QGemm have forms of their own."""
+
+
+def take_apart(model: ModelProto, constants: Mapping[str, TensorProto]) -> None:
+    """Replace such operators of the main graph by float ones between Q and DQ, in place.
+
+    constants: by name, those of nodes and of initialisers, large ones included.
+    """
+    graph, nodes = model.graph, []
+    for node in graph.node:
+        nodes += _Node(graph, node, constants).parts()
+    copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+@dataclass
+class _Node:
+    graph: GraphProto
+    node: NodeProto
+    constants: Mapping[str, TensorProto]
+
+    def parts(self) -> list[NodeProto]:
+        """What the node becomes: itself, if it is nothing of that kind."""
+        kind = plain_domain(self.node.domain), self.node.op_type
+        form = self._concat() if kind == (_MICROSOFT, "QLinearConcat") else FORMS.get(kind)
+        if kind == (_MICROSOFT, "QGemm"):
+            form = self._gemm()
+        if form is None or not self._is_plain(form):
+            return [self.node]
+        return list(self._apart(form))
+
+    def _concat(self) -> _Form:
+        """The result's scale and zero point come first."""
+        return _Form("Concat", range(2, len(self.node.input) - 2, 3), 0)
+
+    def _gemm(self) -> _Form | None:
+        """alpha would scale the bias as well; without a bias or a result's scale it is int32."""
+        transposed = any(a.name == "transB" and a.i for a in self.node.attribute)
+        if any(a.name == "alpha" and a.f != 1 for a in self.node.attribute):
+            return None
+        return _Form("Gemm", (0, 3), 7, 3, 0 if transposed else 1, 6)
+
+    def _is_plain(self, form: _Form) -> bool:
+        """Whether everything is constant that must be, and of a type that the float form has."""
+        count = len(self.node.input)
+        if count < max(form.result + 2, *(at + 3 for at in form.operands)):
+            return False
+        for at in (*(at + 1 for at in form.operands), form.result):
+            scale, zero_point = (self._constant(index) for index in (at, at + 1))
+            if scale is None or zero_point is None or scale.data_type != TensorProto.FLOAT:
+                return False
+            if at - 1 != form.weights and max(_size(scale), _size(zero_point)) != 1:
+                return False
+        known = {a.name: a.i for a in self.node.attribute}
+        if any(known.get(name, value) != value for name, value in form.dropped.items()):
+            return False
+        needed = [form.weights, form.bias if self._has(form.bias) else None]
+        return all(self._constant(index) is not None for index in needed if index is not None)
+
+    def _has(self, index: int | None) -> bool:
+        return index is not None and index < len(self.node.input) and bool(self.node.input[index])
+
+    def _constant(self, index: int) -> TensorProto | None:
+        return self.constants.get(self.node.input[index]) if self._has(index) else None
+
+    def _apart(self, form: _Form) -> Iterator[NodeProto]:
+        """Dequantised operands, the float operator under the node's name, and its rounding."""
+        node, result = self.node, self.node.output[0]
+        floats = []
+        for at in form.operands:
+            floats.append(f"{result}.operand.{at}")
+            axis = {}
+            if at == form.weights:
+                rank = len(self.constants[node.input[at]].dims)
+                axis = {"axis": form.axis % max(rank, 1)}
+            yield helper.make_node(
+                "DequantizeLinear", node.input[at : at + 3], floats[-1:], floats[-1], **axis
+            )
+        if form.bias is not None and self._has(form.bias):
+            floats.append(f"{result}.bias")
+            scale = self._bias_scale(form, f"{result}.bias.scale")
+            yield helper.make_node(
+                "DequantizeLinear", [node.input[form.bias], scale], floats[-1:], floats[-1], axis=0
+            )
+        made = helper.make_node(form.operator, floats, [f"{result}.float"], node.name)
+        made.attribute.extend(a for a in node.attribute if a.name not in form.dropped)
+        yield made
+        yield helper.make_node(
+            "QuantizeLinear",
+            [made.output[0], *node.input[form.result : form.result + 2]],
+            [result],
+            f"{result}.rounded",
+        )
+
+    def _bias_scale(self, form: _Form, name: str) -> str:
+        """A new initialiser: the product of the operands' scales."""
+        scales = (self._constant(at + 1) for at in form.operands)
+        arrays = [numpy_helper.to_array(scale).reshape(-1) for scale in scales if scale is not None]
+        product = np.prod(np.broadcast_arrays(*arrays), axis=0, dtype=np.float32)
+        self.graph.initializer.append(numpy_helper.from_array(product, name))
+        return name
+
+
+def _size(tensor: TensorProto) -> int:
+    return int(np.prod(tensor.dims))
