@@ -13,13 +13,20 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from vtac.dialects.context import Array, Observations, VtacContext, constant_value
 from vtac.dialects.graph import (
     AveragePoolOp,
+    ConcatOp,
     ConstantOp,
     ConvOp,
     GemmOp,
     Given,
     GlobalAveragePoolOp,
+    MaxPoolOp,
+    PadOp,
     ReshapeOp,
+    SliceOp,
     SumPoolOp,
+    TakeChannelsOp,
+    TransposeOp,
+    UpsampleOp,
     given_by,
     row_steps,
     shape_of,
@@ -30,6 +37,9 @@ from vtac.passes.graph.quantize.averages import window_counts
 from vtac.passes.graph.quantize.forms import Form
 
 PoolingOp = AveragePoolOp | GlobalAveragePoolOp | SumPoolOp
+MOVING = (ConcatOp, MaxPoolOp, PadOp, ReshapeOp, SliceOp, TakeChannelsOp, TransposeOp, UpsampleOp)
+"""Ops that make no new numbers."""
+
 CoreOp = ConvOp | GemmOp | AveragePoolOp | GlobalAveragePoolOp | SumPoolOp
 """Ops that sum many products, or many elements, into each accumulator."""
 
@@ -79,17 +89,28 @@ class Network:
         return None
 
     def range_of(self, value: SSAValue) -> tuple[float, float] | None:
-        """The calibrated range; that of constants, reshaped and rounded values is known anyway."""
+        """The calibrated range; that of constants, moved and rounded values is known anyway."""
         given = self.given(value)
         if given is not None:
             return given.range
         array = self.constant(value)
         if array is not None and array.size:
             return float(array.min()), float(array.max())
-        op = producer(value)
-        if range_of(value) is None and isinstance(op, ReshapeOp):
-            return self.range_of(op.x)
-        return range_of(value)
+        found = range_of(value)
+        return self._moved_range(producer(value)) if found is None else found
+
+    def _moved_range(self, op: Operation | None) -> tuple[float, float] | None:
+        """The range of what only moves elements: that of all operands together."""
+        if not isinstance(op, MOVING):
+            return None
+        ranges = [self.range_of(operand) for operand in op.operands]
+        known = [found for found in ranges if found is not None]
+        if isinstance(op, PadOp):
+            known.append((op.value.value.data, op.value.value.data))
+            ranges.append(known[-1])
+        if len(known) < len(ranges):
+            return None
+        return min(lo for lo, _ in known), max(hi for _, hi in known)
 
     def given(self, value: SSAValue) -> Given | None:
         """The scale that the network itself has for a value."""
