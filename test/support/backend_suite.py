@@ -32,6 +32,9 @@ integer: cases of `INTEGER_OPERATORS`; only activations are inputs, what else th
 calibrated: likewise, cases of all operators, calibrated on their own inputs; results may be off
 by the quantiser's error bound."""
 
+MULTIPLIES = "sim"
+"""A target that rescales integers by any factor; others cannot be exact about given scales."""
+
 INTEGER_OPERATORS = {
     "ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv",
     "QLinearMatMul", "QuantizeLinear",
@@ -115,7 +118,7 @@ class _Vtac:
             if isinstance(array, np.ndarray) and name not in _activations(model)
         }
         fed = {name: array for name, array in named.items() if name not in constants}
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"target": MULTIPLIES}
         if self.mode == "calibrated":
             arrays = all(
                 isinstance(array, np.ndarray) and array.size and array.dtype.kind in "fiub"
