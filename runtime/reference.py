@@ -294,7 +294,7 @@ def unfold(x: Array, op: graph.UnfoldOp) -> Array:
 
 def max_pool(x: Array, op: graph.MaxPoolOp) -> Array:
     """Largest element of each window; a pad never wins."""
-    lowest = np.iinfo(x.dtype).min if x.dtype.kind == "i" else -np.inf
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     taps = _taps(x, op, op.kernel.get_values(), outside=lowest)
     return cast(Array, np.maximum.reduce([window for _, window in taps]))
 

@@ -26,7 +26,7 @@ LARGEST_EXTENT = 2**16
 def concat(node: Node) -> Operation:
     """Concat."""
     count = len(node.proto.input)
-    node.floats(*range(count))
+    node.moved(*range(count))
     rank = len(known_shape(node.operand(0)))
     axis = _axis(node.attributes.get("axis", 1), rank)
     return ConcatOp([node.operand(index) for index in range(count)], axis, node.result_type())
@@ -92,6 +92,7 @@ def pad(node: Node) -> Operation | Sequence[Operation]:
 
     Negative pads cut, so they are a slice before the pad.
     """
+    node.floats(0)
     x, shape = _static(node)
     rank = len(shape)
     if node.attributes.get("mode", b"constant") != b"constant":
@@ -125,7 +126,7 @@ def pad(node: Node) -> Operation | Sequence[Operation]:
 
 def transpose(node: Node) -> Operation:
     """Transpose."""
-    node.floats(0)
+    node.moved(0)
     x = node.operand(0)
     shape = known_shape(x)
     order = node.ints("perm", range(len(shape))[::-1])
@@ -199,8 +200,8 @@ def _nearest(place: Fraction, rounding: str) -> int:
 
 
 def _static(node: Node) -> tuple[SSAValue, Sequence[int]]:
-    """The first operand, a float tensor, and its shape, which must be known."""
-    node.floats(0)
+    """The first operand and its shape, which must be known."""
+    node.moved(0)
     x = node.operand(0)
     shape = known_shape(x)
     if DYNAMIC_INDEX in shape or 0 in shape:

@@ -215,6 +215,10 @@ class _Importer:
         self.values[name] = value
         value.name_hint = value_hint(name)
 
+    def _new_constant(self, array: Array, hint: str) -> ConstantOp:
+        """A constant that the model does not have."""
+        return ConstantOp(constant_attr(self.ctx, array, hint), tensor_type(array))
+
     def _insert(self, op: Operation, name: str) -> None:
         op.location = location(name)
         self.block.add_op(op)
@@ -248,6 +252,7 @@ class _Importer:
                 constant_of=self.array,
                 type_of=self._type,
                 used=self.read.__contains__,
+                new_constant=self._new_constant,
             )
             try:
                 self._convert(converter(view), node, name)

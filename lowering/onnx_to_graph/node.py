@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import AnyFloat, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.context import Array
-from vtac.dialects.graph import GridAttr, shape_of
+from vtac.dialects.graph import ConstantOp, GridAttr, least_byte, shape_of
 from vtac.passes.graph.reasons import Kind
 
 
@@ -36,6 +36,7 @@ class Node:
     constant_of: Callable[[str], Array | None]
     type_of: Callable[[str], Attribute]
     used: Callable[[str], bool]
+    new_constant: Callable[[Array, str], ConstantOp]
 
     def __post_init__(self) -> None:
         self.attributes: Mapping[str, Any] = {
@@ -92,6 +93,15 @@ class Node:
                 isinstance(value.type, TensorType) and isinstance(value.type.element_type, AnyFloat)
             ):
                 raise StaysOnHostError(f"input {index} is no float tensor of known rank", Kind.TYPE)
+
+    def moved(self, *indices: int) -> None:
+        """Refuse unless these inputs are float tensors or 8-bit integers, of known rank.
+
+        What only moves or compares elements does with integers of quantised values as with those.
+        """
+        for index in indices:
+            if least_byte(self.operand(index).type) is None:
+                self.floats(index)
 
     def ints(self, name: str, default: Sequence[int]) -> list[int]:
         """A list attribute."""

@@ -19,7 +19,13 @@ from vtac.dialects.graph import (
     ReshapeOp,
     shape_of,
 )
-from vtac.lowering.onnx_to_graph import arithmetic, arrangements, quantisation, windows
+from vtac.lowering.onnx_to_graph import (
+    arithmetic,
+    arrangements,
+    integers,
+    quantisation,
+    windows,
+)
 from vtac.lowering.onnx_to_graph.node import Converter, Node, StaysOnHostError, known_shape, scalar
 from vtac.passes.graph.reasons import Kind
 
@@ -133,6 +139,7 @@ CONVERTERS: dict[str, Converter] = {
     "Clip": clip,
     "Concat": arrangements.concat,
     "Conv": windows.conv,
+    "ConvInteger": integers.conv_integer,
     "DequantizeLinear": quantisation.dequantize_linear,
     "Div": arithmetic.div,
     "Dropout": dropout,
@@ -145,6 +152,7 @@ CONVERTERS: dict[str, Converter] = {
     "Identity": identity,
     "LeakyRelu": arithmetic.leaky_relu,
     "MatMul": matmul,
+    "MatMulInteger": integers.matmul_integer,
     "MaxPool": windows.max_pool,
     "Mul": arithmetic.mul,
     "Neg": arithmetic.neg,

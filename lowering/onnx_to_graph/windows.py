@@ -25,12 +25,7 @@ class Window:
 def conv(node: Node) -> Operation:
     """Conv."""
     node.floats(0, 1, 2)
-    kernel = list(known_shape(node.operand(1))[2:])
-    if DYNAMIC_INDEX in kernel:
-        raise StaysOnHostError("the extents of its kernel are unknown", Kind.SHAPE)
-    if node.ints("kernel_shape", kernel) != kernel:
-        raise StaysOnHostError("kernel_shape contradicts the weights")
-    window = _window(node, kernel)
+    window = window_of(node, list(known_shape(node.operand(1))[2:]))
     return ConvOp(
         node.operand(0),
         node.operand(1),
@@ -43,9 +38,18 @@ def conv(node: Node) -> Operation:
     )
 
 
+def window_of(node: Node, kernel: list[int]) -> Window:
+    """The window of a convolution whose weights have these extents in space."""
+    if DYNAMIC_INDEX in kernel:
+        raise StaysOnHostError("the extents of its kernel are unknown", Kind.SHAPE)
+    if node.ints("kernel_shape", kernel) != kernel:
+        raise StaysOnHostError("kernel_shape contradicts the weights")
+    return _window(node, kernel)
+
+
 def max_pool(node: Node) -> Operation:
     """MaxPool with one output."""
-    node.floats(0)
+    node.moved(0)
     if node.is_used(1):
         raise StaysOnHostError("the indices of the maxima are used")
     window = _pooling_window(node)
