@@ -139,30 +139,47 @@ class _Correction:
         result = group.root.results[0]
         sums = self._accumulators(layer)
         if group.is_rounded:
-            layer = self._expected(layer, sums)
+            layer = self._as_given(layer, sums)
         elif (mean := self.plan.network.mean(result)) is not None and layer.rescaling is None:
             layer = _corrected(layer, sums, mean)
         self.layers[group] = layer
         if layer.scale is not None:
             self.stored[result] = [_requantised(layer, acc) for acc in sums]
 
-    def _expected(self, layer: Layer, sums: Sequence[Array]) -> Layer:
-        """The layer with the bias for which its accumulators have the float network's means.
+    def _as_given(self, layer: Layer, sums: Sequence[Array]) -> Layer:
+        """The layer with the bias that brings it nearest to what its network computes in integers.
 
-        Where the network rounds by itself, that is the error of rounded weights and no other, and
-        not a matter of how few samples happen to be rounded.
+        Where scales are given, float means of rounded values say little. But the layer itself,
+        with its weights unrounded, is known on the same operands; what it is off, on average where
+        nothing is clamped, goes into the bias.
         """
-        mean = self.plan.network.mean(layer.group.unclamped)
-        if mean is None or layer.rescaling is not None:
+        if layer.rescaling is not None:
             return layer
-        zero_point = 0 if layer.scale is None else layer.scale.zero_point
-        acc = np.mean([_channel_means(batch) for batch in sums], axis=0)
-        own = layer.rounding + np.ldexp(float(zero_point), layer.shift)
-        wrong = mean - (acc + layer.bias - own) * layer.steps
-        moved = layer.bias + np.rint(wrong / layer.steps)
-        return replace(
-            layer, bias=np.where(np.abs(moved) <= largest_bias(layer), moved, layer.bias)
-        )
+        total, count = np.zeros(len(layer.bias)), np.zeros(len(layer.bias))
+        errors = [
+            self._rounding_errors(*pair, layer)
+            for pair in zip(layer.group.forms, layer.weights, strict=True)
+        ]
+        for batch, acc in enumerate(sums):
+            result = _requantised(layer, acc)
+            free = (result > layer.lo) & (result < layer.hi)
+            error = sum((form[batch] for form in errors), start=np.zeros_like(acc))
+            around = tuple(axis for axis in range(acc.ndim) if axis != 1)
+            total += np.where(free, error, 0.0).sum(axis=around, dtype=np.float64)
+            count += free.sum(axis=around)
+        moved = layer.bias + np.rint(total / np.maximum(count, 1))
+        allowed = np.abs(moved) <= largest_bias(layer)
+        return replace(layer, bias=np.where(allowed, moved, layer.bias))
+
+    def _rounding_errors(self, form: Form, weights: Array, layer: Layer) -> list[Array]:
+        """What the rounding of a form's weights costs its sums, in steps of the accumulators."""
+        real = self.plan.network.weights(form)
+        unit = layer.steps / self.plan.scales[form.operand].value
+        wrong = real / unit.reshape(-1, *(1 for _ in real.shape[1:])) - weights
+        op = _products(form, wrong.shape)
+        inputs, _ = self._centred(form.operand)
+        results = self.observed.evaluate(op, [[x, wrong.astype(np.float32)] for x in inputs])
+        return [batch[0] for batch in results]
 
     def _accumulators(self, layer: Layer) -> list[Array]:
         """The sums of products and shifted addends, without biases, in each batch."""
