@@ -222,7 +222,7 @@ def rescale(acc: Array, vectors: Sequence[Array], shift: int, bounds: tuple[int,
     _check_fits(product, np.dtype(np.int32), "acc * multiplier")
     total = product + offset
     _check_fits(total, np.dtype(np.int32), "acc * multiplier + offset")
-    return np.clip(total >> shift, *bounds)
+    return cast(Array, np.clip(total >> shift, *bounds))
 
 
 def split_bytes(x: Array) -> list[Array]:
@@ -382,7 +382,7 @@ def _reshape(op: graph.ReshapeOp, x: Array) -> Array:
 
 
 def _quantize(op: graph.QuantizeOp, x: Array) -> Array:
-    element = cast(TensorType[Any], op.result.type).element_type
+    element = op.result.type.get_element_type()
     low = int(np.iinfo(element_dtype(element)).min)
     return quantize(x, op.scale.value.data, op.zero_point.value.data, low)
 
