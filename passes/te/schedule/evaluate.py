@@ -1,7 +1,7 @@
 """Whether tilings fit the machine, and what they cost: one order of loops, all tilings at once."""
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -49,11 +49,14 @@ class Reductions:
     taps: for each product, by number, the tiles of its reduction axes.
     whole: whether activations and weights are loaded for the whole reduction at once.
     windows: whether taps that only move a window of activations have a load each.
+    turns, extents: what evaluations of the same tilings have worked out, whatever their order.
     """
 
     taps: Mapping[int, Sequence[Extents]]
     whole: tuple[Flags, Flags]
     windows: bool = False
+    turns: dict[Hashable, Extents] = field(default_factory=dict)
+    extents: dict[tuple[int, int], list[Extents]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,11 @@ class Evaluation:
                 for tap, (extent, tile) in enumerate(zip(taps, tiles, strict=True))
             ]
         steps = steps_of(stage, operand)
-        extents = window(stage, operand, self.tilings.regions[stage.number], taps, steps)
+        known = self.reductions.extents
+        if (stage.number, operand) not in known:
+            region = self.tilings.regions[stage.number]
+            known[stage.number, operand] = window(stage, operand, region, taps, steps)
+        extents = known[stage.number, operand]
         shape = shaped(stage.compute.inputs[operand]).get_shape()[:-LANES]
         shape = tuple(-(-size // step) for size, step in zip(shape, steps, strict=True))
         times = self._repetitions(stage, operand, turns)
@@ -131,8 +138,14 @@ class Evaluation:
         cost = PIECES * len(self.structure.epilogue) * rates.instruction // rates.store
         return np.minimum(tile, tile // PIECES + cost)
 
-    def _turns(self, stage: Stage, used: Container[int], without: Container[int] = ()) -> Extents:
+    def _turns(self, stage: Stage, used: Collection[int], without: Collection[int] = ()) -> Extents:
         """Turns of a product's loops over reduction tiles, down to the last that moves ``used``."""
+        key = stage.number, frozenset(used), frozenset(without)
+        if key not in self.reductions.turns:
+            self.reductions.turns[key] = self._find_turns(stage, used, without)
+        return self.reductions.turns[key]
+
+    def _find_turns(self, stage: Stage, used: Container[int], without: Container[int]) -> Extents:
         inside: Flags = self.one < 0
         total = self.one
         for tap in reversed([tap for tap in range(len(stage.taps)) if tap not in without]):
