@@ -98,6 +98,9 @@ def depends_on_previous(dst: Indices, src: Indices | None, *, immediate: bool) -
 
 
 def _level(dst: Indices, src: Indices | None) -> Level:
+    if len(dst) == 1:
+        one, *other = (slice(int(i[0]), int(i[0]) + 1) for i in (dst, src) if i is not None)
+        return Level(one, other[0] if other else None, 1)
     order = np.argsort(dst, kind="stable")
     chosen = elements_of(dst[order])
     if src is None:
