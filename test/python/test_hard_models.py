@@ -178,6 +178,7 @@ def test_integer_convolution_with_a_scale_and_a_zero_point_a_channel(kind: type[
         value.type.tensor_type.elem_type = code
     x = rng.integers(limits.min, limits.max + 1, (1, 3, 5, 5)).astype(kind)
     module = compile_model(model, "sim")
+    assert not hosted(module)
     wrong = module.run({"x": x})["y"].astype(int) - run(model, {"x": x})[0]
     assert np.abs(wrong).max() <= 1 and np.mean(wrong != 0) < 0.01
 
@@ -197,3 +198,29 @@ def test_a_constant_of_millions_of_values_is_no_text() -> None:
     module = import_model(model, ctx)
     assert len(module_text(module)) < 2000
     assert kinds(module) == ["graph.add"] and len(ctx.resources) == 1
+
+
+def test_operators_of_quantised_tensors_are_taken_apart() -> None:
+    """Those that onnxruntime's quantiser writes."""
+    domain, pooled = "com.microsoft", ["p", "ys", "yz", "zs", "zz"]
+    nodes = [
+        node("QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["c"]),
+        node("QLinearLeakyRelu", ["c", "ys", "yz", "ys", "yz"], ["l"], domain=domain, alpha=0.1),
+        node("QLinearAdd", ["c", "ys", "yz", "l", "ys", "yz", "ys", "yz"], ["p"], domain=domain),
+        node("QLinearGlobalAveragePool", pooled, ["y"], domain=domain),
+    ]
+    weights = {  # of 7 bits: without VNNI, onnxruntime adds two products with saturation to int16
+        "w": np.random.default_rng(0).integers(-64, 64, (4, 3, 1, 1)).astype(np.int8),
+        "xs": np.float32(0.02), "xz": np.uint8(120), "ws": np.float32(0.01), "wz": np.int8(0),
+        "ys": np.float32(0.07), "yz": np.uint8(99), "zs": np.float32(0.03), "zz": np.uint8(110),
+    }  # fmt: skip
+    arrays = {name: np.asarray(value) for name, value in weights.items()}
+    model = small_model(nodes, {"x": [1, 3, 4, 4]}, ["y"], arrays)
+    model.opset_import.append(helper.make_opsetid(domain, 1))
+    for value in [*model.graph.input, *model.graph.output]:
+        value.type.tensor_type.elem_type = onnx.TensorProto.UINT8
+    x = np.random.default_rng(1).integers(0, 256, (1, 3, 4, 4)).astype(np.uint8)
+    module = compile_model(model, "sim")
+    assert not hosted(module)
+    wrong = module.run({"x": x})["y"].astype(int) - run(model, {"x": x})[0]
+    assert np.abs(wrong).max() <= 1
