@@ -8,7 +8,10 @@ import numpy as np
 from hypothesis import strategies as st
 from random_networks import LIMIT, Builder, Network, Value, finish
 
-MOVING = ("concat", "slice", "split", "pad", "negate", "pool", "resize", "fold_space", "shuffle", "turn")
+MOVING = (
+    "concat", "slice", "split", "pad", "negate",
+    "pool", "resize", "fold_space", "shuffle", "turn",
+)  # fmt: skip
 SCALING = ("scale", "shifted", "slope", "sigmoid", "reduce", "average")
 MULTIPLYING = ("swish", "product", "gate")
 
