@@ -121,13 +121,13 @@ class _Node:
         floats = []
         for at in form.operands:
             floats.append(f"{result}.operand.{at}")
-            axis = {}
-            if at == form.weights:
-                rank = len(self.constants[node.input[at]].dims)
-                axis = {"axis": form.axis % max(rank, 1)}
-            yield helper.make_node(
-                "DequantizeLinear", node.input[at : at + 3], floats[-1:], floats[-1], **axis
+            made = helper.make_node(
+                "DequantizeLinear", node.input[at : at + 3], floats[-1:], floats[-1]
             )
+            if at == form.weights:
+                rank = max(1, len(self.constants[node.input[at]].dims))
+                made.attribute.append(helper.make_attribute("axis", form.axis % rank))
+            yield made
         if form.bias is not None and self._has(form.bias):
             floats.append(f"{result}.bias")
             scale = self._bias_scale(form, f"{result}.bias.scale")
