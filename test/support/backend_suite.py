@@ -103,6 +103,8 @@ class _Vtac:
 
     def slack(self, expected: Sequence[Any]) -> float:
         """By how much the last results may be off: where no bound is known, by a 32nd."""
+        if not self.bounds:
+            return 0.0
         sizes = [np.abs(x).max(initial=0) for x in expected if isinstance(x, np.ndarray)]
         unknown = max(sizes) / 32 if None in self.bounds and sizes else 0.0
         return float(max([unknown, *(bound for bound in self.bounds if bound is not None)]))
