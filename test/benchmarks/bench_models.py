@@ -50,6 +50,10 @@ CLASSIFIERS = (
     Classifier("mnist8", "mnist", lambda x: x[:, None].astype(np.float32)),
     Classifier("mlperf_resnet8_float", "cifar10", lambda x: x.astype(np.float32)),
     Classifier(
+        "mlperf_resnet8_qdq", "cifar10", lambda x: (x.astype(np.int16) - 128).astype(np.int8)
+    ),
+    Classifier("mlperf_kws_qdq", "kws", lambda x: x),
+    Classifier(
         "mobilenetv1_025_128_float",
         "imagenet128",
         lambda x: x.astype(np.float32) / np.float32(127.5) - np.float32(1),

@@ -133,9 +133,14 @@ class Writer:
 
 @dataclass(frozen=True)
 class Quantised:
-    """A network, an input for it, and through how many roundings a value goes at most."""
+    """A network, an input for it, and through how many roundings a value goes at most.
+
+    meaning: the same in the form of QuantizeLinear and DequantizeLinear. onnxruntime's integer
+    kernels are no oracle: some saturate on the way, or take one zero point for all channels.
+    """
 
     model: onnx.ModelProto
+    meaning: onnx.ModelProto
     inputs: dict[str, Array]
     depth: int
 
@@ -171,7 +176,9 @@ def network(seed: int, qoperator: bool, residual: bool, unsigned: bool) -> Quant
     scale = writer.steps[y].scale * w_scale * 75 * 60 * np.sqrt(outputs) / 64
     y = writer.dense(y, w, w_scale, steps(scale))
     inputs = {"x": x.astype(dtype)}
-    return Quantised(writer.model(inputs, y), inputs, depth + 2)
+    model = writer.model(inputs, y)
+    meaning = network(seed, False, residual, unsigned).model if qoperator else model
+    return Quantised(model, meaning, inputs, depth + 2)
 
 
 def _conv(

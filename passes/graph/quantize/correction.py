@@ -29,7 +29,6 @@ from vtac.passes.graph.quantize.numbers import (
     Rescaling,
     form_offsets,
     largest_bias,
-    real_bias,
 )
 from vtac.passes.graph.quantize.plan import Plan
 
@@ -54,7 +53,6 @@ class _Correction:
         self.plan, self.observed = plan, observed
         self.stored: dict[SSAValue, Batches] = {}
         self.reals: dict[SSAValue, Batches] = {}
-        self.given: dict[SSAValue, Batches] = {}
         self.layers = dict(plan.layers)
         for place, argument in enumerate(plan.network.block.args):
             self.reals[argument] = [batch[place] for batch in observed.batches]
@@ -77,7 +75,6 @@ class _Correction:
                 self._float_op(op)
             for value in last.get(op, ()):
                 self.stored.pop(value, None)
-                self.given.pop(value, None)
                 self.reals.pop(value, None)
         return replace(self.plan, layers=self.layers)
 
@@ -139,12 +136,8 @@ class _Correction:
             self.reals[result] = [batch[place] for batch in results]
 
     def _pass_through(self, group: PassThrough) -> None:
-        for known in (self.stored, self.given):
-            if known is self.given and group.root.x not in known:
-                continue
-            inputs = self._integers(group.root.x) if known is self.stored else known[group.root.x]
-            results = self.observed.evaluate(group.root, [[x] for x in inputs])
-            known[group.root.result] = [batch[0] for batch in results]
+        results = self.observed.evaluate(group.root, [[x] for x in self._integers(group.root.x)])
+        self.stored[group.root.result] = [batch[0] for batch in results]
 
     def _sum(self, layer: Layer) -> None:
         """Correct a layer, and leave its result."""
@@ -160,59 +153,37 @@ class _Correction:
             self.stored[result] = [_requantised(layer, acc) for acc in sums]
 
     def _as_given(self, layer: Layer, sums: Sequence[Array]) -> Layer:
-        """The layer with the bias that brings it nearest to what the network itself would store.
+        """The layer with the bias that brings it nearest to what it is with unrounded weights.
 
-        Where scales are given, the network's own integers are known: its products by unrounded
-        weights run beside ours, on the operands that such layers left before. What ours are off on
-        average, where nothing is clamped, goes into the bias.
+        Where scales are given, float means of rounded values say little. But what the rounding of
+        weights costs is known on the operands that the layer reads; its average where nothing is
+        clamped goes into the bias.
         """
-        if layer.scale is None or layer.group.join != "add":
+        if layer.rescaling is not None or layer.scale is None or layer.group.join != "add":
             return layer
-        exact = self._given_sums(layer)
-        self.given[layer.group.root.results[0]] = [_as_stored(layer, acc) for acc in exact]
-        if layer.rescaling is not None:
-            return layer
-        own = layer.bias - layer.rounding - np.ldexp(float(layer.scale.zero_point), layer.shift)
-        total, count = np.zeros(len(own)), np.zeros(len(own))
-        for acc, given in zip(sums, exact, strict=True):
+        total, count = np.zeros(len(layer.bias)), np.zeros(len(layer.bias))
+        pairs = zip(layer.group.forms, layer.weights, strict=True)
+        errors = [self._rounding_errors(form, weights, layer) for form, weights in pairs]
+        for batch, acc in enumerate(sums):
             result = _requantised(layer, acc)
             free = (result > layer.lo) & (result < layer.hi)
+            error = sum((form[batch] for form in errors), start=np.zeros_like(acc))
             around = tuple(axis for axis in range(acc.ndim) if axis != 1)
-            wrong = given - acc - _channels(own, acc)
-            total += np.where(free, wrong, 0.0).sum(axis=around, dtype=np.float64)
+            total += np.where(free, error, 0.0).sum(axis=around, dtype=np.float64)
             count += free.sum(axis=around)
         moved = layer.bias + np.rint(total / np.maximum(count, 1))
         allowed = np.abs(moved) <= largest_bias(layer)
         return replace(layer, bias=np.where(allowed, moved, layer.bias))
 
-    def _given_sums(self, layer: Layer) -> list[Array]:
-        """The sums of a layer as its network has them, in steps of our accumulators."""
-        group, plan = layer.group, self.plan
-        bias = real_bias(plan.network, group) / layer.steps
-        addends: list[list[Array]] = []
-        for form in group.forms:
-            real = plan.network.weights(form)
-            unit = layer.steps / plan.scales[form.operand].value
-            weights = real / unit.reshape(-1, *(1 for _ in real.shape[1:]))
-            op, inputs = _products(form, weights.shape), self._reals_of(form.operand)
-            found = self.observed.evaluate(op, [[x, weights.astype(np.float32)] for x in inputs])
-            addends.append([batch[0] for batch in found])
-        if group.pooling is not None:
-            windows = [[x] for x in self._reals_of(group.pooling.x)]
-            found = self.observed.evaluate(group.pooling, windows)
-            addends.append([batch[0] * np.float32(pooled_area(group.pooling)) for batch in found])
-        for value, amount in zip(group.skips, layer.amounts, strict=True):
-            factor = np.ldexp(1.0, amount).astype(np.float32)
-            addends.append([x * _channels(factor, x) for x in self._reals_of(value)])
-        return [
-            sum(batches[1:], start=batches[0]) + _channels(bias, batches[0])
-            for batches in zip(*addends, strict=True)
-        ]
-
-    def _reals_of(self, value: SSAValue) -> Batches:
-        """Integers of the network itself (ours, where it has none) less their zero point."""
-        zero = np.float32(self.plan.scales[value].zero_point)
-        return [x - zero for x in self.given.get(value) or self._integers(value)]
+    def _rounding_errors(self, form: Form, weights: Array, layer: Layer) -> list[Array]:
+        """What the rounding of a form's weights costs its sums, in steps of the accumulators."""
+        real = self.plan.network.weights(form)
+        unit = layer.steps / self.plan.scales[form.operand].value
+        wrong = real / unit.reshape(-1, *(1 for _ in real.shape[1:])) - weights
+        op = _products(form, wrong.shape)
+        inputs, _ = self._centred(form.operand)
+        results = self.observed.evaluate(op, [[x, wrong.astype(np.float32)] for x in inputs])
+        return [batch[0] for batch in results]
 
     def _accumulators(self, layer: Layer) -> list[Array]:
         """The sums of products and shifted addends, without biases, in each batch."""
@@ -304,14 +275,6 @@ def _rescaled(layer: Layer, numbers: Rescaling, acc: Array) -> Array:
 def _channel_means(array: Array) -> Array:
     around = tuple(axis for axis in range(array.ndim) if axis != 1)
     return cast(Array, array.mean(axis=around, dtype=np.float64))
-
-
-def _as_stored(layer: Layer, acc: Array) -> Array:
-    """What sums without rounding errors become, rounded as QuantizeLinear does."""
-    assert layer.scale is not None
-    ratio = _channels((layer.steps / layer.scale.value).astype(np.float32), acc)
-    stored = np.rint(acc * ratio) + np.float32(layer.scale.zero_point)
-    return cast(Array, np.clip(stored, layer.lo, layer.hi).astype(np.float32))
 
 
 def _mean(layer: Layer, sums: Sequence[Array]) -> Array:
