@@ -56,7 +56,8 @@ class _Loader:
 
     rows, shape, steps: of its dimensions before the lanes, the subscript, the size, and the step
     between the elements that are loaded, of which there are `sizes`. variables: those of the stage
-    on which the window depends. known: the cycles of a load, by the ranges of those.
+    on which the window depends. outputs: those of them that are spatial. known, known_whole: the
+    cycles of a load, by the ranges of those; the whole reduction at once where only outputs matter.
     """
 
     rows: Sequence[Row]
@@ -64,7 +65,9 @@ class _Loader:
     steps: tuple[int, ...]
     sizes: tuple[int, ...]
     variables: Sequence[int]
+    outputs: Sequence[int]
     known: dict[tuple[Range, ...], int] = field(default_factory=dict)
+    known_whole: dict[tuple[Range, ...], int] = field(default_factory=dict)
 
     @staticmethod
     def of(stage: Stage, operand: int) -> "_Loader":
@@ -73,8 +76,9 @@ class _Loader:
         rows = read.rows[:-LANES]
         shape, steps = shaped(read.value).get_shape()[:-LANES], tuple(steps_of(stage, operand))
         sizes = tuple(-(-size // step) for size, step in zip(shape, steps, strict=True))
-        variables = dict.fromkeys(variable for row in rows for variable, _ in row.terms)
-        return _Loader(rows, shape, steps, sizes, list(variables))
+        variables = list(dict.fromkeys(variable for row in rows for variable, _ in row.terms))
+        outputs = [variable for variable in variables if variable < len(stage.extents)]
+        return _Loader(rows, shape, steps, sizes, variables, outputs)
 
 
 class Rehearsals:
@@ -87,7 +91,8 @@ class Rehearsals:
         self.regions = TileRegions(structure)
         self.borders = {s.number: borders_of(s) for s in structure.products}
         self._known: dict[object, tuple[int, bool]] = {}
-        self._steps: dict[object, list[_Step]] = {}
+        self._steps: dict[object, dict[object, list[_Step]]] = {}
+        self._levels: dict[tuple[int, int], set[int]] = {}
         self._stores: dict[tuple[int, ...], int] = {}
         self._loaders: dict[tuple[int, int], _Loader] = {}
         self._alus: dict[object, int] = {}
@@ -116,7 +121,8 @@ class Rehearsals:
             if stage.kind is Kind.PRODUCT:
                 region = [(0, extent) for extent in stage.extents]
                 whole = ProductPlan([(extent,) for extent in stage.taps], (True, True))
-                points += sum(step.points for step in self.steps(stage, region, whole))
+                steps = self.steps(stage, region, whole, self.known_steps(stage, whole))
+                points += sum(step.points for step in steps)
                 rate += stage.in_place is None
             elif stage.kind is not Kind.STORE:
                 rate += self._alu(stage, [1] * len(stage.extents))[0]
@@ -124,9 +130,7 @@ class Rehearsals:
 
     def load(self, stage: Stage, operand: int, memory: Memory, ranges: Sequence[Range]) -> int:
         """The cycles of loading an operand, the stage's variables being in these ranges."""
-        loader = self._loaders.get((stage.number, operand))
-        if loader is None:
-            loader = self._loaders[stage.number, operand] = _Loader.of(stage, operand)
+        loader = self._loader(stage, operand)
         key = tuple([ranges[variable] for variable in loader.variables])
         found = loader.known.get(key)
         if found is None:
@@ -138,6 +142,31 @@ class Rehearsals:
             beats = prod(window) * self.target.element_bytes(memory) // self.rates.beat
             found = loader.known[key] = beats + count * self.rates.load
         return found
+
+    def load_whole(
+        self, stage: Stage, operand: int, memory: Memory, region: Sequence[Range]
+    ) -> int:
+        """The cycles of loading what an operand gives to a region, for all of the reduction."""
+        loader = self._loader(stage, operand)
+        key = tuple([region[variable] for variable in loader.outputs])
+        found = loader.known_whole.get(key)
+        if found is None:
+            ranges = variables_of(stage, region, [(0, extent) for extent in stage.taps])
+            found = loader.known_whole[key] = self.load(stage, operand, memory, ranges)
+        return found
+
+    def _loader(self, stage: Stage, operand: int) -> _Loader:
+        loader = self._loaders.get((stage.number, operand))
+        if loader is None:
+            loader = self._loaders[stage.number, operand] = _Loader.of(stage, operand)
+        return loader
+
+    def axes_moving(self, stage: Stage, operand: int) -> set[int]:
+        """The axes of the root that move what is loaded of an operand."""
+        key = stage.number, operand
+        if key not in self._levels:
+            self._levels[key] = axes_of_operand(stage, operand, self.axes[stage.number])
+        return self._levels[key]
 
     def store(self, extents: Sequence[int]) -> int:
         """The cycles of storing a part of a result."""
@@ -168,15 +197,26 @@ class Rehearsals:
             return elements * (1 + register + rate), 3
         return elements * rate, prod(extents[axis] for axis in stage.table_axes)
 
-    def steps(self, stage: Stage, region: Sequence[Range], plan: ProductPlan) -> list[_Step]:
-        """The tiles of a product's reduction for one region of its axes."""
+    def known_steps(self, stage: Stage, plan: ProductPlan) -> dict[object, list[_Step]]:
+        """What `steps` has found for a product under one plan."""
+        return self._steps.setdefault((stage.number, *plan.cuts, plan.whole, plan.windows), {})
+
+    def steps(
+        self,
+        stage: Stage,
+        region: Sequence[Range],
+        plan: ProductPlan,
+        known: dict[object, list[_Step]],
+    ) -> list[_Step]:
+        """The tiles of a product's reduction for one region of its axes; known: `known_steps`."""
         at: list[object] = [length for _, length in region]
         for border in self.borders[stage.number]:
             at[border.axis] = border.place(region[border.axis])
-        key = (stage.number, *at, *map(tuple, plan.cuts), plan.whole, plan.windows)
-        if key not in self._steps:
-            self._steps[key] = list(self._make_steps(stage, region, plan))
-        return self._steps[key]
+        key = tuple(at)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = list(self._make_steps(stage, region, plan))
+        return found
 
     def _make_steps(
         self, stage: Stage, region: Sequence[Range], plan: ProductPlan
@@ -314,7 +354,9 @@ class _Rehearsal:
         ]
         self.left, self.rate, self.followers = known.work
         self.left += self.rate * prod(self.structure.root.extents)
+        self.steps = {number: self._steps_of(number) for number in self.plan.products}
         self.stored: list[int] = []
+        self.ends: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         self.micro_ops = _MicroOps(known.target.uop_entries)
         self.waited = -1
 
@@ -355,10 +397,15 @@ class _Rehearsal:
         if plan is not None:
             places = [(stage.activations, Memory.INP, inp), (stage.weights, Memory.WGT, wgt)]
         for number, memory, slots in places:
-            axes = axes_of_operand(stage, number, self.known.axes[stage.number])
+            axes = self.known.axes_moving(stage, number)
             level = max((i + 1 for i, axis in enumerate(self.loops) if axis in axes), default=0)
             cut = 0 if plan is None else plan.around(stage, number)
             yield _Operand(stage, number, memory, level, cut, slots if level or cut else 1)
+
+    def _steps_of(self, number: int) -> tuple[ProductPlan, dict[object, list[_Step]]]:
+        """How a product accumulates, and the steps of it that are known."""
+        plan = self.plan.products[number]
+        return plan, self.known.known_steps(self.structure.stages[number], plan)
 
     def _tile(self, tile: list[Range], changed: int) -> None:
         regions = self.known.regions.at(tile)
@@ -370,21 +417,26 @@ class _Rehearsal:
             region = regions[stage.number]
             for operand in operands:
                 if not operand.cut and (changed < 0 or changed < operand.level):
-                    whole = variables_of(stage, region, [(0, extent) for extent in stage.taps])
                     what = operand.number, operand.memory
-                    self._fill(operand, self.known.load(stage, *what, whole))
+                    self._fill(operand, self.known.load_whole(stage, *what, region))
             if stage.kind is Kind.PRODUCT:
                 self._product(stage, region, context)
             elif stage.kind is not Kind.STORE and not is_ending:
                 self.compute += self.known.alu(stage, [length for _, length in region])
-        extents = [length for _, length in tile]
-        for piece in self._pieces(extents):
-            for stage in self.epilogue:
-                self.compute += self.known.alu(stage, piece)
-            for _ in self.structure.roots:
-                self.store = max(self.store, self.compute) + self.known.store(piece)
+        extents = tuple([length for _, length in tile])
+        if extents not in self.ends:
+            self.ends[extents] = list(self._ends(extents))
+        for operations, stores in self.ends[extents]:
+            self.compute += operations
+            self.store = max(self.store, self.compute) + stores
         self.stored.append(self.store)
         self.left -= self.rate * prod(extents)
+
+    def _ends(self, extents: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+        """The last operations on a tile and its stores, piece by piece."""
+        for piece in self._pieces([*extents]):
+            operations = sum(self.known.alu(stage, piece) for stage in self.epilogue)
+            yield operations, len(self.structure.roots) * self.known.store(piece)
 
     def _pieces(self, tile: list[int]) -> Iterator[list[int]]:
         if self.plan.piece is None:
@@ -408,7 +460,7 @@ class _Rehearsal:
             self.compute += prod(length for _, length in region) + self.rates.instruction
         inp, wgt = pair = self.operands[stage.number]
         compute, points, kernels = self.compute, 0, self.micro_ops.kernels
-        for step in self.known.steps(stage, region, self.plan.products[stage.number]):
+        for step in self.known.steps(stage, region, *self.steps[stage.number]):
             for number, cycles in step.fills:
                 self._fill(pair[number], cycles)
             start = max(compute, inp.ready, wgt.ready)
