@@ -117,7 +117,7 @@ class _Vtac:
         constants = {
             name: array
             for name, array in named.items()
-            if isinstance(array, np.ndarray) and name not in _activations(model)
+            if isinstance(array, np.ndarray | np.generic) and name not in _activations(model)
         }
         fed = {name: array for name, array in named.items() if name not in constants}
         options: dict[str, Any] = {"target": MULTIPLIES}
