@@ -1,13 +1,14 @@
 """ConvInteger and MatMulInteger: sums of integer products, as the accelerator forms them.
 
 Zero points become one number a channel, and padding holds that of the operand. uint8 is moved by
-128 to int8; weights that leave int8 once their zero point is taken away are a sum of two.
+128 to int8; weights that leave int8 once their zero point is taken away are a sum of several.
 """
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, f32, i8
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, f32, i8, i32
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array
@@ -18,11 +19,13 @@ from vtac.dialects.graph import (
     DequantizeOp,
     GemmOp,
     QuantizeOp,
+    ReshapeOp,
     least_byte,
     shape_of,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape
 from vtac.lowering.onnx_to_graph.windows import window_of
+from vtac.passes.graph.reasons import Kind
 
 
 def conv_integer(node: Node) -> Sequence[Operation]:
@@ -50,18 +53,27 @@ def conv_integer(node: Node) -> Sequence[Operation]:
 
 
 def matmul_integer(node: Node) -> Sequence[Operation]:
-    """MatMulInteger of a matrix by a constant matrix."""
+    """MatMulInteger of a vector, a matrix or several by a constant matrix."""
     x, weights = _Operand(node), _weights(node, axis=1)
-    if weights.ndim != 2 or len(known_shape(node.operand(0))) != 2:
-        raise StaysOnHostError("it multiplies tensors of other ranks than 2")
+    shape, type = known_shape(x.value), node.result_type()
+    if weights.ndim != 2:
+        raise StaysOnHostError("its weights are no matrix", Kind.SHAPE)
     rows = np.ascontiguousarray(weights.T)
     ops = list(x.ops)
+    value, flat = x.value, type
+    if len(shape) != 2:
+        if DYNAMIC_INDEX in shape:
+            raise StaysOnHostError("the number of rows it multiplies is unknown", Kind.SHAPE)
+        count = prod(shape[:-1])
+        ops.append(ReshapeOp(value, TensorType(i8, [count, shape[-1]])))
+        value, flat = ops[-1].results[0], TensorType(i32, [count, len(rows)])
     sums: list[SSAValue] = []
     for part in _parts(rows):
         w = node.new_constant(part, "weights")
-        ops += [w, GemmOp(x.value, w.result, None, node.result_type(), trans_b=True)]
+        ops += [w, GemmOp(value, w.result, None, flat, trans_b=True)]
         sums.append(ops[-1].results[0])
-    return [*ops, *_finish(node, sums, x.zero_point, rows)]
+    ops += _finish(node, sums, x.zero_point, rows)
+    return ops if flat == type else [*ops, ReshapeOp(ops[-1].results[0], type)]
 
 
 class _Operand:
@@ -97,10 +109,13 @@ def _weights(node: Node, axis: int) -> Array:
 
 
 def _parts(weights: Array) -> list[Array]:
-    """int8 arrays whose sum the weights are, one or two."""
-    first = np.clip(weights, -128, 127)
-    rest = weights - first
-    return [part.astype(np.int8) for part in ((first, rest) if rest.any() else (first,))]
+    """int8 arrays whose sum the weights are: as few as will do, one at least."""
+    parts: list[Array] = []
+    rest = weights
+    while not parts or rest.any():
+        parts.append(np.clip(rest, -128, 127).astype(np.int8))
+        rest = rest - parts[-1]
+    return parts
 
 
 def _finish(
@@ -108,12 +123,12 @@ def _finish(
 ) -> Sequence[Operation]:
     """The sum of products, and the share of the activations' zero point taken out of it."""
     ops: list[Operation] = []
-    total = sums[0]
+    total, type = sums[0], sums[0].type
     for more in sums[1:]:
-        ops.append(AddOp(total, more, node.result_type()))
+        ops.append(AddOp(total, more, type))
         total = ops[-1].results[0]
     largest = np.abs(rows).sum(axis=1).max(initial=0) * (128 + abs(zero_point))
     if largest > np.iinfo(np.int32).max:
         raise StaysOnHostError("a partial sum could leave int32")
     bias = node.new_constant((-zero_point * rows.sum(axis=1)).astype(np.int32), "bias")
-    return [*ops, bias, AddBiasOp(total, bias.result, node.result_type())]
+    return [*ops, bias, AddBiasOp(total, bias.result, type)]

@@ -94,26 +94,51 @@ def test_multiply_needs_a_target_that_multiplies() -> None:
         vtac.compile(case.model, "pynq", requantise="multiply")
 
 
-@pytest.mark.parametrize("unsigned", [False, True])
-@pytest.mark.parametrize("kind", ["ConvInteger", "MatMulInteger"])
-def test_integer_products_leave_as_int32(kind: str, unsigned: bool) -> None:
-    rng = np.random.default_rng(3)
-    dtype, code = (np.uint8, TensorProto.UINT8) if unsigned else (np.int8, TensorProto.INT8)
-    limits = np.iinfo(dtype)
-    shape, weights = ([1, 3, 5, 4], (17, 3, 3, 3)) if kind == "ConvInteger" else ([3, 20], (20, 7))
-    x = rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
-    w = rng.integers(limits.min, limits.max + 1, weights).astype(dtype)
-    constants = {"w": w, "x_zero": dtype(limits.max - 7), "w_zero": dtype(limits.min + 3)}
-    attributes = {"pads": [1, 0, 1, 1]} if kind == "ConvInteger" else {}
+def integers(kind: type[np.generic], *shape: int) -> np.ndarray:
+    """All of a type's range, both ends in it."""
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    array = np.random.default_rng(3).integers(low, high + 1, shape).astype(kind)
+    array.flat[0], array.flat[-1] = high, low
+    return array
+
+
+def integer_products(
+    kind: str, x: np.ndarray, constants: dict[str, np.ndarray], expected: np.ndarray, **more: object
+) -> None:
+    """Compile one node whose other inputs are constant; it is exact, and on the accelerator."""
     graph = helper.make_graph(
-        [helper.make_node(kind, ["x", *constants], ["y"], **attributes)],
+        [helper.make_node(kind, ["x", *constants], ["y"], **more)],
         "integers",
-        [helper.make_tensor_value_info("x", code, shape)],
+        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)],
         [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
         [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    module, integers = compiled(model, {"x": x}, "pynq", "auto")
-    assert any(placement.where != "host" for placement in module.explain)
-    np.testing.assert_array_equal(integers, expected_of(model, {"x": x}))
-    np.testing.assert_array_equal(module.run({"x": x})["y"], integers)
+    module, quantised = compiled(model, {"x": x}, "pynq", "auto")
+    assert all(placement.where != "host" for placement in module.explain)
+    np.testing.assert_array_equal(quantised, expected)
+    np.testing.assert_array_equal(module.run({"x": x})["y"], expected)
+
+
+@pytest.mark.parametrize("weights", [np.int8, np.uint8])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_integer_convolution_leaves_as_int32(
+    kind: type[np.generic], weights: type[np.generic]
+) -> None:
+    """Two groups; zero points in the padding, and one a channel of the weights."""
+    x, w = integers(kind, 1, 4, 5, 4), integers(weights, 6, 2, 3, 3)
+    x_zero, w_zero = np.array(np.iinfo(kind).max - 7, kind), integers(weights, 6)
+    reals = np.pad(x.astype(int) - int(x_zero), [(0, 0), (0, 0), (1, 1), (0, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(reals, (3, 3), (2, 3))
+    grouped = windows.reshape(1, 2, 2, *windows.shape[2:])
+    less = (w.astype(int) - w_zero.astype(int).reshape(-1, 1, 1, 1)).reshape(2, 3, 2, 3, 3)
+    expected = np.einsum("ngcyxhw,gochw->ngoyx", grouped, less).reshape(1, 6, *windows.shape[2:4])
+    constants = {"w": w, "x_zero": x_zero, "w_zero": w_zero}
+    integer_products("ConvInteger", x, constants, expected, group=2, pads=[1, 0, 1, 1])
+
+
+@pytest.mark.parametrize("shape", [(3, 20), (2, 3, 20), (20,)])
+def test_integer_product_leaves_as_int32(shape: tuple[int, ...]) -> None:
+    """Matrices, several or rows alone; uint8 weights without a zero point reach 255."""
+    x, w = integers(np.uint8, *shape), integers(np.uint8, 20, 7)
+    integer_products("MatMulInteger", x, {"w": w}, x.astype(int) @ w.astype(int))
