@@ -6,7 +6,7 @@ names in ``graph.symbols``. The module's ``graph.opsets`` says what the host ops
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from onnx import (
     GraphProto,
@@ -75,14 +75,14 @@ def import_model(
     small = inline_functions(skeleton(model))
     _name_all(small.graph)
     weights = {t.name: t for t in model.graph.initializer} | large_constants(model.graph, 0)
-    take_apart(small, weights)
+    whole = take_apart(small, weights)
     fix_shapes(small, [i.name for i in inputs], shapes or {})
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
     constants |= large_constants(model.graph)
     fixed = {i.name: i for i in small.graph.input}
     outputs = [output.name for output in model.graph.output]
-    importer = _Importer(ctx, small, types, constants, outputs)
+    importer = _Importer(ctx, small, types, constants, outputs, whole)
     return importer.run([fixed[i.name] for i in inputs])
 
 
@@ -140,7 +140,10 @@ def _argument_attributes(value: ValueInfoProto) -> DictionaryAttr:
 
 
 class _Importer:
-    """Builds the body of ``@main`` node by node."""
+    """Builds the body of ``@main`` node by node.
+
+    whole: why nodes are not taken apart that might have been, by the names of their results.
+    """
 
     def __init__(
         self,
@@ -149,12 +152,14 @@ class _Importer:
         types: dict[str, TypeProto],
         constants: dict[str, TensorProto],
         outputs: list[str],
+        whole: Mapping[str, Reason],
     ):
         self.ctx = ctx
         self.model = model
         self.types = types
         self.constants = constants
         self.outputs = outputs
+        self.whole = whole
         self.opsets = opsets_of(model)
         self.block = Block()
         self.values: dict[str, SSAValue] = {}
@@ -243,7 +248,7 @@ class _Importer:
         if standard and node.op_type == "Constant" and self._constant(node):
             return
         converter = CONVERTERS.get(node.op_type) if standard else None
-        reason: str | None = None
+        reason: str | None = self.whole.get(next(iter(node.output), ""))
         if converter is not None:
             view = Node(
                 node,

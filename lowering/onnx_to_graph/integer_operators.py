@@ -14,6 +14,8 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from vtac.lowering.onnx_to_graph.check import plain_domain
+from vtac.lowering.onnx_to_graph.node import StaysOnHostError
+from vtac.passes.graph.reasons import Kind, Reason
 
 
 @dataclass(frozen=True)
@@ -51,18 +53,27 @@ FORMS = {
 }
 """By domain and operator. QLinearConcat and QGemm have forms of their own."""
 
+_SCALES = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
-def take_apart(model: ModelProto, constants: Mapping[str, TensorProto]) -> None:
+
+def take_apart(model: ModelProto, constants: Mapping[str, TensorProto]) -> dict[str, Reason]:
     """Replace such operators of the main graph by float ones between Q and DQ, in place.
 
-    constants: by name, those of nodes and of initialisers, large ones included.
+    constants: by name, those of nodes and of initialisers, large ones included. Returns why others
+    stay whole, by the names of their results.
     """
     graph, nodes = model.graph, []
+    whole: dict[str, Reason] = {}
     for node in graph.node:
-        nodes += _Node(graph, node, constants).parts()
+        try:
+            nodes += _Node(graph, node, constants).parts()
+        except StaysOnHostError as refusal:
+            whole[node.output[0]] = Reason(str(refusal), refusal.kind)
+            nodes.append(node)
     copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
+    return whole
 
 
 @dataclass
@@ -77,37 +88,39 @@ class _Node:
         form = self._concat() if kind == (_MICROSOFT, "QLinearConcat") else FORMS.get(kind)
         if kind == (_MICROSOFT, "QGemm"):
             form = self._gemm()
-        if form is None or not self._is_plain(form):
+        if form is None:
             return [self.node]
+        self._check(form)
         return list(self._apart(form))
 
     def _concat(self) -> _Form:
         """The result's scale and zero point come first."""
         return _Form("Concat", range(2, len(self.node.input) - 2, 3), 0)
 
-    def _gemm(self) -> _Form | None:
-        """alpha would scale the bias as well; without a bias or a result's scale it is int32."""
+    def _gemm(self) -> _Form:
+        """alpha would scale the bias as well."""
         transposed = any(a.name == "transB" and a.i for a in self.node.attribute)
         if any(a.name == "alpha" and a.f != 1 for a in self.node.attribute):
-            return None
+            raise StaysOnHostError("alpha scales its product")
         return _Form("Gemm", (0, 3), 7, 3, 0 if transposed else 1, 6)
 
-    def _is_plain(self, form: _Form) -> bool:
-        """Whether everything is constant that must be, and of a type that the float form has."""
-        count = len(self.node.input)
-        if count < max(form.result + 2, *(at + 3 for at in form.operands)):
-            return False
+    def _check(self, form: _Form) -> None:
+        """Refuse unless all is constant that must be, and of a type that the float form has."""
         for at in (*(at + 1 for at in form.operands), form.result):
             scale, zero_point = (self._constant(index) for index in (at, at + 1))
-            if scale is None or zero_point is None or scale.data_type != TensorProto.FLOAT:
-                return False
+            if scale is None or zero_point is None:
+                raise StaysOnHostError("its scales or zero points are absent or not constant")
+            if scale.data_type not in _SCALES:
+                raise StaysOnHostError("its scales are neither float32 nor float16", Kind.TYPE)
             if at - 1 != form.weights and max(_size(scale), _size(zero_point)) != 1:
-                return False
+                raise StaysOnHostError("an activation has a scale a channel")
         known = {a.name: a.i for a in self.node.attribute}
-        if any(known.get(name, value) != value for name, value in form.dropped.items()):
-            return False
+        for name, value in form.dropped.items():
+            if known.get(name, value) != value:
+                raise StaysOnHostError(f"{name} is {known[name]}")
         needed = [form.weights, form.bias if self._has(form.bias) else None]
-        return all(self._constant(index) is not None for index in needed if index is not None)
+        if any(self._constant(index) is None for index in needed if index is not None):
+            raise StaysOnHostError("its weights or its bias are not constant")
 
     def _has(self, index: int | None) -> bool:
         return index is not None and index < len(self.node.input) and bool(self.node.input[index])
@@ -121,9 +134,8 @@ class _Node:
         floats = []
         for at in form.operands:
             floats.append(f"{result}.operand.{at}")
-            made = helper.make_node(
-                "DequantizeLinear", node.input[at : at + 3], floats[-1:], floats[-1]
-            )
+            steps = [node.input[at], self._scale(at + 1), node.input[at + 2]]
+            made = helper.make_node("DequantizeLinear", steps, floats[-1:], floats[-1])
             if at == form.weights:
                 rank = max(1, len(self.constants[node.input[at]].dims))
                 made.attribute.append(helper.make_attribute("axis", form.axis % rank))
@@ -139,10 +151,20 @@ class _Node:
         yield made
         yield helper.make_node(
             "QuantizeLinear",
-            [made.output[0], *node.input[form.result : form.result + 2]],
+            [made.output[0], self._scale(form.result), node.input[form.result + 1]],
             [result],
             f"{result}.rounded",
         )
+
+    def _scale(self, index: int) -> str:
+        """The name of a scale as float32, in which scales of float16 are the same numbers."""
+        scale = self._constant(index)
+        if scale is None or scale.data_type == TensorProto.FLOAT:
+            return str(self.node.input[index])
+        name = f"{self.node.output[0]}.scale.{index}"
+        array = numpy_helper.to_array(scale).astype(np.float32)
+        self.graph.initializer.append(numpy_helper.from_array(array, name))
+        return name
 
     def _bias_scale(self, form: _Form, name: str) -> str:
         """A new initialiser: the product of the operands' scales."""
