@@ -27,6 +27,7 @@ from xdsl.ir import Operation
 import vtac.passes.graph as graph_passes
 from vtac.lowering.codegens.vta import VtaCodegen
 from vtac.lowering.onnx_to_graph.functions import STANDARD
+from vtac.lowering.onnx_to_graph.integer_operators import OPERATORS, QuantisedNode
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.passes.graph import quantize
@@ -89,6 +90,10 @@ def page() -> str:
         _table(rows, set(shared)),
         "These are taken apart when the model is imported, into what ONNX defines them by:"
         f" {', '.join(sorted(STANDARD))}, and a model's own functions.",
+        "Operators on quantised tensors are taken apart into DequantizeLinear, the float operator"
+        f" and QuantizeLinear: {_on_quantised()}. They stay whole, and on the host, for these"
+        " reasons:",
+        _bullets(_whole()),
         "## On the host",
         f"All other operators of ONNX (here those of opset {OPSET}) run on the host as they are,"
         f" among them control flow, sequences and strings: {', '.join(_others(rows))}.",
@@ -175,9 +180,22 @@ def _obstacles() -> list[str]:
     return found
 
 
+def _on_quantised() -> str:
+    """The operators on quantised tensors, with the domains of those that have one."""
+    return ", ".join(f"{domain}.{name}".removeprefix(".") for domain, name in sorted(OPERATORS))
+
+
+def _whole() -> list[str]:
+    """Why an operator on quantised tensors is not taken apart."""
+    reader = _Reader(raised=True)
+    reader.read(QuantisedNode.check)
+    return reader.texts
+
+
 def _others(rows: Iterable[Row]) -> list[str]:
     """Operators of the default domain that are in no row; a Constant is a weight."""
     known = {"Constant", *STANDARD, *(row.name for row in rows)}
+    known.update(name for _, name in OPERATORS)
     history = onnx.defs.get_all_schemas_with_history()
     names = {schema.name for schema in history if schema.domain == ""}
     return sorted(name for name in names if name not in known and _is_current(name))

@@ -34,7 +34,7 @@ class _Form:
     weights: int | None = None
     axis: int = 0
     bias: int | None = None
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, float] = field(default_factory=dict)
 
 
 _MICROSOFT = "com.microsoft"
@@ -53,6 +53,9 @@ FORMS = {
 }
 """By domain and operator. QLinearConcat and QGemm have forms of their own."""
 
+OPERATORS = (*FORMS, (_MICROSOFT, "QLinearConcat"), (_MICROSOFT, "QGemm"))
+"""Domain and name of each operator that may be taken apart."""
+
 _SCALES = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
@@ -66,7 +69,7 @@ def take_apart(model: ModelProto, constants: Mapping[str, TensorProto]) -> dict[
     whole: dict[str, Reason] = {}
     for node in graph.node:
         try:
-            nodes += _Node(graph, node, constants).parts()
+            nodes += QuantisedNode(graph, node, constants).parts()
         except StaysOnHostError as refusal:
             whole[node.output[0]] = Reason(str(refusal), refusal.kind)
             nodes.append(node)
@@ -77,7 +80,9 @@ def take_apart(model: ModelProto, constants: Mapping[str, TensorProto]) -> dict[
 
 
 @dataclass
-class _Node:
+class QuantisedNode:
+    """A node that may be one of these operators, in its graph."""
+
     graph: GraphProto
     node: NodeProto
     constants: Mapping[str, TensorProto]
@@ -90,7 +95,7 @@ class _Node:
             form = self._gemm()
         if form is None:
             return [self.node]
-        self._check(form)
+        self.check(form)
         return list(self._apart(form))
 
     def _concat(self) -> _Form:
@@ -100,11 +105,9 @@ class _Node:
     def _gemm(self) -> _Form:
         """alpha would scale the bias as well."""
         transposed = any(a.name == "transB" and a.i for a in self.node.attribute)
-        if any(a.name == "alpha" and a.f != 1 for a in self.node.attribute):
-            raise StaysOnHostError("alpha scales its product")
-        return _Form("Gemm", (0, 3), 7, 3, 0 if transposed else 1, 6)
+        return _Form("Gemm", (0, 3), 7, 3, 0 if transposed else 1, 6, {"alpha": 1})
 
-    def _check(self, form: _Form) -> None:
+    def check(self, form: _Form) -> None:
         """Refuse unless all is constant that must be, and of a type that the float form has."""
         for at in (*(at + 1 for at in form.operands), form.result):
             scale, zero_point = (self._constant(index) for index in (at, at + 1))
@@ -114,10 +117,10 @@ class _Node:
                 raise StaysOnHostError("its scales are neither float32 nor float16", Kind.TYPE)
             if at - 1 != form.weights and max(_size(scale), _size(zero_point)) != 1:
                 raise StaysOnHostError("an activation has a scale a channel")
-        known = {a.name: a.i for a in self.node.attribute}
+        known = {a.name: helper.get_attribute_value(a) for a in self.node.attribute}
         for name, value in form.dropped.items():
             if known.get(name, value) != value:
-                raise StaysOnHostError(f"{name} is {known[name]}")
+                raise StaysOnHostError(f"its attribute {name} is not supported: {known[name]}")
         needed = [form.weights, form.bias if self._has(form.bias) else None]
         if any(self._constant(index) is None for index in needed if index is not None):
             raise StaysOnHostError("its weights or its bias are not constant")

@@ -19,6 +19,7 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import HostOp
 from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.quantize import error_bounds
+from vtac.passes.graph.reasons import host_reason
 from vtac.runtime.executor import Module
 from vtac.runtime.reference import run_reference
 from vtac.tools.compiler import compile_model
@@ -198,6 +199,38 @@ def test_a_constant_of_millions_of_values_is_no_text() -> None:
     module = import_model(model, ctx)
     assert len(module_text(module)) < 2000
     assert kinds(module) == ["graph.add"] and len(ctx.resources) == 1
+
+
+@pytest.mark.parametrize(
+    ("fed", "reasons"),
+    [
+        ([], []),
+        (["xs"], ["its scales or zero points are absent or not constant"]),
+        (["w"], ["its weights or its bias are not constant"]),
+    ],
+)
+def test_operators_of_quantised_tensors_say_why_they_stay(
+    fed: list[str], reasons: list[str]
+) -> None:
+    """With scales of float16, which are no obstacle."""
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+    scale, zero_point = np.array([0.02], np.float16), np.zeros(1, np.int8)
+    arrays = {name: scale if name.endswith("s") else zero_point for name in names}
+    arrays |= {"x": np.ones((4, 3), np.int8), "w": np.ones((3, 2), np.int8)}
+    inputs = ["x", *fed]
+    model = small_model(
+        [node("QLinearMatMul", names, ["y"])],
+        {name: list(arrays[name].shape) for name in inputs},
+        ["y"],
+        {name: array for name, array in arrays.items() if name not in inputs},
+        opset=21,
+    )
+    for value in [*model.graph.input, *model.graph.output]:
+        kind = arrays.get(value.name, zero_point).dtype
+        value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(kind)
+    module = import_model(model, context())
+    found = [host_reason(op) for op in module.walk() if isinstance(op, HostOp)]
+    assert [reason and reason.text for reason in found] == reasons
 
 
 def test_operators_of_quantised_tensors_are_taken_apart() -> None:
