@@ -8,8 +8,7 @@ belong to compute alone, which runs in order. Sets are exact, as slices where th
 import enum
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,11 @@ from vtac.dialects.target import Memory
 from vtac.dialects.vta import (
     AluOp,
     ComputeOp,
-    FinishOp,
-    GemmOp,
     InstructionOp,
+    LoadOp,
     MicroOps,
     ProgramOp,
     StoreOp,
-    TransferOp,
     memory_attr,
 )
 from vtac.dialects.vta.encoding import Opcode
@@ -42,8 +39,7 @@ class Module(enum.IntEnum):
     STORE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """Elements of one memory, or units of one DRAM buffer, that an instruction reads or writes."""
 
     space: Space
@@ -53,6 +49,7 @@ class Access:
 
 _COMPUTE = ("kernel", "loops", "dst", "src", "wgt")
 _LOADED = (memory_attr(Memory.INP), memory_attr(Memory.WGT))
+_SHARED = (Memory.INP, Memory.WGT, Memory.OUT)
 
 
 def module_of(op: InstructionOp) -> Module:
@@ -67,13 +64,17 @@ def module_of(op: InstructionOp) -> Module:
 class Accesses:
     """The accesses of a program's instructions, all placed and with planned micro-ops."""
 
-    def __init__(self, program: ProgramOp):
+    def __init__(self, program: ProgramOp, instructions: Sequence[InstructionOp]):
         target = program.target
         self.unit = min(target.element_bytes(m) for m in (Memory.INP, Memory.WGT, Memory.ACC))
         self._scale = {memory: target.element_bytes(memory) // self.unit for memory in Memory}
         self._kernels = {name: op.micro_ops for name, op in program.kernels().items()}
         self._buffers = {name: op.bytes.value.data for name, op in program.buffers().items()}
-        self._stored = {op.buffer_name for op in program.body.block.ops if isinstance(op, StoreOp)}
+        self._stored = {
+            op.buffer_name
+            for op in instructions
+            if op.OPCODE is Opcode.STORE and isinstance(op, StoreOp)
+        }
         self._known: dict[tuple[int, ...], Sequence[Access]] = {}
         self._depths = {memory: target.depth(memory) for memory in Memory}
 
@@ -85,24 +86,25 @@ class Accesses:
 
     def of(self, op: InstructionOp) -> Sequence[Access]:
         """The accesses of one instruction."""
-        if isinstance(op, TransferOp):
+        if isinstance(op, LoadOp | StoreOp):
             return self._of_transfer(op)
-        if isinstance(op, FinishOp) or (isinstance(op, GemmOp) and "reset" in op.properties):
+        properties = op.properties
+        if op.OPCODE is Opcode.FINISH or (op.OPCODE is Opcode.GEMM and "reset" in properties):
             return ()
-        assert isinstance(op, ComputeOp)
         # The same tile shapes come again and again, and the program keeps its attributes alive.
-        key = tuple(id(op.properties.get(name)) for name in _COMPUTE)
+        key = tuple([id(properties.get(name)) for name in _COMPUTE])
         if key not in self._known:
+            assert isinstance(op, ComputeOp)
             self._known[key] = list(self._of_compute(op))
         return self._known[key]
 
-    def _of_transfer(self, op: TransferOp) -> Sequence[Access]:
-        memory, stores = op.memory_id, op.OPCODE is Opcode.STORE
+    def _of_transfer(self, op: LoadOp | StoreOp) -> Sequence[Access]:
         y, x = op.sizes
         if x == 0 or y == 0:
             return ()
+        memory, stores = op.memory_id, op.OPCODE is Opcode.STORE
         found = []
-        if memory in (Memory.INP, Memory.WGT, Memory.OUT):
+        if memory in _SHARED:
             base = op.sram_base.value.data
             found.append(Access(memory, slice(base, base + op.sram_size), not stores))
         name = op.buffer_name

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -32,7 +31,6 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory
 from vtac.dialects.vta import (
     TOKENS,
-    FinishOp,
     InstructionOp,
     LoadOp,
     ProgramOp,
@@ -40,6 +38,7 @@ from vtac.dialects.vta import (
     integers,
     memory_attr,
 )
+from vtac.dialects.vta.encoding import Opcode
 
 from .accesses import Accesses, Module, Space, module_of
 
@@ -53,6 +52,12 @@ Place: TypeAlias = tuple[Module, int]
 
 _ROUNDS = 8
 """How often the order is derived again when a token queue could overflow."""
+
+_NEIGHBOURS = ((Module.COMPUTE,), (Module.LOAD, Module.STORE), (Module.COMPUTE,))
+"""For each module those with which it shares queues."""
+
+_FAR = (Module.STORE, None, Module.LOAD)
+"""For each module the one with which it shares no queue."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +75,14 @@ class InsertDependencesPass(ModulePass):
 
 def insert_dependences(program: ProgramOp) -> None:
     """Set the token flags of a program. Raises `CompileError` where no tokens can do it."""
-    for op in program.instructions():
+    instructions = program.instructions()
+    for op in instructions:
         for token in TOKENS:
             op.properties.pop(token, None)
     capacity = program.target.token_depth
     extra: dict[Place, dict[Module, int]] = {}
     for _ in range(_ROUNDS):
-        order = _Order(program, extra)
+        order = _Order(program, instructions, extra)
         order.derive()
         overflows = list(order.overflows(capacity))
         if not overflows:
@@ -103,12 +109,19 @@ class _Row:
     now: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
-@dataclass
 class _Touched:
-    """For each element of a memory the position plus one of its last use; and the newest of all."""
+    """The uses of one space by one module, all of them reads or all writes.
 
-    last: NDArray[np.int32]
-    newest: int = 0
+    For each element the position plus one of the last; and the newest of all. `rivals` are those
+    that must be ordered with them.
+    """
+
+    def __init__(self, module: Module, writes: bool, size: int):
+        self.module = module
+        self.writes = writes
+        self.last = np.zeros(size, np.int32)
+        self.newest = 0
+        self.rivals: list[_Touched] = []
 
 
 class _History:
@@ -116,7 +129,8 @@ class _History:
 
     def __init__(self, accesses: Accesses):
         self._accesses = accesses
-        self._last: dict[tuple[Space, bool], dict[Module, _Touched]] = {}
+        self._touched: dict[tuple[Space, Module, bool], _Touched] = {}
+        self._by_space: dict[Space, list[_Touched]] = {}
 
     def visit(
         self, op: InstructionOp, module: Module, position: int, known: Sequence[int]
@@ -126,68 +140,77 @@ class _History:
         known: what it waits for anyway; nothing before that is looked for.
         """
         needs = [0, 0, 0]
-        for access in self._accesses.of(op):
-            elements = access.elements
-            for writes in (True, False) if access.writes else (True,):
-                for other, touched in self._last.get((access.space, writes), {}).items():
-                    if other is not module and touched.newest > max(needs[other], known[other]):
-                        needs[other] = max(needs[other], int(touched.last[elements].max()))
-            mine = self._last.setdefault((access.space, access.writes), {})
-            if module not in mine:
-                size = self._accesses.size(access.space)
-                mine[module] = _Touched(np.zeros(size, np.int32))
-            mine[module].last[elements] = mine[module].newest = position + 1
+        for space, elements, writes in self._accesses.of(op):
+            mine = self._touched.get((space, module, writes)) or self._meet(space, module, writes)
+            for rival in mine.rivals:
+                other, newest = rival.module, rival.newest
+                if newest > known[other] and newest > needs[other]:
+                    needs[other] = max(needs[other], int(rival.last[elements].max()))
+            mine.last[elements] = mine.newest = position + 1
         return needs
+
+    def _meet(self, space: Space, module: Module, writes: bool) -> _Touched:
+        """The first use of a space by a module."""
+        mine = _Touched(module, writes, self._accesses.size(space))
+        others = self._by_space.setdefault(space, [])
+        for other in others:
+            if other.module is not module and (writes or other.writes):
+                mine.rivals.append(other)
+                other.rivals.append(mine)
+        others.append(mine)
+        self._touched[space, module, writes] = mine
+        return mine
 
 
 class _Order:
     """One derivation of the order of a program."""
 
-    def __init__(self, program: ProgramOp, extra: Mapping[Place, Mapping[Module, int]]):
+    def __init__(
+        self,
+        program: ProgramOp,
+        instructions: Sequence[InstructionOp],
+        extra: Mapping[Place, Mapping[Module, int]],
+    ):
         self._program = program
+        self._instructions = instructions
         self._extra = extra
-        self._rows = {module: _Row() for module in Module}
+        self._rows = tuple(_Row() for _ in Module)
         self._edges: dict[Queue, list[Edge]] = {}
         self._carriers: list[tuple[int, InstructionOp]] = []
 
     def derive(self) -> None:
         """Walk the program and find the edges."""
-        history = _History(Accesses(self._program))
-        for place, op in enumerate(self._program.instructions()):
+        history = _History(Accesses(self._program, self._instructions))
+        for place, op in enumerate(self._instructions):
             module = module_of(op)
-            if isinstance(op, FinishOp):
-                needs = [len(self._rows[m].ops) for m in Module]
+            if op.OPCODE is Opcode.FINISH:
+                needs = [len(row.ops) for row in self._rows]
             else:
                 row = self._rows[module]
                 needs = history.visit(op, module, len(row.ops), row.now)
             self._add(op, place, module, needs)
-
-    def _next(self, module: Module) -> int:
-        return len(self._rows[module].ops)
 
     def _add(self, op: InstructionOp | None, place: int, module: Module, needs: list[int]) -> None:
         """Append an instruction to its module, with the edges that its needs still want."""
         for other, until in self._extra.get((module, place), {}).items():
             done = bisect.bisect_right(self._rows[other].places, until)
             needs[other] = max(needs[other], done)
-        now = self._rows[module].now
-        far = {Module.LOAD: Module.STORE, Module.STORE: Module.LOAD}.get(module)
+        row = self._rows[module]
+        now, position, far = row.now, len(row.ops), _FAR[module]
         if far is not None and needs[far] > now[far]:
             needs[Module.COMPUTE] = max(
                 needs[Module.COMPUTE], self._through_compute(far, needs[far], place, op)
             )
-        position = self._next(module)
-        for other in Module:
-            if other not in (module, far) and needs[other] > now[other]:
+        for other in _NEIGHBOURS[module]:
+            if needs[other] > now[other]:
                 source = needs[other] - 1
                 self._edges.setdefault((other, module), []).append((source, position))
-                known = self._rows[other].clocks[source]
-                now[:] = [max(a, b) for a, b in zip(now, known, strict=True)]
+                now = list(map(max, now, self._rows[other].clocks[source]))
+        row.now = now = [*now]
         now[module] = position + 1
-        row = self._rows[module]
         row.ops.append(op)
         row.places.append(place)
-        row.clocks.append(list(now))
+        row.clocks.append(now)
 
     def _through_compute(self, far: Module, need: int, place: int, op: InstructionOp | None) -> int:
         """The compute instruction (its position plus one) that knows the far module did `need`."""
@@ -195,7 +218,7 @@ class _Order:
         first = bisect.bisect_left(row.clocks, need, key=lambda clock: clock[far])
         if first == len(row.clocks):
             assert op is not None
-            self._carriers.append((self._next(Module.COMPUTE), op))
+            self._carriers.append((len(row.ops), op))
             needs = [0, 0, 0]
             needs[far] = need
             self._add(None, place, Module.COMPUTE, needs)
