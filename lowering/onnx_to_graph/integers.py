@@ -5,6 +5,7 @@ Zero points become one number a channel, and padding holds that of the operand. 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -30,7 +31,7 @@ from vtac.passes.graph.reasons import Kind
 
 def conv_integer(node: Node) -> Sequence[Operation]:
     """ConvInteger with constant weights and zero points."""
-    x, weights = _Operand(node), _weights(node, axis=0)
+    x, weights = _operand(node), _weights(node, axis=0)
     window = window_of(node, list(weights.shape[2:]))
     ops, result = list(x.ops), node.result_type()
     sums: list[SSAValue] = []
@@ -54,7 +55,7 @@ def conv_integer(node: Node) -> Sequence[Operation]:
 
 def matmul_integer(node: Node) -> Sequence[Operation]:
     """MatMulInteger of a vector, a matrix or several by a constant matrix."""
-    x, weights = _Operand(node), _weights(node, axis=1)
+    x, weights = _operand(node), _weights(node, axis=1)
     shape, type = known_shape(x.value), node.result_type()
     if weights.ndim != 2:
         raise StaysOnHostError("its weights are no matrix", Kind.SHAPE)
@@ -76,22 +77,32 @@ def matmul_integer(node: Node) -> Sequence[Operation]:
     return ops if flat == type else [*ops, ReshapeOp(ops[-1].results[0], type)]
 
 
+@dataclass(frozen=True)
 class _Operand:
-    """The activations of a node as int8, and their zero point."""
+    """The activations of a node as int8, their zero point, and the ops that make them int8."""
 
-    def __init__(self, node: Node):
-        self.value = node.operand(0)
-        self.ops: list[Operation] = []
-        low = least_byte(self.value.type)
-        zero_point = node.constant(2) if node.has(2) else np.zeros((), np.int8)
-        if low is None or zero_point is None or zero_point.size != 1:
-            raise StaysOnHostError("its activations are no 8-bit integers with one zero point")
-        self.zero_point = int(zero_point.reshape(-1)[0]) - 128 - low
-        if low == 0:
-            shape = shape_of(self.value) or ()
-            real = DequantizeOp(self.value, [1.0], 128, TensorType(f32, shape))
-            self.ops = [real, QuantizeOp(real.result, 1.0, 0, TensorType(i8, shape))]
-            self.value = self.ops[-1].results[0]
+    value: SSAValue
+    zero_point: int
+    ops: list[Operation]
+
+
+def _operand(node: Node) -> _Operand:
+    value = node.operand(0)
+    low = least_byte(value.type)
+    zero_point = node.constant(2) if node.has(2) else np.zeros((), np.int8)
+    if low is None:
+        raise StaysOnHostError("its activations are no 8-bit integers", Kind.TYPE)
+    if zero_point is None:
+        raise StaysOnHostError("the zero point of its activations is not constant")
+    if zero_point.size != 1:
+        raise StaysOnHostError("its activations have more than one zero point")
+    moved = int(zero_point.reshape(-1)[0]) - 128 - low
+    if low != 0:
+        return _Operand(value, moved, [])
+    shape = shape_of(value) or ()
+    real = DequantizeOp(value, [1.0], 128, TensorType(f32, shape))
+    stored = QuantizeOp(real.result, 1.0, 0, TensorType(i8, shape))
+    return _Operand(stored.result, moved, [real, stored])
 
 
 def _weights(node: Node, axis: int) -> Array:
