@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integer_groups import REWRITES, IntegerFunction
 from random_groups import SMALL, TARGETS
-from test_graph_to_te import evaluate, kernels, rank_of
+from te_functions import evaluate, kernels, rank_of
 from vta_runner import run_loops
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue

@@ -1,6 +1,5 @@
 """graph-to-te and the rewrites of te: the meaning of integer ops, before and after each pass."""
 
-from collections.abc import Sequence
 from random import Random
 
 import numpy as np
@@ -9,43 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integer_groups import REWRITES, IntegerFunction
 from random_groups import KINDS, TARGETS, RandomGroup
-from te_interpreter import kernel_named
-from te_tensors import run_tensors
+from te_functions import evaluate, kernels, rank_of
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp, i32
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import i32
 
 from vtac.dialects import te
-from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import AddOp
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.lowering.graph_to_te.weights import expand_groups, pack_vector, pack_weights
 
 PYNQ = TARGETS["1x16"]
-
-
-def evaluate(ctx: VtacContext, module: ModuleOp, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The results of the accelerator function, its kernels being computes over tensors."""
-    (function,) = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    values: dict[SSAValue, np.ndarray] = dict(zip(function.body.block.args, inputs, strict=True))
-    for op in function.body.block.ops:
-        if isinstance(op, te.ConstantOp):
-            values[op.result] = constant_value(ctx, op.value, op.result.type)
-        elif isinstance(op, te.CallOp):
-            kernel = kernel_named(module, op.callee.root_reference.data)
-            results = run_tensors(kernel, [values[argument] for argument in op.arguments])
-            values |= dict(zip(op.outputs, results, strict=True))
-        elif isinstance(op, ReturnOp):
-            return [values[value] for value in op.arguments]
-    raise AssertionError("the function returns nothing")
-
-
-def rank_of(function: IntegerFunction, module: ModuleOp) -> int:
-    """Spatial dimensions of the physical tensors."""
-    (op,) = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    return max(len(type.get_shape()) for type in op.function_type.inputs) - 4
 
 
 @settings(max_examples=40)
@@ -56,10 +29,6 @@ def test_every_step_keeps_the_meaning(random: Random, target: str, kind: str) ->
     for step in (GraphToTePass, *REWRITES):
         f.apply(module, [step])
         f.check(module, lambda m, inputs: evaluate(f.ctx, m, inputs), rank_of(f, module))
-
-
-def kernels(module: ModuleOp) -> list[te.KernelOp]:
-    return [op for op in module.body.block.ops if isinstance(op, te.KernelOp)]
 
 
 def stage_names(kernel: te.KernelOp) -> list[str]:

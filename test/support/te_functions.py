@@ -1,0 +1,41 @@
+"""Accelerator functions at te level, evaluated over tensors."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from integer_groups import IntegerFunction
+from te_interpreter import kernel_named
+from te_tensors import run_tensors
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import SSAValue
+
+from vtac.dialects import te
+from vtac.dialects.context import VtacContext, constant_value
+
+
+def evaluate(ctx: VtacContext, module: ModuleOp, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The results of the accelerator function, its kernels being computes over tensors."""
+    (function,) = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    values: dict[SSAValue, np.ndarray] = dict(zip(function.body.block.args, inputs, strict=True))
+    for op in function.body.block.ops:
+        if isinstance(op, te.ConstantOp):
+            values[op.result] = constant_value(ctx, op.value, op.result.type)
+        elif isinstance(op, te.CallOp):
+            kernel = kernel_named(module, op.callee.root_reference.data)
+            results = run_tensors(kernel, [values[argument] for argument in op.arguments])
+            values |= dict(zip(op.outputs, results, strict=True))
+        elif isinstance(op, ReturnOp):
+            return [values[value] for value in op.arguments]
+    raise AssertionError("the function returns nothing")
+
+
+def rank_of(function: IntegerFunction, module: ModuleOp) -> int:
+    """Spatial dimensions of the physical tensors."""
+    (op,) = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    return max(len(type.get_shape()) for type in op.function_type.inputs) - 4
+
+
+def kernels(module: ModuleOp) -> list[te.KernelOp]:
+    """The kernels of a module."""
+    return [op for op in module.body.block.ops if isinstance(op, te.KernelOp)]
