@@ -4,6 +4,7 @@ Import, canonicalise, calibrate, and then the pipeline of `stages`; at the end t
 into steps and everything is packed. What needs two rooms is put together here and nowhere else.
 """
 
+import gc
 import os
 import time
 import warnings
@@ -408,9 +409,24 @@ class _Driver:
         self._progress(name)
         started = time.perf_counter()
         try:
-            yield
+            with _collector_paused():
+                yield
         finally:
             self.report.spend(name, time.perf_counter() - started)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Python's collector of cycles waits: a step makes much that stays, and it would all be looked
+    through again and again. What a step leaves behind is collected between steps.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @cache
