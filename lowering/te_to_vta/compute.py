@@ -9,6 +9,7 @@ section 3): there an order is taken in which no micro-op depends on its neighbou
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -109,34 +110,36 @@ def _holds(place: Place, box: Sequence[tuple[int, int]]) -> bool:
 def _flatten(group: Group, operands: Sequence[Sequence[Place]]) -> tuple[Rows, list[Stride], Rows]:
     """First element of each operand, the steps of each axis, and offsets written out, if any."""
     weights = [row_major(tuple(place.length for place in places)) for places in operands]
-    count = len(group.box)
-
-    def along(axis: int) -> Offsets:
-        return tuple(
-            sum(place.steps[axis] * by for place, by in zip(places, weight, strict=True))
-            for places, weight in zip(operands, weights, strict=True)
+    along: list[Offsets] = [
+        tuple(
+            [
+                _dot([place.steps[axis] for place in places], weight)
+                for places, weight in zip(operands, weights, strict=True)
+            ]
         )
-
-    base = np.array(
-        [
-            sum(place.base * by for place, by in zip(places, weight, strict=True))
-            for places, weight in zip(operands, weights, strict=True)
-        ],
-        np.int64,
-    )
+        for axis in range(len(group.box))
+    ]
+    base = [
+        _dot([place.base for place in places], weight)
+        for places, weight in zip(operands, weights, strict=True)
+    ]
     strides = []
-    for axis in range(count):
+    for axis, (first, last) in enumerate(group.box):
         if axis not in group.enumerated:
-            first, last = group.box[axis]
-            strides.append(Stride(last - first + 1, along(axis)))
-            base += np.array(along(axis), np.int64) * first
+            strides.append(Stride(last - first + 1, along[axis]))
+            base = [at + by * first for at, by in zip(base, along[axis], strict=True)]
+    origin = np.array(base, np.int64)
     taps = np.array(group.taps, np.int64).reshape(len(group.taps), len(group.enumerated))
-    steps = [along(axis) for axis in group.enumerated]
+    steps = [along[axis] for axis in group.enumerated]
     boxed = _as_box(taps, steps)
     if boxed is not None:
         first_tap, more = boxed
-        return base + first_tap, strides + more, np.zeros((1, len(operands)), np.int64)
-    return base, strides, taps @ np.array(steps, np.int64)
+        return origin + first_tap, strides + more, np.zeros((1, len(operands)), np.int64)
+    return origin, strides, taps @ np.array(steps, np.int64)
+
+
+def _dot(values: Sequence[int], weights: Sequence[int]) -> int:
+    return sum(map(operator.mul, values, weights))
 
 
 def _as_box(taps: Rows, steps: Sequence[Offsets]) -> tuple[Rows, list[Stride]] | None:

@@ -8,7 +8,7 @@ windows share the result.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -29,8 +29,7 @@ ANYWHERE = 1 << 40
 """A bound that no index reaches."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(NamedTuple):
     """Values that a chain of hardware loops gives its innermost start: first, step, count."""
 
     first: int
@@ -38,8 +37,7 @@ class _Run:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Subscript:
+class _Subscript(NamedTuple):
     """One dimension of an access: hardware axes and known indices, each with a coefficient."""
 
     axes: tuple[tuple[int, int], ...]
@@ -55,8 +53,7 @@ class _Subscript:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Extent:
+class _Extent(NamedTuple):
     """How one dimension moves: a step an axis, and how far it gets below and above its base."""
 
     steps: tuple[int, ...]
@@ -265,18 +262,17 @@ def _places(
     The tensor's bounds count only where they are reached, so that tiles inside look alike.
     """
     places = []
-    for subscript, (start, length), size, extent in zip(
+    for (axes, known, at), (start, length), size, (steps, below, above) in zip(
         subscripts, operand.window, operand.shape, extents, strict=True
     ):
-        at = subscript.constant
-        for value, by in subscript.known:
+        for value, by in known:
             at += by * numbers[value]
-        for axis, by in subscript.axes:
+        for axis, by in axes:
             at += by * firsts[axis]
-        if at + extent.below >= 0 and at + extent.above < size:
-            places.append((at - start, extent.steps, length, -ANYWHERE, ANYWHERE))
+        if at + below >= 0 and at + above < size:
+            places.append((at - start, steps, length, -ANYWHERE, ANYWHERE))
         else:
-            places.append((at - start, extent.steps, length, -start, size - start))
+            places.append((at - start, steps, length, -start, size - start))
     return tuple(places)
 
 

@@ -36,8 +36,10 @@ class Place:
         """Smallest and largest value over a box of (first, last) an axis."""
         low = high = self.base
         for step, (first, last) in zip(self.steps, box, strict=True):
-            ends = step * first, step * last
-            low, high = low + min(ends), high + max(ends)
+            if step > 0:
+                low, high = low + step * first, high + step * last
+            elif step < 0:
+                low, high = low + step * last, high + step * first
         return low, high
 
 

@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from .lattice import Lattice, Line
 
@@ -17,8 +17,7 @@ FIELD = (1 << 16) - 1
 """Largest size or stride of a transfer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rectangle:
+class Rectangle(NamedTuple):
     """One transfer, in elements: y rows of x, `stride` apart in DRAM, dense in the scratchpad.
 
     pads: rows of zeros above and below, elements left and right; `sram` is where they begin.
@@ -32,8 +31,7 @@ class Rectangle:
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Dim:
+class _Dim(NamedTuple):
     """A dimension of a box: its extent, and how far apart its neighbours are on both sides."""
 
     extent: int
@@ -107,7 +105,7 @@ def box_rectangles(
     """
     held = [(first - start, length) for start, (first, length) in zip(starts, window, strict=True)]
     parts = rectangles([0] * len(starts), extents, extents, held, largest)
-    return [replace(part, dram=part.dram + place) for part in parts]
+    return [part._replace(dram=part.dram + place) for part in parts]
 
 
 def _merge(dims: Sequence[_Dim]) -> list[_Dim]:
