@@ -28,10 +28,11 @@ from vtac.dialects.vta import (
     ComputeOp,
     GemmOp,
     InstructionOp,
+    LoadOp,
     MicroOps,
     ProgramOp,
     SramType,
-    TransferOp,
+    StoreOp,
     integer,
     layer_of,
 )
@@ -113,31 +114,27 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 def _sites(program: ProgramOp) -> list[_Site]:
     """The sites of a program, in the order in which they come to life."""
-    place = {op: number for number, op in enumerate(program.body.block.ops)}
+    allocs: list[tuple[int, AllocOp]] = []
+    last_use: dict[SSAValue, int] = {}
+    for number, op in enumerate(program.body.block.ops):
+        if isinstance(op, AllocOp):
+            allocs.append((number, op))
+        else:
+            last_use.update(dict.fromkeys(op.operands, number))
     sites: dict[int, _Site] = {}
-    for op in program.body.block.ops:
-        if not isinstance(op, AllocOp):
-            continue
-        buffer = op.buffer
+    for born, op in allocs:
+        buffer, number = op.buffer, op.site.value.data
         assert isinstance(buffer.type, SramType)
-        site = sites.setdefault(
-            op.site.value.data,
-            _Site(
-                op.site.value.data,
-                buffer.type.memory.data,
-                op.slots.value.data,
-                op.size.value.data,
-                layer_of(op),
-            ),
-        )
         shape = (buffer.type.memory.data, op.slots.value.data, op.size.value.data)
+        if number not in sites:
+            sites[number] = _Site(number, *shape, layer_of(op))
+        site = sites[number]
         if shape != (site.memory, site.slots, site.size):
             raise CompileError(
-                Problem(site.where, f"the buffers of site {site.number} differ in size or slots")
+                Problem(site.where, f"the buffers of site {number} differ in size or slots")
             )
-        born = place[op]
         site.allocs.append(op)
-        site.lives.append((born, max((place[use.operation] for use in buffer.uses), default=born)))
+        site.lives.append((born, last_use.get(buffer, born)))
     return list(sites.values())
 
 
@@ -232,7 +229,7 @@ def _rewrite(program: ProgramOp, addresses: dict[SSAValue, int]) -> None:
         if op.placed:
             continue
         bases = [addresses[operand] for operand in op.operands]
-        if isinstance(op, TransferOp):
+        if isinstance(op, LoadOp | StoreOp):
             op.properties["sram_base"] = integer(op.sram_base.value.data + bases[0])
         elif isinstance(op, ComputeOp) and op.micro_ops is not None:
             shift = _shift_of(op, bases)
