@@ -63,12 +63,12 @@ class DramMap:
     """
 
     def __init__(self, target: Target, program: Sequence[Instruction]) -> None:
-        self._target = target
+        self._units = {memory: target.element_bytes(memory) for memory in Memory}
         stores = [x for x in program if isinstance(x, Store) and x.x_size and x.y_size]
-        sizes = [target.element_bytes(m) for m in (Memory.OUT, Memory.INP, Memory.WGT, Memory.ACC)]
-        self._place(stores, min(sizes))
+        granule = min(self._units[m] for m in (Memory.OUT, Memory.INP, Memory.WGT, Memory.ACC))
+        self._place(stores, granule)
         micro_ops = [x for x in program if isinstance(x, Load) and x.memory is Memory.UOP]
-        if self.granule > 4 and any(self._reached(load) for load in micro_ops):
+        if self.granule > 4 and any(self._reached(*self._blocks(load)) for load in micro_ops):
             self._place(stores, 4)
 
     def _place(self, stores: Sequence[Store], granule: int) -> None:
@@ -78,7 +78,9 @@ class DramMap:
         stored = np.zeros(end, bool)
         for first, last in blocks:
             stored[first : last + 1] = True
-        self._before = np.concatenate([[0], np.cumsum(stored)])
+        before = np.concatenate([[0], np.cumsum(stored)])
+        self._before: list[int] = before.tolist()
+        self._starts: Indices = before << _BLOCK_BITS
         self._stored = stored
         self._where = np.flatnonzero(stored)
 
@@ -89,7 +91,7 @@ class DramMap:
 
     def _rows(self, transfer: Transfer) -> tuple[int, int, int, int]:
         """First granule, rows, granules a row, granules from row to row."""
-        unit = self._target.element_bytes(transfer.memory)
+        unit = self._units[transfer.memory]
         rows, width, stride = transfer.y_size, transfer.x_size, transfer.x_stride
         if stride == width or rows == 1:
             rows, width, stride = 1, rows * width, 0
@@ -101,28 +103,29 @@ class DramMap:
         first, rows, width, stride = self._rows(transfer)
         return first >> _BLOCK_BITS, (first + (rows - 1) * stride + width - 1) >> _BLOCK_BITS
 
-    def _reached(self, transfer: Transfer) -> bool:
-        first, last = (min(block, len(self._stored)) for block in self._blocks(transfer))
-        return bool(self._before[min(last + 1, len(self._stored))] > self._before[first])
+    def _reached(self, first: int, last: int) -> int:
+        """How many of these blocks stores reach."""
+        end = len(self._stored)
+        return self._before[min(last + 1, end)] - self._before[min(first, end)]
 
     def elements(self, transfer: Transfer) -> Elements | None:
         """The granules of a transfer that stores reach too, or None if there are none."""
-        if not transfer.x_size or not transfer.y_size or not self._reached(transfer):
+        if not transfer.x_size or not transfer.y_size:
+            return None
+        low, high = self._blocks(transfer)
+        reached = self._reached(low, high)
+        if not reached:
             return None
         first, rows, width, stride = self._rows(transfer)
-        low, high = self._blocks(transfer)
-        end = min(high + 1, len(self._stored))
-        inside = self._before[end] - self._before[low] == high + 1 - low
-        if inside and rows == 1:
-            start = (int(self._before[low]) << _BLOCK_BITS) + (first & ((1 << _BLOCK_BITS) - 1))
+        if reached == high + 1 - low and rows == 1:
+            start = int(self._starts[low]) + (first & ((1 << _BLOCK_BITS) - 1))
             return slice(start, start + width)
         granules = (first + np.arange(rows)[:, None] * stride + np.arange(width)).reshape(-1)
         blocks = granules >> _BLOCK_BITS
         kept = blocks < len(self._stored)
         kept[kept] = self._stored[blocks[kept]]
         granules, blocks = granules[kept], blocks[kept]
-        places: Indices = self._before[blocks] << _BLOCK_BITS
-        return places + (granules & ((1 << _BLOCK_BITS) - 1))
+        return self._starts[blocks] + (granules & ((1 << _BLOCK_BITS) - 1))
 
     def address(self, granule: int) -> int:
         """The first byte of a granule of the map."""
