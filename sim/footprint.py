@@ -125,7 +125,8 @@ class DramMap:
         kept = blocks < len(self._stored)
         kept[kept] = self._stored[blocks[kept]]
         granules, blocks = granules[kept], blocks[kept]
-        return self._starts[blocks] + (granules & ((1 << _BLOCK_BITS) - 1))
+        places: Indices = self._starts[blocks] + (granules & ((1 << _BLOCK_BITS) - 1))
+        return places
 
     def address(self, granule: int) -> int:
         """The first byte of a granule of the map."""

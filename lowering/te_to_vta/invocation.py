@@ -30,11 +30,11 @@ ANYWHERE = 1 << 40
 
 
 class _Run(NamedTuple):
-    """Values that a chain of hardware loops gives its innermost start: first, step, count."""
+    """Values that a chain of hardware loops gives its innermost start."""
 
     first: int
     step: int
-    count: int
+    iterations: int
 
 
 class _Subscript(NamedTuple):
@@ -143,7 +143,7 @@ class Invocation:
                 runs.append(_Run(over[0], step, -(-over[1] // step)))
             else:
                 runs.append(_run(chain, over, self.op))
-        counts = tuple([run.count for run in runs])
+        counts = tuple([run.iterations for run in runs])
         if 0 in counts:
             return []
         if table is None:
