@@ -234,6 +234,6 @@ def _hull(boxes: Sequence[Box]) -> Box:
     """The smallest box that contains these."""
     ranges = []
     for parts in zip(*boxes, strict=True):
-        start = min(start for start, _ in parts)
+        start = min(parts)[0]
         ranges.append((start, max(map(sum, parts)) - start))
     return tuple(ranges)

@@ -3,6 +3,7 @@
 All sizes in a kernel are known, so the loops around the loads simply run. Nothing is rewritten.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -31,35 +32,35 @@ class _Walk:
     loads: set[te.CopyOp]
     visited: dict[SSAValue, dict[te.Box, None]] = field(default_factory=dict)
     _numbers: dict[SSAValue, int] = field(default_factory=dict)
-    _steps: dict[Block, list[Operation]] = field(default_factory=dict)
-    _windows: dict[te.CopyOp, list[te.Range]] = field(default_factory=dict)
+    _steps: dict[Block, list[tuple[Operation, list[te.Range]]]] = field(default_factory=dict)
 
     def run(self, block: Block) -> None:
         """Run what matters of a block once."""
-        for op in self._steps_of(block):
+        numbers = self._numbers
+        for op, items in self._steps_of(block):
+            ranges = [self._known(item) for item in items]
             match op:
                 case te.ForOp():
-                    for tile in op.tiles(*self._known(op.over)):
-                        self._numbers.update(zip(op.body.block.args, tile, strict=True))
-                        self.run(op.body.block)
-                case te.SpanOp():
-                    ranges = [self._known(te.Range(*term[1:])) for term in op.terms]
-                    self._numbers[op.start], self._numbers[op.length] = op.evaluate(ranges)
-                case te.HullOp():
-                    ranges = [self._known(item) for item in op.ranges]
-                    self._numbers[op.start], self._numbers[op.length] = op.evaluate(ranges)
+                    body = op.body.block
+                    start, length = body.args
+                    for numbers[start], numbers[length] in op.tiles(*ranges[0]):
+                        self.run(body)
+                case te.SpanOp() | te.HullOp():
+                    numbers[op.start], numbers[op.length] = op.evaluate(ranges)
                 case te.UnfuseOp():
-                    tiles = op.evaluate(*self._known(op.pairs))
-                    numbers = [part for tile in tiles for part in tile]
-                    self._numbers.update(zip(op.results, numbers, strict=True))
+                    tiles = op.evaluate(*ranges[0])
+                    numbers.update(zip(op.results, itertools.chain(*tiles), strict=True))
                 case te.CopyOp():
-                    self._visit(op)
+                    self._visit(op.source, ranges)
 
-    def _steps_of(self, block: Block) -> list[Operation]:
-        """The operations that matter: loads, loops around loads, and arithmetic on ranges."""
+    def _steps_of(self, block: Block) -> list[tuple[Operation, list[te.Range]]]:
+        """The operations that matter, with their ranges.
+
+        These are loads, loops around loads, and arithmetic on ranges.
+        """
         if block not in self._steps:
             self._steps[block] = [
-                op
+                (op, _ranges_of(op))
                 for op in block.ops
                 if isinstance(op, te.SpanOp | te.HullOp | te.UnfuseOp)
                 or op in self.loads
@@ -67,21 +68,33 @@ class _Walk:
             ]
         return self._steps[block]
 
-    def _visit(self, load: te.CopyOp) -> None:
-        if load not in self._windows:
-            self._windows[load] = load.window
+    def _visit(self, source: SSAValue, window: Sequence[tuple[int, int]]) -> None:
         box = []
-        shape = te.shaped(load.source).get_shape()
-        for item, size in zip(self._windows[load], shape, strict=True):
-            start, length = self._known(item)
+        for (start, length), size in zip(window, te.shaped(source).get_shape(), strict=True):
             first, end = max(start, 0), min(start + length, size)
             if first >= end:
                 return
             box.append((first, end - first))
-        self.visited.setdefault(load.source, {})[tuple(box)] = None
+        self.visited.setdefault(source, {})[tuple(box)] = None
 
     def _known(self, item: te.Range) -> tuple[int, int]:
         if item.values is None:
             return item.bounds or (0, 0)
         start, length = item.values
         return self._numbers[start], self._numbers[length]
+
+
+def _ranges_of(op: Operation) -> list[te.Range]:
+    """The ranges that an operation cuts, combines or copies."""
+    match op:
+        case te.ForOp():
+            return [op.over]
+        case te.SpanOp():
+            return [te.Range(*term[1:]) for term in op.terms]
+        case te.HullOp():
+            return list(op.ranges)
+        case te.UnfuseOp():
+            return [op.pairs]
+        case te.CopyOp():
+            return list(op.window)
+    return []
