@@ -181,7 +181,8 @@ class Invocation:
                 )
             ]
         )
-        key = (counts, places, len({operand.buffer for operand in operands}), part.immediate)
+        in_place = operands[0].buffer is operands[-1].buffer
+        key = (counts, places, in_place, part.immediate)
         if key not in self._cache:
             rows = [[Place(*place) for place in row] for row in places]
             self._cache[key] = self._plan(counts, rows, operands, part.immediate)
@@ -217,10 +218,10 @@ class Invocation:
         """What an order of micro-ops must not do on the target."""
         if not self._is_elementwise:
             return lambda nest: False
-        same = len(operands) == 1 or operands[0].buffer is operands[1].buffer
+        in_place = operands[0].buffer is operands[-1].buffer
 
         def refuses(nest: Nest) -> bool:
-            if not same:
+            if not in_place:
                 return False
             if not immediate:
                 self._check_overlap(nest)

@@ -160,8 +160,10 @@ def clamp(window: Iterable[tuple[int, int]], shape: Sequence[int]) -> tuple[tupl
     """The part of a window inside the tensor."""
     parts = []
     for (start, length), size in zip(window, shape, strict=True):
-        first, end = max(start, 0), min(start + length, size)
-        parts.append((first, max(0, end - first)))
+        if start < 0 or start + length > size:
+            first, end = max(start, 0), min(start + length, size)
+            start, length = first, end - first
+        parts.append((start, length if length > 0 else 0))
     return tuple(parts)
 
 
