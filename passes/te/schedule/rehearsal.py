@@ -462,7 +462,9 @@ class _Rehearsal:
         compute, points, kernels = self.compute, 0, self.micro_ops.kernels
         for step in self.known.steps(stage, region, *self.steps[stage.number]):
             for number, cycles in step.fills:
-                self._fill(pair[number], cycles)
+                operand = pair[number]
+                free = operand.take()
+                self.load = operand.ready = max(self.load, free) + cycles
             start = max(compute, inp.ready, wgt.ready)
             if self.waited < 0:
                 self.waited = start - self.rates.launch

@@ -122,15 +122,25 @@ class Stage:
         rows = [row for read in self.reads for row in read.rows if row.variable is None]
         return {v - spatial for row in rows for v, _ in row.terms if v >= spatial}
 
-    def taps_of(self, operand: int, windows: bool) -> set[int]:
+    def taps_of(self, operand: int, windows: bool) -> frozenset[int]:
         """The reduction axes, by number, on which an operand depends.
 
         windows: also those that only move its window, as the taps of a kernel do.
         """
+        found = self._taps_of.get((operand, windows))
+        if found is None:
+            found = self._taps_of[operand, windows] = self._find_taps(operand, windows)
+        return found
+
+    @cached_property
+    def _taps_of(self) -> dict[tuple[int, bool], frozenset[int]]:
+        return {}
+
+    def _find_taps(self, operand: int, windows: bool) -> frozenset[int]:
         spatial = len(self.compute.spatial)
         rows = [row for row in self.reads[operand].rows if windows or row.variable is not None]
         found = {variable - spatial for row in rows for variable, _ in row.terms}
-        return {tap for tap in found if 0 <= tap < len(self.taps)}
+        return frozenset(tap for tap in found if 0 <= tap < len(self.taps))
 
     @cached_property
     def activations(self) -> int:
