@@ -29,14 +29,25 @@ Arithmetic = TypeVar("Arithmetic", te.SpanOp, te.HullOp, te.UnfuseOp, te.SpanOp 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """``sum c * (start : length) + (offset : extra)``; without terms it is known."""
+    """``sum c * (start : length) + (offset : extra)``; without terms it is known.
+
+    With ``extra`` 0 nothing is in it, as where reads lie wholly outside of a tensor; whatever is
+    computed from it holds nothing either.
+    """
 
     terms: tuple[tuple[int, SSAValue, SSAValue], ...]
     offset: int
     extra: int
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known to hold nothing."""
+        return self.extra == 0
+
     def scaled(self, factor: int) -> "Interval":
         """The interval of ``factor * x``."""
+        if self.is_empty:
+            return EMPTY
         last = self.offset + self.extra - 1
         return Interval(
             tuple((factor * c, start, length) for c, start, length in self.terms),
@@ -45,6 +56,8 @@ class Interval:
         )
 
     def __add__(self, other: "Interval") -> "Interval":
+        if self.is_empty or other.is_empty:
+            return EMPTY
         return Interval(
             self.terms + other.terms, self.offset + other.offset, self.extra + other.extra - 1
         )
@@ -53,6 +66,10 @@ class Interval:
         """The part in [0, size) of a known interval, which starts in it even if it is empty."""
         low, high = min(max(self.offset, 0), size), min(self.offset + self.extra, size)
         return Interval((), low, max(high - low, 0))
+
+
+EMPTY = Interval((), 0, 0)
+"""Nothing, which starts inside of every dimension."""
 
 
 def interval_of(subscript: Subscript, block: Block) -> Interval:
@@ -143,12 +160,18 @@ def _is_visible(value: SSAValue, block: Block) -> bool:
 
 def union(intervals: Sequence[Interval]) -> Interval:
     """The smallest interval that contains all. Raises `Refused` where their terms differ."""
+    intervals = _without_empty(intervals)
     first = intervals[0]
     if any(interval.terms != first.terms for interval in intervals):
         raise Refused("the regions that are read depend on different loops")
     low = min(interval.offset for interval in intervals)
     high = max(interval.offset + interval.extra for interval in intervals)
     return Interval(first.terms, low, high - low)
+
+
+def _without_empty(intervals: Sequence[Interval]) -> Sequence[Interval]:
+    """Those that hold something, if any does."""
+    return [interval for interval in intervals if not interval.is_empty] or intervals[:1]
 
 
 def known_bounds(interval: Interval, kernel: Block) -> tuple[int, int]:
@@ -212,7 +235,7 @@ def materialise(intervals: Sequence[Interval], size: int, block: Block, kernel: 
     Adds `te.SpanOp` and `te.HullOp` to the block's header as needed.
     """
     groups: dict[tuple[tuple[int, SSAValue, SSAValue], ...], list[Interval]] = {}
-    for interval in intervals:
+    for interval in _without_empty(intervals):
         groups.setdefault(interval.terms, []).append(interval)
     ranges = [_materialise_one(union(group), size, block, kernel) for group in groups.values()]
     if len(ranges) == 1:
