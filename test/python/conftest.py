@@ -17,6 +17,25 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+LONG = (
+    "test_random_networks",
+    "test_fuzz",
+    "test_default_schedule",
+    "test_graph_to_te",
+    "test_models",
+    "test_pack_constants",
+    "test_te_schedule",
+    "test_te_walks",
+    "test_token_removal",
+)
+"""Modules with tests of ten seconds and more: they start first, or one core waits for them last."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first, otherwise as they stand."""
+    items.sort(key=lambda item: item.path.stem not in LONG)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The root of the repository."""
