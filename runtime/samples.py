@@ -64,6 +64,11 @@ class Samples:
         return self.count
 
     @property
+    def batch_size(self) -> int:
+        """Samples a batch."""
+        return max(self.batch_sizes.values(), default=1) or 1
+
+    @property
     def sample_count(self) -> int:
         """The number of samples, without those that only fill the last batch."""
         return max((len(array) for array in self.arrays.values()), default=0)
@@ -114,7 +119,7 @@ def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
 
     Unknown dimensions of an input take those of the samples, an unknown batch is 1. Raises
     CompileError with every problem: a missing file, unknown or missing names, shapes and types
-    that do not fit, values that are not finite.
+    that do not fit, values that are not finite. Labels are passed over.
     """
     entries = _by_name(read_source(source), inputs)
     problems: list[Problem] = []
@@ -130,21 +135,20 @@ def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
     return _regrouped(arrays, sizes)
 
 
-def split_labels(
-    source: Source, inputs: Sequence[InputSpec]
-) -> tuple[Mapping[str, Entry] | Entry, Array | None]:
-    """What is there without an array of labels, and the labels, if there are any.
-
-    An array of one of the names ``LABELS`` is one unless the model has an input of that name.
-    """
+def load_labels(source: Source, inputs: Sequence[InputSpec]) -> Array | None:
+    """The class of each sample, if there is an array that says so; CompileError if several do."""
     entries = read_source(source)
     if not isinstance(entries, Mapping):
-        return entries, None
-    names = [n for n in LABELS if n in entries and n not in {spec.name for spec in inputs}]
+        return None
+    names = _label_names(entries, inputs)
     if len(names) > 1:
         raise CompileError(Problem("samples", f"there are several labels: {', '.join(names)}"))
-    rest = {name: entry for name, entry in entries.items() if name not in names}
-    return rest, np.asarray(entries[names[0]]) if names else None
+    return np.asarray(entries[names[0]]) if names else None
+
+
+def _label_names(entries: Mapping[str, Entry], inputs: Sequence[InputSpec]) -> list[str]:
+    """Those of ``LABELS`` that are there, and are no input's name."""
+    return [n for n in LABELS if n in entries and n not in {spec.name for spec in inputs}]
 
 
 def shapes_from_samples(source: Source, inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
@@ -183,6 +187,8 @@ def _by_name(entries: Mapping[str, Entry] | Entry, inputs: Sequence[InputSpec]) 
     names = [spec.name for spec in inputs]
     known = "The model's inputs: " + ", ".join(names)
     if isinstance(entries, Mapping):
+        labels = _label_names(entries, inputs)
+        entries = {name: entry for name, entry in entries.items() if name not in labels}
         if len(entries) == 1 and len(inputs) == 1 and set(entries) <= UNNAMED - set(names):
             return {names[0]: next(iter(entries.values()))}
         problems = [
@@ -195,7 +201,7 @@ def _by_name(entries: Mapping[str, Entry] | Entry, inputs: Sequence[InputSpec]) 
         ]
         if problems:
             raise CompileError(problems)
-        return dict(entries)
+        return entries
     if len(inputs) != 1:
         what = f"one unnamed array for a model with {len(inputs)} inputs"
         raise CompileError(Problem(_WHERE, what, f"Give arrays by name. {known}"))

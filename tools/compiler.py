@@ -40,8 +40,8 @@ from vtac.runtime.samples import (
     Source,
     input_specs,
     load_samples,
+    read_source,
     shapes_from_samples,
-    split_labels,
     tensor_specs,
 )
 from vtac.tools.discovery import OurPasses, chosen_codegens, load_dialects
@@ -262,7 +262,7 @@ class _Driver:
         if calibration is not None:
             with self._step("read samples"):
                 specs = input_specs(main_function(module))
-                calibration, _ = split_labels(calibration, specs)
+                calibration = read_source(calibration)
                 found = shapes_from_samples(calibration, specs)
                 if found:
                     module = import_model(model, self.ctx, shapes={**found, **shapes})

@@ -25,8 +25,9 @@ from vtac.runtime.samples import (
     InputSpec,
     Samples,
     Source,
+    load_labels,
     load_samples,
-    split_labels,
+    read_source,
 )
 from vtac.tools.agreement import Agreement, Array
 
@@ -93,11 +94,14 @@ def evaluate(
     ``labels`` of the data serves too. limit: run the first batches only.
     Raises `CompileError` on data, labels or a reference that do not fit.
     """
+    if limit is not None and limit < 1:
+        raise CompileError(Problem(WHERE, f"{limit} batches are too few to judge by"))
     specs = module_specs(module)
     with told_of(data):
-        entries, found = split_labels(data, specs)
+        entries = read_source(data)
+        found = load_labels(entries, specs) if labels is None else labels
         samples = load_samples(entries, specs)
-    classes = _classes(found if labels is None else labels, samples)
+    classes = _classes(found, samples)
     if reference is None and classes is None:
         raise CompileError(
             Problem(
@@ -184,7 +188,7 @@ class Judge:
     """Compares outputs batch by batch. samples: what the batches came from."""
 
     def __init__(self, samples: Samples, classes: Array | None = None):
-        self._size = next((size for size in samples.batch_sizes.values() if size), 0)
+        self._size = samples.batch_size
         self._count = samples.sample_count
         self._classes = classes
         self._done = 0
@@ -193,7 +197,7 @@ class Judge:
 
     def add(self, ours: Outputs, theirs: Outputs | None) -> None:
         """Take in the outputs of the next batch."""
-        rows = min(self._size or 1, self._count - self._done)
+        rows = min(self._size, self._count - self._done)
         classes = None
         if self._classes is not None:
             classes = self._classes[self._done : self._done + rows]
@@ -213,7 +217,7 @@ class Judge:
     def _real_rows(self, array: Array, rows: int) -> Array:
         """An output without what belongs to samples that only filled the batch."""
         size = self._size
-        if size and rows < size and array.ndim and array.shape[0] and array.shape[0] % size == 0:
+        if rows < size and array.ndim and array.shape[0] and array.shape[0] % size == 0:
             return array[: array.shape[0] // size * rows]
         return array
 
@@ -301,7 +305,7 @@ def _classes(labels: Any, samples: Samples) -> Array | None:
     """The class of each sample. Raises CompileError where labels say no such thing."""
     if labels is None:
         return None
-    given, count = np.asarray(labels), samples.sample_count
+    given, count = np.atleast_1d(labels), samples.sample_count
     array = given
     if array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf":
         array = array.argmax(axis=1)

@@ -24,7 +24,7 @@ from vtac.lowering.graph_to_onnx import build_model, host_model
 from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
 from vtac.runtime.calibration import open_float_model
-from vtac.runtime.samples import Samples, Source, input_specs, load_samples, split_labels
+from vtac.runtime.samples import Samples, Source, input_specs, load_samples
 from vtac.tools.agreement import Agreement
 from vtac.tools.observations import Observed, first_batches
 from vtac.tools.planner import main_function
@@ -98,8 +98,7 @@ class LayerErrors:
         self.floats = open_float_model(calibrated.model)
         main, samples = main_function(module), calibrated.samples
         if options.samples is not None:
-            specs = input_specs(main)
-            samples = load_samples(split_labels(options.samples, specs)[0], specs)
+            samples = load_samples(options.samples, input_specs(main))
         self.batches = first_batches(main, samples)
 
     def settle(self, quantise: Quantise) -> tuple[LayerError, ...]:

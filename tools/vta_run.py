@@ -22,7 +22,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.atomic import write_whole
 from vtac.runtime.device import total
 from vtac.runtime.executor import Module, RunRecord, load
-from vtac.runtime.samples import Samples, load_samples, split_labels
+from vtac.runtime.samples import Samples, load_samples
 from vtac.tools.accuracy import add_evaluate_argument, evaluated, print_accuracy
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.evaluation import Judge, Original, module_specs, told_of
@@ -160,7 +160,7 @@ def _samples(module: Module, path: str) -> Samples:
     if not Path(path).is_file():
         raise CompileError(Problem(path, "there is no such file of inputs"))
     with told_of(path):
-        return load_samples(split_labels(path, specs)[0], specs)
+        return load_samples(path, specs)
 
 
 def _tracked(batches: Sequence[Any], what: str, console: Console) -> Iterable[Any]:
@@ -171,10 +171,11 @@ def _tracked(batches: Sequence[Any], what: str, console: Console) -> Iterable[An
 
 def _join(results: Sequence[Outputs], samples: Samples) -> Outputs:
     """The outputs of all batches, one after another, without those that only filled the last."""
-    size = next((size for size in samples.batch_sizes.values() if size), 0)
     joined = {}
     for name in results[0] if results else ():
         parts = [np.atleast_1d(np.asarray(result[name])) for result in results]
         whole = np.concatenate(parts)
-        joined[name] = whole[: samples.sample_count] if len(parts[0]) == size else whole
+        joined[name] = (
+            whole[: samples.sample_count] if len(parts[0]) == samples.batch_size else whole
+        )
     return joined

@@ -17,7 +17,13 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.graph.ranges import range_of
 from vtac.runtime.calibration import calibrate, calibration_values, collect_ranges
 from vtac.runtime.histogram import BINS, Histogram
-from vtac.runtime.samples import InputSpec, input_specs, load_samples, shapes_from_samples
+from vtac.runtime.samples import (
+    InputSpec,
+    input_specs,
+    load_labels,
+    load_samples,
+    shapes_from_samples,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 F32, I64 = np.dtype(np.float32), np.dtype(np.int64)
@@ -77,6 +83,17 @@ def test_several_inputs_and_inputs_without_batch() -> None:
     assert next(iter(samples))["s"].shape == ()
 
 
+def test_labels_are_no_inputs_unless_the_model_has_one_of_that_name() -> None:
+    spec, classes = InputSpec("image", (1, 2), F32), np.arange(3)
+    source = {"x": np.ones((3, 2)), "label": classes}
+    assert list(load_samples(source, [spec]).arrays) == ["image"]
+    assert np.array_equal(load_labels(source, [spec]), classes)
+    named = {"label": np.ones((3, 2))}
+    label = [InputSpec("label", (1, 2), F32)]
+    assert list(load_samples(named, label).arrays) == ["label"]
+    assert load_labels(named, label) is None and load_labels(named["label"], label) is None
+
+
 def test_unknown_dimensions_come_from_the_samples() -> None:
     spec = InputSpec("x", (DYNAMIC_INDEX, 3, DYNAMIC_INDEX), F32)
     known = InputSpec("k", (1, 1), F32)
@@ -101,10 +118,10 @@ def test_integers_are_cast_where_they_fit() -> None:
 def test_every_wrong_name_is_told_with_the_known_ones() -> None:
     specs = [InputSpec("a", (1, 2), F32), InputSpec("b", (1, 2), F32)]
     with pytest.raises(CompileError) as error:
-        load_samples({"a": np.ones((1, 2)), "x": np.ones(1), "y": np.ones(1)}, specs)
+        load_samples({"a": np.ones((1, 2)), "x": np.ones(1), "z": np.ones(1)}, specs)
     assert whats(error) == [
         "the model has no input 'x'",
-        "the model has no input 'y'",
+        "the model has no input 'z'",
         "none for input 'b'",
     ]
     assert error.value.problems[0].hint == "The model's inputs: a, b"
