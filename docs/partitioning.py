@@ -56,8 +56,8 @@ Each is a pass; `vta-opt -p` runs them one by one. For each codegen, by falling 
 
 Then once for all:
 
-3. `annotate`: composites get their codegen, unless it refuses them or the user keeps a node on the
-   host (`--keep-on-host NODE`). Every op that stays gets its reason.
+3. `annotate`: composites get their codegen, unless it refuses them. Every op that stays gets its
+   reason.
 4. `merge-regions`: neighbours of one codegen become one region, as long as no path leads from one
    to the other through a third place, since the two would wait for each other. Ops are visited in
    order and sets of ops are bits of integers: two thousand ops take a quarter of a second. Regions
@@ -103,14 +103,14 @@ Other criteria are the user's alone:
 
 | `vtac.Criteria` | `vta-compile` | |
 | --- | --- | --- |
-| `keep_on_host` | `--keep-on-host NODE` | nodes that stay on the host as they are then |
 | `max_ops` | `--max-ops N` | ops that a region may hold |
 | `min_macs` | `--min-macs N` | multiply-accumulates that a region must have |
 | `max_border_bytes` | `--max-border-bytes N` | bytes that may enter and leave a region |
 | `compare=False` | `--host-model none` | no comparison with the host |
 | `host` | `--host-model NAME=NUMBER,...` | the numbers above |
 
-(`--keep-float NODE` is the quantiser's: it leaves a layer in floating point.)
+Nodes that the user keeps on the host (`keep_float=[...]`, `--keep-float NODE`) are settled before
+anybody is asked: no preparation rounds them, and no codegen's pattern matches them.
 
 ## What `--explain` shows
 
@@ -148,7 +148,7 @@ EXPLAIN_INTRO = """\
 The regions with both numbers, the share of the network that they are, and each op on the host with
 its reason, by kind, with the way out where there is one. Here a network with a `Sin` in its middle,
 whose last pooling the user keeps on the host, on a board where launches are dear: `vta-compile
-model.onnx --calibrate x.npz --explain --keep-on-host pool --host-model cycles_a_launch=13000`. The
+model.onnx --calibrate x.npz --explain --keep-float pool --host-model cycles_a_launch=13000`. The
 first convolution is worth one, the second, over a quarter of the pixels, is not."""
 
 
@@ -175,8 +175,9 @@ def network() -> onnx.ModelProto:
 def explained() -> str:
     """What ``--explain`` says of its regions and of its ops on the host."""
     samples = np.random.default_rng(2).uniform(-1, 1, (4, 16, 8, 8)).astype(np.float32)
-    criteria = vtac.Criteria(keep_on_host=("pool",), host={"cycles_a_launch": 13000.0})
-    report = vtac.compile(network(), "pynq", {"x": samples}, criteria=criteria).report.partition
+    criteria = vtac.Criteria(host={"cycles_a_launch": 13000.0})
+    module = vtac.compile(network(), "pynq", {"x": samples}, criteria=criteria, keep_float=["pool"])
+    report = module.report.partition
     stream = io.StringIO()
     console = Console(file=stream, width=100)
     console.print(regions_table(report))

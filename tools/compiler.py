@@ -46,12 +46,12 @@ from vtac.runtime.samples import (
 )
 from vtac.tools.discovery import OurPasses, chosen_codegens, load_dialects
 from vtac.tools.ir_files import module_text, write_ir
-from vtac.tools.keep_float import keep_float, verify_node_names
+from vtac.tools.keep_float import keep_float
 from vtac.tools.layer_errors import Calibrated, ErrorOptions, LayerErrors
 from vtac.tools.observations import Observed
 from vtac.tools.partition_report import macs_of_layers, partition_report
 from vtac.tools.pipelines import parse_passes
-from vtac.tools.placements import HOST, Nodes, place_nodes, quantisation_of
+from vtac.tools.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.planner import Plan, main_function, make_plan
 from vtac.tools.positions import Positions, verify_module
 from vtac.tools.report import CompileReport, choices_of, count_ops
@@ -112,7 +112,7 @@ def compile_model(
     ``auto``: multiply where the target can and the model brings its scales along, else shift.
     method: ``minmax``, ``percentile`` or ``entropy``.
     percentile: the share of magnitudes that this method keeps inside, in percent.
-    keep_float: names of nodes that stay on the host in floating point. layer_errors: measure the
+    keep_float: names of nodes that stay on the host, as they are. layer_errors: measure the
     signal to quantisation noise of each layer (``module.report.layer_errors``, worst first).
     min_layer_snr: leave layers on the host whose own signal to noise is less, in dB.
     error_samples: what to measure on, the calibration samples unless given.
@@ -184,7 +184,6 @@ class _Driver:
     ) -> Module:
         module, samples = self._import(source, calibration, shapes)
         nodes = Nodes.of(module)
-        verify_node_names("--keep-on-host", self.criteria.keep_on_host, nodes)
         module.attributes[TARGET_ATTRIBUTE] = self.target
         self._level(IMPORTED, module)
         self._run(UNCALIBRATED if samples is None else CANONICAL, module)
@@ -216,11 +215,6 @@ class _Driver:
         with self._step("cut into steps"):
             plan = make_plan(module, self.ctx)
         placements = self.report.placements = place_nodes(nodes, module)
-        self.report.notes += [
-            f"--keep-on-host {place.node}: it is {place.reason}, which runs on {place.where}"
-            for place in placements
-            if place.node in self.criteria.keep_on_host and place.where != HOST
-        ]
         self.report.partition = partition_report(
             module, self.codegens.values(), self.criteria.pruning, placements, macs
         )

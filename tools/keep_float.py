@@ -1,7 +1,8 @@
-"""``--keep-float``: nodes that the user wants in floating point, on the host.
+"""``--keep-float``: nodes that the user wants on the host, as they are in the model.
 
 Named are nodes of the model; by the time that it is calibrated some have become part of others (a
-batch norm of its convolution), and are kept with these.
+batch norm of its convolution), and are kept with these. The reason that is written on them is a
+settled one: nobody rounds them, and no codegen takes them.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.graph import ConstantOp, HostOp
+from vtac.dialects.graph import ConstantOp
 from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
 from vtac.tools.diagnostics import close_matches
@@ -25,7 +26,7 @@ def keep_float(module: ModuleOp, nodes: Nodes, names: Sequence[str]) -> list[str
 
     nodes: those of the imported model. Raises `CompileError` with every name that is none of them.
     """
-    verify_node_names("--keep-float", names, nodes)
+    _verify(names, nodes)
     layers: dict[str, list[Operation]] = {}
     for op in main_function(module).body.block.ops:
         if not isinstance(op, ConstantOp):
@@ -38,16 +39,14 @@ def keep_float(module: ModuleOp, nodes: Nodes, names: Sequence[str]) -> list[str
         elif where[name] != name:
             notes.append(f"node '{name}' is part of '{where[name]}', which is kept with it")
         for op in layers.get(where.get(name, ""), ()):
-            if not isinstance(op, HostOp):  # that has a reason of its own
-                keep_on_host(op, KEPT)
+            keep_on_host(op, KEPT)
     return notes
 
 
-def verify_node_names(option: str, names: Sequence[str], nodes: Nodes) -> None:
-    """Raise `CompileError` with every name that is no node's. option: where the names are from."""
+def _verify(names: Sequence[str], nodes: Nodes) -> None:
     problems = [
         Problem(
-            f"{option} {name}",
+            f"--keep-float {name}",
             f"the model has no node of that name{close_matches(name, list(nodes.kinds))}",
             "vta-compile --explain lists the names of all nodes.",
         )

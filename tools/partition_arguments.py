@@ -21,11 +21,11 @@ def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
         help="who may take parts of the network, by falling priority: vta, c, json (default: vta)",
     )
     add(
-        "--keep-on-host",
+        "--keep-float",
         action="append",
         default=[],
         metavar="NODE",
-        help="leave a node on the host, as it is then; may be given several times",
+        help="leave a node on the host, in floating point; may be given several times",
     )
     add("--max-ops", type=int, metavar="N", help="ops that a region may hold")
     add(
@@ -59,7 +59,6 @@ def criteria_of(args: argparse.Namespace) -> Criteria:
     text: str = args.host_model or ""
     compare = text.strip() != _NO_HOST
     return Criteria(
-        tuple(args.keep_on_host),
         args.max_ops,
         args.min_macs,
         args.max_border_bytes,

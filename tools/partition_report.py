@@ -189,5 +189,6 @@ def hosted_table(report: PartitionReport) -> Table:
     order = {kind: number for number, kind in enumerate(Kind)}
     for reason, ops in sorted(groups.items(), key=lambda item: order[item[0].kind]):
         lines = "\n".join(f"{op.node or '-'} ({op.op}): {op.types}" for op in ops)
-        table.add_row(f"{reason.kind.value}: {reason.text}", lines, reason.hint)
+        why = dict.fromkeys((reason.kind.value, reason.text))  # once where they are the same
+        table.add_row(": ".join(why), lines, reason.hint)
     return table

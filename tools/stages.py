@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vtac.lowering.codegens.vta import VtaCodegen
-from vtac.passes.graph.annotate import AnnotatePass
 from vtac.passes.graph.codegen import Codegen, Stage
 from vtac.passes.graph.merge_regions import MergeRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
@@ -31,13 +30,12 @@ PARTITIONED = "graph"
 class Criteria:
     """What the user wants of a partition, beyond what the codegens can do.
 
-    keep_on_host: names of nodes that stay there. max_ops: a region has at most.
-    min_macs: multiply-accumulates that a region has at least. max_border_bytes: that enter and
-    leave it at most. compare: whether a region goes back that the host would finish sooner.
-    host: how fast that host is, where it is not as the codegen says: fields of `HostModel`.
+    max_ops: a region has at most. min_macs: multiply-accumulates that a region has at least.
+    max_border_bytes: that enter and leave it at most. compare: whether a region goes back that the
+    host would finish sooner. host: how fast that host is, where it is not as the codegen says:
+    fields of `HostModel`.
     """
 
-    keep_on_host: tuple[str, ...] = ()
     max_ops: int | None = None
     min_macs: int = 0
     max_border_bytes: int | None = None
@@ -52,9 +50,9 @@ class Criteria:
     @property
     def passes(self) -> str:
         """The passes from composites to functions."""
-        annotate, merge = AnnotatePass(self.keep_on_host), MergeRegionsPass(self.max_ops)
-        specs = (found.pipeline_pass_spec() for found in (annotate, merge, self.pruning))
-        return ",".join((*map(str, specs), "outline-regions"))
+        chosen = MergeRegionsPass(self.max_ops), self.pruning
+        specs = (str(found.pipeline_pass_spec()) for found in chosen)
+        return ",".join(("annotate", *specs, "outline-regions"))
 
 
 def pipeline(codegens: Sequence[Codegen], criteria: Criteria) -> tuple[Stage, ...]:

@@ -109,13 +109,6 @@ def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
         help="what shares one requantisation shift (default: %(default)s)",
     )
     add(
-        "--keep-float",
-        action="append",
-        default=[],
-        metavar="NODE",
-        help="leave a node on the host, in floating point; may be given several times",
-    )
-    add(
         "--min-layer-snr",
         type=float,
         metavar="DB",

@@ -1,8 +1,8 @@
 """``annotate``: each composite gets its codegen, each op that stays its reason.
 
 The second step of BYOC's partitioning (section 3.1.2). A composite belongs to the codegen whose
-name starts its pattern's, if that codegen does not refuse it and the user lets it go; everything
-else stays on the host, and an op that computes says why.
+name starts its pattern's, if that codegen does not refuse it; everything else stays on the host,
+and an op that computes says why.
 """
 
 from collections.abc import Mapping
@@ -43,19 +43,12 @@ BORDER = (
 )
 """Ops that belong to the border between host and accelerator: they need no reason."""
 
-KEPT = Reason("the user keeps it there", Kind.USER, "Leave it out of --keep-on-host.")
-
 
 @dataclass(frozen=True)
 class AnnotatePass(ModulePass):
-    """Give composites their codegen, and ops that stay on the host a reason.
-
-    keep: names of nodes that stay on the host, and with them the groups that they are part of.
-    """
+    """Give composites their codegen, and ops that stay on the host a reason."""
 
     name = "annotate"
-
-    keep: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Annotate the ops of every function that no codegen has taken."""
@@ -67,32 +60,29 @@ class AnnotatePass(ModulePass):
             for block in function.body.blocks:
                 for inner in list(block.ops):
                     if isinstance(inner, CompositeOp):
-                        self._annotate(inner, codegens, target)
+                        _annotate(inner, codegens, target)
                 for inner in block.ops:
                     if not isinstance(inner, (CompositeOp, *BORDER)):
-                        self._explain(inner, codegens, target)
+                        _explain(inner, codegens, target)
 
-    def _annotate(
-        self, composite: CompositeOp, codegens: Mapping[str, Codegen], target: Target | None
-    ) -> None:
-        name = composite.pattern.data.partition(".")[0]
-        if name not in codegens:
-            return
-        kept = any(layer_of(inner) in self.keep for inner in composite.walk())
-        refused = KEPT if kept else codegens[name].refusal(composite, target)
-        if refused is None:
-            composite.codegen = StringAttr(name)
-        else:
-            dissolve(composite, refused)
 
-    def _explain(
-        self, op: Operation, codegens: Mapping[str, Codegen], target: Target | None
-    ) -> None:
-        if layer_of(op) in self.keep:
-            keep_on_host(op, KEPT)
-        elif HOST_REASON not in op.attributes:
-            said = (codegen.why_not(op, target) for codegen in codegens.values())
-            keep_on_host(op, next((text for text in said if text is not None), _usual(op)))
+def _annotate(
+    composite: CompositeOp, codegens: Mapping[str, Codegen], target: Target | None
+) -> None:
+    name = composite.pattern.data.partition(".")[0]
+    if name not in codegens:
+        return
+    refused = codegens[name].refusal(composite, target)
+    if refused is None:
+        composite.codegen = StringAttr(name)
+    else:
+        dissolve(composite, refused)
+
+
+def _explain(op: Operation, codegens: Mapping[str, Codegen], target: Target | None) -> None:
+    if HOST_REASON not in op.attributes:
+        said = (codegen.why_not(op, target) for codegen in codegens.values())
+        keep_on_host(op, next((text for text in said if text is not None), _usual(op)))
 
 
 def layer_of(op: Operation) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from xdsl.passes import ModulePass
 
 import vtac
 from vtac.dialects.context import VtacContext
-from vtac.dialects.graph import GemmOp
+from vtac.dialects.graph import GemmOp, HostOp
 from vtac.dialects.payload import Payload
 from vtac.dialects.target import Target
 from vtac.lowering.codegens.c import CCodegen
@@ -228,8 +228,9 @@ def test_what_is_built_must_be_storable() -> None:
 def test_the_report_has_regions_shares_and_reasons() -> None:
     net = FloatNetwork((2, 4))
     model = net.model(net.relu(net.gemm(net.host(net.relu("x")))))
-    criteria = vtac.Criteria(keep_on_host=("Relu0",), max_ops=3)
-    report = vtac.compile(model, codegens=["json"], criteria=criteria).report.partition
+    criteria = vtac.Criteria(max_ops=3)
+    module = vtac.compile(model, codegens=["json"], criteria=criteria, keep_float=["Relu0"])
+    report = module.report.partition
     (region,) = report.regions
     macs = 2 * 4 * net.shapes[net.nodes[2].output[0]][1]
     assert (region.codegen, region.macs, region.cycles) == ("json", macs, None)
@@ -239,12 +240,28 @@ def test_the_report_has_regions_shares_and_reasons() -> None:
         ("Sin1", Kind.OPERATOR),
     ]
     assert report.hosted[1].types == "f32[2, 4] -> f32[2, 4]"
-    with pytest.raises(vtac.CompileError, match=r"--keep-on-host Rely0: .*did you mean Relu0"):
-        vtac.compile(model, codegens=["json"], criteria=vtac.Criteria(keep_on_host=("Rely0",)))
     alone = vtac.Criteria(min_macs=macs + 1)
     report = vtac.compile(model, codegens=["json"], criteria=alone).report.partition
     assert not report.regions
     assert {op.reason.kind for op in report.hosted} == {Kind.COST, Kind.OPERATOR}
+
+
+class TakesEverything(JsonCodegen):
+    """Would take any operator that only the host knows."""
+
+    def predicates(self, target: Target | None) -> Mapping[type[Operation], Predicate]:
+        return {**super().predicates(target), HostOp: lambda _: None}
+
+
+def test_what_the_user_keeps_is_offered_to_nobody() -> None:
+    net = FloatNetwork((2, 4))
+    model = net.model(net.relu(net.gemm(net.host("x"))))
+    kept = [node.name for node in net.nodes[::2]]
+    module = vtac.compile(model, codegens=[TakesEverything()], keep_float=kept)
+    hosted = module.report.partition.hosted
+    assert [(op.node, op.reason.kind) for op in hosted] == [(name, Kind.USER) for name in kept]
+    assert [dict(region.ops) for region in module.report.partition.regions] == [{"gemm": 1}]
+    assert_agrees(module, model, net.input())
 
 
 def test_regions_that_would_make_a_cycle_are_two(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-// RUN: vta-opt %s -p "match-patterns{codegen=json},match-patterns{codegen=c},annotate{keep=kept},merge-regions{max-ops=3},prune-regions{min-macs=1},outline-regions" | filecheck %s
+// RUN: vta-opt %s -p "match-patterns{codegen=json},match-patterns{codegen=c},annotate,merge-regions{max-ops=3},prune-regions{min-macs=1},outline-regions" | filecheck %s
 
 // Two codegens by priority: json is asked first, and c has nothing left. A region holds three ops at
 // most, so the second relu is alone, without products, and goes back to the host.
