@@ -1,6 +1,7 @@
 """Elementwise operators and reductions over space."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -22,9 +23,8 @@ from vtac.dialects.graph import (
     SubOp,
     SumPoolOp,
     broadcast,
-    shape_of,
 )
-from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape
+from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, axis_of, known_shape, like
 from vtac.passes.graph.reasons import Kind
 
 MOST_SPACE = 3
@@ -53,17 +53,13 @@ def sum_(node: Node) -> Sequence[Operation] | SSAValue:
     """Sum: additions one after the other."""
     count = len(node.proto.input)
     node.floats(*range(count))
-    total, made = node.operand(0), list[Operation]()
-    for index in range(1, count):
-        a, b = (shape_of(value) or () for value in (total, node.operand(index)))
-        made.append(AddOp(total, node.operand(index), _like(total, broadcast(a, b))))
+    total, *rest = (node.operand(index) for index in range(count))
+    _, *shapes = accumulate((known_shape(value) for value in (total, *rest)), broadcast)
+    made: list[Operation] = []
+    for value, shape in zip(rest, shapes, strict=True):
+        made.append(AddOp(total, value, like(total, shape)))
         total = made[-1].results[0]
     return made or total
-
-
-def _like(x: SSAValue, shape: Sequence[int]) -> TensorType[Any]:
-    assert isinstance(x.type, TensorType)
-    return TensorType(x.type.element_type, shape)
 
 
 def neg(node: Node) -> Operation:
@@ -105,15 +101,8 @@ def reduce_mean(node: Node) -> Sequence[Operation]:
     if len(axes) == len(shape) - 2:
         pool: Operation = GlobalAveragePoolOp(x, type)
     else:
-        pool = AveragePoolOp(
-            x,
-            type,
-            kernel=_kernel(shape, axes),
-            strides=[1] * (len(shape) - 2),
-            pads=[0] * (2 * len(shape) - 4),
-            dilations=[1] * (len(shape) - 2),
-            count_include_pad=BoolAttr.from_bool(False),
-        )
+        counts = BoolAttr.from_bool(False)
+        pool = AveragePoolOp(x, type, **_window(shape, axes), count_include_pad=counts)
     return _reshaped(node, pool, axes)
 
 
@@ -121,14 +110,7 @@ def reduce_sum(node: Node) -> Sequence[Operation]:
     """ReduceSum over space: a sum pooling, and a reshape unless dimensions stay."""
     shape, axes = _reduced(node)
     kept = [1 if i in axes else n for i, n in enumerate(shape)]
-    pool = SumPoolOp(
-        node.operand(0),
-        TensorType(f32, kept),
-        kernel=_kernel(shape, axes),
-        strides=[1] * (len(shape) - 2),
-        pads=[0] * (2 * len(shape) - 4),
-        dilations=[1] * (len(shape) - 2),
-    )
+    pool = SumPoolOp(node.operand(0), TensorType(f32, kept), **_window(shape, axes))
     return _reshaped(node, pool, axes)
 
 
@@ -142,18 +124,18 @@ def _reduced(node: Node) -> tuple[Sequence[int], set[int]]:
         raise StaysOnHostError("its input is no f32 tensor of known shape", Kind.TYPE)
     given = node.attributes.get("axes")
     if given is None and node.has(1):
-        array = node.constant(1)
-        if array is None:
-            raise StaysOnHostError("its axes are not constant")
-        given = array.reshape(-1).tolist()
-    axes = {int(axis) % len(shape) for axis in given or range(len(shape))}
+        given = node.numbers(1, "axes")
+    axes = {axis_of(axis, len(shape)) for axis in given or range(len(shape))}
     if not axes <= set(range(2, len(shape))) or not 3 <= len(shape) <= MOST_SPACE + 2:
         raise StaysOnHostError(f"it reduces axes {sorted(axes)}: only space [2..] is supported")
     return shape, axes
 
 
-def _kernel(shape: Sequence[int], axes: set[int]) -> list[int]:
-    return [n if i in axes else 1 for i, n in enumerate(shape)][2:]
+def _window(shape: Sequence[int], axes: set[int]) -> dict[str, Any]:
+    """A pooling window that is as large as the operand along some axes."""
+    kernel = [n if i in axes else 1 for i, n in enumerate(shape)][2:]
+    ones = [1] * len(kernel)
+    return {"kernel": kernel, "strides": ones, "pads": [0, 0] * len(kernel), "dilations": ones}
 
 
 def _reshaped(node: Node, pool: Operation, axes: set[int]) -> Sequence[Operation]:

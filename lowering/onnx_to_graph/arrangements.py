@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, floor
-from typing import Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
 from xdsl.ir import Operation, SSAValue
@@ -16,7 +15,14 @@ from vtac.dialects.graph import (
     TransposeOp,
     UpsampleOp,
 )
-from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape, scalar
+from vtac.lowering.onnx_to_graph.node import (
+    Node,
+    StaysOnHostError,
+    axis_of,
+    known_shape,
+    like,
+    scalar,
+)
 from vtac.passes.graph.reasons import Kind
 
 LARGEST_EXTENT = 2**16
@@ -28,7 +34,7 @@ def concat(node: Node) -> Operation:
     count = len(node.proto.input)
     node.moved(*range(count))
     rank = len(known_shape(node.operand(0)))
-    axis = _axis(node.attributes.get("axis", 1), rank)
+    axis = axis_of(node.attributes.get("axis", 1), rank)
     return ConcatOp([node.operand(index) for index in range(count)], axis, node.result_type())
 
 
@@ -40,17 +46,19 @@ def slice_(node: Node) -> Operation:
         if node.opset < 10:
             limits[name] = node.attributes.get(name)
         elif node.has(index):
-            limits[name] = _constant_list(node, index, name)
+            limits[name] = node.numbers(index, name)
     starts, ends = limits.get("starts"), limits.get("ends")
     if starts is None or ends is None:
         raise StaysOnHostError("its starts and ends are missing")
-    axes = [_axis(axis, len(shape)) for axis in limits.get("axes") or range(len(starts))]
+    axes = [axis_of(axis, len(shape)) for axis in limits.get("axes") or range(len(starts))]
     steps = limits.get("steps") or [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise StaysOnHostError("there are not as many starts as ends, axes or steps")
     if min(steps, default=1) < 1:
         raise StaysOnHostError("it reverses elements: a step is negative")
     taken = [(0, extent, 1) for extent in shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        taken[axis] = (_place(start, shape[axis]), _place(end, shape[axis]), step)
+        taken[axis] = (_inside(start, shape[axis]), _inside(end, shape[axis]), step)
     counts = [max(0, -((start - end) // step)) for start, end, step in taken]
     return _slice(x, [t[0] for t in taken], [t[2] for t in taken], counts)
 
@@ -58,32 +66,34 @@ def slice_(node: Node) -> Operation:
 def gather(node: Node) -> Operation:
     """Gather of channels by constant indices."""
     x, shape = _static(node)
-    indices, axis = node.constant(1), _axis(node.attributes.get("axis", 0), len(shape))
+    indices, axis = node.constant(1), axis_of(node.attributes.get("axis", 0), len(shape))
     if indices is None or indices.ndim != 1 or axis != 1:
         raise StaysOnHostError("it does not take channels by constant indices")
     if indices.size and not -shape[1] <= indices.min() <= indices.max() < shape[1]:
         raise StaysOnHostError(f"it takes channels that are none of {shape[1]}")
     taken = [int(index) % shape[1] for index in indices.tolist()]
-    return TakeChannelsOp(x, taken, _like(x, [shape[0], len(taken), *shape[2:]]))
+    return TakeChannelsOp(x, taken, like(x, [shape[0], len(taken), *shape[2:]]))
 
 
 def split(node: Node) -> Sequence[Operation]:
     """Split: a slice for each output, of the size that its type has."""
     x, shape = _static(node)
-    axis = _axis(node.attributes.get("axis", 0), len(shape))
-    sizes, first, made = [], 0, []
+    axis = axis_of(node.attributes.get("axis", 0), len(shape))
+    sizes, first, made = list[int](), 0, list[Operation]()
     for name in node.proto.output:
         found = node.type_of(name)
         if not isinstance(found, TensorType) or DYNAMIC_INDEX in found.get_shape():
             raise StaysOnHostError("the shapes of its outputs are unknown", Kind.SHAPE)
         sizes.append(found.get_shape()[axis])
+    if sum(sizes) != shape[axis]:
+        raise StaysOnHostError(f"its outputs have {sizes} of {shape[axis]} elements")
+    if 0 in sizes:
+        raise StaysOnHostError("one of its outputs has no elements")
     for size in sizes:
         starts, counts = [0] * len(shape), list(shape)
         starts[axis], counts[axis] = first, size
         made.append(_slice(x, starts, [1] * len(shape), counts))
         first += size
-    if first != shape[axis]:
-        raise StaysOnHostError(f"its outputs have {sizes} of {shape[axis]} elements")
     return made
 
 
@@ -101,12 +111,12 @@ def pad(node: Node) -> Operation | Sequence[Operation]:
     if node.opset < 11:
         given = list(node.attributes.get("pads", node.attributes.get("paddings", ())))
     else:
-        given = _constant_list(node, 1, "pads")
+        given = node.numbers(1, "pads")
         if node.has(2):
             value = scalar(node.constant(2), "the padded value")
     axes: Sequence[int] = range(rank)
     if node.has(3):
-        axes = [_axis(axis, rank) for axis in _constant_list(node, 3, "axes")]
+        axes = [axis_of(axis, rank) for axis in node.numbers(3, "axes")]
     if len(given) != 2 * len(axes):
         raise StaysOnHostError(f"pads {given} do not fit its input")
     pads = [0] * (2 * rank)
@@ -121,7 +131,7 @@ def pad(node: Node) -> Operation | Sequence[Operation]:
         made.append(_slice(x, cut[:rank], [1] * rank, counts))
         x, shape, pads = made[-1].results[0], counts, [max(pad, 0) for pad in pads]
     result = [pads[axis] + extent + pads[rank + axis] for axis, extent in enumerate(shape)]
-    return [*made, PadOp(x, pads, value, _like(x, result))]
+    return [*made, PadOp(x, pads, value, like(x, result))]
 
 
 def transpose(node: Node) -> Operation:
@@ -130,7 +140,9 @@ def transpose(node: Node) -> Operation:
     x = node.operand(0)
     shape = known_shape(x)
     order = node.ints("perm", range(len(shape))[::-1])
-    return TransposeOp(x, order, _like(x, [shape[axis] for axis in order]))
+    if sorted(order) != list(range(len(shape))):
+        raise StaysOnHostError(f"{order} is no permutation of {len(shape)} axes")
+    return TransposeOp(x, order, like(x, [shape[axis] for axis in order]))
 
 
 def resize(node: Node) -> Operation:
@@ -150,7 +162,7 @@ def resize(node: Node) -> Operation:
         _check_coordinates(node, shape, factors)
     elif not _gives_scales(node, factors):
         raise StaysOnHostError("its scales are not whole factors")
-    return UpsampleOp(x, factors, _like(x, after))
+    return UpsampleOp(x, factors, like(x, after))
 
 
 def _gives_scales(node: Node, factors: Sequence[int]) -> bool:
@@ -204,25 +216,14 @@ def _static(node: Node) -> tuple[SSAValue, Sequence[int]]:
     node.moved(0)
     x = node.operand(0)
     shape = known_shape(x)
+    if not shape:
+        raise StaysOnHostError("its input is a scalar", Kind.SHAPE)
     if DYNAMIC_INDEX in shape or 0 in shape:
         raise StaysOnHostError("the shape of its input is unknown or empty", Kind.SHAPE)
     return x, shape
 
 
-def _constant_list(node: Node, index: int, what: str) -> list[int]:
-    array = node.constant(index)
-    if array is None:
-        raise StaysOnHostError(f"its {what} are not constant")
-    return [int(number) for number in array.reshape(-1)]
-
-
-def _axis(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise StaysOnHostError(f"axis {axis} is none of its input, whose rank is {rank}")
-    return axis % rank
-
-
-def _place(index: int, extent: int) -> int:
+def _inside(index: int, extent: int) -> int:
     """A start or an end as a place from 0 to the extent."""
     return min(max(index + extent if index < 0 else index, 0), extent)
 
@@ -232,9 +233,4 @@ def _slice(
 ) -> Operation:
     if 0 in counts:
         raise StaysOnHostError("it takes no elements")
-    return SliceOp(x, starts, steps, _like(x, counts))
-
-
-def _like(x: SSAValue, shape: Sequence[int]) -> TensorType[Any]:
-    assert isinstance(x.type, TensorType)
-    return TensorType(x.type.element_type, shape)
+    return SliceOp(x, starts, steps, like(x, counts))

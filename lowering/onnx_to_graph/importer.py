@@ -248,7 +248,7 @@ class _Importer:
         if standard and node.op_type == "Constant" and self._constant(node):
             return
         converter = CONVERTERS.get(node.op_type) if standard else None
-        reason: str | None = self.whole.get(next(iter(node.output), ""))
+        reason = self.whole.get(next(iter(node.output), ""))
         if converter is not None:
             view = Node(
                 node,
@@ -299,7 +299,7 @@ class _Importer:
         self.constants[node.output[0]] = attr.t
         return True
 
-    def _host(self, node: NodeProto, name: str, reason: str | None) -> None:
+    def _host(self, node: NodeProto, name: str, reason: Reason | None) -> None:
         """Carry a node whole."""
         captured = captured_names(node)
         more: dict[str, Attribute] = {}

@@ -93,14 +93,14 @@ class QuantisedNode:
         form = self._concat() if kind == (_MICROSOFT, "QLinearConcat") else FORMS.get(kind)
         if kind == (_MICROSOFT, "QGemm"):
             form = self._gemm()
-        if form is None:
+        if form is None or not any(self.node.output):
             return [self.node]
         self.check(form)
         return list(self._apart(form))
 
     def _concat(self) -> _Form:
         """The result's scale and zero point come first."""
-        return _Form("Concat", range(2, len(self.node.input) - 2, 3), 0)
+        return _Form("Concat", range(2, len(self.node.input), 3), 0)
 
     def _gemm(self) -> _Form:
         """alpha would scale the bias as well."""
@@ -109,6 +109,8 @@ class QuantisedNode:
 
     def check(self, form: _Form) -> None:
         """Refuse unless all is constant that must be, and of a type that the float form has."""
+        if not all(map(self._has, form.operands)):
+            raise StaysOnHostError("an operand is absent")
         for at in (*(at + 1 for at in form.operands), form.result):
             scale, zero_point = (self._constant(index) for index in (at, at + 1))
             if scale is None or zero_point is None:

@@ -5,7 +5,6 @@ Zero points become one number a channel, and padding holds that of the operand. 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -31,14 +30,15 @@ from vtac.passes.graph.reasons import Kind
 
 def conv_integer(node: Node) -> Sequence[Operation]:
     """ConvInteger with constant weights and zero points."""
-    x, weights = _operand(node), _weights(node, axis=0)
+    weights, zero_point, result = _weights(node, axis=0), _zero_point(node), node.result_type()
     window = window_of(node, list(weights.shape[2:]))
-    ops, result = list(x.ops), node.result_type()
+    bias = _share(zero_point, weights.reshape(len(weights), -1))
+    x, ops = _as_int8(node)
     sums: list[SSAValue] = []
     for part in _parts(weights):
         w = node.new_constant(part, "weights")
         conv = ConvOp(
-            x.value,
+            x,
             w.result,
             None,
             result,
@@ -46,25 +46,25 @@ def conv_integer(node: Node) -> Sequence[Operation]:
             pads=window.pads,
             dilations=window.dilations,
             group=node.attributes.get("group", 1),
-            pad_value=x.zero_point,
+            pad_value=zero_point,
         )
         ops += [w, conv]
         sums.append(conv.result)
-    return [*ops, *_finish(node, sums, x.zero_point, weights.reshape(len(weights), -1))]
+    return [*ops, *_finish(node, sums, bias)]
 
 
 def matmul_integer(node: Node) -> Sequence[Operation]:
     """MatMulInteger of a vector, a matrix or several by a constant matrix."""
-    x, weights = _operand(node), _weights(node, axis=1)
-    shape, type = known_shape(x.value), node.result_type()
+    weights, zero_point, type = _weights(node, axis=1), _zero_point(node), node.result_type()
+    shape = known_shape(node.operand(0))
     if weights.ndim != 2:
         raise StaysOnHostError("its weights are no matrix", Kind.SHAPE)
+    if len(shape) != 2 and DYNAMIC_INDEX in shape:
+        raise StaysOnHostError("the number of rows it multiplies is unknown", Kind.SHAPE)
     rows = np.ascontiguousarray(weights.T)
-    ops = list(x.ops)
-    value, flat = x.value, type
+    bias = _share(zero_point, rows)
+    (value, ops), flat = _as_int8(node), type
     if len(shape) != 2:
-        if DYNAMIC_INDEX in shape:
-            raise StaysOnHostError("the number of rows it multiplies is unknown", Kind.SHAPE)
         count = prod(shape[:-1])
         ops.append(ReshapeOp(value, TensorType(i8, [count, shape[-1]])))
         value, flat = ops[-1].results[0], TensorType(i32, [count, len(rows)])
@@ -73,22 +73,13 @@ def matmul_integer(node: Node) -> Sequence[Operation]:
         w = node.new_constant(part, "weights")
         ops += [w, GemmOp(value, w.result, None, flat, trans_b=True)]
         sums.append(ops[-1].results[0])
-    ops += _finish(node, sums, x.zero_point, rows)
+    ops += _finish(node, sums, bias)
     return ops if flat == type else [*ops, ReshapeOp(ops[-1].results[0], type)]
 
 
-@dataclass(frozen=True)
-class _Operand:
-    """The activations of a node as int8, their zero point, and the ops that make them int8."""
-
-    value: SSAValue
-    zero_point: int
-    ops: list[Operation]
-
-
-def _operand(node: Node) -> _Operand:
-    value = node.operand(0)
-    low = least_byte(value.type)
+def _zero_point(node: Node) -> int:
+    """The zero point of the activations as int8, which must be one and constant."""
+    low = least_byte(node.operand(0).type)
     zero_point = node.constant(2) if node.has(2) else np.zeros((), np.int8)
     if low is None:
         raise StaysOnHostError("its activations are no 8-bit integers", Kind.TYPE)
@@ -96,13 +87,18 @@ def _operand(node: Node) -> _Operand:
         raise StaysOnHostError("the zero point of its activations is not constant")
     if zero_point.size != 1:
         raise StaysOnHostError("its activations have more than one zero point")
-    moved = int(zero_point.reshape(-1)[0]) - 128 - low
-    if low != 0:
-        return _Operand(value, moved, [])
+    return int(zero_point.reshape(-1)[0]) - 128 - low
+
+
+def _as_int8(node: Node) -> tuple[SSAValue, list[Operation]]:
+    """The activations as int8, and the ops that make them so."""
+    value = node.operand(0)
+    if least_byte(value.type) != 0:
+        return value, []
     shape = shape_of(value) or ()
     real = DequantizeOp(value, [1.0], 128, TensorType(f32, shape))
     stored = QuantizeOp(real.result, 1.0, 0, TensorType(i8, shape))
-    return _Operand(stored.result, moved, [real, stored])
+    return stored.result, [real, stored]
 
 
 def _weights(node: Node, axis: int) -> Array:
@@ -129,17 +125,20 @@ def _parts(weights: Array) -> list[Array]:
     return parts
 
 
-def _finish(
-    node: Node, sums: Sequence[SSAValue], zero_point: int, rows: Array
-) -> Sequence[Operation]:
+def _share(zero_point: int, rows: Array) -> Array:
+    """What takes the zero point's share out of the sums: int32, one a row [O, K] of weights."""
+    largest = np.abs(rows).sum(axis=1).max(initial=0) * (128 + abs(zero_point))
+    if largest > np.iinfo(np.int32).max:
+        raise StaysOnHostError("a partial sum could leave int32")
+    return np.asarray((-zero_point * rows.sum(axis=1)).astype(np.int32))
+
+
+def _finish(node: Node, sums: Sequence[SSAValue], share: Array) -> Sequence[Operation]:
     """The sum of products, and the share of the activations' zero point taken out of it."""
     ops: list[Operation] = []
     total, type = sums[0], sums[0].type
     for more in sums[1:]:
         ops.append(AddOp(total, more, type))
         total = ops[-1].results[0]
-    largest = np.abs(rows).sum(axis=1).max(initial=0) * (128 + abs(zero_point))
-    if largest > np.iinfo(np.int32).max:
-        raise StaysOnHostError("a partial sum could leave int32")
-    bias = node.new_constant((-zero_point * rows.sum(axis=1)).astype(np.int32), "bias")
+    bias = node.new_constant(share, "bias")
     return [*ops, bias, AddBiasOp(total, bias.result, type)]

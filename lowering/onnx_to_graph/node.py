@@ -103,6 +103,13 @@ class Node:
             if least_byte(self.operand(index).type) is None:
                 self.floats(index)
 
+    def numbers(self, index: int, what: str) -> list[int]:
+        """The whole numbers of an input, which must be constant."""
+        array = self.constant(index)
+        if array is None:
+            raise StaysOnHostError(f"its {what} are not constant")
+        return [int(number) for number in array.reshape(-1)]
+
     def ints(self, name: str, default: Sequence[int]) -> list[int]:
         """A list attribute."""
         return list(self.attributes.get(name, default))
@@ -131,6 +138,19 @@ def scalar(array: Array | None, what: str) -> float:
     if np.isnan(value):
         raise StaysOnHostError(f"{what} is not a number")
     return value
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the front."""
+    if not -rank <= axis < rank:
+        raise StaysOnHostError(f"axis {axis} is none of its input, whose rank is {rank}")
+    return axis % rank
+
+
+def like(x: SSAValue, shape: Sequence[int]) -> TensorType[Any]:
+    """The type of a tensor with the elements of ``x`` and another shape."""
+    assert isinstance(x.type, TensorType)
+    return TensorType(x.type.element_type, shape)
 
 
 def known_shape(value: SSAValue) -> tuple[int, ...]:

@@ -112,6 +112,8 @@ def flatten(node: Node) -> Operation:
     """Flatten: everything before ``axis`` is one dimension, everything from there on the other."""
     shape = known_shape(node.operand(0))
     axis = node.attributes.get("axis", 1)
+    if not -len(shape) <= axis <= len(shape):
+        raise StaysOnHostError(f"axis {axis} is none of its input, whose rank is {len(shape)}")
     if axis < 0:
         axis += len(shape)
     return _reshape(
@@ -158,9 +160,9 @@ CONVERTERS: dict[str, Converter] = {
     "Neg": arithmetic.neg,
     "PRelu": arithmetic.prelu,
     "Pad": arrangements.pad,
+    "QuantizeLinear": quantisation.quantize_linear,
     "ReduceMean": arithmetic.reduce_mean,
     "ReduceSum": arithmetic.reduce_sum,
-    "QuantizeLinear": quantisation.quantize_linear,
     "Relu": relu,
     "Reshape": reshape,
     "Resize": arrangements.resize,

@@ -114,6 +114,8 @@ def explicit_window(
     dilations = list(attributes.get("dilations", [1] * rank))
     if not len(extents) == len(strides) == len(dilations) == rank or rank < 1:
         raise StaysOnHostError("its window does not fit the rank of its input", Kind.SHAPE)
+    if min((*kernel, *strides, *dilations)) < 1:
+        raise StaysOnHostError("its kernel, strides and dilations are not all positive")
     auto = attributes.get("auto_pad", b"NOTSET").decode()
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         pads = _same_pads(extents, kernel, strides, dilations, auto == "SAME_LOWER")

@@ -2,7 +2,7 @@
 
 Calibrated or quantised, they compile; the accelerator's integers equal the reference exactly, and
 lie within the quantiser's bound of onnxruntime. What onnxruntime rejects, and what no machine could
-run, is refused with the place, the cause and a way out (test_import.py has more of those).
+run, is refused with the place, the cause and a way out (test_import_problems.py has more of those).
 """
 
 from collections.abc import Mapping
