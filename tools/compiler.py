@@ -305,6 +305,7 @@ class _Driver:
                 progress=lambda done: self._progress(f"calibrate {done}/{len(samples)}"),
                 watch=observed.watch,
             )
+            observed.leave_out_outliers()
             self.ctx.observations = observed
         return Calibrated(names, model, observed, samples)
 

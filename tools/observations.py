@@ -1,13 +1,14 @@
 """What a float network does on samples: the observations that the quantiser corrects biases by.
 
 Of what calibration runs through the float model, the largest magnitude of each channel of each
-value is kept, and of the first batches its mean. Single ops, on the operands a pass asks for, run
-in onnxruntime as models of their own.
+value is kept, and of the first batches its mean and power. Single ops, on the operands a pass asks
+for, run in onnxruntime as models of their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from itertools import islice
+from functools import reduce
+from itertools import compress, islice
 from math import prod
 
 import numpy as np
@@ -17,12 +18,16 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.graph import ConvOp, GemmOp, is_static, shape_of
+from vtac.dialects.graph.ranges import range_of
 from vtac.lowering.graph_to_onnx import build_model
 from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import input_specs
 
 MOST_BATCHES = 64
 """Batches observed: means over images and positions need no more."""
+
+FAR = 2
+"""An input this many times beyond its range, by one bit, is an outlier."""
 
 MOST_PRODUCTS = 4 * 10**9
 """Products of the network in all observed batches, for networks where more would take long."""
@@ -52,16 +57,17 @@ class Observed:
         self._values = {
             name: value for value, name in names.items() if len(shape_of(value) or ()) >= 2
         }
-        self._means: dict[SSAValue, Array] = {}
-        self._powers: dict[SSAValue, Array] = {}
+        self._arguments = function.args
+        self._means: dict[SSAValue, list[Array]] = {}
+        self._powers: dict[SSAValue, list[Array]] = {}
         self._largest: dict[SSAValue, Array] = {}
         self.stored: list[Stored] = []
 
     def moved(self, values: Mapping[SSAValue, SSAValue]) -> "Observed":
         """The same of a copy of the function, whose values are those that ours are mapped to."""
         other = copy(self)
-        other._means = {values[value]: mean for value, mean in self._means.items()}
-        other._powers = {values[value]: power for value, power in self._powers.items()}
+        other._means = {values[value]: means for value, means in self._means.items()}
+        other._powers = {values[value]: powers for value, powers in self._powers.items()}
         other._largest = {values[value]: most for value, most in self._largest.items()}
         other.stored = []
         return other
@@ -79,19 +85,42 @@ class Observed:
         most = np.maximum(array.max(axis=around), -array.min(axis=around))
         self._largest[value] = np.maximum(self._largest.get(value, 0.0), most)
         if batch < len(self.batches):
-            mean = array.mean(axis=around, dtype=np.float64) / len(self.batches)
-            self._means[value] = self._means.get(value, 0.0) + mean
+            mean = array.mean(axis=around, dtype=np.float64)
+            self._means.setdefault(value, []).append(mean)
             rows = array.reshape(*array.shape[:2], -1)
             power = np.einsum("ncs,ncs->c", rows, rows) * (len(mean) / array.size)
-            self._powers[value] = self._powers.get(value, 0.0) + power / len(self.batches)
+            self._powers.setdefault(value, []).append(power)
+
+    def leave_out_outliers(self) -> None:
+        """Forget batches with an input far beyond the range that calibration gave it.
+
+        Such ranges, of percentile and entropy, are to ignore outliers: integers clamp them, and a
+        bias that made up for that would be wrong for all other samples. Where most batches have
+        some, they are none.
+        """
+        ranges = [range_of(argument) for argument in self._arguments]
+        limits = [np.inf if found is None else FAR * max(map(abs, found)) for found in ranges]
+        near = [
+            all(np.abs(x).max(initial=0) <= limit for x, limit in zip(batch, limits, strict=True))
+            for batch in self.batches
+        ]
+        if 2 * sum(near) < len(near):
+            return
+        self.batches = list(compress(self.batches, near))
+        for kept in (self._means, self._powers):
+            for value, found in kept.items():
+                kept[value] = list(compress(found, near))
 
     def mean(self, value: SSAValue) -> Array | None:
-        """The mean of each channel over all batches; None for what has no channels."""
-        return self._means.get(value)
+        """The mean of each channel over the batches; None for what has no channels."""
+        return self._average(self._means.get(value))
 
     def power(self, value: SSAValue) -> Array | None:
-        """The mean square of each channel over all batches; None for what has no channels."""
-        return self._powers.get(value)
+        """The mean square of each channel over the batches; None for what has no channels."""
+        return self._average(self._powers.get(value))
+
+    def _average(self, found: Sequence[Array] | None) -> Array | None:
+        return reduce(np.add, [x / len(self.batches) for x in found]) if found else None
 
     def largest(self, value: SSAValue) -> Array | None:
         """The largest magnitude of each channel; None for what has no channels."""
