@@ -317,11 +317,9 @@ def gemm(op: graph.GemmOp, a: Array, b: Array, c: Array | None = None) -> Array:
     return total if c is None else total + op.beta.value.data * c
 
 
-def add(a: Array, b: Array) -> Array:
-    """Sum with broadcasting; integers in int64, the result is checked against its type."""
-    if a.dtype.kind == "i":
-        return a.astype(np.int64) + b.astype(np.int64)
-    return a + b
+def _wide(x: Array) -> Array:
+    """Integers as int64, so that a result can be checked against its type; floats as they are."""
+    return x.astype(np.int64) if x.dtype.kind == "i" else x
 
 
 def clip(op: graph.ClipOp, x: Array) -> Array:
@@ -404,7 +402,7 @@ def _requantize(op: graph.RequantizeOp, acc: Array, bias: Array, shift: Array) -
 
 _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.AddBiasOp: lambda op, acc, bias: add_bias(acc, bias),
-    graph.AddOp: lambda op, a, b: add(a, b),
+    graph.AddOp: lambda op, a, b: _wide(a) + _wide(b),
     graph.AveragePoolOp: lambda op, x: average_pool(x, op),
     graph.BatchNormOp: batch_norm,
     graph.ClipOp: clip,
@@ -413,8 +411,8 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.DequantizeOp: lambda op, x: dequantize(
         x, op.scales.get_values(), op.zero_point.value.data
     ),
-    graph.FakeQuantizeOp: fake_quantize,
     graph.DivOp: lambda op, a, b: a / b,
+    graph.FakeQuantizeOp: fake_quantize,
     graph.GemmOp: gemm,
     graph.GlobalAveragePoolOp: lambda op, x: x.astype(np.float64).mean(
         axis=tuple(range(2, x.ndim)), keepdims=True
@@ -427,8 +425,8 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.MaxOp: lambda op, a, b: np.maximum(a, b),
     graph.MaxPoolOp: lambda op, x: max_pool(x, op),
     graph.MinOp: lambda op, a, b: np.minimum(a, b),
-    graph.MulOp: lambda op, a, b: a * b,
-    graph.NegOp: lambda op, x: -x,
+    graph.MulOp: lambda op, a, b: _wide(a) * _wide(b),
+    graph.NegOp: lambda op, x: -_wide(x),
     graph.PReluOp: lambda op, x, slope: leaky_relu(x, slope),
     graph.PackOp: lambda op, x: x,
     graph.PadOp: pad,
@@ -439,7 +437,7 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.ReshapeOp: _reshape,
     graph.ShiftLeftOp: lambda op, x, amount: shift_left(x, amount),
     graph.SliceOp: slice_,
-    graph.SubOp: lambda op, a, b: a - b,
+    graph.SubOp: lambda op, a, b: _wide(a) - _wide(b),
     graph.SumPoolOp: lambda op, x: window_sum(x, op),
     graph.TakeChannelsOp: lambda op, x: x.take(op.indices.get_values(), axis=1),
     graph.TransposeOp: lambda op, x: x.transpose(op.permutation.get_values()),

@@ -31,6 +31,9 @@ from vtac.dialects.graph.quantised import verify_channel_vector
 
 LARGEST_SHIFT = 31
 
+VECTORS = ("bias", "least", "most", "multiplier", "offset")
+"""Operands with one number a channel, in order."""
+
 
 @irdl_op_definition
 class RescaleOp(IRDLOperation):
@@ -85,11 +88,15 @@ class RescaleOp(IRDLOperation):
             },
         )
 
+    def vectors(self) -> dict[str, SSAValue]:
+        """The constants with one number a channel, by name."""
+        return {name: getattr(self, name) for name in VECTORS}
+
     def verify_(self) -> None:
         """int32 in, int8 out, vectors a channel, bounds that int8 holds."""
         verify_shape(self.result, shape_of(self.acc) or ())
-        for what in ("bias", "least", "most", "multiplier", "offset"):
-            verify_channel_vector(getattr(self, what), self.acc, what)
+        for what, vector in self.vectors().items():
+            verify_channel_vector(vector, self.acc, what)
         acc, result = self.acc.type, self.result.type
         assert isinstance(acc, TensorType) and isinstance(result, TensorType)
         if acc.element_type != i32 or result.element_type != i8:

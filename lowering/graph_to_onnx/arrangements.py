@@ -46,7 +46,9 @@ def slice_(b: OnnxBuilder, op: SliceOp) -> None:
         if (starts[axis], count) != (0, before[axis]) or steps[axis] != 1
     ]
     ends = {axis: starts[axis] + (counts[axis] - 1) * steps[axis] + 1 for axis in axes}
-    if b.opset >= 10 or not axes:
+    if not axes:
+        b.add("Identity", [x], output)
+    elif b.opset >= 10:
         limits = [[starts[a] for a in axes], list(ends.values()), axes, [steps[a] for a in axes]]
         b.add("Slice", [x, *(_integers(b, limit, "limits") for limit in limits)], output)
     else:

@@ -203,6 +203,15 @@ class OnnxBuilder:
         wanted = self.weight(np.array(extents, np.int64), "shape")
         return self.add("Reshape", [name, wanted], output)
 
+    def slice(
+        self, name: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int]
+    ) -> str:
+        """What lies between limits along some axes; limits are attributes before opset 10."""
+        if self.opset < 10:
+            return self.add("Slice", [name], starts=starts, ends=ends, axes=axes)
+        limits = (np.array(limit, np.int64) for limit in (starts, ends, axes))
+        return self.add("Slice", [name, *(self.weight(limit, "limits") for limit in limits)])
+
     def require(self, op: Operation, opset: int) -> None:
         """Raise unless the graph's opset has what an op needs."""
         if self.opset < opset:
@@ -274,10 +283,7 @@ class OnnxBuilder:
         name = self.reshape(name, (*extents, *shape[2:]))
         if extents == shape[:2]:
             return name
-        if self.opset < 10:
-            return self.add("Slice", [name], axes=[0, 1], starts=[0, 0], ends=shape[:2])
-        bounds = [np.zeros(2, np.int64), np.array(shape[:2], np.int64), np.arange(2)]
-        return self.add("Slice", [name, *(self.weight(b, "bounds") for b in bounds)])
+        return self.slice(name, [0, 0], shape[:2], [0, 1])
 
 
 def value_info(name: str, type: onnx.TypeProto | None) -> onnx.ValueInfoProto:

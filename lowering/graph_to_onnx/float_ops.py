@@ -59,11 +59,7 @@ def _cut(b: OnnxBuilder, op: WindowOp) -> str:
     extents = (shape_of(op.x) or ())[2:]
     starts = [max(-pads[axis], 0) for axis in axes]
     ends = [extents[axis] - max(-pads[rank + axis], 0) for axis in axes]
-    spatial = [2 + axis for axis in axes]
-    if b.opset < 10:
-        return b.add("Slice", [b.name(op.x)], starts=starts, ends=ends, axes=spatial)
-    limits = (b.weight(np.array(limit, np.int64), "limits") for limit in (starts, ends, spatial))
-    return b.add("Slice", [b.name(op.x), *limits])
+    return b.slice(b.name(op.x), starts, ends, [2 + axis for axis in axes])
 
 
 def conv(b: OnnxBuilder, op: ConvOp) -> None:
@@ -230,22 +226,22 @@ def sum_pool(b: OnnxBuilder, op: SumPoolOp) -> None:
 
 
 def _float_sums(b: OnnxBuilder, op: SumPoolOp) -> None:
+    """ReduceSum where each axis has one window over all of it, or one over each element."""
     shape, kernel = shape_of(op.x) or (), op.kernel_shape()
     output = b.name_for(op.result)
-    if any(op.pads.get_values()) or any(
-        taps not in (1, extent) for taps, extent in zip(kernel, shape[2:], strict=True)
-    ):
+    spatial = list(zip(shape[2:], kernel, op.strides.get_values(), strict=True))
+    axes = [axis for axis, (extent, taps, _) in enumerate(spatial, start=2) if taps == extent]
+    left = [(taps, stride) for extent, taps, stride in spatial if taps != extent]
+    if not axes or any(op.pads.get_values()) or set(left) - {(1, 1)}:
         assert isinstance(op.x.type, TensorType)
         ones = np.ones((shape[1], 1, *kernel), element_dtype(op.x.type.element_type))
-        operands = [b.name(op.x), b.weight(ones, "ones")]
+        operands = [_cut(b, op), b.weight(ones, "ones")]
         b.add("Conv", operands, output, **_window(op), group=shape[1])
+    elif b.opset < 13:
+        b.add("ReduceSum", [b.name(op.x)], output, axes=axes, keepdims=1)
     else:
-        axes = [axis for axis, taps in enumerate(kernel, start=2) if taps > 1]
-        if b.opset < 13:
-            b.add("ReduceSum", [b.name(op.x)], output, axes=axes or [2], keepdims=1)
-        else:
-            names = [b.name(op.x), b.weight(np.array(axes or [2], np.int64), "axes")]
-            b.add("ReduceSum", names, output, keepdims=1)
+        names = [b.name(op.x), b.weight(np.array(axes, np.int64), "axes")]
+        b.add("ReduceSum", names, output, keepdims=1)
     b.define(op.result, output)
 
 

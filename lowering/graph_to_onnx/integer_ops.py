@@ -28,8 +28,6 @@ from vtac.dialects.graph import (
 )
 from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder, place_of
 
-_RESCALING = ("bias", "least", "most", "multiplier", "offset")
-
 ROUNDER = 1.5 * 2**23
 """float32 numbers near this one are the integers: adding it rounds, halves to even."""
 
@@ -136,7 +134,7 @@ def rescale(b: OnnxBuilder, op: RescaleOp) -> None:
     b.require(op, 8)
     bias, least, most, multiplier, offset = (
         b.weight(_vector(b, op, vector, op.acc).astype(np.float64), name)
-        for vector, name in zip(op.operands[1:], _RESCALING, strict=True)
+        for name, vector in op.vectors().items()
     )
     x = b.add("Add", [b.cast(b.name(op.acc), np.float64), bias])
     x = b.add("Mul", [b.add("Min", [b.add("Max", [x, least]), most]), multiplier])

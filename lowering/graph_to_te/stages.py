@@ -363,13 +363,11 @@ def _rescale(op: RescaleOp, kernel: KernelBuilder) -> list[SSAValue]:
     The outer clamp is left out where the inner one lets nothing beyond it through.
     """
     layer, shift = layer_of(op), op.shift.value.data
-    names = ("bias", "least", "most", "multiplier", "offset")
-    values = [kernel.constant(v, n) for v, n in zip(op.operands[1:], names, strict=True)]
-    steps = [
-        _channel_constant(kernel, v, name, layer, IMMEDIATES)
-        for v, name in zip(op.operands[1:], names, strict=True)
-    ]
-    least, most, multiplier, offset = (value.astype(np.int64) for value in values[1:])
+    vectors = op.vectors().items()
+    steps = [_channel_constant(kernel, v, name, layer, IMMEDIATES) for name, v in vectors]
+    _, least, most, multiplier, offset = (
+        kernel.constant(v, name).astype(np.int64) for name, v in vectors
+    )
     lowest = (least * multiplier + offset) >> shift
     highest = (most * multiplier + offset) >> shift
     lo, hi = op.lo.value.data, op.hi.value.data
@@ -387,9 +385,9 @@ def _rescale(op: RescaleOp, kernel: KernelBuilder) -> list[SSAValue]:
             value = arith.MinSIOp(value, immediate(hi)).result
         return narrow(value)
 
-    vectors = [step for step in steps if isinstance(step, SSAValue)]
+    parameters = [step for step in steps if isinstance(step, SSAValue)]
     acc = kernel.values[op.acc]
-    return [kernel.elementwise("rescale", acc, body, i8, vectors=vectors)]
+    return [kernel.elementwise("rescale", acc, body, i8, vectors=parameters)]
 
 
 _RESCALING: tuple[Callable[..., Any], ...] = (

@@ -235,6 +235,50 @@ def test_opset_of_a_model_is_kept_only_where_it_matters():
     assert rebuilt_opset("Softmax") == 9
 
 
+def test_a_slice_of_everything_before_slices_had_inputs():
+    nodes = [node("Slice", ["x"], ["s"], starts=[0], ends=[9]), node("Softmax", ["s"], ["y"])]
+    model = small_model(nodes, {"x": [2, 3]}, ["y"], opset=9)
+    assert_imports(model, {"x": floats((2, 3))}, "graph.slice", "Softmax")
+
+
+def test_sums_over_a_single_element():
+    model = small_model(
+        [node("ReduceSum", ["x", "axes"], ["y"])],
+        {"x": [1, 2, 5, 1]},
+        ["y"],
+        {"axes": np.array([3])},
+    )
+    assert_imports(model, {"x": floats((1, 2, 5, 1))}, "graph.sum_pool")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides", "pads", "extents"),
+    [((1, 1), (1, 2), (0, 0, 0, 0), (4, 3)), ((2, 5), (1, 1), (0, -1, 1, 0), (4, 1)),
+     ((4, 1), (3, 1), (0, 0, 0, 0), (1, 5))],
+)  # fmt: skip
+def test_float_sums_of_windows(kernel, strides, pads, extents):
+    shapes = [
+        f"tensor<1x2x{height}x{width}xf32>"
+        for height, width in ((4, 6 if kernel[1] > 1 else 5), extents)
+    ]
+    lists = zip(
+        ("kernel", "strides", "pads", "dilations"), (kernel, strides, pads, (1, 1)), strict=True
+    )
+    properties = ", ".join(
+        f"{name} = array<i64: {', '.join(map(str, numbers))}>" for name, numbers in lists
+    )
+    ctx = context()
+    module = Parser(ctx, f"""
+      func.func @main(%x: {shapes[0]}) -> {shapes[1]} {{
+        %y = graph.sum_pool %x {{{properties}}} : ({shapes[0]}) -> {shapes[1]}
+        func.return %y : {shapes[1]}
+      }}""").parse_module()  # fmt: skip
+    module.verify()
+    feeds = {"input_0": floats(module.body.block.first_op.body.block.args[0].type.get_shape())}
+    (expected,) = run_reference(module, feeds, ctx.resources).values()
+    assert_same([expected], run(host_model(module, ctx), feeds), rtol=1e-6)
+
+
 QUANTISE = """
   builtin.module attributes {{graph.opsets = {{"" = {opset} : i64}}}} {{
     func.func @main(%x: tensor<3x5x2xf32>) -> (tensor<3x5x2xi8>, tensor<3x5x2xf32>, tensor<3x5x2xf32>, tensor<2x1x2x2x4xi8>) {{

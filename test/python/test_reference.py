@@ -183,6 +183,17 @@ def test_integers_that_leave_int32_are_an_error() -> None:
             }""",
             input_0=np.full((1, 1), 64, np.int8),
         )
+    for kind in ("add", "mul", "sub"):
+        with pytest.raises(OverflowError, match=kind):
+            evaluate(
+                f"""
+                func.func @main(%a: tensor<1x2xi32>, %b: tensor<1x2xi32>) -> tensor<1x2xi32> {{
+                  %y = graph.{kind} %a, %b : (tensor<1x2xi32>, tensor<1x2xi32>) -> tensor<1x2xi32>
+                  func.return %y : tensor<1x2xi32>
+                }}""",
+                input_0=np.array([[2**30, -(2**31)]], np.int32),
+                input_1=np.array([[2**30, 2]], np.int32),
+            )
 
 
 def test_bytes_split_and_join() -> None:
