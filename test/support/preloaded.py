@@ -1,6 +1,6 @@
 """Commands of the lit tests without their start-up: forked from a process that has imported xDSL.
 
-Nearly all of the time of a lit test is the start of Python and the imports of xDSL and NumPy.
+Nearly all of the time of a lit test is the start of Python and the imports of xDSL, ONNX and NumPy.
 `serve` imports them once and then forks for each command; `COMMAND` is the file that stands for a
 command in the PATH of the tests, and hands its arguments, folder, environment and streams over. A
 command runs as its entry point says, in a process of its own. Only what others wrote is imported
@@ -22,6 +22,9 @@ from typing import NoReturn
 PRELOADED = (
     "filecheck.main",
     "numpy",
+    "onnx",
+    "onnx.reference",
+    "onnx.shape_inference",
     "xdsl.dialects.affine",
     "xdsl.dialects.arith",
     "xdsl.dialects.builtin",
