@@ -22,7 +22,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """Start and length, a dimension."""
@@ -116,8 +116,11 @@ class PackedAttr(MemRefLayoutAttr, Data[tuple[Region, ...]]):
         return sum(map(volume, self.boxes(shape)))
 
     def get_affine_map(self) -> AffineMap:
-        """There is none: slices may be uneven, and parts of the tensor missing."""
-        raise NotImplementedError("the elements of a packed buffer lie at no affine offsets")
+        """There is none: slices may be uneven, and parts of the tensor missing.
+
+        A pass that asks for one does not take packed buffers, which is for the user to know.
+        """
+        raise DiagnosticException("the elements of a packed buffer lie at no affine offsets")
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[Region, ...]:
