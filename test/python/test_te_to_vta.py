@@ -127,6 +127,25 @@ def hardware_nest(rng: random.Random, bounds: dict[str, str], order: list[str], 
     return body
 
 
+def module_text(target: Target, x: str, w: str, v: str, y: str, body: str) -> str:
+    """A function of tensors of these types that calls a kernel, with a body, on two constants."""
+    return f"""
+builtin.module attributes {{vtac.target = {target}}} {{
+  func.func private @f(%x: tensor<{x}>) -> tensor<{y}> attributes {{codegen = "vta"}} {{
+    %w = te.constant #vtac.resource<"w", "W"> : tensor<{w}>
+    %v = te.constant #vtac.resource<"v", "V"> : tensor<{v}>
+    %y = te.call @k(%x, %w, %v) : (tensor<{x}>, tensor<{w}>, tensor<{v}>) -> tensor<{y}>
+    func.return %y : tensor<{y}>
+  }}
+  te.kernel @k(%x: memref<{x}, #te.scope<dram>>, %w: memref<{w}, #te.scope<dram>>,
+               %v: memref<{v}, #te.scope<dram>>, %y: memref<{y}, #te.scope<dram>>) {{
+    {body}
+    te.yield
+  }}
+}}
+"""
+
+
 def loops_text(rng: random.Random, target: Target) -> str:
     """A kernel over axes with odd names: a windowed product, two ALU stages, a windowed maximum."""
     b, o = target.batch, target.block
@@ -138,22 +157,13 @@ def loops_text(rng: random.Random, target: Target) -> str:
     ip, iq = (p - 1) * sp + fp - up - rng.randint(0, fp - 1), (q - 1) * sq + fq - uq
     ip, iq = max(ip, 1), max(iq, 1)
     tp, tc, td = rng.randint(1, p), rng.randint(1, c), rng.randint(1, d)
-    slots = rng.randint(1, 2)
+    slots, shift = rng.randint(1, 2), rng.randint(0, 9)
     x, w = f"{n}x{d}x{ip}x{iq}x{b}x{o}xi8", f"{c}x{d}x{fp}x{fq}x{o}x{o}xi8"
     y, v = f"{n}x{c}x{p}x{q}x{b}x{o}xi", f"{c}x{b}x{o}xi32"
-    shift = rng.randint(0, 9)
     vector = rng.choice(["add", "max", "min"])
-
-    bounds = {
-        "n": f"0 : {n}",
-        "c": "%c : %c_n",
-        "p": "%p : %p_n",
-        "q": f"0 : {q}",
-        "d": "%d : %d_n",
-        "fp": f"0 : {fp}",
-        "fq": f"0 : {fq}",
-        "t": "0 : 3",
-    }
+    whole = {"n": n, "q": q, "fp": fp, "fq": fq, "t": 3}
+    bounds = {axis: f"0 : {size}" for axis, size in whole.items()}
+    bounds |= {axis: f"%{axis} : %{axis}_n" for axis in ("c", "p", "d")}
     nest = partial(hardware_nest, rng, bounds)
     out = "%acc[%n_i, %c_i, %p_i, %q_i]"
     highest = "%m[%n_i, %c_i, %p_i, %q_i]"
@@ -163,16 +173,7 @@ def loops_text(rng: random.Random, target: Target) -> str:
         f'te.invoke @gemm "dot" {out} (%xb[%n_i, %d_i, {sp} * %p_i + %fp_i - {up},'
         f" {sq} * %q_i + %fq_i - {uq}], %wb[%c_i, %d_i, %fp_i, %fq_i])"
     )
-    return f"""
-builtin.module attributes {{vtac.target = {target}}} {{
-  func.func private @f(%x: tensor<{x}>) -> tensor<{y}8> attributes {{codegen = "vta"}} {{
-    %w = te.constant #vtac.resource<"w", "W"> : tensor<{w}>
-    %v = te.constant #vtac.resource<"v", "V"> : tensor<{v}>
-    %y = te.call @k(%x, %w, %v) : (tensor<{x}>, tensor<{w}>, tensor<{v}>) -> tensor<{y}8>
-    func.return %y : tensor<{y}8>
-  }}
-  te.kernel @k(%x: memref<{x}, #te.scope<dram>>, %w: memref<{w}, #te.scope<dram>>,
-               %v: memref<{v}, #te.scope<dram>>, %y: memref<{y}8, #te.scope<dram>>) {{
+    body = f"""
     te.for "c" [%c : %c_n] in [0 : {c}] step {tc} {{
       %vb = te.alloc [%c : %c_n, 0 : {b}, 0 : {o}] slots {slots} : memref<{v}, #te.scope<acc>>
       te.copy %v to %vb
@@ -200,10 +201,8 @@ builtin.module attributes {{vtac.target = {target}}} {{
         te.copy %m to %y
       }}
     }}
-    te.yield
-  }}
-}}
 """
+    return module_text(target, x, w, v, f"{y}8", body)
 
 
 def run_text(text: str, seed: int, span: int = 128) -> None:
