@@ -337,7 +337,7 @@ class _Driver:
     def _run(self, stage: Stage, module: ModuleOp) -> None:
         """The passes of a stage, each timed, and then the verifier."""
         for found in _passes(stage.passes):
-            with self._step(found.name):
+            with self._step(found.name), _collector_paused():
                 try:
                     found.apply(self.ctx, module)
                 except DiagnosticException as error:
@@ -404,16 +404,15 @@ class _Driver:
         self._progress(name)
         started = time.perf_counter()
         try:
-            with _collector_paused():
-                yield
+            yield
         finally:
             self.report.spend(name, time.perf_counter() - started)
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Python's collector of cycles waits: a step makes much that stays, and it would all be looked
-    through again and again. What a step leaves behind is collected between steps.
+    """Python's collector of cycles waits: a pass makes much that stays, and it would all be looked
+    through again and again. What a pass leaves behind is collected after it.
     """
     enabled = gc.isenabled()
     gc.disable()
