@@ -23,12 +23,8 @@ from vtac.dialects import graph
 from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.graph.ranges import set_range
 from vtac.passes.graph.quantize import error_bounds
-from vtac.passes.graph.quantize.numbers import (
-    choose_shifts,
-    natural_scales,
-    round_weights,
-    weight_error,
-)
+from vtac.passes.graph.quantize.numbers import natural_scales
+from vtac.passes.graph.quantize.shifts import RealWeights, choose_shifts
 
 Array = np.ndarray[Any, np.dtype[Any]]
 INCLUDE = {"count_include_pad": BoolAttr.from_bool(True)}
@@ -49,36 +45,46 @@ def span(lo: float, hi: float, *values: SSAValue) -> None:
 
 def test_largest_shift_that_clips_no_weight() -> None:
     rows = np.array([[1.0, -0.5], [127.0, 0.0], [0.3, 0.1], [-1.0, 0.0], [0.0, 0.0]])
-    assert choose_shifts(rows, 0, 1).tolist() == [6, 0, 8, 7, 0]
+    assert choose_shifts(RealWeights(rows), 0, 1).tolist() == [6, 0, 8, 7, 0]
 
 
 def test_one_more_shift_where_clipping_costs_less_than_rounding() -> None:
     # 128 clips to 127 at the larger shift; the many others double their resolution.
-    rows = np.array([[1.0, *[0.3047] * 50]])
+    weights = RealWeights(np.array([[1.0, *[0.3047] * 50]]))
     without = np.array([6])
-    assert choose_shifts(rows, 0, 1).tolist() == [7]
-    assert weight_error(rows, without + 1) < weight_error(rows, without)
-    assert round_weights(rows, without + 1).max() == 127
+    assert choose_shifts(weights, 0, 1).tolist() == [7]
+    assert weights.errors(without + 1) < weights.errors(without)
+    assert weights.rounded(without + 1).max() == 127
 
 
 def test_a_block_shares_its_smallest_shift() -> None:
-    rows = np.array([[1.0], [100.0], [0.0], [0.5], [0.25]])
-    assert choose_shifts(rows, 0, 2).tolist() == [0, 0, 7, 7, 8]
-    assert choose_shifts(np.zeros((3, 2)), 1, 2).tolist() == [1, 1, 1]
+    weights = RealWeights(np.array([[1.0], [100.0], [0.0], [0.5], [0.25]]))
+    assert choose_shifts(weights, 0, 2).tolist() == [0, 0, 7, 7, 8]
+    assert choose_shifts(RealWeights(np.zeros((3, 2))), 1, 2).tolist() == [1, 1, 1]
 
 
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 3))
 def test_shifts_stay_in_bounds_and_are_best(seed: int, block: int, least: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(7, 9)) * 2.0 ** rng.integers(-40, -2, (7, 1))
-    shift = choose_shifts(rows, least, block)
+    shift = choose_shifts(RealWeights(rows), least, block)
     assert shift.min() >= least and shift.max() <= 31
     for start in range(0, 7, block):
         some = slice(start, start + block)
         assert len(set(shift[some])) == 1
-        chosen = weight_error(rows[some], shift[some]).sum()
+        weights = RealWeights(rows[some])
+        chosen = weights.errors(shift[some]).sum()
         if shift[start] > least:
-            assert chosen <= weight_error(rows[some], shift[some] - 1).sum()
+            assert chosen <= weights.errors(shift[some] - 1).sum()
+
+
+def test_errors_are_those_of_rounding_at_any_shift() -> None:
+    rows = np.random.default_rng(0).normal(size=(3, 50))
+    weights = RealWeights(rows)
+    for shift in (np.array([3, 5, 7]), np.array([4, 5, 6]), np.array([3, 6, 7])):
+        stored = weights.rounded(shift) * np.ldexp(1.0, -shift)[:, None]
+        expected = np.square(stored - rows).sum(axis=1)
+        np.testing.assert_allclose(weights.errors(shift), expected, rtol=1e-12)
 
 
 def test_last_layer_scales_keep_integers_exact() -> None:

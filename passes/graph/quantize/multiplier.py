@@ -20,7 +20,6 @@ from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.network import Network, channels_of, pooled_area
 from vtac.passes.graph.quantize.numbers import (
     LARGEST_INT32,
-    LARGEST_SHIFT,
     OVERFLOW,
     Layer,
     Rescaling,
@@ -31,6 +30,7 @@ from vtac.passes.graph.quantize.numbers import (
     real_bias,
 )
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
+from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
 from vtac.passes.graph.quantize.untied import with_forms
 
 _CANDIDATES = np.arange(64, 128)

@@ -3,8 +3,7 @@
 With ``q = clamp((acc + c) >> s, lo, hi)`` and no multiplier, one step of accumulator channel c
 stands for ``scale_out * 2^-s[c]``. A core with weights takes its weight scales from that:
 ``scale_w[c] = scale_out / scale_in * 2^-s[c]``, the odd factor absorbed in the weights. s[c] is
-the largest shift that clips no weight, or one more where clipping lowers the squared error. With
-two planes of weights (``planes``) it is eight more.
+what suits the weights (``shifts``); with two planes of them (``planes``) it is eight more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,16 +25,20 @@ from vtac.passes.graph.quantize.network import (
 from vtac.passes.graph.quantize.planes import (
     ONE_PLANE,
     TWO_PLANES,
-    Limits,
     magnitudes,
     stored,
 )
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
+from vtac.passes.graph.quantize.shifts import (
+    LARGEST_SHIFT,
+    RealWeights,
+    any_of_block,
+    choose_shifts,
+)
 
 Sharing = Literal["channel", "block", "auto"]
 Requantise = Literal["auto", "shift", "multiply", "exact"]
 
-LARGEST_SHIFT = 31
 LARGEST_INT32 = 2**31 - 1
 LARGEST_INT8 = 128
 """Magnitude of int8's most negative value."""
@@ -164,19 +167,19 @@ def _with_weights(
     """Shifts as large as the weights, and then the proof, allow."""
     scale, real = scales[group.root.results[0]], [network.weights(form) for form in group.forms]
     least = max([0, *(scale.doublings_from(scales[skip]) for skip in group.skips)])
-    parts = [
+    rows = [
         w.reshape(len(w), -1) / (scale.value / scales[form.operand].value)
         for form, w in zip(group.forms, real, strict=True)
     ]
-    limits = _limits(group, scales, policy, parts, least)
-    shift, block = _policy_shifts(parts, limits, least, network, group, scales, policy)
+    parts = _within_limits(group, policy, rows, least)
+    shift, block = _policy_shifts(parts, least, network, group, scales, policy)
     while True:
         weights = [
-            stored(round_weights(part, shift, most)).reshape(w.shape)
-            for part, w, most in zip(parts, real, limits, strict=True)
+            stored(part.rounded(shift)).reshape(w.shape)
+            for part, w in zip(parts, real, strict=True)
         ]
         layer = _finish(network, group, scales, weights, shift)
-        failing = _spread(~proof_holds(layer), block)
+        failing = any_of_block(~proof_holds(layer), block)
         if not failing.any():
             return layer
         if (shift[failing] <= least).any():
@@ -184,41 +187,38 @@ def _with_weights(
         shift = shift - failing
 
 
-def _limits(
-    group: Sum,
-    scales: Mapping[SSAValue, Scale],
-    policy: ShiftPolicy,
-    parts: Sequence[Array],
-    least: int,
-) -> list[Limits]:
-    """How far the integer weights of each form may go: one plane, or two.
+def _within_limits(
+    group: Sum, policy: ShiftPolicy, rows: Sequence[Array], least: int
+) -> list[RealWeights]:
+    """The weights of each form, and how far their integers may go: one plane, or two.
 
     Two where all shall be exact, and for given scales where a form that only changes the scale has
     no exact weights of 8 bits, or where weights would need a shift to the left.
     """
-    lowest = np.full(len(parts[0]), least)
-    limits = []
-    for form, part in zip(group.forms, parts, strict=True):
-        fits = least <= LARGEST_SHIFT and bool(_fits(_extremes(part), lowest, ONE_PLANE).all())
+    lowest = np.full(len(rows[0]), least)
+    parts = []
+    for form, of_form in zip(group.forms, rows, strict=True):
+        part = RealWeights(of_form)
+        fits = least <= LARGEST_SHIFT and bool(part.fit(lowest).all())
         two = policy.requantise == "exact" or (group.is_rounded and not fits)
         if not form.multiplies and group.is_rounded:
             two = two or not _is_exact(part, least)
         # The high planes of what is compared would have to be compared with the low ones.
-        limits.append(TWO_PLANES if two and group.join == "add" else ONE_PLANE)
-        if least > LARGEST_SHIFT or not _fits(_extremes(part), lowest, limits[-1]).all():
+        if two and group.join == "add":
+            part = RealWeights(of_form, TWO_PLANES)
+        if least > LARGEST_SHIFT or not part.fit(lowest).all():
             raise Obstacle(group, "its weights do not reach the finer steps of an addend")
-    return limits
+        parts.append(part)
+    return parts
 
 
-def _is_exact(rows: Array, least: int) -> bool:
-    """Whether some shift makes int8 of real weights without rounding."""
-    shift = choose_shifts(rows, least, 1)
-    return not weight_error(rows, shift, ONE_PLANE).any()
+def _is_exact(weights: RealWeights, least: int) -> bool:
+    """Whether some shift makes integers of real weights without rounding."""
+    return not weights.errors(choose_shifts(weights, least, 1)).any()
 
 
 def _policy_shifts(
-    parts: Sequence[Array],
-    limits: Sequence[Limits],
+    parts: Sequence[RealWeights],
     least: int,
     network: Network,
     group: Sum,
@@ -227,35 +227,41 @@ def _policy_shifts(
 ) -> tuple[Array, int]:
     """The shifts of this layer, and how many channels share one.
 
-    parts: real weights of each form.
+    parts: the weights of each form.
     """
-    alone = _shifts_within(parts, limits, least, 1)
+    together = _with_equal_limits(parts)
+    alone = _smallest_shifts(together, least, 1)
     if policy.sharing == "channel":
         return alone, 1
-    shared = _shifts_within(parts, limits, least, policy.block)
+    shared = _smallest_shifts(together, least, policy.block)
     if policy.sharing == "auto":
         powers = [_power(network, form.operand, scales) for form in group.forms]
         noise: Any = ROUNDING_NOISE
         more: Any = ROUNDING_NOISE
-        for part, most, power in zip(parts, limits, powers, strict=True):
-            noise = noise + weight_error(part, alone, most) * power
-            more = more + weight_error(part, shared, most) * power
+        for part, power in zip(parts, powers, strict=True):
+            noise = noise + part.errors(alone) * power
+            more = more + part.errors(shared) * power
         growth = more / noise
         if growth.mean() > SHARED_NOISE_LIMIT:
             return alone, 1
     return shared, policy.block
 
 
-def _shifts_within(
-    parts: Sequence[Array], limits: Sequence[Limits], least: int, block: int
-) -> Array:
-    """The largest shifts at which the weights of all forms stay within their limits."""
-    shift: Any = LARGEST_SHIFT
-    for most in {*limits}:
-        within = [part for part, other in zip(parts, limits, strict=True) if other == most]
-        rows = within[0] if len(within) == 1 else np.concatenate(within, axis=1)
-        shift = np.minimum(shift, choose_shifts(rows, least, block, most))
-    return cast(Array, shift)
+def _with_equal_limits(parts: Sequence[RealWeights]) -> list[RealWeights]:
+    """The weights of all forms, those with the same limits side by side."""
+    together = []
+    for limits in {part.limits for part in parts}:
+        within = [part for part in parts if part.limits == limits]
+        rows = [part.rows for part in within]
+        alone = len(within) == 1
+        together.append(within[0] if alone else RealWeights(np.concatenate(rows, axis=1), limits))
+    return together
+
+
+def _smallest_shifts(parts: Sequence[RealWeights], least: int, block: int) -> Array:
+    """The largest shifts that suit all of several weights."""
+    shifts = [choose_shifts(part, least, block) for part in parts]
+    return cast(Array, np.minimum.reduce(shifts))
 
 
 def _power(network: Network, operand: SSAValue, scales: Mapping[SSAValue, Scale]) -> float:
@@ -263,79 +269,6 @@ def _power(network: Network, operand: SSAValue, scales: Mapping[SSAValue, Scale]
     step = scales[operand].value
     lo, hi = network.range_of(operand) or (-127 * step, 127 * step)
     return (lo * lo + lo * hi + hi * hi) / 3 / step**2
-
-
-def choose_shifts(rows: Array, least: int, block: int, limits: Limits = ONE_PLANE) -> Array:
-    """The shift of each output channel, equal in each block of channels.
-
-    rows: real weights [O, K] in units of scale_out / scale_in, so that the stored weight is
-    ``rows * 2^shift``. least: lower bound, at which the weights must fit. A channel of zeros only
-    takes ``least``, unless it shares. limits: of the stored weights.
-    """
-    largest = np.abs(_extremes(rows)).max(axis=1)
-    with np.errstate(divide="ignore"):
-        exact = np.floor(np.log2((limits[1] + 1) / largest))
-    shift = np.where(largest > 0, np.clip(exact, least, LARGEST_SHIFT), LARGEST_SHIFT)
-    shift = _smallest(shift.astype(np.int64), block)
-    zero = _smallest((largest == 0).astype(np.int64), block).astype(bool)
-    shift = np.where(zero, least, shift)
-    # 128 is not an int8, and -128.5 rounds.
-    unfit = _spread(~_fits(_extremes(rows), shift, limits), block)
-    shift = np.where(unfit & (shift > least), shift - 1, shift)
-    more = np.minimum(shift + 1, LARGEST_SHIFT)
-    gain = weight_error(rows, shift, limits) - weight_error(rows, more, limits)
-    return np.where((_total(gain, block) > 0) & ~zero, more, shift)
-
-
-def round_weights(rows: Array, shift: Array, limits: Limits = ONE_PLANE) -> Array:
-    """Stored weights, as float64: halves to even, saturating."""
-    steps = rows * np.ldexp(1.0, shift)[:, None]
-    np.rint(steps, out=steps)
-    return cast(Array, np.clip(steps, *limits, out=steps))
-
-
-def weight_error(rows: Array, shift: Array, limits: Limits = ONE_PLANE) -> Array:
-    """Sum of squared errors of each channel's weights, in the unit of ``rows`` squared."""
-    error = round_weights(rows, shift, limits)
-    error *= np.ldexp(1.0, -shift)[:, None]
-    error -= rows
-    return cast(Array, np.einsum("ok,ok->o", error, error))
-
-
-def _extremes(rows: Array) -> Array:
-    """Smallest and largest weight of each channel, [O, 2]."""
-    return np.stack([rows.min(axis=1), rows.max(axis=1)], axis=1)
-
-
-def _fits(extremes: Array, shift: Array, limits: Limits) -> Array:
-    """Whether no weight of a channel is clipped at its shift."""
-    steps = np.rint(extremes * np.ldexp(1.0, shift)[:, None])
-    return cast(Array, (steps[:, 0] >= limits[0]) & (steps[:, 1] <= limits[1]))
-
-
-def _blocks(count: int, block: int) -> Array:
-    return np.arange(0, count, block)
-
-
-def _per_channel(values: Array, count: int, block: int) -> Array:
-    return cast(Array, np.repeat(values, block)[:count])
-
-
-def _smallest(values: Array, block: int) -> Array:
-    """The minimum of each block, at each of its channels."""
-    least = np.minimum.reduceat(values, _blocks(len(values), block))
-    return _per_channel(least, len(values), block)
-
-
-def _spread(flags: Array, block: int) -> Array:
-    """Whether any channel of the block has the flag, at each of its channels."""
-    return _smallest(-flags.astype(np.int64), block) < 0
-
-
-def _total(values: Array, block: int) -> Array:
-    """The sum of each block, at each of its channels."""
-    total = np.add.reduceat(values, _blocks(len(values), block))
-    return _per_channel(total, len(values), block)
 
 
 def _finish(

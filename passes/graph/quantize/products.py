@@ -27,12 +27,11 @@ from vtac.passes.graph.quantize.numbers import (
     Inner,
     Layer,
     ShiftPolicy,
-    choose_shifts,
     integer_bound,
     proof_holds,
-    round_weights,
 )
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
+from vtac.passes.graph.quantize.shifts import RealWeights, choose_shifts
 
 LARGEST_IMMEDIATE = 2**15 - 1
 """The largest constant in an ALU instruction."""
@@ -51,10 +50,11 @@ def number_product(
     if np.rint(np.abs(rows)).max() >= LARGEST_INT8:
         raise Obstacle(group, "its products do not reach the range of its result")
     block = policy.block if policy.sharing == "block" else 1
-    shift = choose_shifts(rows, 0, block)
+    products = RealWeights(rows)
+    shift = choose_shifts(products, 0, block)
     lo, hi = integer_bound(group.lo, result, -128), integer_bound(group.hi, result, 127)
     while True:
-        weights = round_weights(rows, shift).astype(np.int8)
+        weights = products.rounded(shift).astype(np.int8)
         zero = scales[first.operand].zero_point
         offset = np.ldexp(float(result.zero_point), shift)
         bias = offset + np.where(shift > 0, np.ldexp(1.0, shift - 1), 0.0)

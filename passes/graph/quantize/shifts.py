@@ -1,0 +1,114 @@
+"""The shift of each output channel, from its real weights alone.
+
+A stored weight is the real one times ``2^shift``, rounded. The shift is the largest that clips no
+weight, or one more where clipping lowers the squared error; channels may share theirs in blocks.
+"""
+
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+
+from vtac.dialects.context import Array
+from vtac.passes.graph.quantize.planes import ONE_PLANE, Limits
+
+LARGEST_SHIFT = 31
+
+_AT_ONCE = 1 << 16
+"""Weights whose errors are found together: few enough that they stay in a processor's cache."""
+
+
+class RealWeights:
+    """The real weights of each output channel, and what it costs to round them.
+
+    rows: [O, K] in units of scale_out / scale_in, so that the stored weight is ``rows * 2^shift``.
+    limits: of the stored weights.
+    """
+
+    def __init__(self, rows: Array, limits: Limits = ONE_PLANE):
+        self.rows = rows
+        self.limits = limits
+        self._errors = np.full((LARGEST_SHIFT + 1, len(rows)), np.nan)
+
+    @cached_property
+    def extremes(self) -> Array:
+        """Smallest and largest weight of each channel, [O, 2]."""
+        return np.stack([self.rows.min(axis=1), self.rows.max(axis=1)], axis=1)
+
+    def fit(self, shift: Array) -> Array:
+        """Whether no weight of a channel is clipped at its shift."""
+        steps = np.rint(self.extremes * np.ldexp(1.0, shift)[:, None])
+        return cast(Array, (steps[:, 0] >= self.limits[0]) & (steps[:, 1] <= self.limits[1]))
+
+    def rounded(self, shift: Array) -> Array:
+        """Stored weights, as float64: halves to even, saturating."""
+        return _rounded(self.rows, shift, self.limits)
+
+    def errors(self, shift: Array) -> Array:
+        """Sum of squared errors of each channel's weights, in the unit of ``rows`` squared.
+
+        That of a channel depends on its own shift only, and is found once.
+        """
+        channels = np.arange(len(self.rows))
+        missing = np.flatnonzero(np.isnan(self._errors[shift, channels]))
+        count = max(1, _AT_ONCE // max(1, self.rows.shape[1]))
+        for start in range(0, len(missing), count):
+            some = missing[start : start + count]
+            rows, of_some = self.rows[some], shift[some]
+            error = _rounded(rows, of_some, self.limits)
+            error *= np.ldexp(1.0, -of_some)[:, None]
+            error -= rows
+            self._errors[of_some, some] = np.square(error, out=error).sum(axis=1)
+        return cast(Array, self._errors[shift, channels])
+
+
+def _rounded(rows: Array, shift: Array, limits: Limits) -> Array:
+    steps = rows * np.ldexp(1.0, shift)[:, None]
+    np.rint(steps, out=steps)
+    return cast(Array, np.clip(steps, *limits, out=steps))
+
+
+def choose_shifts(weights: RealWeights, least: int, block: int) -> Array:
+    """The shift of each output channel, equal in each block of channels.
+
+    least: lower bound, at which the weights must fit. A channel of zeros only takes ``least``,
+    unless it shares.
+    """
+    largest = np.abs(weights.extremes).max(axis=1)
+    with np.errstate(divide="ignore"):
+        exact = np.floor(np.log2((weights.limits[1] + 1) / largest))
+    shift = np.where(largest > 0, np.clip(exact, least, LARGEST_SHIFT), LARGEST_SHIFT)
+    shift = _smallest(shift.astype(np.int64), block)
+    zero = _smallest((largest == 0).astype(np.int64), block).astype(bool)
+    shift = np.where(zero, least, shift)
+    # 128 is not an int8, and -128.5 rounds.
+    unfit = any_of_block(~weights.fit(shift), block)
+    shift = np.where(unfit & (shift > least), shift - 1, shift)
+    more = np.minimum(shift + 1, LARGEST_SHIFT)
+    gain = weights.errors(shift) - weights.errors(more)
+    return np.where((_total(gain, block) > 0) & ~zero, more, shift)
+
+
+def any_of_block(flags: Array, block: int) -> Array:
+    """Whether any channel of the block has the flag, at each of its channels."""
+    return _smallest(-flags.astype(np.int64), block) < 0
+
+
+def _smallest(values: Array, block: int) -> Array:
+    """The minimum of each block, at each of its channels."""
+    least = np.minimum.reduceat(values, _blocks(len(values), block))
+    return _per_channel(least, len(values), block)
+
+
+def _total(values: Array, block: int) -> Array:
+    """The sum of each block, at each of its channels."""
+    total = np.add.reduceat(values, _blocks(len(values), block))
+    return _per_channel(total, len(values), block)
+
+
+def _blocks(count: int, block: int) -> Array:
+    return np.arange(0, count, block)
+
+
+def _per_channel(values: Array, count: int, block: int) -> Array:
+    return cast(Array, np.repeat(values, block)[:count])
