@@ -197,7 +197,7 @@ class _Driver:
         for stage in self.stages:
             if stage in idle:
                 continue
-            self._run(Stage(stage.level, stage.passes.format(**options)), module)
+            self._run(stage.with_options(options), module)
             self.ctx.observations = None  # they are of the float network
             if stage.level == PARTITIONED:
                 cut = self._cut(module, nodes, macs)
@@ -324,10 +324,10 @@ class _Driver:
                 )
             )
         stages = [stage for codegen in self.codegens.values() for stage in codegen.preparation()]
-        passes = _passes(",".join(stage.passes for stage in stages).format(**options))
+        texts = [stage.with_options(options).passes for stage in stages]
 
         def quantise(ctx: VtacContext, trial: ModuleOp) -> None:
-            for found in passes:
+            for found in _passes(",".join(texts)):
                 found.apply(ctx, trial)
 
         with self._step("measure layer errors"):

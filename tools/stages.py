@@ -58,8 +58,7 @@ class Criteria:
 def pipeline(codegens: Sequence[Codegen], criteria: Criteria) -> tuple[Stage, ...]:
     """Everything after calibration, for codegens by falling priority.
 
-    Each prepares what the ones before it have left, and takes of that what it can. Options in
-    braces are for the driver to fill in.
+    Each prepares what the ones before it have left, and takes of that what it can.
     """
     stages: list[Stage] = []
     pending: list[str] = []
@@ -69,8 +68,8 @@ def pipeline(codegens: Sequence[Codegen], criteria: Criteria) -> tuple[Stage, ..
             if stage.level:
                 stages.append(Stage(stage.level, ",".join(pending)))
                 pending = []
-        pending.append(f"match-patterns{{{{codegen={codegen.name}}}}}")
-    pending.append(criteria.passes.replace("{", "{{").replace("}", "}}"))
+        pending.append(f"match-patterns{{codegen={codegen.name}}}")
+    pending.append(criteria.passes)
     if any(codegen.passes() for codegen in codegens):
         pending.append("codegen-passes")
     pending += [codegen.layout() for codegen in codegens if codegen.layout()]

@@ -42,7 +42,7 @@ from vtac.passes.graph.patterns import OpPattern, Recursive, constant, op, wildc
 from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.reasons import Kind, Reason
 
-QUANTISED = Stage("quantised", "quantize{{shift={shift} requantise={requantise}}}")
+QUANTISED = Stage("quantised", "quantize{shift=$shift requantise=$requantise}")
 """Floats that were calibrated become integers; the driver fills in its options."""
 
 LOWERING = (

@@ -9,6 +9,7 @@ machine. The drivers tell the context which codegens there are, by falling prior
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import Template
 from typing import ClassVar
 
 from xdsl.context import Context
@@ -28,10 +29,17 @@ CODEGEN = "codegen"
 
 @dataclass(frozen=True)
 class Stage:
-    """Passes that run together, as text. level: what the module is called afterwards, if it is."""
+    """Passes that run together, as text. level: what the module is called afterwards, if it is.
+
+    ``$shift`` and ``$requantise`` stand for what the user has chosen (`vtac.compile`).
+    """
 
     level: str
     passes: str
+
+    def with_options(self, options: Mapping[str, str]) -> "Stage":
+        """This stage with what the user has chosen."""
+        return Stage(self.level, Template(self.passes).safe_substitute(options))
 
 
 @dataclass(frozen=True)
