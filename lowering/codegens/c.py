@@ -7,7 +7,7 @@ when the package is opened. A user chooses it, ``codegens=["c"]``.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -18,17 +18,13 @@ from xdsl.ir import Operation
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.payload import Payload
-from vtac.dialects.target import Target
 from vtac.lowering.codegens.float_nodes import (
+    FloatCodegen,
     Node,
     NodeList,
     node_list,
-    predicates_for,
     shapes_of,
-    with_relu,
 )
-from vtac.passes.graph.codegen import Codegen, NamedPattern
-from vtac.passes.graph.patterns import Predicate
 
 FILE = "function.c"
 
@@ -42,19 +38,11 @@ void {name}(const float *const *in, const float *const *constant, float *const *
 """
 
 
-class CCodegen(Codegen):
+class CCodegen(FloatCodegen):
     """What the kernels of ``kernels.c`` can do."""
 
     name: ClassVar[str] = "c"
     priority: ClassVar[int] = 20
-
-    def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
-        """Convolution and dense layer with the relu behind them: one call."""
-        return with_relu("codegen c")
-
-    def predicates(self, target: Target | None) -> Mapping[type[Operation], Predicate]:
-        """The same and others alone."""
-        return predicates_for("codegen c")
 
     def build(self, function: Operation, ctx: VtacContext) -> Payload:
         """The file; metadata says what the function is called and how much room it needs."""

@@ -1,7 +1,7 @@
 """Float functions as a list of nodes: what the codegens ``json`` and ``c`` have in common.
 
 Both take what a library of kernels in 32-bit floating point takes: convolution and dense layers,
-each perhaps with a relu behind it, and a few other ops alone.
+each perhaps with a relu behind it (one kernel), and a few other ops alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,9 @@ from vtac.dialects.graph import (
     is_static,
     shape_of,
 )
+from vtac.dialects.target import Target
 from vtac.passes.graph.annotate import layer_of
-from vtac.passes.graph.codegen import NamedPattern
+from vtac.passes.graph.codegen import Codegen, NamedPattern
 from vtac.passes.graph.patterns import Predicate, any_operands, op
 from vtac.passes.graph.reasons import Kind, Reason
 
@@ -66,36 +67,39 @@ def shapes_of(listed: NodeList) -> list[tuple[int, ...]]:
     return [*listed.inputs, *constants, *(node.shape for node in listed.nodes)]
 
 
-def with_relu(what: str) -> Sequence[NamedPattern]:
-    """Convolutions and dense layers that end in a relu. what: who takes them, for the user."""
-    taken = predicates_for(what)
-    rows: dict[str, type[Operation]] = {"conv_relu": ConvOp, "gemm_relu": GemmOp}
-    return [
-        NamedPattern(name, op(ReluOp, any_operands(kind).where(taken[kind])))
-        for name, kind in rows.items()
-    ]
+class FloatCodegen(Codegen):
+    """Takes what has a kernel; one of it makes a payload of what it got (`node_list`)."""
 
+    def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
+        """Convolutions and dense layers that end in a relu."""
+        taken = self.predicates(target)
+        rows: dict[str, type[Operation]] = {"conv_relu": ConvOp, "gemm_relu": GemmOp}
+        return [
+            NamedPattern(name, op(ReluOp, any_operands(kind).where(taken[kind])))
+            for name, kind in rows.items()
+        ]
 
-def predicates_for(what: str) -> Mapping[type[Operation], Predicate]:
-    """The ops that have kernels, and what these demand."""
+    def predicates(self, target: Target | None) -> Mapping[type[Operation], Predicate]:
+        """The ops that have kernels, and what these demand."""
+        what = f"codegen {self.name}"
 
-    def floats(operation: Operation) -> str | None:
-        return _floats(operation, what)
+        def floats(operation: Operation) -> str | None:
+            return _floats(operation, what)
 
-    def window(operation: Operation) -> str | None:
-        return _floats(operation, what) or _window(operation, what)
+        def window(operation: Operation) -> str | None:
+            return _floats(operation, what) or _window(operation, what)
 
-    def same_shape(operation: Operation) -> str | None:
-        return _floats(operation, what) or _same_shape(operation)
+        def same_shape(operation: Operation) -> str | None:
+            return _floats(operation, what) or _same_shape(operation)
 
-    return {
-        ConvOp: window,
-        GemmOp: floats,
-        ReluOp: floats,
-        AddOp: same_shape,
-        MaxPoolOp: window,
-        ReshapeOp: floats,
-    }
+        return {
+            ConvOp: window,
+            GemmOp: floats,
+            ReluOp: floats,
+            AddOp: same_shape,
+            MaxPoolOp: window,
+            ReshapeOp: floats,
+        }
 
 
 def _floats(operation: Operation, what: str) -> Reason | None:
@@ -125,7 +129,7 @@ def _same_shape(operation: Operation) -> Reason | None:
 
 
 def node_list(function: FuncOp, ctx: VtacContext) -> NodeList:
-    """The list of an outlined function whose composites are `with_relu` or single ops."""
+    """The list of an outlined function of a `FloatCodegen`."""
     block = function.body.block
     composites = [op for op in block.ops if isinstance(op, CompositeOp)]
     numbers: dict[SSAValue, int] = {argument: i for i, argument in enumerate(block.args)}

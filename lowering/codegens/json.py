@@ -7,7 +7,6 @@ it, ``codegens=["json"]``.
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.func import FuncOp
@@ -15,27 +14,16 @@ from xdsl.ir import Operation
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.payload import Payload
-from vtac.dialects.target import Target
-from vtac.lowering.codegens.float_nodes import node_list, predicates_for, with_relu
-from vtac.passes.graph.codegen import Codegen, NamedPattern
-from vtac.passes.graph.patterns import Predicate
+from vtac.lowering.codegens.float_nodes import FloatCodegen, node_list
 
 FILE = "graph.json"
 
 
-class JsonCodegen(Codegen):
+class JsonCodegen(FloatCodegen):
     """Chains of float convolutions, dense layers, relus and what goes with them."""
 
     name: ClassVar[str] = "json"
     priority: ClassVar[int] = 10
-
-    def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
-        """Convolution and dense layer with the relu behind them."""
-        return with_relu("codegen json")
-
-    def predicates(self, target: Target | None) -> Mapping[type[Operation], Predicate]:
-        """The same and others alone."""
-        return predicates_for("codegen json")
 
     def build(self, function: Operation, ctx: VtacContext) -> Payload:
         """Nodes and values by number (`NodeList`); constants are the payload's."""
