@@ -21,7 +21,6 @@ from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
     irdl_op_definition,
-    operand_def,
     prop_def,
     result_def,
     traits_def,
@@ -30,7 +29,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from vtac.dialects.graph.network import I64Array, integers, shape_of, verify_shape
+from vtac.dialects.graph.network import I64Array, UnaryOp, integers, shape_of, verify_shape
 
 
 @irdl_op_definition
@@ -68,29 +67,20 @@ class ConcatOp(IRDLOperation):
 
 
 @irdl_op_definition
-class SliceOp(IRDLOperation):
+class SliceOp(UnaryOp):
     """Of each dimension the elements from a start on, at a distance of ``steps`` (ONNX Slice).
 
     How many there are is what the result's type says.
     """
 
     name = "graph.slice"
-    x = operand_def(TensorType)
     starts = prop_def(I64Array.constr(i64))
     steps = prop_def(I64Array.constr(i64))
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(
         self, x: SSAValue, starts: Sequence[int], steps: Sequence[int], result_type: Attribute
     ):
-        super().__init__(
-            operands=[x],
-            result_types=[result_type],
-            properties={"starts": integers(starts), "steps": integers(steps)},
-        )
+        super().__init__(x, result_type, starts=integers(starts), steps=integers(steps))
 
     def verify_(self) -> None:
         """Everything taken lies inside the operand."""
@@ -108,21 +98,14 @@ class SliceOp(IRDLOperation):
 
 
 @irdl_op_definition
-class TakeChannelsOp(IRDLOperation):
+class TakeChannelsOp(UnaryOp):
     """The channels (dimension 1) with these indices, in this order (ONNX Gather)."""
 
     name = "graph.take_channels"
-    x = operand_def(TensorType)
     indices = prop_def(I64Array.constr(i64))
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, indices: Sequence[int], result_type: Attribute):
-        super().__init__(
-            operands=[x], result_types=[result_type], properties={"indices": integers(indices)}
-        )
+        super().__init__(x, result_type, indices=integers(indices))
 
     def verify_(self) -> None:
         """Every index is that of a channel."""
@@ -135,24 +118,15 @@ class TakeChannelsOp(IRDLOperation):
 
 
 @irdl_op_definition
-class PadOp(IRDLOperation):
+class PadOp(UnaryOp):
     """A constant around a tensor (ONNX Pad): ``pads`` are all begins, then all ends."""
 
     name = "graph.pad"
-    x = operand_def(TensorType)
     pads = prop_def(I64Array.constr(i64))
     value = prop_def(FloatAttr[AnyFloat])
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, pads: Sequence[int], value: float, result_type: Attribute):
-        super().__init__(
-            operands=[x],
-            result_types=[result_type],
-            properties={"pads": integers(pads), "value": FloatAttr(value, f64)},
-        )
+        super().__init__(x, result_type, pads=integers(pads), value=FloatAttr(value, f64))
 
     def verify_(self) -> None:
         """Two pads a dimension, none negative."""
@@ -170,23 +144,14 @@ class PadOp(IRDLOperation):
 
 
 @irdl_op_definition
-class UpsampleOp(IRDLOperation):
+class UpsampleOp(UnaryOp):
     """Each element ``factors`` times in each dimension: nearest neighbours (ONNX Resize)."""
 
     name = "graph.upsample"
-    x = operand_def(TensorType)
     factors = prop_def(I64Array.constr(i64))
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, factors: Sequence[int], result_type: Attribute):
-        super().__init__(
-            operands=[x],
-            result_types=[result_type],
-            properties={"factors": integers(factors)},
-        )
+        super().__init__(x, result_type, factors=integers(factors))
 
     def verify_(self) -> None:
         """A positive factor a dimension."""
@@ -203,23 +168,14 @@ class UpsampleOp(IRDLOperation):
 
 
 @irdl_op_definition
-class TransposeOp(IRDLOperation):
+class TransposeOp(UnaryOp):
     """Dimension i of the result is dimension ``permutation[i]`` of the operand (ONNX Transpose)."""
 
     name = "graph.transpose"
-    x = operand_def(TensorType)
     permutation = prop_def(I64Array.constr(i64))
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, permutation: Sequence[int], result_type: Attribute):
-        super().__init__(
-            operands=[x],
-            result_types=[result_type],
-            properties={"permutation": integers(permutation)},
-        )
+        super().__init__(x, result_type, permutation=integers(permutation))
 
     def verify_(self) -> None:
         """A permutation of all dimensions."""

@@ -4,7 +4,6 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType, f64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -14,15 +13,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from vtac.dialects.graph.network import BinaryOp, UnaryOp, broadcast, shape_of, verify_shape
-
-
-class ArithmeticOp(BinaryOp):
-    """Two tensors, element by element, with broadcasting; floats, or int32 accumulators."""
-
-    def verify_(self) -> None:
-        """The result has the broadcast shape."""
-        verify_shape(self.result, broadcast(shape_of(self.a) or (), shape_of(self.b) or ()))
+from vtac.dialects.graph.network import ArithmeticOp, UnaryOp, broadcast, shape_of, verify_shape
 
 
 @irdl_op_definition
@@ -30,7 +21,6 @@ class SubOp(ArithmeticOp):
     """``a - b`` (ONNX Sub)."""
 
     name = "graph.sub"
-    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -38,7 +28,6 @@ class MulOp(ArithmeticOp):
     """``a * b`` (ONNX Mul)."""
 
     name = "graph.mul"
-    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -46,7 +35,6 @@ class DivOp(ArithmeticOp):
     """``a / b`` (ONNX Div)."""
 
     name = "graph.div"
-    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -54,7 +42,6 @@ class MaxOp(ArithmeticOp):
     """The larger of ``a`` and ``b`` (ONNX Max of two)."""
 
     name = "graph.max"
-    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -62,7 +49,6 @@ class MinOp(ArithmeticOp):
     """The smaller of ``a`` and ``b`` (ONNX Min of two)."""
 
     name = "graph.min"
-    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -70,7 +56,6 @@ class NegOp(UnaryOp):
     """``-x`` (ONNX Neg)."""
 
     name = "graph.neg"
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -79,8 +64,6 @@ class LeakyReluOp(UnaryOp):
 
     name = "graph.leaky_relu"
     alpha = prop_def(FloatAttr[AnyFloat])
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, alpha: float, result_type: Attribute):
         super().__init__(x, result_type, alpha=FloatAttr(alpha, f64))
@@ -116,8 +99,6 @@ class HardSigmoidOp(UnaryOp):
     name = "graph.hard_sigmoid"
     alpha = prop_def(FloatAttr[AnyFloat])
     beta = prop_def(FloatAttr[AnyFloat])
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, alpha: float, beta: float, result_type: Attribute):
         super().__init__(x, result_type, alpha=FloatAttr(alpha, f64), beta=FloatAttr(beta, f64))
@@ -128,4 +109,3 @@ class HardSwishOp(UnaryOp):
     """``x * clip(x / 6 + 1 / 2, 0, 1)`` (ONNX HardSwish)."""
 
     name = "graph.hard_swish"
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"

@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Operation, OpResult, ParametrizedAttribute, SSAValue
-from xdsl.irdl import ParsePropInAttrDict, irdl_attr_definition, irdl_op_definition, prop_def
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -52,8 +52,6 @@ class FakeQuantizeOp(UnaryOp):
     zero_point = prop_def(IntegerAttr[IntegerType])
     low = prop_def(IntegerAttr[IntegerType])
     high = prop_def(IntegerAttr[IntegerType])
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(
         self, x: SSAValue, scale: float, zero_point: int, result_type: Attribute, *, low: int = -128

@@ -62,6 +62,70 @@ def window_extent(size: int, kernel: int, stride: int, pad: int, dilation: int) 
     return (size + pad - dilation * (kernel - 1) - 1) // stride + 1
 
 
+def verify_shape(value: SSAValue, expected: Sequence[int]) -> None:
+    """Raise unless the value's known dimensions agree with the expected known ones."""
+    actual = shape_of(value) or ()
+    if len(actual) != len(expected) or any(
+        DYNAMIC_INDEX not in pair and pair[0] != pair[1]
+        for pair in zip(actual, expected, strict=True)
+    ):
+        raise VerifyException(f"result has shape {list(actual)}, expected {list(expected)}")
+
+
+def broadcast(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    """The shape of two broadcast shapes, DYNAMIC_INDEX where it is not known."""
+    rank = max(len(a), len(b))
+    result = []
+    for p, q in zip([1] * (rank - len(a)) + list(a), [1] * (rank - len(b)) + list(b), strict=True):
+        if p == 1 or q == 1:
+            result.append(q if p == 1 else p)
+        elif DYNAMIC_INDEX in (p, q):
+            result.append(max(p, q))
+        elif p == q:
+            result.append(p)
+        else:
+            raise VerifyException(f"shapes {list(a)} and {list(b)} do not broadcast")
+    return result
+
+
+class UnaryOp(IRDLOperation, ABC):
+    """One tensor in, one out of the same shape, unless the op says otherwise."""
+
+    x = operand_def(TensorType)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, result_type: Attribute, **properties: Attribute):
+        super().__init__(operands=[x], result_types=[result_type], properties=properties)
+
+    def verify_(self) -> None:
+        """Shapes are equal."""
+        verify_shape(self.result, shape_of(self.x) or ())
+
+
+class BinaryOp(IRDLOperation, ABC):
+    """Two tensors in, one out."""
+
+    a = operand_def(TensorType)
+    b = operand_def(TensorType)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, a: SSAValue, b: SSAValue, result_type: Attribute):
+        super().__init__(operands=[a, b], result_types=[result_type])
+
+
+class ArithmeticOp(BinaryOp):
+    """Two tensors, element by element, with broadcasting; floats, or int32 accumulators."""
+
+    def verify_(self) -> None:
+        """The result has the broadcast shape."""
+        verify_shape(self.result, broadcast(shape_of(self.a) or (), shape_of(self.b) or ()))
+
+
 class WindowOp(IRDLOperation, ABC):
     """What convolution and pooling share: a window that moves over the spatial dimensions.
 
@@ -107,16 +171,6 @@ class WindowOp(IRDLOperation, ABC):
                 else window_extent(shape[2 + i], kernel[i], strides[i], pad, dilations[i])
             )
         verify_shape(self.result, expected)
-
-
-def verify_shape(value: SSAValue, expected: Sequence[int]) -> None:
-    """Raise unless the value's known dimensions agree with the expected known ones."""
-    actual = shape_of(value) or ()
-    if len(actual) != len(expected) or any(
-        DYNAMIC_INDEX not in pair and pair[0] != pair[1]
-        for pair in zip(actual, expected, strict=True)
-    ):
-        raise VerifyException(f"result has shape {list(actual)}, expected {list(expected)}")
 
 
 @irdl_op_definition
@@ -188,6 +242,8 @@ class PoolOp(WindowOp, ABC):
     """A pooling: the kernel is an attribute."""
 
     kernel = prop_def(I64Array.constr(i64))
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(
         self,
@@ -222,8 +278,6 @@ class MaxPoolOp(PoolOp):
     """Maximum over each window; a pad never wins (ONNX MaxPool with one output)."""
 
     name = "graph.max_pool"
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -232,8 +286,6 @@ class AveragePoolOp(PoolOp):
 
     name = "graph.average_pool"
     count_include_pad = prop_def(BoolAttr)
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -245,8 +297,6 @@ class SumPoolOp(PoolOp):
 
     name = "graph.sum_pool"
     pad_value = opt_prop_def(IntegerAttr[IntegerType])
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def verify_(self) -> None:
         """The pad value is an int8."""
@@ -255,17 +305,10 @@ class SumPoolOp(PoolOp):
 
 
 @irdl_op_definition
-class GlobalAveragePoolOp(IRDLOperation):
+class GlobalAveragePoolOp(UnaryOp):
     """Mean over all spatial dimensions, which stay as extents of 1."""
 
     name = "graph.global_average_pool"
-    x = operand_def(TensorType)
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
-
-    def __init__(self, x: SSAValue, result_type: Attribute):
-        super().__init__(operands=[x], result_types=[result_type])
 
     def verify_(self) -> None:
         """[N, C, 1...]."""
@@ -327,24 +370,11 @@ class GemmOp(IRDLOperation):
         verify_shape(self.result, [a[0], b[1]])
 
 
-class BinaryOp(IRDLOperation, ABC):
-    """Two tensors in, one out; shapes broadcast as in ONNX unless the op says otherwise."""
-
-    a = operand_def(TensorType)
-    b = operand_def(TensorType)
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-
-    def __init__(self, a: SSAValue, b: SSAValue, result_type: Attribute):
-        super().__init__(operands=[a, b], result_types=[result_type])
-
-
 @irdl_op_definition
 class MatMulOp(BinaryOp):
     """Matrix product over the last two dimensions, the others broadcast (ONNX MatMul)."""
 
     name = "graph.matmul"
-    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
 
     def verify_(self) -> None:
         """As in NumPy: a vector is a row on the left, a column on the right."""
@@ -359,46 +389,10 @@ class MatMulOp(BinaryOp):
 
 
 @irdl_op_definition
-class AddOp(BinaryOp):
+class AddOp(ArithmeticOp):
     """Elementwise sum with broadcasting (ONNX Add); on int32 the sum of accumulators."""
 
     name = "graph.add"
-    assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
-
-    def verify_(self) -> None:
-        """The result has the broadcast shape."""
-        verify_shape(self.result, broadcast(shape_of(self.a) or (), shape_of(self.b) or ()))
-
-
-def broadcast(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """The shape of two broadcast shapes, DYNAMIC_INDEX where it is not known."""
-    rank = max(len(a), len(b))
-    result = []
-    for p, q in zip([1] * (rank - len(a)) + list(a), [1] * (rank - len(b)) + list(b), strict=True):
-        if p == 1 or q == 1:
-            result.append(q if p == 1 else p)
-        elif DYNAMIC_INDEX in (p, q):
-            result.append(max(p, q))
-        elif p == q:
-            result.append(p)
-        else:
-            raise VerifyException(f"shapes {list(a)} and {list(b)} do not broadcast")
-    return result
-
-
-class UnaryOp(IRDLOperation, ABC):
-    """One tensor in, one out."""
-
-    x = operand_def(TensorType)
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-
-    def __init__(self, x: SSAValue, result_type: Attribute, **properties: Attribute):
-        super().__init__(operands=[x], result_types=[result_type], properties=properties)
-
-    def verify_(self) -> None:
-        """Elementwise: shapes are equal."""
-        verify_shape(self.result, shape_of(self.x) or ())
 
 
 @irdl_op_definition
@@ -406,7 +400,6 @@ class ReluOp(UnaryOp):
     """``max(x, 0)``."""
 
     name = "graph.relu"
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -416,8 +409,6 @@ class ClipOp(UnaryOp):
     name = "graph.clip"
     min = opt_prop_def(FloatAttr[AnyFloat])
     max = opt_prop_def(FloatAttr[AnyFloat])
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
 
 @irdl_op_definition
@@ -425,7 +416,6 @@ class ReshapeOp(UnaryOp):
     """The same elements in row-major order under another static or partly known shape."""
 
     name = "graph.reshape"
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def verify_(self) -> None:
         """The number of elements stays."""

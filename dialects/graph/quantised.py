@@ -4,6 +4,7 @@ Real value = scale x (stored - zero point). The exact integer semantics are thos
 docs/quantisation.md: ``q = clamp((acc + c) >> s, lo, hi)``.
 """
 
+from abc import ABC
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
@@ -52,8 +53,6 @@ class QuantizeOp(UnaryOp):
     name = "graph.quantize"
     scale = prop_def(FloatAttr[AnyFloat])
     zero_point = prop_def(IntegerAttr[IntegerType])
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, scale: float, zero_point: int, result_type: Attribute):
         super().__init__(
@@ -71,8 +70,6 @@ class DequantizeOp(UnaryOp):
     name = "graph.dequantize"
     scales = prop_def(DenseArrayBase[Float64Type].constr(f64))
     zero_point = prop_def(IntegerAttr[IntegerType])
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(
         self, x: SSAValue, scales: Sequence[float], zero_point: int, result_type: Attribute
@@ -121,18 +118,13 @@ def verify_channel_vector(vector: SSAValue, x: SSAValue, what: str) -> None:
         raise VerifyException(f"{what} must be tensor<{shape[1]}xi32>, one a channel")
 
 
-@irdl_op_definition
-class RequantizeOp(IRDLOperation):
-    """``clamp((acc + bias) >> shift, lo, hi)``: int32 accumulators to int8, halves up.
+class RequantisationOp(IRDLOperation, ABC):
+    """int32 accumulators to int8 between bounds, with constants a channel.
 
-    bias, shift: int32 [C], constants. The rounding term 2^(s-1) is part of the bias.
     scale, zero_point: what the stored result means; they do not enter the arithmetic.
     """
 
-    name = "graph.requantize"
     acc = operand_def(TensorType)
-    bias = operand_def(TensorType)
-    shift = operand_def(TensorType)
     lo = prop_def(IntegerAttr[IntegerType])
     hi = prop_def(IntegerAttr[IntegerType])
     scale = prop_def(FloatAttr[AnyFloat])
@@ -140,6 +132,57 @@ class RequantizeOp(IRDLOperation):
     result = result_def(TensorType)
     traits = traits_def(Pure())
     irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(
+        self,
+        operands: Sequence[SSAValue],
+        result_type: Attribute,
+        *,
+        lo: int,
+        hi: int,
+        scale: float,
+        zero_point: int,
+        **more: Attribute,
+    ):
+        super().__init__(
+            operands=list(operands),
+            result_types=[result_type],
+            properties={
+                **more,
+                "lo": IntegerAttr(lo, i64),
+                "hi": IntegerAttr(hi, i64),
+                "scale": FloatAttr(scale, f64),
+                "zero_point": IntegerAttr(zero_point, i64),
+            },
+        )
+
+    def vectors(self) -> dict[str, SSAValue]:
+        """The constants with one number a channel, by name."""
+        raise AssertionError("every such op says what its vectors are")
+
+    def verify_(self) -> None:
+        """int32 in, int8 out, vectors a channel, bounds that int8 holds."""
+        verify_shape(self.result, shape_of(self.acc) or ())
+        for what, vector in self.vectors().items():
+            verify_channel_vector(vector, self.acc, what)
+        if _element(self.acc) != i32 or _element(self.result) != i8:
+            raise VerifyException(f"{self.name} takes int32 accumulators to int8")
+        if not -128 <= self.lo.value.data <= self.hi.value.data <= 127:
+            raise VerifyException("bounds must satisfy -128 <= lo <= hi <= 127")
+
+
+@irdl_op_definition
+class RequantizeOp(RequantisationOp):
+    """``clamp((acc + bias) >> shift, lo, hi)``: int32 accumulators to int8, halves up.
+
+    bias, shift: int32 [C], constants. The rounding term 2^(s-1) is part of the bias.
+    """
+
+    name = "graph.requantize"
+    # IRDL lists a class's own operands before inherited ones: acc is declared again to come first.
+    acc = operand_def(TensorType)
+    bias = operand_def(TensorType)
+    shift = operand_def(TensorType)
     assembly_format = (
         "$acc `bias` $bias `shift` $shift attr-dict `:` functional-type(operands, results)"
     )
@@ -156,26 +199,12 @@ class RequantizeOp(IRDLOperation):
         scale: float,
         zero_point: int = 0,
     ):
-        super().__init__(
-            operands=[acc, bias, shift],
-            result_types=[result_type],
-            properties={
-                "lo": IntegerAttr(lo, i64),
-                "hi": IntegerAttr(hi, i64),
-                "scale": FloatAttr(scale, f64),
-                "zero_point": IntegerAttr(zero_point, i64),
-            },
-        )
+        operands = [acc, bias, shift]
+        super().__init__(operands, result_type, lo=lo, hi=hi, scale=scale, zero_point=zero_point)
 
-    def verify_(self) -> None:
-        """int32 in, int8 out, vectors a channel, bounds that int8 holds."""
-        verify_shape(self.result, shape_of(self.acc) or ())
-        verify_channel_vector(self.bias, self.acc, "bias")
-        verify_channel_vector(self.shift, self.acc, "shift")
-        if _element(self.acc) != i32 or _element(self.result) != i8:
-            raise VerifyException("requantize takes int32 accumulators to int8")
-        if not -128 <= self.lo.value.data <= self.hi.value.data <= 127:
-            raise VerifyException("bounds must satisfy -128 <= lo <= hi <= 127")
+    def vectors(self) -> dict[str, SSAValue]:
+        """bias and shift."""
+        return {"bias": self.bias, "shift": self.shift}
 
 
 @irdl_op_definition
@@ -250,7 +279,6 @@ class PackOp(UnaryOp):
     """A logical int8 tensor into the accelerator's layout (``#graph.packed``); on the host."""
 
     name = "graph.pack"
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def verify_(self) -> None:
         """Only the result is packed."""
@@ -264,7 +292,6 @@ class UnpackOp(UnaryOp):
     """An int8 tensor out of the accelerator's layout; on the host."""
 
     name = "graph.unpack"
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def verify_(self) -> None:
         """Only the operand is packed."""

@@ -7,12 +7,9 @@ that the convolution keeps its kernel there.
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr, IntegerType, TensorType, i64
 from xdsl.irdl import (
-    ParsePropInAttrDict,
     irdl_op_definition,
-    operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
 )
 from xdsl.utils.exceptions import VerifyException
 
@@ -30,12 +27,8 @@ class UnfoldOp(PoolOp):
     """
 
     name = "graph.unfold"
-    x = operand_def(TensorType)
     constants = prop_def(I64Array.constr(i64))
     pad_value = opt_prop_def(IntegerAttr[IntegerType])
-    result = result_def(TensorType)
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def result_channels(self) -> int:
         """The channels of every tap, and the constant ones."""

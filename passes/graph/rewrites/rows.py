@@ -29,8 +29,8 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.constants import constant_of, new_constant
 
-UnaryOp = ClipOp | HardSigmoidOp | HardSwishOp | LeakyReluOp | NegOp | ReluOp
-BinaryOp = AddOp | DivOp | MulOp | SubOp
+Unary = ClipOp | HardSigmoidOp | HardSwishOp | LeakyReluOp | NegOp | ReluOp
+Arithmetic = AddOp | DivOp | MulOp | SubOp
 
 
 def matrix_behind(value: SSAValue) -> SSAValue | None:
@@ -48,7 +48,7 @@ def _like(matrix: SSAValue, result: SSAValue) -> Attribute:
     return TensorType(result.type.element_type, shape_of(matrix) or ())
 
 
-def _reshape_after(op: UnaryOp | BinaryOp, new: Operation, rewriter: PatternRewriter) -> None:
+def _reshape_after(op: Unary | Arithmetic, new: Operation, rewriter: PatternRewriter) -> None:
     new.location = op.location
     reshape = ReshapeOp(new.results[0], op.result.type)
     reshape.location = op.location
@@ -59,7 +59,7 @@ class ReshapeAfterElements(RewritePattern):
     """``relu(reshape(x))`` is ``reshape(relu(x))``, and so for sums of two that are reshaped."""
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: UnaryOp | BinaryOp, rewriter: PatternRewriter) -> None:
+    def match_and_rewrite(self, op: Unary | Arithmetic, rewriter: PatternRewriter) -> None:
         """Match operands that all are spread matrices, and that nobody else reads if it is one."""
         operands = [matrix_behind(value) for value in op.operands]
         found = [matrix for matrix in operands if matrix is not None]
@@ -82,7 +82,7 @@ class ReshapeAfterVector(RewritePattern):
     ctx: Context
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: BinaryOp, rewriter: PatternRewriter) -> None:
+    def match_and_rewrite(self, op: Arithmetic, rewriter: PatternRewriter) -> None:
         """Match a constant on either side."""
         for place, (value, constant) in enumerate(((op.a, op.b), (op.b, op.a))):
             matrix, array = matrix_behind(value), constant_of(self.ctx, constant)
