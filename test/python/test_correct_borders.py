@@ -3,9 +3,10 @@
 from random import Random
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integer_groups import REWRITES, IntegerFunction
+from integer_groups import REWRITES, Array, IntegerFunction
 from random_groups import SMALL, TARGETS
 from te_functions import evaluate, kernels, rank_of
 from vta_runner import run_loops
@@ -51,19 +52,23 @@ def test_on_tensors(random: Random, target: str) -> None:
     module = f.finish(f.requantize(layer(random, f)))
     f.apply(module, [GraphToTePass, *REWRITES, CorrectBordersPass])
     assert not any(read.outside for k in kernels(module) for c in k.computes for read in c.reads)
-    f.check(module, lambda m, inputs: evaluate(f.ctx, m, inputs), rank_of(f, module))
+    answers = f.answers(module, lambda m, inputs: evaluate(f.ctx, m, inputs), rank_of(f, module))
+    for found, exact in answers:
+        np.testing.assert_array_equal(found, exact)
 
 
 @settings(max_examples=10)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(MACHINES)))
 def test_on_the_simulator(random: Random, target: str) -> None:
     f = IntegerFunction(MACHINES[target], random.randrange(1 << 30))
-    simulate(f, f.finish(f.requantize(layer(random, f))))
+    for found, exact in simulated(f, f.finish(f.requantize(layer(random, f)))):
+        np.testing.assert_array_equal(found, exact)
 
 
-def simulate(f: IntegerFunction, module: ModuleOp) -> None:
+def simulated(f: IntegerFunction, module: ModuleOp) -> list[tuple[Array, Array]]:
+    """Each result of a function on the simulator, and what it should be."""
     f.lower(module)
-    f.check(module, lambda m, inputs: run_loops(f.ctx, m, inputs), rank_of(f, module))
+    return f.answers(module, lambda m, inputs: run_loops(f.ctx, m, inputs), rank_of(f, module))
 
 
 def test_readers_of_one_tensor_pad_it_as_they_like() -> None:
@@ -73,13 +78,13 @@ def test_readers_of_one_tensor_pad_it_as_they_like() -> None:
     first = f.requantize(f.conv(x, 18, (3, 3), **same), shift="one")
     wide = f.requantize(f.conv(x, 18, (1, 1), pads=(0, 2, 2, 0), pad_value=77))
     plain = f.requantize(f.conv(first, 7, (3, 3), pads=(1, 0, 0, 1)))
-    module = f.finish(x, first, wide, plain)
-    simulate(f, module)
+    for found, exact in simulated(f, f.finish(x, first, wide, plain)):
+        np.testing.assert_array_equal(found, exact)
 
 
 def test_large_sums_take_several_elements() -> None:
     """Weights of one sign: more than the digits of one element reach."""
     f, numbers = IntegerFunction(TARGETS["chisel"]), {"pads": (1, 1, 1, 1), "pad_value": 127}
     acc = f.conv(f.input(1, 40, 4, 4), 3, (3, 3), **numbers, weights_below=-120)
-    module = f.finish(f.requantize(acc))
-    simulate(f, module)
+    ((found, exact),) = simulated(f, f.finish(f.requantize(acc)))
+    np.testing.assert_array_equal(found, exact)

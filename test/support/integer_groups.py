@@ -237,14 +237,20 @@ class IntegerFunction:
         plain = np.moveaxis(array, (-2, -1), (1, 3)).reshape(outs * batch, ins * block, *middle)
         return plain[:n, :c].reshape(shape)
 
+    def answers(
+        self, module: ModuleOp, run: Callable[[ModuleOp, list[Array]], Sequence[Array]], rank: int
+    ) -> list[tuple[Array, Array]]:
+        """Run the lowered module on the packed inputs: each result, and what it should be."""
+        outputs = run(module, self.packed_inputs(rank))
+        exact = [self.values[value] for value in self.results]
+        return [(self.unpack(o, e.shape), e) for o, e in zip(outputs, exact, strict=True)]
+
     def check(
         self, module: ModuleOp, run: Callable[[ModuleOp, list[Array]], Sequence[Array]], rank: int
     ) -> None:
         """Run the lowered module on the packed inputs; every result must be exact."""
-        outputs = run(module, self.packed_inputs(rank))
-        for value, output in zip(self.results, outputs, strict=True):
-            expected = self.values[value]
-            np.testing.assert_array_equal(self.unpack(output, expected.shape), expected)
+        for found, exact in self.answers(module, run, rank):
+            np.testing.assert_array_equal(found, exact)
 
 
 def numbers_of(
