@@ -28,10 +28,9 @@ _LEAST_SEVERE_LOGGED = 4
 """Fatal ones alone: errors are raised, and that is where they are told."""
 
 
-_NO_ROUNDING = "session.disable_quant_qdq"
+_NO_ROUNDING = ("session.disable_quant_qdq", "1")
 """Between QuantizeLinear and DequantizeLinear, onnxruntime would also round weights that are float
 (its optimisation WeightBiasQuantization), to one scale a tensor: then a model means another."""
-
 
 _NO_SPINNING = ("session.intra_op.allow_spinning", "0")
 """Threads without work sleep. By default they spin for a while, which costs a small model several
@@ -42,7 +41,7 @@ def open_session(model: onnx.ModelProto) -> Any:
     """onnxruntime on a model, on the CPU. Raises one of `FAILURES` where it cannot load it."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _LEAST_SEVERE_LOGGED
-    options.add_session_config_entry(_NO_ROUNDING, "1")
+    options.add_session_config_entry(*_NO_ROUNDING)
     options.add_session_config_entry(*_NO_SPINNING)
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from vtac import backend
 from vtac.dialects.context import VtacContext
-from vtac.passes.graph.quantize import ERROR_BOUNDS_ATTRIBUTE, error_bounds
+from vtac.passes.graph.quantize import error_bounds
 from vtac.tools.planner import main_function
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
@@ -138,9 +138,8 @@ class _Vtac:
         return prepared.run(fed)
 
     def _observe(self, level: str, module: ModuleOp, ctx: VtacContext) -> None:
-        main = main_function(module)
-        if ERROR_BOUNDS_ATTRIBUTE in main.attributes:
-            self.bounds = error_bounds(main)
+        if level == "quantised":
+            self.bounds = error_bounds(main_function(module))
 
 
 def _activations(model: onnx.ModelProto) -> set[str]:
@@ -175,10 +174,6 @@ def _value(data: bytes, type: onnx.TypeProto) -> Any:
     if type.HasField("optional_type"):
         return numpy_helper.to_optional(onnx.OptionalProto.FromString(data))
     return numpy_helper.to_array(onnx.TensorProto.FromString(data))
-
-
-def _in_vtac(model: onnx.ModelProto, inputs: Sequence[Any]) -> Sequence[Any]:
-    return backend.prepare(model).run(inputs)
 
 
 def _in_onnxruntime(model: onnx.ModelProto, inputs: Sequence[Any]) -> Sequence[Any]:

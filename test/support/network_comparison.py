@@ -5,13 +5,13 @@ import onnxruntime
 from random_networks import Network
 from small_models import one_thread
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
 
 import vtac
 from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
-from vtac.passes.graph.quantize.quantize import error_bounds
+from vtac.passes.graph.quantize import error_bounds
 from vtac.runtime.reference import run_reference
+from vtac.tools.planner import main_function
 
 TARGETS = {
     "1x16": Target.named("pynq"),
@@ -34,16 +34,9 @@ def assert_exact(network: Network, target: Target, shift: str) -> None:
     def evaluate(level: str, module: ModuleOp, ctx: VtacContext) -> None:
         if level == "quantised":
             reference.update(run_reference(module, network.inputs, ctx.resources))
-            main = next(op for op in module.ops if isinstance(op, FuncOp))
-            bounds.extend(error_bounds(main))
+            bounds.extend(error_bounds(main_function(module)))
 
-    module = vtac.compile(
-        network.model,
-        target,
-        network.samples,
-        shift=shift,
-        observe=evaluate,
-    )
+    module = vtac.compile(network.model, target, network.samples, shift=shift, observe=evaluate)
     assert all(placement.where != "host" for placement in module.report.placements)
     session = onnxruntime.InferenceSession(network.model.SerializeToString(), one_thread())
     (expected,) = session.run(None, network.inputs)

@@ -5,11 +5,6 @@ analysis that leaves the IR alone), corrects biases by observations if there are
 (``correction``), bounds and estimates the error (``bounds``) and rewrites (``emit``).
 """
 
-from vtac.passes.graph.quantize.quantize import (
-    ERROR_BOUNDS_ATTRIBUTE,
-    QuantizePass,
-    error_bounds,
-    error_estimates,
-)
+from vtac.passes.graph.quantize.quantize import QuantizePass, error_bounds, error_estimates
 
-__all__ = ["ERROR_BOUNDS_ATTRIBUTE", "QuantizePass", "error_bounds", "error_estimates"]
+__all__ = ["QuantizePass", "error_bounds", "error_estimates"]
