@@ -83,9 +83,10 @@ def bind(model: onnx.ModelProto, constants: Mapping[str, np.ndarray[Any, Any]]) 
         raise CompileError(
             [Problem(f"constant '{n}'", "the model has no such input") for n in unknown]
         )
-    bound.graph.initializer.extend(
-        numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()
-    )
+    defaults = [t for t in model.graph.initializer if t.name not in constants]
+    given = [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()]
+    del bound.graph.initializer[:]
+    bound.graph.initializer.extend([*defaults, *given])
     return bound
 
 
@@ -109,7 +110,9 @@ class VtacBackend(Backend):
             raise CompileError(
                 Problem(f"device {device!r}", "is not known", f"use {' or '.join(DEVICES)}")
             )
-        model = bind(_modern(model), constants or {})
+        model = _modern(model)
+        if constants:
+            model = bind(model, constants)
         initial = {tensor.name for tensor in model.graph.initializer}
         inputs = [value.name for value in model.graph.input if value.name not in initial]
         outputs = [value.name for value in model.graph.output]

@@ -47,3 +47,14 @@ def test_the_interface() -> None:
         backend.run_model(model, [a, b, a])
     with pytest.raises(CompileError, match="device 'CUDA': is not known"):
         backend.prepare(model, "CUDA")
+
+
+def test_inputs_may_be_constants() -> None:
+    node = onnx.helper.make_node("Sub", ["a", "b"], ["y"])
+    a, b = np.array([5, 7], np.float32), np.array([1, 2], np.float32)
+    model = small_model([node], {"a": [2], "b": [2]}, ["y"], {"b": a})
+    for bound, expected in ((None, [0, 0]), ({"b": b}, [4, 5])):  # what is known counts, no default
+        (y,) = backend.prepare(model, constants=bound).run(a)
+        assert y.tolist() == expected
+    with pytest.raises(CompileError, match="constant 'c': the model has no such input"):
+        backend.prepare(model, constants={"c": b})
