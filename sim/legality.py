@@ -32,6 +32,8 @@ FIRST_BYTE = 4096
 
 MAX_SHIFT = 31
 
+Column = NDArray[np.int64]
+
 
 def decode_program(target: Target, insns: NDArray[np.uint64]) -> list[Instruction]:
     """The instructions of a program; `SimulationError` instead of `EncodingError`."""
@@ -123,6 +125,29 @@ def _transfer_objection(
     if dram_bytes is not None and end > dram_bytes:
         return f"DRAM bytes {first} to {end - 1}, but the image has {dram_bytes}"
     return None
+
+
+def doubtful_transfers(
+    target: Target, stores: NDArray[np.bool_], fields: Mapping[str, Column]
+) -> NDArray[np.bool_]:
+    """Where `objection` is not None, of many LOADs and STOREs (those of ``stores``) at once.
+
+    fields: by name a column of those of `Load`, all known memories. As with no image and not
+    strict, and about transfers alone, so that a program without fault is not looked at one by one.
+    """
+    memory, width, height = fields["memory"], fields["x_size"], fields["y_size"]
+    sizes = _sizes(target)
+    depth, size = np.array([sizes[memory] for memory in Memory], np.int64)[memory].T
+    columns = fields["x_pad_0"] + width + fields["x_pad_1"]
+    rows = fields["y_pad_0"] + height + fields["y_pad_1"]
+    pads = (columns != width) | (rows != height)
+    wrong: NDArray[np.bool_] = (stores != (memory == Memory.OUT)) | (stores & pads)
+    if not target.acc_load_int8:
+        wrong |= memory == Memory.ACC_8BIT
+    outside = fields["sram_base"] + rows * columns > depth
+    outside |= fields["dram_base"] * size < FIRST_BYTE
+    wrong |= outside & (width > 0) & (height > 0)
+    return wrong
 
 
 def _compute_objection(target: Target, instruction: Compute, strict: bool) -> str | None:

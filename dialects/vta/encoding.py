@@ -275,7 +275,7 @@ def decode(target: Target, words: NDArray[np.uint64]) -> list[Instruction]:
     faults: list[tuple[int, str]] = [
         (int(i), f"unknown opcode {opcodes[i]}") for i in np.flatnonzero(opcodes > _LAST_OPCODE)[:1]
     ]
-    for opcode, columns in _columns(target).items():
+    for opcode, columns in instruction_columns(target).items():
         where = np.flatnonzero(opcodes == opcode)
         if len(where) == 0:
             continue
@@ -295,8 +295,11 @@ def decode(target: Target, words: NDArray[np.uint64]) -> list[Instruction]:
     return [instruction for instruction in result if instruction is not None]
 
 
-class _Columns:
-    """The fields of one kind of instruction side by side, so that all are extracted at once."""
+class Columns:
+    """The fields of one kind of instruction side by side, so that all are extracted at once.
+
+    names: of the fields, in their order. reserved: the bits of both words that belong to none.
+    """
 
     def __init__(self, layout: Sequence[Field]) -> None:
         self.names = [field.name for field in layout]
@@ -308,7 +311,7 @@ class _Columns:
         used = [(1 << _OPCODE_BITS) - 1, 0]
         for field in layout:
             used[field.word] |= ((1 << field.width) - 1) << field.offset
-        self.reserved = ~np.array(used, np.uint64)
+        self.reserved: NDArray[np.uint64] = ~np.array(used, np.uint64)
 
     def extract(self, rows: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The fields [F, n] of rows [n, 2], as `Field.extract` has them."""
@@ -318,12 +321,13 @@ class _Columns:
 
 
 @functools.lru_cache(maxsize=64)
-def _columns(target: Target) -> Mapping[Opcode, _Columns]:
-    return {opcode: _Columns(layout) for opcode, layout in instruction_fields(target).items()}
+def instruction_columns(target: Target) -> Mapping[Opcode, Columns]:
+    """What extracts the fields of each kind of instruction."""
+    return {opcode: Columns(layout) for opcode, layout in instruction_fields(target).items()}
 
 
 def _faults(
-    opcode: Opcode, columns: _Columns, rows: NDArray[np.uint64], values: NDArray[np.int64]
+    opcode: Opcode, columns: Columns, rows: NDArray[np.uint64], values: NDArray[np.int64]
 ) -> list[tuple[int, str]]:
     """The first row with reserved bits set, and the first with an enumerator nobody defined."""
     found = []
@@ -339,7 +343,7 @@ def _faults(
     return found
 
 
-def _construct(opcode: Opcode, columns: _Columns, values: NDArray[np.int64]) -> list[Instruction]:
+def _construct(opcode: Opcode, columns: Columns, values: NDArray[np.int64]) -> list[Instruction]:
     """The instructions of one opcode, filled field by field from values [F, n].
 
     A column goes into its slot of all instances at once, past the constructor, which is what makes

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..legality import Column
 from ..tokens import Module, Queue
 from .channel import ACC, FETCH, INP, UOP, WGT
 from .machine import CHANNEL_OF, Timeline
 from .presets import INSTRUCTION_BYTES, TimingPreset
-from .work import Column, Kind, Work
+from .work import Kind, Work
 
 
 class Cause(enum.Enum):

@@ -13,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...dialects.target import Memory, Target
-from ...dialects.vta.encoding import AluOpcode, Instruction, Opcode, decode, instruction_fields
+from ...dialects.vta.encoding import AluOpcode, Instruction, Opcode, decode, instruction_columns
 from ..errors import SimulationError
-from ..legality import FIRST_BYTE, decode_program, objection
+from ..legality import Column, decode_program, doubtful_transfers, objection
 from ..tokens import CONSUMES, PRODUCES, Module, Queue
 from .channel import ACC, INP, UOP, WGT
 from .presets import TimingPreset
 from .requests import Requests, cut
-
-Column = NDArray[np.int64]
 
 ZERO_COUNT = 1 << 14
 """How often a loop with a count of zero runs: counts are taken modulo 2^14."""
@@ -143,57 +141,41 @@ def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> 
 
 
 class _Fields:
-    """The fields of all instructions by name; 0 where an instruction has no such field."""
+    """The fields of all instructions by name; 0 where an instruction has no such field.
+
+    meaningless: where bits are set that belong to no field, or the opcode or memory is unknown.
+    """
 
     def __init__(self, target: Target, words: NDArray[np.uint64]) -> None:
         self.words = words
         self.opcode: Column = (words[:, 0] & np.uint64(7)).astype(np.int64)
-        self.layout = instruction_fields(target)
-        self._columns: dict[str, Column] = {}
+        self.columns: dict[str, Column] = {}
+        self.meaningless: NDArray[np.bool_] = self.opcode > max(Opcode)
+        for opcode, layout in instruction_columns(target).items():
+            rows = np.flatnonzero(self.opcode == opcode)
+            self.meaningless[rows] = (words[rows] & layout.reserved).any(axis=1)
+            for name, values in zip(layout.names, layout.extract(words[rows]), strict=True):
+                if name not in self.columns:
+                    self.columns[name] = np.zeros(len(words), np.int64)
+                self.columns[name][rows] = values
+        self.meaningless |= self["memory"] > max(Memory)
 
     def __getitem__(self, name: str) -> Column:
-        if name not in self._columns:
-            column = np.zeros(len(self.words), np.int64)
-            for opcode, layout in self.layout.items():
-                for field in layout:
-                    if field.name == name:
-                        rows = np.flatnonzero(self.opcode == opcode)
-                        column[rows] = field.extract(self.words[rows])
-            self._columns[name] = column
-        return self._columns[name]
-
-    def reserved(self) -> NDArray[np.bool_]:
-        """Where bits are set that belong to no field, or where the opcode has no meaning."""
-        bad: NDArray[np.bool_] = self.opcode > max(Opcode)
-        for opcode, layout in self.layout.items():
-            used = [7, 0]
-            for field in layout:
-                used[field.word] |= ((1 << field.width) - 1) << field.offset
-            rest = (self.words & ~np.array(used, np.uint64)).any(axis=1)
-            bad |= (self.opcode == opcode) & rest
-        return bad
+        return self.columns[name]
 
 
 def _verify(target: Target, preset: TimingPreset, fields: _Fields) -> None:
     """Raise `SimulationError` on the first instruction that the machine cannot run."""
-    opcode, memory, x_size = fields.opcode, fields["memory"], fields["x_size"]
-    transfer = (opcode == Opcode.LOAD) | (opcode == Opcode.STORE)
-    endless = transfer & (x_size > 0) & (fields["y_size"] == 0)
+    opcode, memory = fields.opcode, fields["memory"]
+    stores = opcode == Opcode.STORE
+    transfer = stores | (opcode == Opcode.LOAD)
+    endless = transfer & (fields["x_size"] > 0) & (fields["y_size"] == 0)
     multiply = (opcode == Opcode.ALU) & (fields["alu_opcode"] >= AluOpcode.MUL)
     extension = multiply | (transfer & (memory == Memory.ACC_8BIT))
-    suspects = fields.reserved() | endless | extension
-    suspects |= transfer & ((opcode == Opcode.STORE) != (memory == Memory.OUT))
-    suspects |= transfer & (memory > max(Memory))
-    suspects |= (opcode == Opcode.STORE) & (_pad_bits(fields) > 0)
-    suspects |= fields["uop_end"] > target.uop_entries
-    sizes = np.array([target.element_bytes(m) for m in Memory], np.int64)
-    depths = np.array([target.depth(m) for m in Memory], np.int64)
-    place = np.minimum(memory, max(Memory))
-    width = fields["x_pad_0"] + x_size + fields["x_pad_1"]
-    height = fields["y_pad_0"] + fields["y_size"] + fields["y_pad_1"]
-    outside = fields["sram_base"] + width * height > depths[place]
-    outside |= fields["dram_base"] * sizes[place] < FIRST_BYTE
-    suspects |= transfer & (x_size > 0) & outside
+    suspects = fields.meaningless | endless | extension | (fields["uop_end"] > target.uop_entries)
+    known = np.flatnonzero(transfer & ~fields.meaningless)
+    columns = {name: column[known] for name, column in fields.columns.items()}
+    suspects[known] |= doubtful_transfers(target, stores[known], columns)
     for index in np.flatnonzero(suspects).tolist():
         try:
             instruction = decode_program(target, fields.words[index : index + 1])[0]

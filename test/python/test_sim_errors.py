@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,18 @@ from vtac.dialects.vta.encoding import (
     Finish,
     Instruction,
     Load,
+    Store,
     encode,
     encode_micro_ops,
 )
 from vtac.sim import SimulationError, Simulator
+from vtac.sim.legality import doubtful_transfers, objection
 from vtac.sim.machine import FastMachine
 from vtac.sim.reference import ReferenceMachine
 
 SIM, PYNQ, CHISEL = (Target.named(name) for name in ("sim", "pynq", "chisel-pynq"))
 KERNELS = 8192
+PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 MACHINES = [FastMachine, ReferenceMachine]
 
 
@@ -107,6 +111,30 @@ def test_an_instruction_that_is_wrong(
     target: Target, instruction: Instruction, message: str
 ) -> None:
     assert_refused(target, [kernel(), instruction], message, 1)
+
+
+@pytest.mark.parametrize("target", [SIM, PYNQ], ids=lambda target: target.preset)
+def test_many_transfers_are_judged_like_each(target: Target) -> None:
+    rng = Random(1)
+    program: list[Load | Store] = []
+    for _ in range(2000):
+        kind, memory = rng.choice((Load, Store)), rng.choice(list(Memory))
+        depth, size = target.depth(memory), target.element_bytes(memory)
+        fields = {name: rng.choice((0, 0, 0, 1, 5)) for name in PADS}
+        fields["y_size"], fields["x_size"] = (rng.choice((0, 1, 2, 7)) for _ in "yx")
+        fields["x_stride"] = fields["x_size"]
+        fields["dram_base"] = rng.choice((0, 4096 // size - 1, 4096 // size, 1 << 20))
+        sram = rng.choice((0, depth - fields["y_size"] * fields["x_size"], depth - 30))
+        fields["sram_base"] = min(sram + rng.randint(0, 1), (1 << 16) - 1)
+        program.append(kind(memory=memory, **fields))
+    wrong = [objection(target, each, None, strict=False) is not None for each in program]
+    columns = {
+        name: np.array([getattr(each, name) for each in program], np.int64)
+        for name in ("memory", "sram_base", "dram_base", "y_size", "x_size", *PADS)
+    }
+    stores = np.array([isinstance(each, Store) for each in program])
+    assert doubtful_transfers(target, stores, columns).tolist() == wrong
+    assert 200 < sum(wrong) < 1800
 
 
 def test_register_shifts_beyond_their_range() -> None:
