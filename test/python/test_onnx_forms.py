@@ -34,8 +34,8 @@ def compiled(model: onnx.ModelProto | Path, **options: Any) -> Module:
         return compile_model(model, **options)
 
 
-def agrees(model: onnx.ModelProto, feeds: Mapping[str, Any], **options: Any) -> Module:
-    """The compiled model answers as onnxruntime does."""
+def assert_agrees(model: onnx.ModelProto, feeds: Mapping[str, Any], **options: Any) -> Module:
+    """Assert that the compiled model answers as onnxruntime does."""
     module = compiled(model, **options)
     found = module.run(dict(feeds))
     assert_same(run(model, feeds), [found[o.name] for o in model.graph.output], rtol=1e-6)
@@ -72,7 +72,7 @@ def test_if_captures_what_lies_outside() -> None:
     )
     model = typed(model, c=tensor(BOOL, []))
     for condition in (True, False):
-        agrees(model, {"c": np.array(condition), "x": floats((2,), 1)})
+        assert_agrees(model, {"c": np.array(condition), "x": floats((2,), 1)})
 
 
 def test_loop_and_scan() -> None:
@@ -99,7 +99,7 @@ def test_loop_and_scan() -> None:
         ["last", "total", "sums"],
         {"one": np.ones(1, np.float32)},
     )
-    agrees(typed(model, n=tensor(INT64, [])), {"n": np.array(3), "x": floats((2,))})
+    assert_agrees(typed(model, n=tensor(INT64, [])), {"n": np.array(3), "x": floats((2,))})
 
 
 def test_sequences_come_in_and_go_out() -> None:
@@ -116,7 +116,7 @@ def test_sequences_come_in_and_go_out() -> None:
     )
     sequence = helper.make_sequence_type_proto(tensor(FLOAT, None))
     model = typed(model, s=sequence, parts=sequence, count=tensor(INT64, []))
-    agrees(model, {"s": [floats((1, 3), 1), floats((3, 3), 2)], "x": floats((2, 3))})
+    assert_agrees(model, {"s": [floats((1, 3), 1), floats((3, 3), 2)], "x": floats((2, 3))})
 
 
 def test_optionals() -> None:
@@ -130,7 +130,7 @@ def test_optionals() -> None:
         ["has", "y"],
         opset=18,
     )
-    agrees(typed(model, has=tensor(BOOL, [])), {"x": floats((2,))})
+    assert_agrees(typed(model, has=tensor(BOOL, [])), {"x": floats((2,))})
 
 
 def test_strings() -> None:
@@ -191,8 +191,9 @@ def test_symbolic_dimensions_are_fixed() -> None:
         },
     )
     feeds = {"x": floats((2, 2, 5, 4))}
-    assert agrees(model, feeds).report.warnings  # that its dimensions are unknown
-    agrees(model, {"x": floats((1, 2, 3, 3))})
+    unfixed = assert_agrees(model, feeds)
+    assert unfixed.report.warnings  # that its dimensions are unknown
+    assert_agrees(model, {"x": floats((1, 2, 3, 3))})
     fixed = compiled(model, shapes={"x": [2, 2, 5, 4]}, calibration={"x": feeds["x"][None]})
     assert next(p.where for p in fixed.explain if p.op == "graph.conv") == "vta_0"
     assert np.abs(fixed.run(feeds)["y"] - run(model, feeds)[0]).max() < 0.3
@@ -212,7 +213,7 @@ def test_inputs_and_outputs_of_every_kind() -> None:
         opset=13,
     )
     feeds = {"x": floats((3, 2)), "unused": floats((3, 1))}
-    module = agrees(model, feeds)
+    module = assert_agrees(model, feeds)
     with pytest.raises(CompileError, match="'w'"):
         module.run({**feeds, "w": floats((2,), 1)})
 
@@ -240,7 +241,7 @@ def test_optional_inputs_that_are_empty() -> None:
             "h0": floats((1, 1, 2), 2),
         },
     )
-    agrees(model, {"x": floats((1, 1, 4, 4)), "l": floats((3, 1, 2))})
+    assert_agrees(model, {"x": floats((1, 1, 4, 4)), "l": floats((3, 1, 2))})
 
 
 def test_functions_of_functions() -> None:
@@ -263,7 +264,7 @@ def test_functions_of_functions() -> None:
         functions=[twice, scaled],
     )
     model.opset_import.append(helper.make_opsetid("local", 1))
-    module = agrees(model, {"x": floats((3,))})
+    module = assert_agrees(model, {"x": floats((3,))})
     assert [p.op for p in module.explain][-2:] == ["graph.mul", "graph.relu"]
 
 
@@ -275,7 +276,7 @@ def test_standard_functions_are_inlined() -> None:
         {"shape": np.array([4])},
         opset=18,
     )
-    module = agrees(model, {"x": floats((1, 2, 6))})
+    module = assert_agrees(model, {"x": floats((1, 2, 6))})
     assert "graph.slice" in [p.op for p in module.explain]
 
 
