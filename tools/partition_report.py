@@ -13,36 +13,29 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr, TensorTyp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-from vtac.dialects.graph import CompositeOp, ConstantOp, HostOp, OpaqueType, YieldOp
-from vtac.passes.graph.annotate import BORDER, layer_of
+from vtac.dialects.graph import CompositeOp, ConstantOp, OpaqueType, YieldOp
+from vtac.passes.graph.annotate import BORDER, layer_of, operator_of
 from vtac.passes.graph.codegen import CODEGEN, Codegen, target_of_module
-from vtac.passes.graph.cost import bytes_of, host_cycles, macs_of
+from vtac.passes.graph.cost import RegionCost, bytes_of, macs_of
 from vtac.passes.graph.merge_regions import APART
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.reasons import HostReason, Kind, host_reason
 from vtac.runtime.package import Placement
+from vtac.tools.placements import HOST, UNKNOWN
 from vtac.tools.planner import main_function
-
-HOST = "host"
-_UNKNOWN = HostReason("no reason was recorded", Kind.OTHER)
 
 
 @dataclass(frozen=True)
 class RegionReport:
-    """A function of a codegen. ops: by name. border: bytes that enter and leave it.
+    """A function of a codegen. ops: by name.
 
-    cycles: an estimate with its launch and its border, None where there is none; host_cycles: what
-    the host is taken to need for the same ops. Both are cycles of the codegen's clock.
     is_apart: whether there is a neighbour of the codegen that it would make a cycle with.
     """
 
     function: str
     codegen: str
     ops: Counter[str]
-    macs: int
-    border: int
-    cycles: float | None
-    host_cycles: float
+    cost: RegionCost
     is_apart: bool
 
 
@@ -93,8 +86,9 @@ def partition_report(
             name := function.attributes.get(CODEGEN), StringAttr
         ):
             regions.append(_region(function, by_name[name.data], pruning, module))
+    unknown = HostReason(UNKNOWN, Kind.OTHER)
     hosted = tuple(
-        HostedOp(layer_of(op), _kind(op), _types(op), host_reason(op) or _UNKNOWN)
+        HostedOp(layer_of(op), operator_of(op), _types(op), host_reason(op) or unknown)
         for op in main_function(module).body.block.ops
         if not isinstance(op, (*BORDER, CompositeOp))
     )
@@ -125,17 +119,10 @@ def _region(
     return RegionReport(
         function.sym_name.data,
         codegen.name,
-        Counter(_kind(op) for op in ops),
-        sum(map(macs_of, ops)),
-        border,
-        None if own is None else own + host.cycles_a_launch + border / host.bytes_a_cycle,
-        sum(host_cycles(op, host) for op in ops),
+        Counter(map(operator_of, ops)),
+        RegionCost.of(ops, border, own, host),
         APART in function.attributes,
     )
-
-
-def _kind(op: Operation) -> str:
-    return op.op_type.data if isinstance(op, HostOp) else op.name.removeprefix("graph.")
 
 
 def _types(op: Operation) -> str:
@@ -171,8 +158,9 @@ def regions_table(report: PartitionReport) -> Table:
         table.caption_justify = "left"
     for region in report.regions:
         kinds = ", ".join(f"{count} {kind}" for kind, count in region.ops.most_common())
-        cycles = "unknown" if region.cycles is None else f"{region.cycles:,.0f}"
-        numbers = f"{region.macs:,}", f"{region.border:,}", cycles, f"{region.host_cycles:,.0f}"
+        cost = region.cost
+        cycles = "unknown" if cost.cycles is None else f"{cost.cycles:,.0f}"
+        numbers = f"{cost.macs:,}", f"{cost.border:,}", cycles, f"{cost.host_cycles:,.0f}"
         name = f"{region.function} *" if region.is_apart else region.function
         table.add_row(name, f"{region.ops.total()}: {kinds}", *numbers)
     return table

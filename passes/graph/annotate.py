@@ -90,9 +90,13 @@ def layer_of(op: Operation) -> str:
     return op.location.desc.data if isinstance(op.location, NameLoc) else ""
 
 
+def operator_of(op: Operation) -> str:
+    """What people call an op: its operator in ONNX where it is none of ours."""
+    return op.op_type.data if isinstance(op, HostOp) else op.name.removeprefix("graph.")
+
+
 def _usual(op: Operation) -> Reason:
-    what = op.op_type.data if isinstance(op, HostOp) else op.name.removeprefix("graph.")
-    return Reason(f"operator {what} is not supported on the accelerator", Kind.OPERATOR)
+    return Reason(f"operator {operator_of(op)} is not supported on the accelerator", Kind.OPERATOR)
 
 
 def dissolve(composite: CompositeOp, reason: str) -> None:

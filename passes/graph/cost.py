@@ -71,16 +71,23 @@ def computing_ops(composite: CompositeOp) -> list[Operation]:
 class RegionCost:
     """A region in numbers.
 
-    ops: how many it holds. macs: its multiply-accumulates. border: bytes that enter and leave it.
+    macs: its multiply-accumulates. border: bytes that enter and leave it.
     cycles: an estimate of those it takes with its launch and its border; host_cycles: what the host
     would take for its ops. Both in cycles of the codegen's clock; None: there is no estimate.
     """
 
-    ops: int
     macs: int
     border: int
     cycles: float | None
     host_cycles: float
+
+    @classmethod
+    def of(
+        cls, ops: Sequence[Operation], border: int, own: float | None, host: HostModel
+    ) -> "RegionCost":
+        """The cost of a region of these ops. own: its codegen's estimate of its cycles alone."""
+        cycles = None if own is None else own + host.cycles_a_launch + border / host.bytes_a_cycle
+        return cls(sum(map(macs_of, ops)), border, cycles, sum(host_cycles(op, host) for op in ops))
 
     @property
     def is_slower(self) -> bool:
@@ -93,12 +100,7 @@ def cost_of(
 ) -> RegionCost:
     """The cost of the composites of one region."""
     ops = [op for member in members for op in computing_ops(member)]
-    border = border_bytes(members)
-    own = codegen.cycles(members, target)
-    cycles = None if own is None else own + host.cycles_a_launch + border / host.bytes_a_cycle
-    return RegionCost(
-        len(ops), sum(map(macs_of, ops)), border, cycles, sum(host_cycles(op, host) for op in ops)
-    )
+    return RegionCost.of(ops, border_bytes(members), codegen.cycles(members, target), host)
 
 
 def host_cycles(op: Operation, host: HostModel) -> float:

@@ -230,7 +230,7 @@ def test_the_report_has_regions_shares_and_reasons() -> None:
     report = module.report.partition
     (region,) = report.regions
     macs = 2 * 4 * net.shapes[net.nodes[2].output[0]][1]
-    assert (region.codegen, region.macs, region.cycles) == ("json", macs, None)
+    assert (region.codegen, region.cost.macs, region.cost.cycles) == ("json", macs, None)
     assert (report.nodes, report.macs) == ((4, 2), (macs, macs))
     assert [(op.node, op.reason.kind) for op in report.hosted] == [
         ("Relu0", Kind.USER),
