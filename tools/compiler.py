@@ -23,7 +23,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.graph import ConstantOp, HostOp
+from vtac.dialects.graph import ConstantOp, HostOp, given_by
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.graph_to_onnx import host_model
@@ -286,8 +286,11 @@ class _Driver:
         main = main_function(module)
         if samples is None:
             wanted = all(codegen.preparation() for codegen in self.codegens.values())
-            if wanted and any(
-                _could_be_quantised(op) or can_split(self.ctx, op) for op in main.body.block.ops
+            ops = list(main.body.block.ops)
+            if (
+                wanted
+                and not any(map(given_by, ops))
+                and any(_could_be_quantised(op) or can_split(self.ctx, op) for op in ops)
             ):
                 self.report.warnings.append(NO_CALIBRATION)
             return None
