@@ -22,6 +22,7 @@ from vtac.dialects.target import Target
 from vtac.passes.graph.patterns import Predicate
 from vtac.passes.graph.reasons import Kind, Reason
 from vtac.runtime.engine import FunctionEngine, Run, Signature
+from vtac.runtime.package.records import from_json, to_json
 
 KNOWN: Mapping[str, Callable[[Array], Array]] = {"Sin": np.sin, "Cos": np.cos}
 
@@ -49,20 +50,42 @@ class DropUnusedPass(ModulePass):
                 composite.erase()
 
 
+@dataclass(frozen=True)
+class Step:
+    """An op, and the number of its operand."""
+
+    op: str
+    operand: int
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A function. Values are numbered: the inputs, then the results of the steps in order."""
+
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+
+
 class TrigonometryEngine(FunctionEngine):
-    """The run half: a function is a list of (op, number of its operand)."""
+    """The run half."""
 
     def load(self, payload: Payload, signature: Signature, where: str) -> Run:
         """Check what was read, then interpret it."""
-        steps, outputs = payload.metadata.get("steps"), payload.metadata.get("outputs")
-        if not isinstance(steps, list) or not {op for op, _ in steps} <= set(KNOWN):
+        function = from_json(Steps, dict(payload.metadata), where)
+        first = len(signature.inputs)
+        known = all(
+            step.op in KNOWN and 0 <= step.operand < number
+            for number, step in enumerate(function.steps, first)
+        )
+        count = first + len(function.steps)
+        if not known or not all(0 <= number < count for number in function.outputs):
             raise CompileError(Problem(where, "is no list of sines and cosines"))
 
         def run(inputs: Sequence[Array]) -> list[Array]:
             values = list(inputs)
-            for op, operand in steps:
-                values.append(KNOWN[op](values[operand]))
-            return [values[number] for number in outputs or ()]
+            for step in function.steps:
+                values.append(KNOWN[step.op](values[step.operand]))
+            return [values[number] for number in function.outputs]
 
         return run
 
@@ -82,18 +105,18 @@ class TrigonometryCodegen(vtac.Codegen):
         return [DropUnusedPass()]
 
     def build(self, function: Operation, ctx: VtacContext) -> Payload:
-        """Values are numbered: the arguments, then the results in order."""
+        """The steps, as a package holds them."""
         assert isinstance(function, FuncOp)
         block = function.body.block
         numbers: dict[SSAValue, int] = {argument: i for i, argument in enumerate(block.args)}
         steps = []
         for composite in block.ops:
             if isinstance(composite, ReturnOp):
-                outputs = [numbers[value] for value in composite.arguments]
-                return Payload({"steps": steps, "outputs": outputs})
+                outputs = tuple(numbers[value] for value in composite.arguments)
+                return Payload(to_json(Steps(tuple(steps), outputs)))
             assert isinstance(composite, CompositeOp)
             inner = composite.body.block.first_op
             assert isinstance(inner, HostOp)
             numbers[composite.outputs[0]] = len(numbers)
-            steps.append([inner.op_type.data, numbers[composite.inputs[0]]])
+            steps.append(Step(inner.op_type.data, numbers[composite.inputs[0]]))
         raise AssertionError("a function ends in a return")

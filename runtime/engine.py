@@ -22,6 +22,9 @@ from vtac.runtime.package.contents import LAUNCH, Function, Package, Value, blob
 from vtac.runtime.package.records import from_json, to_json
 from vtac.sim import Counters, TimingPreset, TimingReport
 
+_DTYPES = {dtype.str: dtype for dtype in map(np.dtype, "?bhilqBHILQefd")}
+"""Of the arrays that a payload may hold: NumPy's own reader of their names takes much more."""
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[Sequence[Array]], Sequence[Array]]
 
@@ -210,12 +213,9 @@ def _payload_of(package: Package, function: Function, place: str) -> Payload:
 
 
 def _constant(record: _ConstantRecord, data: bytes, place: str) -> Array:
-    try:
-        dtype = np.dtype(record.dtype)
-    except TypeError:
-        dtype = np.dtype(object)
-    sound = dtype.kind in "biuf" and min(record.shape, default=0) >= 0
-    if not sound or prod(record.shape) * dtype.itemsize != len(data):
+    dtype = _DTYPES.get(record.dtype)
+    size = None if dtype is None else prod(record.shape) * dtype.itemsize
+    if size != len(data) or min(record.shape, default=0) < 0:
         what = f"constant {record.blob[:16]} is no {record.dtype}{list(record.shape)}"
         raise CompileError(Problem(place, what))
     return np.frombuffer(data, dtype).reshape(record.shape)

@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.payload import Payload
 from vtac.runtime.engine import Array, FunctionEngine, Run, Signature
+from vtac.runtime.package.contents import Value
 from vtac.runtime.package.records import from_json
 
 FILE = "graph.json"
@@ -149,7 +150,7 @@ class _Node:
             found = self.kernel.run(self.attributes, *inputs)
             result = np.asarray(found, np.float32)
             whole = result.reshape(self.record.shape) if self.record.op == "reshape" else result
-        except (ValueError, IndexError, TypeError, MemoryError) as error:
+        except (ValueError, IndexError, TypeError, OverflowError, MemoryError) as error:
             raise CompileError(Problem(self.place, f"cannot run: {error}")) from error
         if whole.shape != self.record.shape:
             what = f"gives {list(whole.shape)}, not {list(self.record.shape)}"
@@ -164,8 +165,8 @@ class JsonEngine(FunctionEngine):
         """Read and check the graph; what is left is a walk over its nodes."""
         graph = _read(payload, where)
         nodes = _checked_nodes(graph, payload, where)
-        given = [value.shape for value in signature.inputs]
-        returned = [value.shape for value in signature.outputs]
+        given = [_shape(value) for value in signature.inputs]
+        returned = [_shape(value) for value in signature.outputs]
         shapes = [*graph.inputs, *(c.shape for c in payload.constants)]
         shapes += [node.shape for node in graph.nodes]
         if given != list(graph.inputs) or returned != [shapes[n] for n in graph.outputs]:
@@ -178,6 +179,11 @@ class JsonEngine(FunctionEngine):
             return [values[number] for number in graph.outputs]
 
         return run
+
+
+def _shape(value: Value) -> tuple[int | None, ...] | None:
+    """The shape of a value if it is a plain tensor in f32."""
+    return value.shape if value.type == "tensor(float)" and value.layout is None else None
 
 
 def _read(payload: Payload, where: str) -> GraphRecord:

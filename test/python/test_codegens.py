@@ -160,6 +160,27 @@ def test_a_graph_that_is_none_is_refused(change: Callable[[Any], None], message:
         package_from_bytes(package_to_bytes(changed(package, change)))
 
 
+@pytest.mark.parametrize("dtype", ["<c8", "f4,(", "(10000000000,)f4", "O", "<f8"])
+def test_a_constant_is_of_a_type_that_arrays_have(dtype: str) -> None:
+    net = FloatNetwork((1, 4))
+    package = vtac.compile(net.model(net.gemm("x")), codegens=["json"]).package
+    (function,) = package.functions.values()
+    first, *rest = function.metadata["constants"]
+    metadata = {**function.metadata, "constants": [{**first, "dtype": dtype}, *rest]}
+    functions = {function.name: dataclasses.replace(function, metadata=metadata)}
+    damaged = dataclasses.replace(package, functions=functions)
+    with pytest.raises(vtac.CompileError, match=r"constant \w+ is no "):
+        package_from_bytes(package_to_bytes(damaged))
+
+
+def test_a_function_of_json_passes_on_floats() -> None:
+    net = FloatNetwork((1, 4))
+    package = vtac.compile(net.model(net.relu("x")), codegens=["json"]).package
+    values = tuple(dataclasses.replace(v, type="tensor(int64)") for v in package.values)
+    with pytest.raises(vtac.CompileError, match="are not the launch's"):
+        package_from_bytes(package_to_bytes(dataclasses.replace(package, values=values)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Record(ModulePass):
     """Notes the functions that it sees, and may give them another name."""
