@@ -106,12 +106,14 @@ def batch_norm_affine(
 
 
 def _windows(op: WindowOp, x: Array, outside: float) -> Array:
-    """[N, C, windows..., taps...] of a padded tensor."""
+    """[N, C, windows..., taps...] of a padded tensor, or of one cut where pads are negative."""
     kernel, rank = op.kernel_shape(), len(op.kernel_shape())
     pads, strides = op.pads.get_values(), op.strides.get_values()
     dilations = op.dilations.get_values()
-    widths = [(0, 0), (0, 0), *((pads[i], pads[rank + i]) for i in range(rank))]
-    padded = np.pad(x, widths, constant_values=outside)
+    widths = np.array([(0, 0), (0, 0), *((pads[i], pads[rank + i]) for i in range(rank))])
+    padded = np.pad(x, np.maximum(widths, 0), constant_values=outside)
+    cut = np.maximum(-widths, 0)
+    padded = padded[tuple(slice(a, n - b) for (a, b), n in zip(cut, padded.shape, strict=True))]
     reach = tuple(d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True))
     views = sliding_window_view(padded, reach, axis=tuple(range(2, 2 + rank)))
     steps = [slice(None, None, stride) for stride in strides]

@@ -31,3 +31,12 @@ func.func @declines(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<
   %j = graph.add %i, %i : (tensor<2xi32>, tensor<2xi32>) -> tensor<2xi32>
   func.return %s, %h, %j : tensor<2xf32>, tensor<2xf32>, tensor<2xi32>
 }
+
+// A negative pad cuts: windows over 2, 3 and a pad.
+// CHECK-LABEL: @cuts
+func.func @cuts() -> tensor<1x1x2xf32> {
+  %x = graph.constant dense<[[[1.0, 2.0, 3.0]]]> : tensor<1x1x3xf32>
+  // CHECK-NEXT: graph.constant dense<{{\[\[\[}}5.000000e+00, 3.000000e+00]]]> : tensor<1x1x2xf32>
+  %s = graph.sum_pool %x {kernel = array<i64: 2>, strides = array<i64: 1>, pads = array<i64: -1, 1>, dilations = array<i64: 1>} : (tensor<1x1x3xf32>) -> tensor<1x1x2xf32>
+  func.return %s : tensor<1x1x2xf32>
+}
