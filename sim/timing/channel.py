@@ -12,7 +12,7 @@ that finds the queue empty waits for the latency (c = g + latency + 1, not befor
 """
 
 import itertools
-from bisect import bisect_left
+from bisect import bisect_left, insort
 
 from .presets import TimingPreset
 from .requests import Requests
@@ -88,11 +88,11 @@ class Channel:
 
     def add(self, transfer: Transfer) -> None:
         """Let a reader ask; behind an older transfer of the same reader."""
-        self.due = min(self.due, transfer.visible)
-        self.active.append(transfer)
-        if len(self.active) > 1:
-            self.active.sort(key=_priority)
-        if (past := min(self._pending, len(self._ends) - self._slots)) > _KEPT:
+        if transfer.visible < self.due:
+            self.due = transfer.visible
+        insort(self.active, transfer, key=_priority)
+        if self._pending > _KEPT:
+            past = min(self._pending, len(self._ends) - self._slots)
             del self._ends[:past]
             self._pending -= past
 

@@ -109,6 +109,7 @@ class Machine:
         # Instructions that end with tokens of which it is open whether there is room for them.
         self._late: set[int] = set()
         self._channels = [Channel(preset) for _ in range(preset.read_channels)]
+        self._channel_of = [self._channels[n] for n in CHANNEL_OF[preset.read_channels]]
         # Without a channel to wait for, the cycle in which a chunk comes.
         self._chunk_comes: int | None = None
         self._limit = NEVER
@@ -315,7 +316,7 @@ class Machine:
         if self._preset.ideal_memory:
             self._chunk_comes = command + 1
         else:
-            self._add(Transfer(FETCH, requests, command + 1))
+            self._channel_of[FETCH].add(Transfer(FETCH, requests, command + 1))
 
     def _instructions_come(self, last_beat: int) -> None:
         ready = last_beat + _LAST_BEAT_TO_DISPATCH
@@ -327,10 +328,6 @@ class Machine:
         if self._preset.fetch_ahead:
             self._request_instructions(cycle)
         self._dispatch(cycle)
-
-    def _add(self, transfer: Transfer) -> None:
-        channel = CHANNEL_OF[self._preset.read_channels][transfer.reader]
-        self._channels[channel].add(transfer)
 
     def _start_load(self, state: _ModuleState, index: int, start: int) -> None:
         """A load's first request is visible in S + 1, one cycle later for each row of top pads."""
@@ -346,7 +343,7 @@ class Machine:
             return
         if reader == INP and requests.total == self._preset.inp_beat_limit:
             transfer.stop = max(1, transfer.stop - 1)
-        self._add(transfer)
+        self._channel_of[reader].add(transfer)
 
     def _served(self, transfer: Transfer) -> None:
         """The times of a transfer's beats are known: a load is done with the last one and all pads.
