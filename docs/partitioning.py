@@ -112,6 +112,10 @@ Other criteria are the user's alone:
 Nodes that the user keeps on the host (`keep_float=[...]`, `--keep-float NODE`) are settled before
 anybody is asked: no preparation rounds them, and no codegen's pattern matches them.
 
+Regions are pruned once all codegens have chosen. So what goes back runs as the preparation of its
+codegen left it, for `vta` in integers (`--keep-float` leaves a layer as it was), and nobody else is
+offered it.
+
 ## What `--explain` shows
 
 {explain_intro}

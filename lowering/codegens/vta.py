@@ -38,7 +38,7 @@ from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.codegens.vta_cycles import region_cycles
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.passes.graph.codegen import Codegen, NamedPattern, Stage
-from vtac.passes.graph.patterns import OpPattern, Recursive, constant, op, wildcard
+from vtac.passes.graph.patterns import Recursive, constant, op, wildcard
 from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.reasons import Kind, Reason
 
@@ -164,18 +164,18 @@ class VtaCodegen(Codegen):
     def _accumulators(target: Target | None) -> Recursive:
         """int32: products, sum pooling, shifted addends; sums, extremes, products of these."""
         acc = Recursive("accumulators")
-        sources: list[OpPattern] = [
-            op(ConvOp, wildcard(), constant()).where(_int8_input),
-            op(GemmOp, wildcard(), constant()).where(_transposed_weights, _int8_input),
-            op(SumPoolOp, wildcard()).where(_int8_input),
-            op(ShiftLeftOp, wildcard(), constant()).where(_int8_input),
-            op(ShiftLeftOp, acc, constant()),
-        ]
+        sources = (
+            op(ConvOp, wildcard(), constant()).where(_int8_input)
+            | op(GemmOp, wildcard(), constant()).where(_transposed_weights, _int8_input)
+            | op(SumPoolOp, wildcard()).where(_int8_input)
+            | op(ShiftLeftOp, wildcard(), constant()).where(_int8_input)
+            | op(ShiftLeftOp, acc, constant())
+        )
         sums = op(AddOp, acc, acc).where(_same_shape) | op(AddBiasOp, acc, constant())
         extremes = op(MaxOp, acc, acc) | op(MinOp, acc, acc)
         if target is not None and target.alu_mul:
             extremes = extremes | op(MulOp, acc, acc) | op(ClipOp, acc)
-        acc.define(sources[0] | sources[1] | sources[2] | sources[3] | sources[4] | sums | extremes)
+        acc.define(sources | sums | extremes)
         return acc
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:

@@ -59,9 +59,10 @@ class Quotient:
 
     def _producers_of(self, op: Operation) -> list[int]:
         """The positions of the ops whose results an op, or its body, uses; the nearest last."""
-        owners = (v.owner for inner in op.walk() for v in inner.operands)
-        found = {self._position[o] for o in owners if isinstance(o, Operation) and o is not op
-                 and o in self._position}  # fmt: skip
+        owners = {value.owner for inner in op.walk() for value in inner.operands} - {op}
+        found = (
+            self._position[o] for o in owners if isinstance(o, Operation) and o in self._position
+        )
         return sorted(found)
 
     def find(self, position: int) -> int:

@@ -59,10 +59,6 @@ class Pattern:
         """Either; the left one is tried first."""
         return Alternative(self, other)
 
-    def optional(self, wrap: Callable[["Pattern"], "Pattern"]) -> "Pattern":
-        """``wrap(self)`` where that matches, else this pattern alone."""
-        return wrap(self) | self
-
 
 class Wildcard(Pattern):
     """Any value; it becomes an input of the composite."""

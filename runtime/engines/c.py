@@ -50,14 +50,11 @@ class CEngine(FunctionEngine):
 
     def check(self, payload: Payload, signature: Signature, where: str) -> None:
         """What can be known of the file without compiling it: that it is there."""
-        record = from_json(FunctionRecord, dict(payload.metadata), where)
-        if set(payload.files) != {FILE} or not record.symbol.isidentifier() or record.work < 0:
-            raise CompileError(Problem(where, f"is not one function in {FILE}"))
+        _record(payload, where)
 
     def load(self, payload: Payload, signature: Signature, where: str) -> Run:
         """The function behind its arrays."""
-        self.check(payload, signature, where)
-        record = from_json(FunctionRecord, dict(payload.metadata), where)
+        record = _record(payload, where)
         function = _compiled(payload.files[FILE], record.symbol, where)
         constants = [np.ascontiguousarray(array, np.float32) for array in payload.constants]
         shapes = [value.shape or () for value in signature.outputs]
@@ -71,6 +68,13 @@ class CEngine(FunctionEngine):
             return list(outputs)
 
         return run
+
+
+def _record(payload: Payload, where: str) -> FunctionRecord:
+    record = from_json(FunctionRecord, dict(payload.metadata), where)
+    if set(payload.files) != {FILE} or not record.symbol.isidentifier() or record.work < 0:
+        raise CompileError(Problem(where, f"is not one function in {FILE}"))
+    return record
 
 
 def _pointers(arrays: Sequence[Array]) -> Any:

@@ -84,9 +84,8 @@ class NoRecord:
 
 def _windows(record: WindowRecord, x: Array, kernel: Sequence[int], outside: float) -> Array:
     """[N, C, windows..., taps...] of a padded tensor."""
-    (top, left, bottom, right), reach = record.pads, [
-        d * (k - 1) + 1 for d, k in zip(record.dilations, kernel, strict=True)
-    ]  # fmt: skip
+    top, left, bottom, right = record.pads
+    reach = [d * (k - 1) + 1 for d, k in zip(record.dilations, kernel, strict=True)]
     edges = ((0, 0), (0, 0), (top, bottom), (left, right))
     views = sliding_window_view(np.pad(x, edges, constant_values=outside), reach, axis=(2, 3))
     sh, sw = record.strides

@@ -118,6 +118,7 @@ def test_code_in_a_package_runs_only_for_those_who_trust_it(
         vta_run.main(arguments)
     assert "--allow-native" in capsys.readouterr().err
     vta_run.main([*arguments, "--allow-native"])
+    assert "c_0" in capsys.readouterr().out
 
 
 def test_without_a_compiler_c_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
