@@ -36,9 +36,12 @@ COLUMNS = "model", "nodes", "products", "compile s", "run s", "cycles", "output:
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """How far a result lies from onnxruntime's. error: root mean square, as a share of the
-    result's own; estimate: what was estimated of that, None where nothing was."""
+class OutputError:
+    """How far a result lies from onnxruntime's.
+
+    error: root mean square, as a share of the result's own spread. estimate: what was estimated of
+    that, None where nothing was.
+    """
 
     output: str
     error: float
@@ -63,7 +66,7 @@ class Judgement:
     products: float
     compile_seconds: float
     run_seconds: float
-    agreements: list[Agreement]
+    errors: list[OutputError]
 
 
 def judge(name: str, target: str, count: int) -> Judgement:
@@ -73,8 +76,8 @@ def judge(name: str, target: str, count: int) -> Judgement:
     estimates: list[float | None] = []
 
     def observe(level: str, module: ModuleOp, ctx: VtacContext) -> None:
-        if not any(estimate is not None for estimate in estimates):
-            estimates[:] = error_estimates(main_function(module))
+        if level == "quantised":
+            estimates.extend(error_estimates(main_function(module)))
 
     started = time.process_time()
     samples = pictures(shape, CALIBRATION, 1)
@@ -84,8 +87,10 @@ def judge(name: str, target: str, count: int) -> Judgement:
     answers = [module.run(feed) for feed in feeds]
     ran = time.process_time()
     expected = [run(model, feed) for feed in feeds]
-    agreements = [
-        _agreement(output.name, [a[output.name] for a in answers], [e[i] for e in expected], found)
+    errors = [
+        _output_error(
+            output.name, [a[output.name] for a in answers], [e[i] for e in expected], found
+        )
         for i, (output, found) in enumerate(zip(model.graph.output, estimates, strict=True))
     ]
     placed = {node.node for node in module.explain if node.where != "host"}
@@ -96,16 +101,16 @@ def judge(name: str, target: str, count: int) -> Judgement:
         sum(p for node, p in products.items() if node in placed) / sum(products.values()),
         compiled - started,
         (ran - compiled) / count,
-        agreements,
+        errors,
     )
 
 
-def _agreement(
+def _output_error(
     name: str, answers: list[Any], expected: list[Any], estimate: float | None
-) -> Agreement:
+) -> OutputError:
     size = float(np.std(expected))
     error = float(np.sqrt(np.mean(np.square(np.subtract(answers, expected)))))
-    return Agreement(name, error / size, None if estimate is None else estimate / size)
+    return OutputError(name, error / size, None if estimate is None else estimate / size)
 
 
 def _products(model: onnx.ModelProto) -> Counter[str]:
@@ -127,23 +132,23 @@ def _products(model: onnx.ModelProto) -> Counter[str]:
 def main() -> int:
     """A line a model; the status of the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=NAMES, choices=[*NAMES, []])
+    parser.add_argument("models", nargs="*", choices=[*NAMES, []], metavar="MODEL")
     parser.add_argument("--target", default="pynq")
     parser.add_argument("--pictures", type=int, default=2, help="judge on so many")
     parser.add_argument("--explain", action="store_true", help="say what stays on the host")
     arguments = parser.parse_args()
     print(" | ".join(COLUMNS))
     wrong = 0
-    for name in arguments.models:
+    for name in arguments.models or NAMES:
         found = judge(name, arguments.target, arguments.pictures)
         cycles = sum(launch.report.cycles for launch in found.module.profile().launches)
         cells = (
             f"{name:<12}", f"{found.nodes:.1%}", f"{found.products:.2%}",
             f"{found.compile_seconds:.1f}", f"{found.run_seconds:.1f}", f"{cycles:,}",
-            "; ".join(map(str, found.agreements)),
+            "; ".join(map(str, found.errors)),
         )  # fmt: skip
         print(" | ".join(cells), flush=True)
-        wrong += not all(agreement.holds for agreement in found.agreements)
+        wrong += not all(error.holds for error in found.errors)
         if arguments.explain:
             hosted = [node for node in found.module.explain if node.where == "host"]
             for (kind, reason), count in Counter((n.op, n.reason) for n in hosted).items():

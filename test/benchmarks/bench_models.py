@@ -3,7 +3,8 @@
 Classifiers are calibrated on their first hundred images and judged on the others: accuracy of both,
 share of equal labels, what stays on the host and why, cycles of an image. The face detector is
 calibrated on changed copies of its one picture and judged on the picture: boxes of the same anchor
-in pixels, scores. Run: ``python FILE --help``.
+in pixels, scores. The autoencoder is calibrated and judged on the inputs that lie beside it: shares
+of outputs within one step. Run: ``python FILE --help``.
 """
 
 import argparse
@@ -12,13 +13,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from vtac.passes.graph.quantize.numbers import Requantise, Sharing
+from vtac.runtime.calibration import METHODS
 from vtac.runtime.executor import Module
 from vtac.tools.compiler import compile_model
 
@@ -59,7 +63,13 @@ CLASSIFIERS = (
         lambda x: x.astype(np.float32) / np.float32(127.5) - np.float32(1),
     ),
 )
-DETECTOR = "ultraface_rfb320"
+DETECTOR, AUTOENCODER = "ultraface_rfb320", "mlperf_ad_qdq"
+
+
+def _inputs(path: Path) -> list[Array]:
+    """What lies beside a model of one input, in order."""
+    with np.load(path.with_name("io.npz")) as data:
+        return [data[key] for key in data.files if key.startswith("in")]
 
 
 def _model(name: str) -> Path:
@@ -99,8 +109,7 @@ def judge_classifier(model: Classifier, options: argparse.Namespace) -> None:
 def judge_detector(options: argparse.Namespace) -> None:
     """Print how far boxes and scores of the face detector lie from onnxruntime's."""
     path = _model(DETECTOR)
-    with np.load(path.with_name("io.npz")) as data:
-        (picture,) = (data[key] for key in data.files if key.startswith("in"))
+    (picture,) = _inputs(path)
     module = _compiled(path, np.stack(_copies(picture)), options)
     session = _session(path)
     (name,) = (value.name for value in session.get_inputs())
@@ -119,6 +128,21 @@ def judge_detector(options: argparse.Namespace) -> None:
         f"  {faces.sum()} anchors with a face: boxes within {pixels[faces].max():.2f} pixels, "
         f"scores within {wrong[faces].max():.3f} (all anchors {wrong.max():.3f}); "
         f"{seconds:.1f} s of processor time an image"
+    )
+
+
+def judge_autoencoder(options: argparse.Namespace) -> None:
+    """Print how many outputs of the autoencoder lie within one step of onnxruntime's."""
+    path = _model(AUTOENCODER)
+    inputs = _inputs(path)
+    module = _compiled(path, np.stack(inputs), options)
+    session = _session(path)
+    (name,) = (value.name for value in session.get_inputs())
+    pairs = [(module.run({name: x}).values(), session.run(None, {name: x})) for x in inputs]
+    steps = np.abs([np.subtract(y, z, dtype=np.int16) for (y,), (z,) in pairs])
+    print(
+        f"  {np.mean(steps <= 1):.2%} of the outputs within one step of onnxruntime's, "
+        f"{np.mean(steps == 0):.2%} equal, all within {steps.max()}"
     )
 
 
@@ -144,7 +168,12 @@ def _compiled(path: Path, samples: Array, options: argparse.Namespace) -> Module
     print(path.parent.name)
     started = time.process_time()
     module = compile_model(
-        path, options.target, samples, shift=options.shift, method=options.method
+        path,
+        options.target,
+        samples,
+        shift=options.shift,
+        requantise=options.requantise,
+        method=options.method,
     )
     seconds = time.process_time() - started
     cycles = sum(launch.report.cycles for launch in module.profile().launches)
@@ -156,23 +185,22 @@ def _compiled(path: Path, samples: Array, options: argparse.Namespace) -> Module
 
 
 def main() -> int:
-    """A paragraph a model."""
+    """A paragraph a model: all of them, unless some are named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [*(model.name for model in CLASSIFIERS), DETECTOR]
-    parser.add_argument("models", nargs="*", default=names, choices=names)
+    judges = {model.name: partial(judge_classifier, model) for model in CLASSIFIERS}
+    judges |= {DETECTOR: judge_detector, AUTOENCODER: judge_autoencoder}
+    parser.add_argument("models", nargs="*", choices=[*judges, []], metavar="MODEL")
     parser.add_argument("--target", default="pynq")
-    parser.add_argument("--shift", choices=("block", "channel", "auto"), default="auto")
-    parser.add_argument("--method", choices=("minmax", "percentile", "entropy"), default="minmax")
+    parser.add_argument("--shift", choices=get_args(Sharing), default="auto")
+    parser.add_argument("--requantise", choices=get_args(Requantise), default="auto")
+    parser.add_argument("--method", choices=METHODS, default="minmax")
     parser.add_argument("--images", type=int, default=10_000, help="judge on this many at most")
     options = parser.parse_args()
     if not SHARED.is_dir():
         print(f"there are no models: {SHARED} is absent")
         return 0
-    for model in CLASSIFIERS:
-        if model.name in options.models:
-            judge_classifier(model, options)
-    if DETECTOR in options.models:
-        judge_detector(options)
+    for name in options.models or judges:
+        judges[name](options)
     return 0
 
 
