@@ -7,25 +7,20 @@ import numpy as np
 from vtac.dialects.context import element_dtype
 from vtac.dialects.graph import (
     ConcatOp,
-    DivOp,
     HardSigmoidOp,
     HardSwishOp,
     LeakyReluOp,
     MaxOp,
     MinOp,
-    MulOp,
-    NegOp,
     PadOp,
-    PReluOp,
     SliceOp,
-    SubOp,
     TakeChannelsOp,
     TransposeOp,
     UpsampleOp,
     shape_of,
 )
 from vtac.lowering.graph_to_onnx.builder import OnnxBuilder
-from vtac.lowering.graph_to_onnx.float_ops import is_float
+from vtac.lowering.graph_to_onnx.float_ops import is_float, same
 
 
 def concat(b: OnnxBuilder, op: ConcatOp) -> None:
@@ -109,28 +104,17 @@ def upsample(b: OnnxBuilder, op: UpsampleOp) -> None:
     b.define(op.result, output)
 
 
-def arithmetic(b: OnnxBuilder, op: SubOp | MulOp | DivOp | MaxOp | MinOp) -> None:
-    """Sub, Mul, Div, Max or Min."""
-    kind = {SubOp: "Sub", MulOp: "Mul", DivOp: "Div", MaxOp: "Max", MinOp: "Min"}[type(op)]
-    if isinstance(op, MaxOp | MinOp) and not is_float(op.a):
+def extreme(b: OnnxBuilder, op: MaxOp | MinOp) -> None:
+    """Max or Min; of integers since opset 12."""
+    if not is_float(op.a):
         b.require(op, 12)
-    b.define(op.result, b.add(kind, [b.name(op.a), b.name(op.b)], b.name_for(op.result)))
-
-
-def neg(b: OnnxBuilder, op: NegOp) -> None:
-    """Neg."""
-    b.define(op.result, b.add("Neg", [b.name(op.x)], b.name_for(op.result)))
+    same("Max" if isinstance(op, MaxOp) else "Min")(b, op)
 
 
 def leaky_relu(b: OnnxBuilder, op: LeakyReluOp) -> None:
     """LeakyRelu."""
     output, alpha = b.name_for(op.result), op.alpha.value.data
     b.define(op.result, b.add("LeakyRelu", [b.name(op.x)], output, alpha=alpha))
-
-
-def prelu(b: OnnxBuilder, op: PReluOp) -> None:
-    """PRelu."""
-    b.define(op.result, b.add("PRelu", [b.name(op.x), b.name(op.slope)], b.name_for(op.result)))
 
 
 def hard_sigmoid(b: OnnxBuilder, op: HardSigmoidOp) -> None:

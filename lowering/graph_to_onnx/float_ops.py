@@ -1,26 +1,23 @@
 """Graph ops with ONNX's meaning back as ONNX nodes; on integers as the Integer operators."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import AnyFloat, TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array, element_dtype
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import (
-    AddOp,
     AveragePoolOp,
     BatchNormOp,
     ClipOp,
     ConvOp,
     GemmOp,
-    GlobalAveragePoolOp,
     MatMulOp,
     MaxPoolOp,
     PoolOp,
-    ReluOp,
     ReshapeOp,
     SumPoolOp,
     WindowOp,
@@ -33,6 +30,17 @@ from vtac.lowering.graph_to_onnx.builder import OnnxBuilder, place_of
 def is_float(value: SSAValue) -> bool:
     """Whether a value is a float tensor."""
     return isinstance(value.type, TensorType) and isinstance(value.type.element_type, AnyFloat)
+
+
+def same(operator: str) -> Callable[[OnnxBuilder, Operation], None]:
+    """Converts to an operator with the op's operands and no attributes."""
+
+    def convert(b: OnnxBuilder, op: Operation) -> None:
+        (result,) = op.results
+        operands = [b.name(operand) for operand in op.operands]
+        b.define(result, b.add(operator, operands, b.name_for(result)))
+
+    return convert
 
 
 def _window(op: WindowOp) -> dict[str, list[int]]:
@@ -157,18 +165,7 @@ def gemm(b: OnnxBuilder, op: GemmOp) -> None:
 
 def matmul(b: OnnxBuilder, op: MatMulOp) -> None:
     """MatMul, or MatMulInteger of int8 tensors."""
-    kind = "MatMul" if is_float(op.a) else "MatMulInteger"
-    b.define(op.result, b.add(kind, [b.name(op.a), b.name(op.b)], b.name_for(op.result)))
-
-
-def add(b: OnnxBuilder, op: AddOp) -> None:
-    """Add."""
-    b.define(op.result, b.add("Add", [b.name(op.a), b.name(op.b)], b.name_for(op.result)))
-
-
-def relu(b: OnnxBuilder, op: ReluOp) -> None:
-    """Relu."""
-    b.define(op.result, b.add("Relu", [b.name(op.x)], b.name_for(op.result)))
+    same("MatMul" if is_float(op.a) else "MatMulInteger")(b, op)
 
 
 def clip(b: OnnxBuilder, op: ClipOp) -> None:
@@ -243,11 +240,6 @@ def _float_sums(b: OnnxBuilder, op: SumPoolOp) -> None:
         names = [b.name(op.x), b.weight(np.array(axes, np.int64), "axes")]
         b.add("ReduceSum", names, output, keepdims=1)
     b.define(op.result, output)
-
-
-def global_average_pool(b: OnnxBuilder, op: GlobalAveragePoolOp) -> None:
-    """GlobalAveragePool."""
-    b.define(op.result, b.add("GlobalAveragePool", [b.name(op.x)], b.name_for(op.result)))
 
 
 def reshape(b: OnnxBuilder, op: ReshapeOp) -> None:
