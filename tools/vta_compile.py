@@ -6,10 +6,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
 from rich.console import Console
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.passes.graph.quantize.numbers import Requantise, Sharing
 from vtac.runtime.calibration import METHODS, PERCENT
 from vtac.runtime.executor import Module
 from vtac.tools.accuracy import add_accuracy_arguments, evaluated, print_accuracy
@@ -96,7 +98,7 @@ def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--requantise",
-        choices=("auto", "shift", "multiply", "exact"),
+        choices=get_args(Requantise),
         default="auto",
         help="how sums return to 8 bits: by a shift, by a multiplier where the target has one, by"
         " what is most exact, or a multiplier where the model has given scales (default:"
@@ -104,7 +106,7 @@ def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--shift",
-        choices=("channel", "block", "auto"),
+        choices=get_args(Sharing),
         default="auto",
         help="what shares one requantisation shift (default: %(default)s)",
     )

@@ -4,7 +4,7 @@ Fields are found by protobuf's own reflection, so that whatever ONNX has is also
 """
 
 import numpy as np
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from onnx import ModelProto
 
 LARGEST = 1 << 40
@@ -37,7 +37,7 @@ def _changed_field(data: bytes, rng: np.random.Generator) -> bytes:
     model = ModelProto()
     try:
         model.ParseFromString(data)
-    except Exception:  # protobuf's DecodeError, or what its C core makes of broken strings
+    except DecodeError:
         return data
     messages = _messages(model)
     message = messages[int(rng.integers(len(messages)))]
