@@ -115,7 +115,7 @@ def _cut(ops: Sequence[Operation], results: Sequence[SSAValue]) -> list[_Piece]:
     handed = {value for op in left if isinstance(op, CallOp) for value in op.operands} | {*results}
     left = [op for op in ops if not isinstance(op, ConstantOp) or op.result in handed]
     groups: list[list[Operation]] = []
-    done: set[Operation] = {op for op in ops if op not in left}
+    done: set[Operation] = {*ops} - {*left}
     calls = False
     while left:
         ready = []

@@ -19,8 +19,8 @@ from vtac.dialects.vta.attributes import BufferKind
 from vtac.dialects.vta.program import BinaryProgram, Buffer
 from vtac.runtime.atomic import whole_file
 from vtac.runtime.device import Device, SimulatorDevice
-from vtac.runtime.engine import Array, Engine, LaunchOptions, LaunchResult
-from vtac.runtime.package.contents import LAUNCH, Function, Package
+from vtac.runtime.engine import Array, Engine, LaunchOptions, LaunchResult, signatures_of
+from vtac.runtime.package.contents import Function, Package
 from vtac.runtime.vta_program import from_function, program_faults, record_of, to_function
 from vtac.sim import SimulationError, TimingPreset, TimingReport, estimate
 
@@ -141,20 +141,18 @@ def target_of(package: Package) -> Target:
 
 def _size_faults(package: Package, function: Function, program: BinaryProgram) -> Iterator[str]:
     """A launch passes int8 arrays of the sizes of the buffers."""
-    for step in package.steps:
-        if step.kind != LAUNCH or step.part != function.name:
-            continue
-        for kind, names in ((BufferKind.INPUT, step.inputs), (BufferKind.OUTPUT, step.outputs)):
+    for signature in signatures_of(package, function.name):
+        ends = (BufferKind.INPUT, signature.inputs), (BufferKind.OUTPUT, signature.outputs)
+        for kind, values in ends:
             buffers = program.of_kind(kind)
-            if len(buffers) != len(names):
-                yield f"it has {len(buffers)} buffers of kind {kind.value} for {len(names)} values"
+            if len(buffers) != len(values):
+                yield f"it has {len(buffers)} buffers of kind {kind.value} for {len(values)} values"
                 continue
-            for buffer, name in zip(buffers, names, strict=True):
-                value = package.value(name)
+            for buffer, value in zip(buffers, values, strict=True):
                 shape = value.physical_shape
                 known = shape is not None and None not in shape and value.type == "tensor(int8)"
                 if not known or prod(cast(Sequence[int], shape)) != buffer.size:
-                    yield f"buffer {buffer.name!r} has not the size of value {name!r}"
+                    yield f"buffer {buffer.name!r} has not the size of value {value.name!r}"
 
 
 ENGINE = VtaEngine()
