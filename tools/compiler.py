@@ -125,17 +125,35 @@ def compile_model(
     ``module.report``; its warnings are also given as such.
     """
     chosen = chosen_codegens(codegens)
-    driver = _Driver(Target.of(target), chosen, save_ir, keep_ir, observe, progress)
-    driver.criteria = criteria or Criteria()
-    driver.stages = pipeline(chosen, driver.criteria) if stages is None else stages
-    driver.keep_float, driver.percentile = keep_float, percentile
-    if layer_errors or min_layer_snr is not None or error_samples is not None:
-        driver.errors = ErrorOptions(min_layer_snr, error_samples)
-    options = {"shift": shift, "requantise": requantise}
-    module = driver.compile(model, calibration, dict(shapes or {}), options, method)
+    criteria = criteria or Criteria()
+    measures = layer_errors or min_layer_snr is not None or error_samples is not None
+    wishes = _Wishes(
+        {"shift": shift, "requantise": requantise},
+        method,
+        percentile,
+        keep_float,
+        ErrorOptions(min_layer_snr, error_samples) if measures else None,
+        criteria,
+        pipeline(chosen, criteria) if stages is None else stages,
+    )
+    driver = _Driver(Target.of(target), chosen, wishes, save_ir, keep_ir, observe, progress)
+    module = driver.compile(model, calibration, dict(shapes or {}))
     for warning in driver.report.warnings:
         warnings.warn(warning, stacklevel=2)
     return module
+
+
+@dataclass(frozen=True)
+class _Wishes:
+    """What the user wants of a compilation: as of `compile_model`. options: of stages."""
+
+    options: Mapping[str, str]
+    method: Method
+    percentile: float
+    keep_float: Sequence[str]
+    errors: ErrorOptions | None
+    criteria: Criteria
+    stages: Sequence[Stage]
 
 
 @dataclass(frozen=True)
@@ -154,6 +172,7 @@ class _Driver:
         self,
         target: Target,
         codegens: Sequence[Codegen],
+        wishes: _Wishes,
         save_ir: str | os.PathLike[str] | None,
         keep_ir: Collection[str],
         observe: Observer | None,
@@ -163,11 +182,7 @@ class _Driver:
         load_dialects(self.ctx)
         self.target = target
         self.codegens = {codegen.name: codegen for codegen in codegens}
-        self.criteria = Criteria()
-        self.stages: Sequence[Stage] = ()
-        self.keep_float: Sequence[str] = ()
-        self.percentile = PERCENT
-        self.errors: ErrorOptions | None = None
+        self.wishes = wishes
         self.report = CompileReport()
         self._save_ir = None if save_ir is None else Path(save_ir)
         self._keep_ir = keep_ir
@@ -179,25 +194,23 @@ class _Driver:
         source: ModelSource,
         calibration: Source | None,
         shapes: dict[str, Sequence[int]],
-        options: Mapping[str, str],
-        method: Method,
     ) -> Module:
         module, samples = self._import(source, calibration, shapes)
         nodes = Nodes.of(module)
         module.attributes[TARGET_ATTRIBUTE] = self.target
         self._level(IMPORTED, module)
         self._run(UNCALIBRATED if samples is None else CANONICAL, module)
-        calibrated = self._calibrate(module, samples, method)
-        self.report.notes += keep_float(module, nodes, self.keep_float)
-        if self.errors is not None:
-            self._measure(module, calibrated, self.errors, options)
+        calibrated = self._calibrate(module, samples)
+        self.report.notes += keep_float(module, nodes, self.wishes.keep_float)
+        if self.wishes.errors is not None:
+            self._measure(module, calibrated, self.wishes.errors)
         macs = macs_of_layers(module)
         cut: _Cut | None = None
         idle: set[Stage] = set()  # of codegens that got nothing
-        for stage in self.stages:
+        for stage in self.wishes.stages:
             if stage in idle:
                 continue
-            self._run(stage.with_options(options), module)
+            self._run(stage.with_options(self.wishes.options), module)
             self.ctx.observations = None  # they are of the float network
             if stage.level == PARTITIONED:
                 cut = self._cut(module, nodes, macs)
@@ -216,7 +229,7 @@ class _Driver:
             plan = make_plan(module, self.ctx)
         placements = self.report.placements = place_nodes(nodes, module)
         self.report.partition = partition_report(
-            module, self.codegens.values(), self.criteria.pruning, placements, macs
+            module, self.codegens.values(), self.wishes.criteria.pruning, placements, macs
         )
         made = {
             function.sym_name.data: name.data
@@ -280,9 +293,7 @@ class _Driver:
                     f" --shape {spec.name}=...)."
                 )
 
-    def _calibrate(
-        self, module: ModuleOp, samples: Samples | None, method: Method
-    ) -> Calibrated | None:
+    def _calibrate(self, module: ModuleOp, samples: Samples | None) -> Calibrated | None:
         main = main_function(module)
         if samples is None:
             wanted = all(codegen.preparation() for codegen in self.codegens.values())
@@ -303,8 +314,8 @@ class _Driver:
                 model,
                 names,
                 samples,
-                method=method,
-                percent=self.percentile,
+                method=self.wishes.method,
+                percent=self.wishes.percentile,
                 progress=lambda done: self._progress(f"calibrate {done}/{len(samples)}"),
                 watch=observed.watch,
             )
@@ -317,7 +328,6 @@ class _Driver:
         module: ModuleOp,
         calibrated: Calibrated | None,
         errors: ErrorOptions,
-        options: Mapping[str, str],
     ) -> None:
         """The error of each layer, as the preparations of the codegens quantise the network."""
         if calibrated is None:
@@ -327,7 +337,7 @@ class _Driver:
                 )
             )
         stages = [stage for codegen in self.codegens.values() for stage in codegen.preparation()]
-        texts = [stage.with_options(options).passes for stage in stages]
+        texts = [stage.with_options(self.wishes.options).passes for stage in stages]
 
         def quantise(ctx: VtacContext, trial: ModuleOp) -> None:
             for found in _passes(",".join(texts)):
