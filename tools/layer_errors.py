@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 from onnx import ModelProto
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.graph import MaxPoolOp, ReshapeOp, shape_of
-from vtac.lowering.graph_to_onnx import build_model, host_model
+from vtac.lowering.graph_to_onnx import build_model, host_model, opsets_of
 from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
 from vtac.runtime.calibration import open_float_model
@@ -244,9 +244,8 @@ def _apart(trial: _Trial, fed: Mapping[Stored, str], outputs: Mapping[str, SSAVa
         argument = block.insert_arg(result.type, len(block.args))
         result.replace_all_uses_with(argument)
         names[argument] = name
-    opsets = trial.module.attributes.get("graph.opsets", DictionaryAttr({}))
-    assert isinstance(opsets, DictionaryAttr)
     ops, results = list(block.ops)[:-1], [copies[output] for output in outputs.values()]
+    opsets = opsets_of(trial.module)
     return build_model(
         ops, list(block.args), results, names, trial.ctx, opsets, output_names=list(outputs)
     )

@@ -12,14 +12,14 @@ from itertools import compress, islice
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.graph import ConvOp, GemmOp, is_static, shape_of
 from vtac.dialects.graph.ranges import range_of
-from vtac.lowering.graph_to_onnx import build_model
+from vtac.lowering.graph_to_onnx import build_model, opsets_of
 from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import input_specs
 
@@ -48,9 +48,7 @@ class Observed:
         samples: Iterable[Mapping[str, Array]],
         ctx: VtacContext,
     ):
-        opsets = module.attributes.get("graph.opsets", DictionaryAttr({}))
-        assert isinstance(opsets, DictionaryAttr)
-        self._ctx, self._opsets = ctx, opsets
+        self._ctx, self._opsets = ctx, opsets_of(module)
         arguments = [spec.name for spec in input_specs(function)]
         few = first_batches(function, samples)
         self.batches = [[batch[name] for name in arguments] for batch in few]

@@ -13,7 +13,6 @@ from onnx import TensorProto, helper
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     ArrayAttr,
-    DictionaryAttr,
     ModuleOp,
     StringAttr,
     TensorType,
@@ -24,7 +23,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from vtac.dialects.context import VtacContext, element_dtype
 from vtac.dialects.graph import ConstantOp, OpaqueType, packing
-from vtac.lowering.graph_to_onnx import build_model
+from vtac.lowering.graph_to_onnx import build_model, opsets_of
 from vtac.runtime.host import detach_blobs
 from vtac.runtime.package import HOST, LAUNCH, Layout, Output, Step, Value, lifetimes
 
@@ -76,8 +75,7 @@ def make_plan(module: ModuleOp, ctx: VtacContext) -> Plan:
     inputs = strings(main.attributes.get("graph.inputs"))
     outputs = strings(main.attributes.get("graph.outputs"))
     names = _names(main, inputs, last.arguments, outputs, pieces)
-    opsets = module.attributes.get("graph.opsets", DictionaryAttr({}))
-    assert isinstance(opsets, DictionaryAttr)
+    opsets = opsets_of(module)
     host_parts: dict[str, bytes] = {}
     blobs: dict[str, bytes] = {}
     steps = []

@@ -130,20 +130,25 @@ def host_model(
     extra = dict(extra_outputs or {})
     arguments: list[SSAValue] = list(block.args)
     called = _names(func, "graph.inputs", "input", len(arguments))
-    opsets = module.attributes.get("graph.opsets", DictionaryAttr({}))
-    assert isinstance(opsets, DictionaryAttr)
     return build_model(
         list(block.ops)[:-1],
         arguments,
         [*last.arguments, *extra.values()],
         dict(zip(arguments, called, strict=True)),
         ctx,
-        opsets,
+        opsets_of(module),
         output_names=[
             *_names(func, "graph.outputs", "output", len(last.arguments)),
             *extra,
         ],
     )
+
+
+def opsets_of(module: ModuleOp) -> DictionaryAttr:
+    """What the host ops of a network mean, as `build_model` wants it."""
+    opsets = module.attributes.get("graph.opsets", DictionaryAttr({}))
+    assert isinstance(opsets, DictionaryAttr)
+    return opsets
 
 
 def _names(func: FuncOp, attribute: str, default: str, count: int) -> list[str]:
