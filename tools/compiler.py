@@ -110,12 +110,11 @@ def compile_model(
     what shares one shift (``quantize``). requantise: how sums return to int8, ``shift``,
     ``multiply`` (where the target can), ``exact`` (more weight planes where it cannot), or
     ``auto``: multiply where the target can and the model brings its scales along, else shift.
-    method: ``minmax``, ``percentile`` or ``entropy``.
-    percentile: the share of magnitudes that this method keeps inside, in percent.
-    keep_float: names of nodes that stay on the host, as they are. layer_errors: measure the
-    signal to quantisation noise of each layer (``module.report.layer_errors``, worst first).
-    min_layer_snr: leave layers on the host whose own signal to noise is less, in dB.
-    error_samples: what to measure on, the calibration samples unless given.
+    method: ``minmax``, ``percentile`` or ``entropy``. percentile: the share of magnitudes that this
+    method keeps inside, in percent. keep_float: names of nodes that stay on the host, as they are.
+    layer_errors: measure the signal to quantisation noise of each layer, worst first
+    (``module.report.layer_errors``). min_layer_snr: leave layers on the host whose own signal to
+    noise is less, in dB. error_samples: what to measure on, the calibration samples unless given.
     save_ir: a folder for the IR of every level; keep_ir: levels kept in the package as text.
     observe: called with the name of each level, the module as it is then, and the context.
     codegens: who may take parts of the network, by falling priority: names, or `Codegen` objects;
@@ -125,7 +124,6 @@ def compile_model(
     ``module.report``; its warnings are also given as such.
     """
     chosen = chosen_codegens(codegens)
-    criteria = criteria or Criteria()
     measures = layer_errors or min_layer_snr is not None or error_samples is not None
     wishes = _Wishes(
         {"shift": shift, "requantise": requantise},
@@ -133,8 +131,8 @@ def compile_model(
         percentile,
         keep_float,
         ErrorOptions(min_layer_snr, error_samples) if measures else None,
-        criteria,
-        pipeline(chosen, criteria) if stages is None else stages,
+        criteria or Criteria(),
+        stages,
     )
     driver = _Driver(Target.of(target), chosen, wishes, save_ir, keep_ir, observe, progress)
     module = driver.compile(model, calibration, dict(shapes or {}))
@@ -145,7 +143,7 @@ def compile_model(
 
 @dataclass(frozen=True)
 class _Wishes:
-    """What the user wants of a compilation: as of `compile_model`. options: of stages."""
+    """What the user wants of a compilation, as of `compile_model`. options: of stages."""
 
     options: Mapping[str, str]
     method: Method
@@ -153,7 +151,7 @@ class _Wishes:
     keep_float: Sequence[str]
     errors: ErrorOptions | None
     criteria: Criteria
-    stages: Sequence[Stage]
+    stages: Sequence[Stage] | None
 
 
 @dataclass(frozen=True)
@@ -183,6 +181,7 @@ class _Driver:
         self.target = target
         self.codegens = {codegen.name: codegen for codegen in codegens}
         self.wishes = wishes
+        self._stages = wishes.stages or pipeline(codegens, wishes.criteria)
         self.report = CompileReport()
         self._save_ir = None if save_ir is None else Path(save_ir)
         self._keep_ir = keep_ir
@@ -207,7 +206,7 @@ class _Driver:
         macs = macs_of_layers(module)
         cut: _Cut | None = None
         idle: set[Stage] = set()  # of codegens that got nothing
-        for stage in self.wishes.stages:
+        for stage in self._stages:
             if stage in idle:
                 continue
             self._run(stage.with_options(self.wishes.options), module)
