@@ -9,6 +9,7 @@ from xdsl.ir import Dialect
 
 from .affine import Row, identity_map, map_of, rows_of
 from .attributes import (
+    LANES,
     AxisType,
     DomainAttr,
     Scope,
@@ -58,6 +59,7 @@ from .statements import Access, InvokeOp, UpdateOp
 from .view import ViewOp, viewed
 
 __all__ = [
+    "LANES",
     "LAYOUT_ATTRIBUTE",
     "Access",
     "AllocOp",

@@ -23,6 +23,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+LANES = 2
+"""The last dimensions of every tensor, and axes of every stage, are one hardware element."""
+
 
 class Scope(StrEnum):
     """The memories of the accelerator that te knows: main memory and three scratchpads."""

@@ -23,7 +23,6 @@ from .lattice import Lattice, on_lattice
 from .padding import PaddingError, padded_rectangles
 from .prepared import Interval, Prepared, evaluate, interval
 from .storage import (
-    LANES,
     MEMORIES,
     Buffers,
     Dram,
@@ -164,7 +163,7 @@ class KernelRun:
         ranges = [evaluate(item, self._numbers) for item in window]
         if ranges[-2] != (0, lanes[0]) or ranges[-1] != (0, lanes[1]):
             self._fail(f"a window {ranges} cuts the lanes {list(lanes)} of a hardware element")
-        return ranges[:-LANES]
+        return ranges[: -te.LANES]
 
     def _copy(self, op: te.CopyOp) -> None:
         what = self._prepared.copy(op)
@@ -192,11 +191,11 @@ class KernelRun:
         whole = [(0, size) for size in sram.lanes]
         parts = op.padded([*sram.window, *whole])
         lanes = [te.Padded(*item, 0, 0) for item in whole]
-        if clamp(window, sram.shape) != sram.window or parts[-LANES:] != lanes:
+        if clamp(window, sram.shape) != sram.window or parts[-te.LANES :] != lanes:
             self._fail("a load with pads fills the whole of its buffer, with whole elements")
         largest = _largest_load(self._target, sram.memory)
         try:
-            transfers = padded_rectangles(parts[:-LANES], dram.shape, largest)
+            transfers = padded_rectangles(parts[: -te.LANES], dram.shape, largest)
         except PaddingError as error:
             self._fail(f"a load with pads: {error}", "Choose other tiles, or leave te.pad out.")
         for transfer in transfers:

@@ -15,8 +15,6 @@ from xdsl.ir import Block, SSAValue
 
 from vtac.dialects import te
 
-from .storage import LANES
-
 Subscript: TypeAlias = tuple[Sequence[tuple[SSAValue, int]], int]
 """Indices, each with a coefficient, and a constant."""
 
@@ -44,7 +42,7 @@ Lattice = tuple[Line, ...]
 
 def lattice_of(buffer: SSAValue) -> Lattice:
     """The lattice of a scratchpad's buffer: where it is only filled by plain loads, and read."""
-    rank = len(te.shaped(buffer).get_shape()) - LANES
+    rank = len(te.shaped(buffer).get_shape()) - te.LANES
     subscripts: list[Sequence[Subscript]] = []
     for operation in dict.fromkeys(use.operation for use in buffer.uses):
         if isinstance(operation, te.InvokeOp) and operation.destination is not buffer:

@@ -10,7 +10,7 @@ from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
 
 from .lattice import Lattice, Line, extents_on_lattice, lattice_of
-from .storage import LANES, outer_shape, shape_of
+from .storage import outer_shape, shape_of
 
 Numbers: TypeAlias = Mapping[SSAValue, int]
 """What the values of a kernel are at the moment."""
@@ -100,7 +100,7 @@ class Prepared:
         """What an allocation says, its window with the lanes."""
         if op not in self._allocs:
             buffer, slots = op.buffer, op.slots.value.data
-            shape, lanes = outer_shape(buffer.type, where), shape_of(buffer.type)[-LANES:]
+            shape, lanes = outer_shape(buffer.type, where), shape_of(buffer.type)[-te.LANES :]
             scope, window = te.scope_of(buffer), [interval(item) for item in op.window]
             lattice = None if scope is te.Scope.DRAM else self.lattice(buffer)
             held = shape if lattice is None else extents_on_lattice(shape, lattice)

@@ -11,9 +11,6 @@ from vtac.dialects import te, vta
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
 
-LANES = 2
-"""The last dimensions of every tensor, which one element of the hardware holds."""
-
 MEMORIES = {te.Scope.INP: Memory.INP, te.Scope.WGT: Memory.WGT, te.Scope.ACC: Memory.ACC}
 
 
@@ -132,9 +129,11 @@ class Buffers:
 def outer_shape(type: Attribute, where: str) -> tuple[int, ...]:
     """The shape before the lanes."""
     shape = shape_of(type)
-    if len(shape) < LANES:
-        raise CompileError(Problem(where, f"{type} has no lanes: expected at least {LANES} dims"))
-    return shape[:-LANES]
+    if len(shape) < te.LANES:
+        raise CompileError(
+            Problem(where, f"{type} has no lanes: expected at least {te.LANES} dims")
+        )
+    return shape[: -te.LANES]
 
 
 def packed_boxes(type: Attribute, where: str) -> dict[te.Box, int] | None:
@@ -143,12 +142,12 @@ def packed_boxes(type: Attribute, where: str) -> dict[te.Box, int] | None:
     if layout is None:
         return None
     shape = shape_of(type)
-    lanes = shape[-LANES:]
+    lanes = shape[-te.LANES :]
     whole = tuple((0, size) for size in lanes)
     boxes = layout.offsets(shape)
-    if any(box[-LANES:] != whole for box in boxes):
+    if any(box[-te.LANES :] != whole for box in boxes):
         raise CompileError(Problem(where, f"the boxes of {type} cut the lanes {list(lanes)}"))
-    return {box[:-LANES]: place // math.prod(lanes) for box, place in boxes.items()}
+    return {box[: -te.LANES]: place // math.prod(lanes) for box, place in boxes.items()}
 
 
 def lanes_of(memory: Memory, target: Target) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from xdsl.passes import ModulePass
 
 from vtac.dialects.context import Array
 from vtac.dialects.target import TARGET_ATTRIBUTE, Memory, Target
-from vtac.dialects.te import CallOp, ComputeOp, KernelOp, Read, scalar_body, shaped, yielded
+from vtac.dialects.te import LANES, CallOp, ComputeOp, KernelOp, Read, scalar_body, shaped, yielded
 from vtac.dialects.te.standard import IMMEDIATE, SHIFT
 from vtac.passes.te.computes import replace_compute
 from vtac.passes.te.epilogue_costs import EpilogueCosts, choose
@@ -33,8 +33,6 @@ from vtac.passes.te.parameters import (
     kernels_with_calls,
     passed_constant,
 )
-
-LANES = 2
 
 TABLE, VECTOR = "immediates", "vector"
 """The two ways, as they are recorded."""

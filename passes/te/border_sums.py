@@ -14,9 +14,7 @@ from xdsl.ir import BlockArgument
 
 from vtac.dialects.context import Array
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.te import ComputeOp, KernelOp, Read, Row, shaped
-
-LANES = 2
+from vtac.dialects.te import LANES, ComputeOp, KernelOp, Read, Row, shaped
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """``te-correct-borders``: padding that is not 0 is left out of a product and made good beside it.
 
-A product whose operand has ``outside = z``, as the padding of a tensor with the zero point z, can
-not be computed as it is: the machine leaves taps in the padding out, or pads with 0. But what these
-taps add is known where the weights are: z times a sum of weights, which depends on the output only
-through which taps lie outside. With ``in_d`` and ``out_d`` for "the subscript of dimension d lies
+A product whose operand has ``outside = z``, as the padding of a tensor with the zero point z,
+cannot be computed as it is: the machine leaves taps in the padding out, or pads with 0. But what
+these taps add is known where the weights are: z times a sum of weights, which depends on the output
+only through which taps lie outside. With ``in_d`` and ``out_d`` for "the subscript of dimension d lies
 inside" and "outside",
 
     1 - in_h in_w  =  out_h + out_w - out_h out_w
@@ -33,8 +33,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects.context import Array
-from vtac.dialects.te import CallOp, ComputeOp, KernelOp, Read, Row, scalar_body
-from vtac.passes.te.border_sums import LANES, PaddedProduct, Side, refusal
+from vtac.dialects.te import LANES, CallOp, ComputeOp, KernelOp, Read, Row, scalar_body
+from vtac.passes.te.border_sums import PaddedProduct, Side, refusal
 from vtac.passes.te.computes import fresh_label, fresh_name, replace_compute
 from vtac.passes.te.legalize_casts import is_product, multiply_accumulate
 from vtac.passes.te.parameters import append_parameter, kernels_with_calls, passed_constant

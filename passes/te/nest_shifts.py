@@ -32,6 +32,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from vtac.dialects.context import Array
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.te import (
+    LANES,
     CallOp,
     ComputeOp,
     KernelOp,
@@ -51,8 +52,6 @@ from vtac.passes.te.parameters import (
     kernels_with_calls,
     passed_constant,
 )
-
-LANES = 2
 
 LARGEST = 1 << 7
 """No int8 value is larger, whatever its sign."""

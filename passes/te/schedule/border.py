@@ -11,9 +11,9 @@ from math import prod
 
 import numpy as np
 
-from vtac.dialects.te import Row, shaped
+from vtac.dialects.te import LANES, Row, shaped
 from vtac.passes.te.schedule.footprint import Flags
-from vtac.passes.te.schedule.structure import LANES, Stage
+from vtac.passes.te.schedule.structure import Stage
 
 Range = tuple[int, int]
 """Start and length."""

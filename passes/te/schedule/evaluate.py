@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from vtac.dialects.target import Memory, Target
-from vtac.dialects.te import shaped
+from vtac.dialects.te import LANES, shaped
 from vtac.passes.te.schedule.cost import Rates, Work, cycles
 from vtac.passes.te.schedule.footprint import (
     Extents,
@@ -20,7 +20,7 @@ from vtac.passes.te.schedule.footprint import (
     window,
 )
 from vtac.passes.te.schedule.plan import Plan, ProductPlan, even
-from vtac.passes.te.schedule.structure import LANES, Kind, Stage, Structure
+from vtac.passes.te.schedule.structure import Kind, Stage, Structure
 from vtac.passes.te.schedule.tilings import Tilings, micro_ops
 
 MICRO_OP_SHARE = 4

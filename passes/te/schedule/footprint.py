@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vtac.dialects.te import Row, shaped
-from vtac.passes.te.schedule.structure import LANES, Kind, Stage, Structure
+from vtac.dialects.te import LANES, Row, shaped
+from vtac.passes.te.schedule.structure import Kind, Stage, Structure
 
 Extents = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from vtac.dialects.target import Memory, Target
-from vtac.dialects.te import Row, shaped
+from vtac.dialects.te import LANES, Row, shaped
 from vtac.passes.te.schedule.border import borders_of
 from vtac.passes.te.schedule.cost import Rates
 from vtac.passes.te.schedule.footprint import (
@@ -31,7 +31,7 @@ from vtac.passes.te.schedule.footprint import (
     variables_of,
 )
 from vtac.passes.te.schedule.plan import Plan, ProductPlan, even
-from vtac.passes.te.schedule.structure import LANES, Kind, Stage, Structure
+from vtac.passes.te.schedule.structure import Kind, Stage, Structure
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.te import (
+    LANES,
     ComputeOp,
     KernelOp,
     Read,
@@ -27,9 +28,6 @@ from vtac.dialects.te import (
     yielded,
 )
 from vtac.passes.te.legalize_casts import is_product
-
-LANES = 2
-"""The last axes of every stage, and the last dimensions of every operand, are one element."""
 
 
 class Kind(Enum):
