@@ -33,7 +33,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.context import Array, VtacContext, constant_attr, tensor_type
-from vtac.dialects.graph import ConstantOp, HostOp, integers, set_grid
+from vtac.dialects.graph import ConstantOp, GridAttr, HostOp, integers, set_grid
 from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf, subgraphs
 from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
 from vtac.lowering.onnx_to_graph.check import (
@@ -164,6 +164,7 @@ class _Importer:
         self.block = Block()
         self.values: dict[str, SSAValue] = {}
         self.arrays: dict[str, Array] = {}
+        self.grids: dict[str, GridAttr] = {}
         self.counts: dict[str, int] = {}
         self.read = {name for node in model.graph.node for name in node.input}
         self.read.update(name for node in model.graph.node for name in captured_names(node))
@@ -195,15 +196,12 @@ class _Importer:
     def value(self, name: str) -> SSAValue:
         """The SSA value of a name; a constant is made at its first use."""
         if name not in self.values:
-            tensor = self.constants[name]
-            if dense_dtype(tensor.data_type) is None:
-                self._host_constant(name, "value", tensor)
+            array = self.array(name)
+            if array is None:
+                self._host_constant(name, "value", self.constants[name])
             else:
-                array = self.array(name)
-                assert array is not None
-                hint = value_hint(name) or "constant"
-                op = ConstantOp(constant_attr(self.ctx, array, hint), tensor_type(array))
-                self._insert(op, name)
+                op = self._new_constant(array, value_hint(name) or "constant")
+                self._insert(set_grid(op, self.grids.get(name)), name)
                 self._define(name, op.result)
         return self.values[name]
 
@@ -221,7 +219,7 @@ class _Importer:
         value.name_hint = value_hint(name)
 
     def _new_constant(self, array: Array, hint: str) -> ConstantOp:
-        """A constant that the model does not have."""
+        """A constant, not yet in the block."""
         return ConstantOp(constant_attr(self.ctx, array, hint), tensor_type(array))
 
     def _insert(self, op: Operation, name: str) -> None:
@@ -275,9 +273,9 @@ class _Importer:
             return
         if isinstance(result, ConstantResult):
             self.arrays[node.output[0]] = result.array
-            hint = value_hint(node.output[0]) or "constant"
-            constant = constant_attr(self.ctx, result.array, hint)
-            result = set_grid(ConstantOp(constant, tensor_type(result.array)), result.grid)
+            if result.grid is not None:
+                self.grids[node.output[0]] = result.grid
+            return
         ops = [result] if isinstance(result, Operation) else list(result)
         try:
             for op in ops:

@@ -62,8 +62,11 @@ def _steps(node: Node, shape: Sequence[int] | None, default: "np.dtype[np.generi
 
 def quantize_linear(node: Node) -> Operation | ConstantResult:
     """QuantizeLinear to int8 or uint8."""
-    node.floats(0)
     array, shape = node.constant(0), node.shape(0)
+    if array is None:
+        node.floats(0)
+    elif array.dtype.kind != "f":
+        raise StaysOnHostError("it quantises no floats", Kind.TYPE)
     steps = _steps(node, shape, np.dtype(np.uint8))
     dtype = steps.zero_point.dtype
     if dtype not in _BYTES or (not node.has(2) and node.attributes.get("output_dtype", 0)):

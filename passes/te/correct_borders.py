@@ -3,8 +3,8 @@
 A product whose operand has ``outside = z``, as the padding of a tensor with the zero point z,
 cannot be computed as it is: the machine leaves taps in the padding out, or pads with 0. But what
 these taps add is known where the weights are: z times a sum of weights, which depends on the output
-only through which taps lie outside. With ``in_d`` and ``out_d`` for "the subscript of dimension d lies
-inside" and "outside",
+only through which taps lie outside. With ``in_d`` and ``out_d`` for "the subscript of dimension d
+lies inside" and "outside",
 
     1 - in_h in_w  =  out_h + out_w - out_h out_w
 

@@ -48,7 +48,5 @@ def tvm_stages(tiles: Tiles) -> list[Stage]:
     """The pipeline with TVM's schedule; the epilogue is what TVM makes of it, ALU operations."""
     names = ("h", "w", "ci", "co", "oc-threads", "h-threads")
     options = " ".join(f"{n}={v}" for n, v in zip(names, astuple(tiles), strict=True))
-    schedule = (
-        f"graph-to-te,te-split-bodies,te-block-immediates,te-schedule-conv2d{{{{{options}}}}}"
-    )
+    schedule = f"graph-to-te,te-split-bodies,te-block-immediates,te-schedule-conv2d{{{options}}}"
     return [Stage(s.level, schedule) if s.level == "te" else s for s in STAGES]

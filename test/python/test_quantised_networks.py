@@ -2,7 +2,7 @@
 
 Random scales, zero points (of activations and of weights), int8 and uint8, pads, odd shapes; no
 calibration samples. With a multiplier, or two planes of weights, each rounding is off by a step at
-most; a shift alone may be off by a few.
+most; a shift alone may be off by a few; always within the bound that the quantiser gives.
 """
 
 import warnings
@@ -19,7 +19,14 @@ from xdsl.dialects.builtin import ModuleOp
 
 import vtac
 from vtac.dialects.context import VtacContext
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.lowering.onnx_to_graph import import_model
+from vtac.passes.graph.quantize import error_bounds
 from vtac.runtime.reference import run_reference
+from vtac.tools.discovery import OurPasses, load_dialects
+from vtac.tools.pipelines import parse_passes
+from vtac.tools.planner import main_function
+from vtac.tools.stages import UNCALIBRATED
 
 SHIFT_STEPS = 6
 """What a shift alone may be off, in steps of the result."""
@@ -61,13 +68,15 @@ def assert_near(case: Quantised, target: str, requantise: str, steps: int) -> No
     assert wrong.max() <= steps
 
 
-CASES = st.builds(
-    network,
-    seed=st.integers(0, 10_000),
-    qoperator=st.booleans(),
-    residual=st.booleans(),
-    unsigned=st.booleans(),
-)
+def cases(real: bool) -> st.SearchStrategy[Quantised]:
+    some = st.booleans()
+    seed = st.integers(0, 10_000)
+    return st.builds(
+        network, seed, qoperator=some, residual=some, unsigned=some, real=st.just(real)
+    )
+
+
+CASES = cases(real=False)
 
 
 @settings(max_examples=4)
@@ -86,6 +95,26 @@ def test_two_planes_are_off_by_a_step_a_rounding(case: Quantised) -> None:
 @given(case=CASES)
 def test_shifts_are_off_by_a_few_steps(case: Quantised) -> None:
     assert_near(case, "chisel-pynq", "auto", SHIFT_STEPS * case.depth)
+
+
+@settings(max_examples=12)
+@given(
+    case=cases(real=True),
+    target=st.sampled_from(["pynq", "sim"]),
+    requantise=st.sampled_from(["shift", "exact"]),  # on sim, exact is multiply
+)
+def test_real_results_lie_within_the_bound(case: Quantised, target: str, requantise: str) -> None:
+    ctx = VtacContext()
+    load_dialects(ctx)
+    module = import_model(case.model, ctx)
+    module.attributes[TARGET_ATTRIBUTE] = Target.named(target)
+    passes = f"{UNCALIBRATED.passes},quantize{{requantise={requantise}}}"
+    for found in parse_passes(passes, OurPasses()):
+        found.apply(ctx, module)
+    (result,) = run_reference(module, case.inputs, ctx.resources).values()
+    (bound,) = error_bounds(main_function(module))
+    assert bound is not None
+    assert np.abs(result - expected_of(case.meaning, case.inputs)).max() <= bound
 
 
 def test_multiply_needs_a_target_that_multiplies() -> None:

@@ -117,14 +117,17 @@ class Writer:
         return self.stored(self.node("MatMul", [self.real(flat), real]), result)
 
     def model(self, inputs: Mapping[str, Array], output: str, opset: int = 13) -> onnx.ModelProto:
-        """The network whose result is ``output``."""
+        """The network whose result is ``output``, stored or real."""
         types = {np.dtype(np.int8): TensorProto.INT8, np.dtype(np.uint8): TensorProto.UINT8}
         value = helper.make_tensor_value_info
+        result = TensorProto.FLOAT
+        if output in self.steps:
+            result = types[np.dtype(self.steps[output].dtype)]
         graph = helper.make_graph(
             self.nodes,
             "quantised",
             [value(name, types[array.dtype], array.shape) for name, array in inputs.items()],
-            [value(output, types[np.dtype(self.steps[output].dtype)], None)],
+            [value(output, result, None)],
             self.weights,
         )
         opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
@@ -145,8 +148,13 @@ class Quantised:
     depth: int
 
 
-def network(seed: int, qoperator: bool, residual: bool, unsigned: bool) -> Quantised:
-    """A convolution, perhaps a depthwise one added to it, a pooling, and a dense layer."""
+def network(
+    seed: int, qoperator: bool, residual: bool, unsigned: bool, real: bool = False
+) -> Quantised:
+    """A convolution, perhaps a depthwise one added to it, a pooling, and a dense layer.
+
+    real: the result is dequantised.
+    """
     rng = np.random.default_rng(seed)
     dtype = np.uint8 if unsigned else np.int8
     low = 0 if unsigned else -128
@@ -176,8 +184,8 @@ def network(seed: int, qoperator: bool, residual: bool, unsigned: bool) -> Quant
     scale = writer.steps[y].scale * w_scale * 75 * 60 * np.sqrt(outputs) / 64
     y = writer.dense(y, w, w_scale, steps(scale))
     inputs = {"x": x.astype(dtype)}
-    model = writer.model(inputs, y)
-    meaning = network(seed, False, residual, unsigned).model if qoperator else model
+    model = writer.model(inputs, writer.real(y) if real else y)
+    meaning = network(seed, False, residual, unsigned, real).model if qoperator else model
     return Quantised(model, meaning, inputs, depth + 2)
 
 

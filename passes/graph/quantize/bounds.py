@@ -25,6 +25,7 @@ from vtac.dialects.graph import (
     ConcatOp,
     ConstantOp,
     ConvOp,
+    FakeQuantizeOp,
     GlobalAveragePoolOp,
     HardSigmoidOp,
     HostOp,
@@ -183,6 +184,9 @@ class _Errors:
             case ReluOp() | ClipOp():
                 before = self.network.range_of(op.x)
                 return self.model.clamped(known[0], before, clamp_bounds(op))
+            case FakeQuantizeOp():
+                both = np.full(1, 2 * op.scale.value.data * (self.model.rounding + _SLACK_STEPS))
+                return self.model.total([known[0], both])
             case MaxPoolOp() | AveragePoolOp() | GlobalAveragePoolOp():
                 return known[0]
             case ReshapeOp():

@@ -284,7 +284,7 @@ class _Grower:
             forms = [form_of(core, result, factor)]
             terms.bias += factor * self.network.bias(core)
         bounded = (lo, hi) != (-inf, inf)
-        int32 = is_dense(core) and not (bounded or terms.skips) and _is_compared(root.results[0])
+        int32 = is_dense(core) and not (bounded or terms.skips) and _is_compared(result)
         return Sum(root, core, forms, terms.skips, terms.bias, lo, hi, terms.covered, int32)
 
     def _sloped(
@@ -455,11 +455,11 @@ def is_dense(op: Operation | None) -> bool:
 
 
 def _is_compared(value: SSAValue) -> bool:
-    """Whether a value goes to results, argmax and softmax only, through nothing but reshapes."""
+    """Whether a value goes to results, argmax and softmax only, at most reshaped and rounded."""
     users = [use.operation for use in value.uses]
     return bool(users) and all(
         isinstance(user, ReturnOp)
         or (isinstance(user, HostOp) and user.op_type.data in COMPARING_OPERATORS)
-        or (isinstance(user, ReshapeOp) and _is_compared(user.result))
+        or (isinstance(user, ReshapeOp | FakeQuantizeOp) and _is_compared(user.result))
         for user in users
     )

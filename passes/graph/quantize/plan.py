@@ -86,6 +86,9 @@ def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation
             yield group.root, Reason("its result has no calibrated range", Kind.NUMBERS)
         elif isinstance(group, Sum) and group.only_rounds and group.skips[0] not in int8:
             yield group.root, Reason("what it rounds is computed on the host", Kind.NUMBERS)
+        elif isinstance(group, Sum) and group.is_rounded and group.leaves_int32:
+            what = "it rounds what the last dense layer leaves in int32"
+            yield group.root, Reason(what, Kind.NUMBERS)
         elif any(v not in int8 and network.range_of(v) is None for v in group.inputs):
             yield group.root, Reason("an operand has no calibrated range", Kind.NUMBERS)
         elif _multiplies(group):

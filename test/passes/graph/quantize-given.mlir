@@ -34,3 +34,18 @@ func.func @declined(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
   %f = graph.fake_quantize %x {scale = 0.75 : f64, zero_point = -5 : i64, low = -128 : i64, high = 127 : i64} : (tensor<1x2xf32>) -> tensor<1x2xf32>
   func.return %f : tensor<1x2xf32>
 }
+
+// A last dense layer leaves int32, with the weights of the network; its rounding follows on the host.
+// SHIFT-LABEL: @last
+// SHIFT: graph.constant dense<{{\[\[}}4, 2], [1, -2{{\]\]}}> : tensor<2x2xi8>
+// SHIFT: graph.gemm
+// SHIFT: graph.add_bias
+// SHIFT: graph.dequantize
+// SHIFT-NEXT: graph.fake_quantize {{.*}}graph.host_reason = "it rounds what the last dense layer leaves in int32"
+func.func @last(%x: tensor<1x2xi8>) -> tensor<1x2xf32> {
+  %w = graph.constant dense<[[2.0, 1.0], [0.5, -1.0]]> : tensor<2x2xf32> {graph.grid = #graph.grid<0, [0.5]>}
+  %r = graph.dequantize %x {scales = array<f64: 0.5>, zero_point = 1 : i64} : (tensor<1x2xi8>) -> tensor<1x2xf32>
+  %y = graph.gemm %r, %w {alpha = 1.0 : f64, beta = 1.0 : f64, trans_a = false, trans_b = true} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %f = graph.fake_quantize %y {scale = 0.75 : f64, zero_point = -5 : i64, low = -128 : i64, high = 127 : i64} : (tensor<1x2xf32>) -> tensor<1x2xf32>
+  func.return %f : tensor<1x2xf32>
+}
