@@ -24,14 +24,12 @@ def correct_ceiling(model: ModelProto, types: dict[str, TypeProto]) -> bool:
         if shape is None or inferred is None:
             continue
         try:
-            window = explicit_window(
-                attributes,
-                list(shape[2:]),
-                list(attributes.get("kernel_shape", ())),
-                bool(attributes.get("count_include_pad", 0)),
-            )
+            kernel = list(attributes.get("kernel_shape", ()))
+            window = explicit_window(attributes, list(shape[2:]), kernel)
         except StaysOnHostError:
             continue
+        if attributes.get("count_include_pad", 0) and any(window.overhang):
+            continue  # as pads, the overhang would count
         if window_counts(window, list(shape[2:])) != list(inferred[2:]):
             _replace(model, node, window)
             return True

@@ -1,25 +1,36 @@
 """Convolution and pooling: pads made explicit, whatever way the model gives them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr
 from xdsl.ir import Operation
 
-from vtac.dialects.graph import AveragePoolOp, ConvOp, GlobalAveragePoolOp, MaxPoolOp, window_extent
-from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape
+from vtac.dialects.graph import (
+    AveragePoolOp,
+    ConvOp,
+    GlobalAveragePoolOp,
+    MaxPoolOp,
+    PadOp,
+    window_extent,
+)
+from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape, like
 from vtac.passes.graph.reasons import Kind
 
 
 @dataclass(frozen=True)
 class Window:
-    """Kernel, strides, dilations and pads (all begins, then all ends) of a node."""
+    """Kernel, strides, dilations and pads (all begins, then all ends) of a node.
+
+    overhang: how much of each end pad is there for the sake of ceil_mode alone.
+    """
 
     kernel: list[int]
     strides: list[int]
     dilations: list[int]
     pads: list[int]
+    overhang: list[int]
 
 
 def conv(node: Node) -> Operation:
@@ -63,20 +74,36 @@ def max_pool(node: Node) -> Operation:
     )
 
 
-def average_pool(node: Node) -> Operation:
-    """AveragePool."""
+def average_pool(node: Node) -> Sequence[Operation]:
+    """AveragePool.
+
+    Pads may count, but what ceil_mode adds to them never does: then the pads that count become
+    elements, and the others remain.
+    """
     node.floats(0)
     counts = bool(node.attributes.get("count_include_pad", 0))
-    window = _pooling_window(node, counts)
-    return AveragePoolOp(
-        node.operand(0),
+    window = _pooling_window(node)
+    x, pads, made = node.operand(0), window.pads, list[Operation]()
+    if counts and any(window.overhang):
+        rank = len(window.kernel)
+        rest = [0] * rank + window.overhang
+        counted = [pad - extra for pad, extra in zip(pads, rest, strict=True)]
+        begins, ends = counted[:rank], counted[rank:]
+        shape = known_shape(x)
+        extents = [a + n + b for a, n, b in zip(begins, shape[2:], ends, strict=True)]
+        around = [0, 0, *begins, 0, 0, *ends]
+        made.append(PadOp(x, around, 0.0, like(x, [*shape[:2], *extents])))
+        x, pads, counts = made[-1].results[0], rest, False
+    pool = AveragePoolOp(
+        x,
         node.result_type(),
         kernel=window.kernel,
         strides=window.strides,
-        pads=window.pads,
+        pads=pads,
         dilations=window.dilations,
         count_include_pad=BoolAttr.from_bool(counts),
     )
+    return [*made, pool]
 
 
 def global_average_pool(node: Node) -> Operation:
@@ -85,29 +112,22 @@ def global_average_pool(node: Node) -> Operation:
     return GlobalAveragePoolOp(node.operand(0), node.result_type())
 
 
-def _window(node: Node, kernel: list[int], counts_pads: bool = False) -> Window:
-    extents = list(known_shape(node.operand(0))[2:])
-    return explicit_window(node.attributes, extents, kernel, counts_pads)
+def _window(node: Node, kernel: list[int]) -> Window:
+    return explicit_window(node.attributes, list(known_shape(node.operand(0))[2:]), kernel)
 
 
-def _pooling_window(node: Node, counts_pads: bool = False) -> Window:
-    window = _window(node, node.ints("kernel_shape", ()), counts_pads)
+def _pooling_window(node: Node) -> Window:
+    window = _window(node, node.ints("kernel_shape", ()))
     rank = len(window.kernel)
     if any(pad >= window.kernel[i % rank] for i, pad in enumerate(window.pads)):
         raise StaysOnHostError("its explicit pads are as wide as its kernel")
     return window
 
 
-def explicit_window(
-    attributes: Mapping[str, Any],
-    extents: list[int],
-    kernel: list[int],
-    counts_pads: bool = False,
-) -> Window:
+def explicit_window(attributes: Mapping[str, Any], extents: list[int], kernel: list[int]) -> Window:
     """The window of a node over spatial ``extents``, with the pads that auto_pad and ceil_mode say.
 
-    counts_pads: whether end pads that ceil_mode adds would count. Raises StaysOnHostError where
-    explicit pads cannot say the same.
+    Raises StaysOnHostError where explicit pads cannot say the same.
     """
     rank = len(kernel)
     strides = list(attributes.get("strides", [1] * rank))
@@ -125,14 +145,13 @@ def explicit_window(
         pads = list(attributes.get("pads", [0] * (2 * rank)))
     if min(pads, default=0) < 0 or len(pads) != 2 * rank:
         raise StaysOnHostError(f"pads {pads} are not supported")
+    overhang = [0] * rank
     if attributes.get("ceil_mode", 0) and not auto.startswith("SAME"):
         for i in range(rank):
             begin, end = pads[i], pads[rank + i]
-            extra = _ceil_pad(extents[i], kernel[i], strides[i], begin, end, dilations[i])
-            if extra and counts_pads:
-                raise StaysOnHostError("ceil_mode with pads that count")
-            pads[rank + i] += extra
-    return Window(kernel, strides, dilations, pads)
+            overhang[i] = _ceil_pad(extents[i], kernel[i], strides[i], begin, end, dilations[i])
+            pads[rank + i] += overhang[i]
+    return Window(kernel, strides, dilations, pads, overhang)
 
 
 def window_counts(window: Window, extents: list[int]) -> list[int]:

@@ -21,7 +21,15 @@ from small_models import (
 )
 
 from vtac.dialects.context import constant_value
-from vtac.dialects.graph import ConvOp, HostOp, MaxPoolOp, row_steps, shape_of
+from vtac.dialects.graph import (
+    AveragePoolOp,
+    ConvOp,
+    HostOp,
+    MaxPoolOp,
+    PadOp,
+    row_steps,
+    shape_of,
+)
 from vtac.lowering.onnx_to_graph import import_model
 
 node = helper.make_node
@@ -77,6 +85,22 @@ def test_pooling_rounds_up_by_pads(window, kind, ceil, count):
     module = assert_imports(model, {"x": floats((1, 2, *extents))})
     if kind == "MaxPool":
         assert kinds(module) == ["graph.max_pool"]
+    elif not (ceil and count):
+        assert kinds(module) == ["graph.average_pool"]
+
+
+def test_what_rounding_up_adds_does_not_count():
+    attributes = {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 0, 1]}
+    counted = {"ceil_mode": 1, "count_include_pad": 1}
+    model = small_model(
+        [node("AveragePool", ["x"], ["y"], **attributes, **counted)], {"x": [1, 2, 5, 7]}, ["y"]
+    )
+    module = assert_imports(model, {"x": floats((1, 2, 5, 7))})
+    assert kinds(module) == ["graph.pad", "graph.average_pool"]
+    pad, pool = ops_of(module)
+    assert isinstance(pad, PadOp) and isinstance(pool, AveragePoolOp)
+    assert pad.pads.get_values() == (0, 0, 1, 0, 0, 0, 0, 1)
+    assert pool.pads.get_values() == (0, 0, 1, 0) and not pool.count_include_pad.value.data
 
 
 def test_last_window_that_would_start_in_the_pad_is_dropped():
