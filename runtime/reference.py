@@ -317,6 +317,14 @@ def gemm(op: graph.GemmOp, a: Array, b: Array, c: Array | None = None) -> Array:
     return total if c is None else total + op.beta.value.data * c
 
 
+def batch_matmul(op: graph.BatchMatMulOp, a: Array, b: Array) -> Array:
+    """Each entry of a times the first rows of that of b; in float64, as ``gemm``."""
+    batch, columns = op.entries, op.result.type.get_shape()[1]
+    left = a.astype(np.float64).reshape(batch, -1, a.shape[1])
+    right = b.astype(np.float64).reshape(batch, -1, b.shape[1])[:, :columns]
+    return (left @ right.swapaxes(1, 2)).reshape(len(a), columns)
+
+
 def _wide(x: Array) -> Array:
     """Integers as int64, so that a result can be checked against its type; floats as they are."""
     return x.astype(np.int64) if x.dtype.kind == "i" else x
@@ -404,6 +412,7 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.AddBiasOp: lambda op, acc, bias: add_bias(acc, bias),
     graph.AddOp: lambda op, a, b: _wide(a) + _wide(b),
     graph.AveragePoolOp: lambda op, x: average_pool(x, op),
+    graph.BatchMatMulOp: batch_matmul,
     graph.BatchNormOp: batch_norm,
     graph.ClipOp: clip,
     graph.ConcatOp: concat,

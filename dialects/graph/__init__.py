@@ -62,6 +62,7 @@ from vtac.dialects.graph.network import (
     window_extent,
 )
 from vtac.dialects.graph.padding import pad_property, pad_value_of
+from vtac.dialects.graph.products import BatchMatMulOp, reads_weights, weights_of
 from vtac.dialects.graph.quantised import (
     AddBiasOp,
     DequantizeOp,
@@ -83,6 +84,7 @@ Graph = Dialect(
         AddBiasOp,
         AddOp,
         AveragePoolOp,
+        BatchMatMulOp,
         BatchNormOp,
         ClipOp,
         CompositeOp,
@@ -133,6 +135,7 @@ __all__ = [
     "AddBiasOp",
     "AddOp",
     "AveragePoolOp",
+    "BatchMatMulOp",
     "BatchNormOp",
     "ClipOp",
     "CompositeOp",
@@ -192,8 +195,10 @@ __all__ = [
     "packing",
     "pad_property",
     "pad_value_of",
+    "reads_weights",
     "row_steps",
     "set_grid",
     "shape_of",
+    "weights_of",
     "window_extent",
 ]

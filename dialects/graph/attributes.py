@@ -61,6 +61,10 @@ class RangeAttr(ParametrizedAttribute):
             raise VerifyException(f"range must be finite with lo <= hi, not [{lo}, {hi}]")
 
 
+ACTIVATIONS, WEIGHTS = "activations", "weights"
+"""What a packed tensor is for."""
+
+
 @irdl_attr_definition
 class PackedAttr(ParametrizedAttribute):
     """``#graph.packed<1, 16>``: an int8 activation as the accelerator keeps it in DRAM.
@@ -68,18 +72,35 @@ class PackedAttr(ParametrizedAttribute):
     It is the encoding of a tensor type whose shape stays the logical one. A tensor [N, C, H, W]
     lies as [N/BATCH][C/BLOCK][H][W][BATCH][BLOCK], one [N, C] as [N/BATCH][C/BLOCK][BATCH][BLOCK],
     both counts rounded up; spare lanes may hold anything.
+
+    ``#graph.packed<16, 16, weights>``: BLOCK rows an element, and zeros in spare lanes, which is
+    what the machine takes as weights.
     """
 
     name = "graph.packed"
 
     batch: IntAttr
     block: IntAttr
+    role: StringAttr
 
-    def __init__(self, batch: int | IntAttr, block: int | IntAttr):
+    def __init__(
+        self, batch: int | IntAttr, block: int | IntAttr, role: str | StringAttr = ACTIVATIONS
+    ):
         super().__init__(
             batch if isinstance(batch, IntAttr) else IntAttr(batch),
             block if isinstance(block, IntAttr) else IntAttr(block),
+            role if isinstance(role, StringAttr) else StringAttr(role),
         )
+
+    @staticmethod
+    def weights(block: int) -> "PackedAttr":
+        """The layout of activations that are read as weights."""
+        return PackedAttr(block, block, WEIGHTS)
+
+    @property
+    def holds_weights(self) -> bool:
+        """Whether the GEMM core may read it as weights."""
+        return self.role.data == WEIGHTS
 
     def physical_shape(self, logical: Sequence[int]) -> tuple[int, ...]:
         """The shape in DRAM of a tensor of the given logical shape, rank 2 or more."""
@@ -89,22 +110,29 @@ class PackedAttr(ParametrizedAttribute):
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        """Parse ``<batch, block>``."""
+        """Parse ``<batch, block>`` or ``<block, block, weights>``."""
         with parser.in_angle_brackets():
             batch = parser.parse_integer(allow_boolean=False, allow_negative=False)
             parser.parse_punctuation(",")
             block = parser.parse_integer(allow_boolean=False, allow_negative=False)
-        return IntAttr(batch), IntAttr(block)
+            role = ACTIVATIONS
+            if parser.parse_optional_punctuation(",") is not None:
+                parser.parse_keyword(WEIGHTS)
+                role = WEIGHTS
+        return IntAttr(batch), IntAttr(block), StringAttr(role)
 
     def print_parameters(self, printer: Printer) -> None:
-        """Print ``<batch, block>``."""
+        """Print ``<batch, block>``, and ``weights`` if that is what they are."""
+        role = f", {WEIGHTS}" if self.holds_weights else ""
         with printer.in_angle_brackets():
-            printer.print_string(f"{self.batch.data}, {self.block.data}")
+            printer.print_string(f"{self.batch.data}, {self.block.data}{role}")
 
     def verify(self) -> None:
-        """Both counts are positive."""
+        """Both counts are positive, and equal for weights."""
         if self.batch.data < 1 or self.block.data < 1:
             raise VerifyException("batch and block of a packed layout must be positive")
+        if self.holds_weights and self.batch != self.block:
+            raise VerifyException("an element of weights has as many rows as lanes")
 
 
 @irdl_attr_definition

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, i8
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import (
     AddBiasOp,
     AddOp,
+    BatchMatMulOp,
     ClipOp,
     CompositeOp,
     ConvOp,
@@ -31,6 +32,7 @@ from vtac.dialects.graph import (
     TransposeOp,
     UpsampleOp,
     shape_of,
+    weights_of,
 )
 from vtac.dialects.target import Target
 from vtac.dialects.vta import ProgramOp
@@ -38,7 +40,7 @@ from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.codegens.vta_cycles import region_cycles
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.passes.graph.codegen import Codegen, NamedPattern, Stage
-from vtac.passes.graph.patterns import Recursive, constant, op, wildcard
+from vtac.passes.graph.patterns import Predicate, Recursive, constant, op, wildcard
 from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.reasons import Kind, Reason
 
@@ -95,6 +97,23 @@ def _transposed_weights(operation: Operation) -> str | None:
         what = "only products with constant weights [out, in] are supported"
         return Reason(what, Kind.ATTRIBUTE)
     return None
+
+
+def _whole_entries(target: Target | None) -> Predicate:
+    """Each entry of a batch starts with an element of its own."""
+
+    def predicate(operation: Operation) -> str | None:
+        assert isinstance(operation, BatchMatMulOp)
+        if target is None or operation.entries == 1:
+            return None
+        lanes = (target.batch, target.block)
+        for value, lane in zip(operation.operands, lanes, strict=True):
+            rows = (shape_of(value) or (0,))[0] // operation.entries
+            if rows % lane:
+                return Reason(f"batch entries of {rows} rows fill no {lane} lanes", Kind.SHAPE)
+        return None
+
+    return predicate
 
 
 def _same_shape(operation: Operation) -> str | None:
@@ -167,6 +186,7 @@ class VtaCodegen(Codegen):
         sources = (
             op(ConvOp, wildcard(), constant()).where(_int8_input)
             | op(GemmOp, wildcard(), constant()).where(_transposed_weights, _int8_input)
+            | op(BatchMatMulOp, wildcard(), wildcard()).where(_whole_entries(target), _int8_input)
             | op(SumPoolOp, wildcard()).where(_int8_input)
             | op(ShiftLeftOp, wildcard(), constant()).where(_int8_input)
             | op(ShiftLeftOp, acc, constant())
@@ -177,6 +197,10 @@ class VtaCodegen(Codegen):
             extremes = extremes | op(MulOp, acc, acc) | op(ClipOp, acc)
         acc.define(sources | sums | extremes)
         return acc
+
+    def outer_values(self, composite: CompositeOp) -> Sequence[SSAValue]:
+        """What lies as weights do: the host packs it so."""
+        return weights_of(composite)
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:
         """What stayed real had no ranges, or the quantiser has said already why not."""

@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import (
     AddOp,
+    BatchMatMulOp,
     CompositeOp,
     ConvOp,
     GemmOp,
@@ -76,7 +77,7 @@ def _gemm_micro_ops(op: Operation, target: Target) -> int:
             return (
                 _elements(op.result, target) * _input_blocks(op, target) * prod(op.kernel_shape())
             )
-        case GemmOp():
+        case BatchMatMulOp() | GemmOp():
             inner = (shape_of(op.b) or (0, 0))[1]
             return _elements(op.result, target) * blocks(inner, target.block)
         case SumPoolOp():
@@ -90,8 +91,10 @@ def _gemm_micro_ops(op: Operation, target: Target) -> int:
 def _alu_cycles(op: Operation, target: Target, rates: Rates) -> int:
     immediate, register = rates.alu
     match op:
-        case AddOp() | ConvOp() | GemmOp() | ReshapeOp() | ShiftLeftOp() | SumPoolOp():
-            return 0  # products, which sums are part of, or nothing
+        case AddOp() | ReshapeOp():
+            return 0  # what products take in, or nothing
+        case BatchMatMulOp() | ConvOp() | GemmOp() | ShiftLeftOp() | SumPoolOp():
+            return 0
         case MaxPoolOp():
             return _elements(op.result, target) * prod(op.kernel_shape()) * register
         case RequantizeOp():  # a bias, a shift, two bounds

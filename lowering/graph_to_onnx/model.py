@@ -13,7 +13,14 @@ from xdsl.traits import SymbolTable
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.lowering.graph_to_onnx import arrangements, float_ops, host_ops, integer_ops, unfolding
+from vtac.lowering.graph_to_onnx import (
+    arrangements,
+    float_ops,
+    host_ops,
+    integer_ops,
+    products,
+    unfolding,
+)
 from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder, place_of, value_info
 from vtac.lowering.onnx_to_graph.attributes import export_attribute, subgraphs
 from vtac.lowering.onnx_to_graph.types import export_type
@@ -28,6 +35,7 @@ _CONVERTERS: Mapping[type[Operation], Any] = {
     graph.AddBiasOp: integer_ops.add_bias,
     graph.AddOp: float_ops.same("Add"),
     graph.AveragePoolOp: float_ops.average_pool,
+    graph.BatchMatMulOp: products.batch_matmul,
     graph.BatchNormOp: float_ops.batch_norm,
     graph.ClipOp: float_ops.clip,
     graph.ConcatOp: arrangements.concat,

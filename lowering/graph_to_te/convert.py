@@ -7,7 +7,7 @@ equal layers share a kernel. Calls of such a function keep their packed types ou
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -26,12 +26,12 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects.context import Array, constant_attr, constant_value, tensor_type
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.graph import ConstantOp, packing
+from vtac.dialects.graph import BatchMatMulOp, ConstantOp, packing
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.te import CallOp, KernelOp, ViewOp
 from vtac.dialects.te import ConstantOp as TensorConstantOp
 from vtac.lowering.graph_to_te.groups import Group, groups_of
-from vtac.lowering.graph_to_te.kernel import KernelBuilder, Layout, layer_of
+from vtac.lowering.graph_to_te.kernel import KernelBuilder, Layout, layer_of, unsupported
 from vtac.lowering.graph_to_te.stages import emit
 
 CODEGEN = StringAttr("vta")
@@ -171,7 +171,8 @@ def _spatial_rank(function: FuncOp, target: Target) -> int:
         layout = packing(value.type)
         if layout is None:
             continue
-        if (layout.batch.data, layout.block.data) != (target.batch, target.block):
+        rows = target.block if layout.holds_weights else target.batch
+        if (layout.batch.data, layout.block.data) != (rows, target.block):
             raise CompileError(
                 Problem(
                     function.sym_name.data,
@@ -204,11 +205,14 @@ def _call_kernel(
         return None
 
     inputs = [value for value in group.inputs if constant_of(value) is None]
-    builder = KernelBuilder(layout, constant_of, inputs)
+    entries = [op.entries for op in group.ops if isinstance(op, BatchMatMulOp)]
+    own = replace(layout, entries=max(entries, default=1))
+    builder = KernelBuilder(own, constant_of, inputs)
     for inside, outside in group.inner.items():
         if outside in builder.values:
             builder.values[inside] = builder.values[outside]
     for op in group.ops:
+        _check_layouts(op)
         emit(op, builder)
     made: dict[SSAValue, list[SSAValue]] = {}
     for outside, inside in group.outputs:
@@ -220,7 +224,9 @@ def _call_kernel(
             made.setdefault(value, []).append(outside)
     if not made:
         return
-    arguments = [_given(caller, value, group) for value in inputs]
+    arguments = [
+        caller.view(_given(caller, value, group), own.type(value.type)) for value in inputs
+    ]
     arguments += [caller.constant(array, hint) for array, hint in builder.constants]
     name = kernels.add(builder.finish(_identifier(group.name), list(made)))
     call = CallOp(name, arguments, [value.type for value in made])
@@ -230,6 +236,15 @@ def _call_kernel(
         result.name_hint = stands_for[0].name_hint
         for value in stands_for:
             caller.values[value] = caller.view(result, layout.type(value.type))
+
+
+def _check_layouts(op: Operation) -> None:
+    """Raise where an op reads as activations what lies as weights do."""
+    for number, operand in enumerate(op.operands):
+        layout = packing(operand.type)
+        may_be_weights = isinstance(op, BatchMatMulOp) and number == 1
+        if layout is not None and layout.holds_weights and not may_be_weights:
+            raise unsupported(op, "activations packed as weights are", "pack them once more")
 
 
 def _given(caller: _Caller, value: SSAValue, group: Group) -> SSAValue:

@@ -35,32 +35,53 @@ class Layout:
 
     rank: spatial dimensions of every activation of the function; those with fewer get trailing
     extents of 1, so that reshaping [N, C, 1, 1] to [N, C] changes nothing.
+    entries: of a batch whose matrices lie one below the other in the rows of each activation; more
+    than one are an axis before the others.
     """
 
     target: Target
     rank: int
+    entries: int = 1
 
     def shape(self, logical: Sequence[int]) -> tuple[int, ...]:
         """Physical shape of a logical shape [N, C, spatial...]."""
-        batch, block = self.target.batch, self.target.block
+        return self._shape(logical, self.target.batch)
+
+    def _shape(self, logical: Sequence[int], rows: int) -> tuple[int, ...]:
+        """The shape with as many rows in an element."""
+        block = self.target.block
         spatial = (*logical[2:], *(1 for _ in range(self.rank + 2 - len(logical))))
-        return (-(-logical[0] // batch), -(-logical[1] // block), *spatial, batch, block)
+        outer: tuple[int, ...] = (-(-logical[0] // rows), -(-logical[1] // block))
+        if self.entries > 1:
+            outer = (self.entries, outer[0] // self.entries, outer[1])
+        return (*outer, *spatial, rows, block)
 
     def type(self, type: Attribute) -> Attribute:
         """Physical type of a packed tensor type; any other type as it is."""
-        if packing(type) is None:
+        layout = packing(type)
+        if layout is None:
             return type
         assert isinstance(type, TensorType)
-        return TensorType(type.element_type, self.shape(type.get_shape()))
+        return TensorType(type.element_type, self._shape(type.get_shape(), layout.batch.data))
 
     @property
     def spatial_names(self) -> tuple[str, ...]:
         """Names of the spatial axes between channels and lanes."""
         return SPATIAL_NAMES.get(self.rank, tuple(f"s{i}" for i in range(self.rank)))
 
+    @property
+    def outer_names(self) -> tuple[str, ...]:
+        """Names of the axes before the spatial ones, the channels last."""
+        return ("g", "n", "c") if self.entries > 1 else ("n", "c")
+
+    @property
+    def channel(self) -> int:
+        """Which axis is that of the channels."""
+        return len(self.outer_names) - 1
+
     def domain(self, logical: Sequence[int]) -> dict[str, int]:
         """The iteration domain of a stage with this logical result shape."""
-        names = ("n", "c", *self.spatial_names, "b", "o")
+        names = (*self.outer_names, *self.spatial_names, "b", "o")
         return dict(zip(names, self.shape(logical), strict=True))
 
 
@@ -158,11 +179,11 @@ class KernelBuilder:
     ) -> SSAValue:
         """Append a compute over ``x``, tensors of its shape, and vectors with a value a channel."""
         assert isinstance(x.type, TensorType)
-        names = ("n", "c", *self.layout.spatial_names, "b", "o")
+        names = (*self.layout.outer_names, *self.layout.spatial_names, "b", "o")
         spatial = dict(zip(names, x.type.get_shape(), strict=True))
         rank = len(spatial)
         same = tuple(axis(i) for i in range(rank))
-        channel = (axis(1), axis(rank - 2), axis(rank - 1))
+        channel = (axis(self.layout.channel), axis(rank - 2), axis(rank - 1))
         reads = [Read(value, same) for value in (x, *others)]
         reads += [Read(value, channel) for value in vectors]
         return self.compute(label, spatial, reads, body, element)
@@ -197,3 +218,8 @@ def narrow(value: SSAValue) -> SSAValue:
 def layer_of(op: Operation) -> str:
     """A name for messages: that of the ONNX node, else of the op."""
     return op.location.desc.data if isinstance(op.location, NameLoc) else op.name
+
+
+def unsupported(op: Operation, what: str, hint: str) -> CompileError:
+    """An error that says what of an op the accelerator does not take, and what to do."""
+    return CompileError(Problem(layer_of(op), f"the accelerator does not take {what}", hint))

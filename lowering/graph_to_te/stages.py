@@ -5,7 +5,7 @@ k]``; where that may fall outside, the operand says what is read: the op's pad v
 for maxima.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import (
     AddBiasOp,
     AddOp,
+    BatchMatMulOp,
     ClipOp,
     ConvOp,
     GemmOp,
@@ -37,7 +38,16 @@ from vtac.dialects.graph import (
 )
 from vtac.dialects.te import Read, Row
 from vtac.lowering.graph_to_te import weights as packed
-from vtac.lowering.graph_to_te.kernel import KernelBuilder, axis, immediate, layer_of, narrow, widen
+from vtac.lowering.graph_to_te.kernel import (
+    KernelBuilder,
+    axis,
+    immediate,
+    layer_of,
+    narrow,
+    unsupported,
+    widen,
+)
+from vtac.lowering.graph_to_te.matrices import batch_product, contraction, matrix_product
 from vtac.lowering.graph_to_te.windows import Window, logical_shape
 
 LOWEST = -128
@@ -68,11 +78,6 @@ def emit(op: Operation, kernel: KernelBuilder) -> None:
     kernel.values.update(zip(op.results, results, strict=True))
 
 
-def _multiply_accumulate(acc: SSAValue, x: SSAValue, w: SSAValue) -> SSAValue:
-    product = arith.MuliOp(widen(x), widen(w))
-    return arith.AddiOp(acc, product.result).result
-
-
 def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
     """A contraction over input blocks, taps and lanes.
 
@@ -80,7 +85,7 @@ def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
     selections do, only over the blocks in the band.
     """
     if op.bias is not None:
-        raise _unsupported(op, "a bias inside the convolution", "requantize adds it")
+        raise unsupported(op, "a bias inside the convolution", "requantize adds it")
     target, hint = kernel.layout.target, f"{layer_of(op)}.weight"
     weights, group = kernel.constant(op.w, "weights"), op.group.value.data
     out, channels = weights.shape[0], weights.shape[1] * group
@@ -108,40 +113,7 @@ def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
     if banded:
         channel = Row.of([(1, 1), (rank, 1)], band[0])
     reads = [window.read(channel, lane, pad_value_of(op)), Read(w, w_rows)]
-    return [_contraction("conv", kernel, window.spatial, window.reduce, reads)]
-
-
-def _contraction(
-    label: str,
-    kernel: KernelBuilder,
-    spatial: Mapping[str, int],
-    reduce: Mapping[str, int],
-    reads: Sequence[Read],
-) -> SSAValue:
-    return kernel.compute(
-        label, spatial, reads, _multiply_accumulate, i32, reduce=reduce, identity=0
-    )
-
-
-def _matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """A contraction over input blocks and lanes."""
-    if op.c is not None or op.trans_a.value.data:
-        raise _unsupported(op, "a gemm with a bias or a transposed input", "normalise it first")
-    block = kernel.layout.target.block
-    weights = kernel.constant(op.b, "weights")
-    weights = weights if op.trans_b.value.data else weights.T
-    w = kernel.parameter(packed.pack_weights(weights, block), f"{layer_of(op)}.weight")
-    spatial = kernel.layout.domain(logical_shape(op.result))
-    rank = len(spatial)
-    ci, k = rank, rank + 1
-    middle = [axis(i) for i in range(2, rank - 2)]
-    x_rows = (axis(0), axis(ci), *middle, axis(rank - 2), axis(k))
-    reads = [
-        Read(kernel.values[op.a], x_rows),
-        Read(w, (axis(1), axis(ci), axis(rank - 1), axis(k))),
-    ]
-    reduce = {"ci": packed.blocks(weights.shape[1], block), "k": block}
-    return [_contraction("gemm", kernel, spatial, reduce, reads)]
+    return [contraction("conv", kernel, window.spatial, window.reduce, reads)]
 
 
 def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
@@ -179,7 +151,7 @@ def _upsample(op: UpsampleOp, kernel: KernelBuilder) -> list[SSAValue]:
     """Each spatial axis as two, of elements and of their copies; a view puts them together."""
     batch, channels, *spatial = op.factors.get_values()
     if batch != 1 or channels != 1:
-        raise _unsupported(op, "a repeated batch or repeated channels", "keep it on the host")
+        raise unsupported(op, "a repeated batch or repeated channels", "keep it on the host")
     domain: dict[str, int] = {}
     rows: list[Row] = []
     factors = dict(zip(kernel.layout.spatial_names, spatial, strict=False))
@@ -197,7 +169,7 @@ def _transpose(op: TransposeOp, kernel: KernelBuilder) -> list[SSAValue]:
     """Space in another order: each element is copied through the accumulators."""
     order = op.permutation.get_values()
     if tuple(order[:2]) != (0, 1):
-        raise _unsupported(op, "channels or a batch that move", "keep it on the host")
+        raise unsupported(op, "channels or a batch that move", "keep it on the host")
     domain = kernel.layout.domain(logical_shape(op.result))
     rows = [axis(number) for number in range(len(domain))]
     for place, source in enumerate(order):
@@ -218,11 +190,11 @@ def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
     amounts = kernel.constant(op.amount, "shift amounts").astype(np.int64)
     least, most = int(amounts.min()), int(amounts.max())
     if least < 0:
-        raise _unsupported(op, f"a left shift by {least}", "amounts start at 0")
+        raise unsupported(op, f"a left shift by {least}", "amounts start at 0")
     assert isinstance(x.type, TensorType)
     if x.type.element_type != i8:
         if least != most:
-            raise _unsupported(op, "accumulators shifted by unequal amounts", "shift before adding")
+            raise unsupported(op, "accumulators shifted by unequal amounts", "shift before adding")
         return [_shift_by(kernel, x, most)]
     if most - least <= LARGEST_POWER:
         common = 0 if most <= LARGEST_POWER else least
@@ -239,7 +211,7 @@ def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
             )
         ]
     if most > LARGEST_INT8_SHIFT:
-        raise _unsupported(op, f"left shifts from {least} to {most}", "their range is too wide")
+        raise unsupported(op, f"left shifts from {least} to {most}", "their range is too wide")
     back = packed.pack_vector(most - amounts, layout.batch, layout.block)
     return [
         kernel.elementwise(
@@ -268,18 +240,18 @@ def _scaled(op: Operation, kernel: KernelBuilder, x: SSAValue, exponents: Array)
     rows = tuple(axis(i) for i in range(rank - 1))
     reads = [
         Read(x, (*rows, axis(rank))),
-        Read(w, (axis(1), axis(rank - 1), axis(rank))),
+        Read(w, (axis(kernel.layout.channel), axis(rank - 1), axis(rank))),
     ]
-    return _contraction("scale", kernel, spatial, {"k": block}, reads)
+    return contraction("scale", kernel, spatial, {"k": block}, reads)
 
 
 def _add(op: AddOp, kernel: KernelBuilder) -> list[SSAValue]:
     if logical_shape(op.a) != logical_shape(op.b):
-        raise _unsupported(op, "an addition that broadcasts", "keep it on the host")
+        raise unsupported(op, "an addition that broadcasts", "keep it on the host")
     a, b = kernel.values[op.a], kernel.values[op.b]
     assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
     if a.type.element_type != i32 or b.type.element_type != i32:
-        raise _unsupported(op, "an addition of other than accumulators", "shift_left makes them")
+        raise unsupported(op, "an addition of other than accumulators", "shift_left makes them")
     return [kernel.elementwise("add", a, lambda p, q: arith.AddiOp(p, q).result, others=[b])]
 
 
@@ -288,7 +260,7 @@ def _extreme(op: MaxOp | MinOp, kernel: KernelBuilder) -> list[SSAValue]:
     a, b = kernel.values[op.a], kernel.values[op.b]
     assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
     if a.type != b.type or a.type.element_type != i32:
-        raise _unsupported(op, "an extreme of other than two accumulators", "keep it on the host")
+        raise unsupported(op, "an extreme of other than two accumulators", "keep it on the host")
     label, pick = ("max", arith.MaxSIOp) if isinstance(op, MaxOp) else ("min", arith.MinSIOp)
     return [kernel.elementwise(label, a, lambda p, q: pick(p, q).result, others=[b])]
 
@@ -298,7 +270,7 @@ def _product(op: MulOp, kernel: KernelBuilder) -> list[SSAValue]:
     a, b = kernel.values[op.a], kernel.values[op.b]
     assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
     if a.type != b.type or a.type.element_type != i32 or not kernel.layout.target.alu_mul:
-        raise _unsupported(op, "a product of these tensors", "keep it on the host")
+        raise unsupported(op, "a product of these tensors", "keep it on the host")
     return [kernel.elementwise("mul", a, lambda p, q: arith.MuliOp(p, q).result, others=[b])]
 
 
@@ -306,7 +278,7 @@ def _clip(op: ClipOp, kernel: KernelBuilder) -> list[SSAValue]:
     """Accumulators between two whole numbers."""
     bounds = [bound for bound in (op.min, op.max) if bound is not None]
     if any(int(bound.value.data) not in IMMEDIATES for bound in bounds):
-        raise _unsupported(op, "bounds that are no immediates", "keep it on the host")
+        raise unsupported(op, "bounds that are no immediates", "keep it on the host")
 
     def body(value: SSAValue) -> SSAValue:
         if op.min is not None:
@@ -336,7 +308,7 @@ def _requantize(op: RequantizeOp, kernel: KernelBuilder) -> list[SSAValue]:
     shift_vector = kernel.constant(op.shift, "shift")
     target = kernel.layout.target
     if not 0 <= int(shift_vector.min()) <= int(shift_vector.max()) <= 31:
-        raise _unsupported(op, "a right shift outside 0 to 31", "requantise with another scale")
+        raise unsupported(op, "a right shift outside 0 to 31", "requantise with another scale")
     bias = _channel_constant(kernel, op.bias, "bias", layer, IMMEDIATES)
     shift: int | SSAValue = int(shift_vector[0])
     if np.any(shift_vector != shift):
@@ -446,23 +418,20 @@ def check_reshape(op: ReshapeOp, kernel: KernelBuilder) -> None:
     """Refuse a reshape that moves anything in the packed layout."""
     before, after = (kernel.layout.shape(logical_shape(v)) for v in (op.x, op.result))
     if before[:2] != after[:2] or logical_shape(op.x)[:2] != logical_shape(op.result)[:2]:
-        raise _unsupported(
+        raise unsupported(
             op,
             f"reshaping {list(logical_shape(op.x))} to {list(logical_shape(op.result))}",
             "batch and channels must stay as they are",
         )
 
 
-def _unsupported(op: Operation, what: str, hint: str) -> CompileError:
-    return CompileError(Problem(layer_of(op), f"the accelerator does not take {what}", hint))
-
-
 EMITTERS: Mapping[type[Operation], Callable[[Any, KernelBuilder], list[SSAValue]]] = {
     AddBiasOp: _add_bias,
     AddOp: _add,
+    BatchMatMulOp: batch_product,
     ClipOp: _clip,
     ConvOp: _convolution,
-    GemmOp: _matrix_product,
+    GemmOp: matrix_product,
     MaxOp: _extreme,
     MaxPoolOp: _max_pool,
     MinOp: _extreme,

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from vtac.dialects.context import VtacContext
@@ -95,6 +95,10 @@ class Codegen(ABC):
     def refusal(self, composite: CompositeOp, target: Target | None) -> str | None:
         """Why it does not take a group that matched a pattern; None if it does."""
         return None
+
+    def outer_values(self, composite: CompositeOp) -> Sequence[SSAValue]:
+        """Operands of a composite that must enter its region, not be made there."""
+        return ()
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:
         """Why it cannot take an op that matched nothing, in its own words; None for the usual."""

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, AnyFloat, IntegerType, TensorTy
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.graph import (
+    BatchMatMulOp,
     CompositeOp,
     ConstantOp,
     ConvOp,
@@ -23,7 +24,7 @@ from vtac.dialects.graph import (
 from vtac.dialects.target import Target
 from vtac.passes.graph.codegen import Codegen, HostModel
 
-PRODUCTS = (ConvOp, GemmOp, MatMulOp)
+PRODUCTS = (BatchMatMulOp, ConvOp, GemmOp, MatMulOp)
 """Ops that multiply and accumulate."""
 
 

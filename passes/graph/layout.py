@@ -2,19 +2,33 @@
 
 Every activation inside a function of the vta codegen gets the encoding ``#graph.packed``; packing
 and unpacking stand only at the borders, in the caller. Shapes stay logical.
+
+What a batched product reads as weights is packed as weights are (``#graph.packed<.., weights>``):
+an argument that is read both ways is passed twice. No function makes such a layout, so what is read
+as weights comes from outside.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import CallOp, FuncOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.graph import ConstantOp, PackedAttr, PackOp, UnpackOp, packing
+from vtac.dialects.graph import (
+    CompositeOp,
+    ConstantOp,
+    PackedAttr,
+    PackOp,
+    UnpackOp,
+    packing,
+    reads_weights,
+    weights_of,
+)
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.passes.graph.codegen import CODEGEN
 
@@ -25,7 +39,47 @@ def _packed(type: Attribute, layout: PackedAttr) -> Attribute:
     return type
 
 
-def _pack_function(function: FuncOp) -> None:
+def _split_arguments(block: Block) -> list[int]:
+    """Give each argument that is read as weights and otherwise too a second one for the weights.
+
+    The positions of the first ones, in the order of the second ones, which are the last arguments.
+    """
+    shared = []
+    for argument in list(block.args):
+        as_weights = {use for use in argument.uses if reads_weights(use)}
+        if as_weights and len(as_weights) < argument.uses.get_length():
+            shared.append(argument.index)
+            second = block.insert_arg(argument.type, len(block.args))
+            second.name_hint = argument.name_hint
+            argument.replace_uses_with_if(second, lambda use, found=as_weights: use in found)  # type: ignore[misc]
+    return shared
+
+
+def _repeat_operands(op: CompositeOp | CallOp, places: Sequence[int]) -> None:
+    op.operands = [*op.operands, *(op.operands[place] for place in places)]
+
+
+def _pack_arguments(block: Block, layout: PackedAttr) -> None:
+    """Types of a block's arguments in the layout in which they are read."""
+    weights = PackedAttr.weights(layout.block.data)
+    for argument in block.args:
+        as_weights = any(map(reads_weights, argument.uses))
+        type = _packed(argument.type, weights if as_weights else layout)
+        Rewriter.replace_value_with_new_type(argument, type)
+
+
+def _check_weights(function: FuncOp) -> None:
+    """Weights enter a function from outside, where their layout can be made."""
+    for op in function.body.block.ops:
+        for value in weights_of(op):
+            if isinstance(value.owner, Operation) and not isinstance(value.owner, ConstantOp):
+                what = "it reads as weights what it computes itself"
+                hint = "Keep both in functions of their own, as merge-regions does."
+                raise CompileError(Problem(f"function @{function.sym_name.data}", what, hint))
+
+
+def _pack_function(function: FuncOp) -> list[int]:
+    """The positions of arguments that calls pass once more, as weights."""
     target = function.attributes.get(TARGET_ATTRIBUTE)
     if not isinstance(target, Target):
         raise CompileError(
@@ -36,9 +90,12 @@ def _pack_function(function: FuncOp) -> None:
             )
         )
     layout = PackedAttr(target.batch, target.block)
-    for block in function.body.blocks:
-        for argument in block.args:
-            Rewriter.replace_value_with_new_type(argument, _packed(argument.type, layout))
+    _check_weights(function)
+    for op in function.body.block.ops:
+        if isinstance(op, CompositeOp):
+            _repeat_operands(op, _split_arguments(op.body.block))
+    repeated = _split_arguments(function.body.block)
+    _pack_arguments(function.body.block, layout)
     for op in function.body.walk():
         if isinstance(op, ConstantOp):
             continue
@@ -46,12 +103,12 @@ def _pack_function(function: FuncOp) -> None:
             Rewriter.replace_value_with_new_type(result, _packed(result.type, layout))
         for region in op.regions:
             for block in region.blocks:
-                for argument in block.args:
-                    Rewriter.replace_value_with_new_type(argument, _packed(argument.type, layout))
+                _pack_arguments(block, layout)
     function.function_type = FunctionType.from_lists(
-        [_packed(t, layout) for t in function.function_type.inputs],
+        [argument.type for argument in function.body.block.args],
         [_packed(t, layout) for t in function.function_type.outputs],
     )
+    return repeated
 
 
 def _pack_call(call: CallOp, type: FunctionType) -> None:
@@ -104,16 +161,19 @@ class LayoutPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Pack every function of codegen vta, then the calls to them."""
         types: dict[str, FunctionType] = {}
+        repeated: dict[str, Sequence[int]] = {}
         for function in op.walk():
             if isinstance(function, FuncOp) and function.attributes.get(CODEGEN) == StringAttr(
                 "vta"
             ):
                 if not any(packing(t) is not None for t in function.function_type.inputs):
-                    _pack_function(function)
+                    repeated[function.sym_name.data] = _pack_function(function)
                 types[function.sym_name.data] = function.function_type
         for call in list(op.walk()):
             if isinstance(call, CallOp) and call.callee.root_reference.data in types:
-                _pack_call(call, types[call.callee.root_reference.data])
+                callee = call.callee.root_reference.data
+                _repeat_operands(call, repeated.get(callee, ()))
+                _pack_call(call, types[callee])
         for unpack in list(op.walk()):
             if isinstance(unpack, UnpackOp) and not unpack.result.uses:
                 Rewriter.erase_op(unpack)

@@ -13,7 +13,14 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from vtac.dialects.graph import RANGES_ATTRIBUTE, CompositeOp, ConvOp, GemmOp, YieldOp
+from vtac.dialects.graph import (
+    RANGES_ATTRIBUTE,
+    BatchMatMulOp,
+    CompositeOp,
+    ConvOp,
+    GemmOp,
+    YieldOp,
+)
 from vtac.passes.graph.codegen import CODEGEN, NamedPattern, codegens_named, target_of_module
 from vtac.passes.graph.patterns import Match, match_root
 from vtac.passes.graph.reasons import HOST_REASON, forget_reason, keep_on_host
@@ -91,5 +98,5 @@ def _wrap(name: str, match: Match) -> None:
 def _anchor(match: Match) -> Operation:
     """The op after which the group is called: its first product, else the last op with a name."""
     named = [inner for inner in match.ops if not isinstance(inner.location, UnknownLoc)]
-    products = [inner for inner in named if isinstance(inner, ConvOp | GemmOp)]
+    products = [inner for inner in named if isinstance(inner, BatchMatMulOp | ConvOp | GemmOp)]
     return (products or named[-1:] or match.ops[-1:])[0]

@@ -2,23 +2,26 @@
 
 The third step of BYOC's partitioning (section 3.1.2). Two regions joined by an edge are merged
 unless a path leads from one to the other through a third place: merged, they would then need each
-other's results. What is left cannot be merged any further along an edge.
+other's results; or unless their codegen wants what one makes for the other to pass the border of a
+region, where its layout changes. What is left cannot be merged any further along an edge.
 
 Composites are visited in order, so all that leads to one has been visited before. Sets of ops are
 integers, one bit an op: whether a path leads anywhere is one intersection, and a network of
 thousands of ops takes a fraction of a second.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnitAttr, i64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import CompositeOp
-from vtac.passes.graph.codegen import CODEGEN
+from vtac.passes.graph.codegen import CODEGEN, Codegen
 from vtac.passes.graph.cost import computing_ops
 
 REGION = "graph.region"
@@ -27,26 +30,32 @@ REGION = "graph.region"
 APART = "graph.apart"
 """On composites, and then functions, beside another region that they would make a cycle with."""
 
+OuterValues = Callable[[Operation], Sequence[SSAValue]]
+"""Of an op the operands that must come from outside its region."""
+
 
 @dataclass
 class _Node:
     """A region, or an op that belongs to none. Sets of ops, by the bits of their positions.
 
     ops: itself. users: those that use a result. before: those from which a path leads here.
-    size: how many ops its composites hold.
+    outside: those whose results must come from another region. size: how many ops its composites
+    hold.
     """
 
     ops: int
     users: int
     before: int
+    outside: int
     size: int
 
 
 class Quotient:
     """The graph of a block's ops in which each region is one node."""
 
-    def __init__(self, block: Block):
+    def __init__(self, block: Block, outer: OuterValues):
         self.ops = list(block.ops)
+        self._outer = outer
         self._position = {op: i for i, op in enumerate(self.ops)}
         self._parent = list(range(len(self.ops)))
         self._nodes: dict[int, _Node] = {}
@@ -80,7 +89,11 @@ class Quotient:
             before |= self._nodes[source].before | self._nodes[source].ops
         op = self.ops[position]
         size = len(computing_ops(op)) if isinstance(op, CompositeOp) else 0
-        self._nodes[position] = _Node(1 << position, self._users[position], before, size)
+        outside = 0
+        for value in self._outer(op):
+            if isinstance(value.owner, Operation) and value.owner in self._position:
+                outside |= 1 << self._position[value.owner]
+        self._nodes[position] = _Node(1 << position, self._users[position], before, outside, size)
         self._visited.append(position)
         return sources
 
@@ -93,11 +106,17 @@ class Quotient:
         a, b = self._nodes[first], self._nodes[second]
         return bool(a.users & b.before & ~a.ops & ~b.ops)
 
+    def are_kept_apart(self, first: int, second: int) -> bool:
+        """Whether one of two visited nodes wants results of the other from outside its region."""
+        a, b = self._nodes[first], self._nodes[second]
+        return bool(a.outside & b.ops or b.outside & a.ops)
+
     def merge(self, first: int, second: int) -> None:
         """Make one region of two; whatever comes behind either comes behind both."""
         a, b = self._nodes[first], self._nodes.pop(second)
         self._parent[second] = first
         a.ops, a.users, a.size = a.ops | b.ops, a.users | b.users, a.size + b.size
+        a.outside |= b.outside
         a.before = (a.before | b.before) & ~a.ops
         self._visited.remove(second)
         for other in self._visited:
@@ -110,9 +129,16 @@ def _codegen(op: Operation) -> str | None:
     return op.codegen.data if isinstance(op, CompositeOp) and op.codegen is not None else None
 
 
-def assign_regions(block: Block, max_ops: int | None = None) -> None:
-    """Number the regions of a block's annotated composites, in the order of their first ops."""
-    graph = Quotient(block)
+def _none(op: Operation) -> Sequence[SSAValue]:
+    return ()
+
+
+def assign_regions(block: Block, max_ops: int | None = None, outer: OuterValues = _none) -> None:
+    """Number the regions of a block's annotated composites, in the order of their first ops.
+
+    outer: of an op the operands that must come from outside its region.
+    """
+    graph = Quotient(block, outer)
     apart: list[tuple[int, int]] = []
     for position, op in enumerate(graph.ops):
         sources = graph.visit(position)
@@ -124,6 +150,8 @@ def assign_regions(block: Block, max_ops: int | None = None) -> None:
             if _codegen(graph.ops[first]) != name or first == second:
                 continue
             if max_ops is not None and graph.size(first, second) > max_ops:
+                continue
+            if graph.are_kept_apart(first, second):
                 continue
             if graph.has_detour(first, second):
                 apart.append((source, position))
@@ -153,7 +181,16 @@ class MergeRegionsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Assign regions in every function that no codegen has taken."""
+        known = ctx.codegens() if isinstance(ctx, VtacContext) else ()
+        codegens = {found.name: found for found in known if isinstance(found, Codegen)}
+
+        def outer(op: Operation) -> Sequence[SSAValue]:
+            codegen = codegens.get(_codegen(op) or "")
+            if codegen is None or not isinstance(op, CompositeOp):
+                return ()
+            return codegen.outer_values(op)
+
         for function in op.walk():
             if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
                 for block in function.body.blocks:
-                    assign_regions(block, self.max_ops)
+                    assign_regions(block, self.max_ops, outer)

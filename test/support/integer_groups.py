@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr, Tenso
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext, constant_attr, tensor_type
@@ -69,6 +70,15 @@ class IntegerFunction:
         value.name_hint = f"x{len(self.inputs)}"
         return value
 
+    def weights(self, *shape: int) -> SSAValue:
+        """An input that lies as weights do."""
+        value = self.input(*shape)
+        type = TensorType(i8, shape, graph.PackedAttr.weights(self.target.block))
+        value = Rewriter.replace_value_with_new_type(value, type)
+        self.values[value] = self.values.pop(self.inputs.pop())
+        self.inputs.append(value)
+        return value
+
     def constant(self, array: Array) -> SSAValue:
         op = graph.ConstantOp(constant_attr(self.ctx, array), tensor_type(array))
         self.block.add_op(op)
@@ -100,6 +110,12 @@ class IntegerFunction:
         answer = (self.values[x].astype(np.int64) @ w.T.astype(np.int64)).astype(np.int32)
         op = graph.GemmOp(x, self.constant(w), None, self.packed(answer.shape, i32), trans_b=True)
         return self._add(op, answer)
+
+    def batch_matmul(self, a: SSAValue, b: SSAValue, batch: int, columns: int) -> SSAValue:
+        entries = [np.split(self.values[value].astype(np.int64), batch) for value in (a, b)]
+        parts = [left @ right[:columns].T for left, right in zip(*entries, strict=True)]
+        answer = np.concatenate(parts).astype(np.int32)
+        return self._add(graph.BatchMatMulOp(a, b, batch, self.packed(answer.shape, i32)), answer)
 
     def sum_pool(self, x: SSAValue, kernel: Sequence[int], **window: Any) -> SSAValue:
         pad = window.pop("pad_value", 0)
@@ -218,15 +234,20 @@ class IntegerFunction:
         self.apply(module, [GraphToTePass, *REWRITES, *LOOPS])
 
     def packed_inputs(self, rank: int) -> list[Array]:
-        return [self.pack(self.values[value], rank) for value in self.inputs]
+        layouts = [graph.packing(value.type) for value in self.inputs]
+        return [
+            self.pack(self.values[value], rank, layout)
+            for value, layout in zip(self.inputs, layouts, strict=True)
+        ]
 
-    def pack(self, array: Array, rank: int) -> Array:
-        """In the accelerator's layout, with noise in spare lanes."""
-        batch, block = self.target.batch, self.target.block
+    def pack(self, array: Array, rank: int, layout: graph.PackedAttr) -> Array:
+        """In the accelerator's layout, with noise in spare lanes unless it is for weights."""
+        batch, block = layout.batch.data, layout.block.data
         n, c, *spatial = array.shape
         spatial += [1] * (rank - len(spatial))
         outs, ins = -(-n // batch), -(-c // block)
         padded = self.random.integers(-128, 128, (outs * batch, ins * block, *spatial), np.int8)
+        padded *= not layout.holds_weights
         padded[:n, :c] = array.reshape(n, c, *spatial)
         split = padded.reshape(outs, batch, ins, block, *spatial)
         return np.ascontiguousarray(np.moveaxis(split, (1, 3), (-2, -1)))

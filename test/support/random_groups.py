@@ -66,6 +66,8 @@ class RandomGroup:
 
     def accumulators(self, kind: str) -> SSAValue:
         """The int32 value of a fused group."""
+        if kind == "batch_matmul":
+            return self.batch_matmul()
         f, kernel = self.function, self.kernel()
         x = self.image(kernel)
         out = self.random.randint(1, self.channels)
@@ -87,6 +89,19 @@ class RandomGroup:
             side = f.shift_left(f.input(*self.shape(acc)), self.amounts(out))
             return self.sum(acc, side)
         return acc
+
+    def batch_matmul(self) -> SSAValue:
+        """Perhaps with a further product by constants in the same accumulators."""
+        f, target = self.function, self.function.target
+        batch, inner = self.random.choice([1, 1, 2, 3]), self.random.randint(1, self.channels)
+        rows, others = (self.random.randint(1, self.largest) for _ in range(2))
+        columns = self.random.randint(1, others)
+        if batch > 1:  # whole elements
+            rows, others = -(-rows // target.batch), -(-others // target.block)
+            rows, others = rows * target.batch, others * target.block
+        a, b = f.input(batch * rows, inner), f.weights(batch * others, inner)
+        acc = f.batch_matmul(a, b, batch, columns)
+        return self.sum(acc, f.gemm(a, columns)) if self.random.random() < 0.3 else acc
 
     def sum(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self.function.add(*self.random.sample([a, b], 2))
@@ -125,6 +140,7 @@ KINDS = (
     "sum_pool",
     "shift_left",
     "gemm",
+    "batch_matmul",
     "two_convolutions",
     "residual",
     "max_pool",

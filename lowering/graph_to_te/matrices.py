@@ -1,0 +1,78 @@
+"""Products of matrices, and sums of products in general, as computes over physical tensors."""
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import TensorType, i32
+from xdsl.ir import SSAValue
+
+from vtac.dialects.graph import BatchMatMulOp, GemmOp, shape_of
+from vtac.dialects.te import Read
+from vtac.lowering.graph_to_te import weights as packed
+from vtac.lowering.graph_to_te.kernel import KernelBuilder, axis, layer_of, unsupported, widen
+
+
+def contraction(
+    label: str,
+    kernel: KernelBuilder,
+    spatial: Mapping[str, int],
+    reduce: Mapping[str, int],
+    reads: Sequence[Read],
+) -> SSAValue:
+    """Append a sum of products of two int8 operands."""
+    return kernel.compute(
+        label, spatial, reads, _multiply_accumulate, i32, reduce=reduce, identity=0
+    )
+
+
+def _multiply_accumulate(acc: SSAValue, x: SSAValue, w: SSAValue) -> SSAValue:
+    product = arith.MuliOp(widen(x), widen(w))
+    return arith.AddiOp(acc, product.result).result
+
+
+def matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """A product with constant weights."""
+    if op.c is not None or op.trans_a.value.data:
+        raise unsupported(op, "a gemm with a bias or a transposed input", "normalise it first")
+    weights = kernel.constant(op.b, "weights")
+    weights = weights if op.trans_b.value.data else weights.T
+    stored = packed.pack_weights(weights, kernel.layout.target.block)
+    w = kernel.parameter(stored, f"{layer_of(op)}.weight")
+    return [_product(op, kernel, w, (kernel.layout.channel,))]
+
+
+def batch_product(op: BatchMatMulOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """A product with activations that lie as weights do; the batch is an axis of both."""
+    layout, w = kernel.layout, kernel.values[op.b]
+    target = layout.target
+    if layout.entries != op.entries:
+        raise unsupported(op, "batches of two sizes in one kernel", "compute them apart")
+    (rows, _), (others, _) = (shape_of(value) or (0, 0) for value in (op.a, op.b))
+    if op.entries > 1 and (
+        rows % (op.entries * target.batch) or others % (op.entries * target.block)
+    ):
+        hint = f"pad them to {target.batch} and {target.block} rows"
+        raise unsupported(op, "batch entries that fill no whole elements", hint)
+    outer = (0, layout.channel) if op.entries > 1 else (layout.channel,)
+    return [_product(op, kernel, w, outer)]
+
+
+def _product(
+    op: GemmOp | BatchMatMulOp, kernel: KernelBuilder, w: SSAValue, outer: Sequence[int]
+) -> SSAValue:
+    """A contraction over input blocks and lanes. outer: the axes of w before its input blocks."""
+    layout = kernel.layout
+    spatial = layout.domain(shape_of(op.result) or ())
+    rank, channel = len(spatial), layout.channel
+    blocks, lane = rank, rank + 1
+    middle = [axis(i) for i in range(channel + 1, rank - 2)]
+    before = [axis(i) for i in range(channel)]
+    assert isinstance(w.type, TensorType)
+    # Weights that were activations have spatial extents, of 1, too.
+    between = middle if len(w.type.get_shape()) == len(outer) + 3 + len(middle) else []
+    reads = [
+        Read(kernel.values[op.a], (*before, axis(blocks), *middle, axis(rank - 2), axis(lane))),
+        Read(w, (*map(axis, outer), axis(blocks), *between, axis(rank - 1), axis(lane))),
+    ]
+    reduce = {"ci": w.type.get_shape()[len(outer)], "k": layout.target.block}
+    return contraction("gemm", kernel, spatial, reduce, reads)
