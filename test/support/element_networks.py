@@ -77,12 +77,14 @@ class ElementBuilder(Builder):
         return Value(name, (*x.shape[:axis], half, *x.shape[axis + 1 :]), 2 * x.bound)
 
     def pad(self, x: Value) -> Value:
-        """Zeros around channels and space."""
+        """One number around channels and space."""
         rank = len(x.shape)
         pads = [0, *(self.draw(st.integers(0, 2)) for _ in range(rank - 1))] * 2
         pads[rank + 1] = self.draw(st.integers(0, 20))
         shape = [pads[i] + extent + pads[rank + i] for i, extent in enumerate(x.shape)]
-        return Value(self.node("Pad", [x.name, self.integers(*pads)]), tuple(shape), x.bound)
+        number = self.draw(st.sampled_from([0, 0, -3, 5]))
+        inputs = [x.name, self.integers(*pads), self.constant(np.array(number, np.float32))]
+        return Value(self.node("Pad", inputs), tuple(shape), max(x.bound, abs(number)))
 
     def negate(self, x: Value) -> Value:
         """The negative; -128 does not occur in an exact network."""

@@ -45,7 +45,7 @@ from vtac.passes.graph.quantize.error_models import ErrorModel, Range, host_erro
 from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Group, PassThrough, clamp_bounds
 from vtac.passes.graph.quantize.network import groups_of, pooled_area, summed_elements
-from vtac.passes.graph.quantize.numbers import Layer, real_bias
+from vtac.passes.graph.quantize.numbers import Layer, pad_value, real_bias
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.quantize.products import product_errors
 
@@ -153,7 +153,12 @@ class _Errors:
         real = self.network.weights(form)
         unit = layer.steps / self.plan.scales[form.operand].value
         stored = weights * unit.reshape(-1, *[1] * (real.ndim - 1))
-        values = self._values(form.operand)
+        lo, hi = self._values(form.operand)
+        values = min(lo, form.outside), max(hi, form.outside)
+        if form.outside:
+            scale = self.plan.scales[form.operand]
+            lies = (pad_value(form, self.plan.scales) - scale.zero_point) * scale.value
+            error = np.maximum(error, abs(lies - form.outside))
         through = self.model.through(stored, error, form.group)
         power = self.network.power(form.operand)
         wrong = self.model.wrong(real - stored, values, power)

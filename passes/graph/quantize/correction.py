@@ -29,6 +29,7 @@ from vtac.passes.graph.quantize.numbers import (
     Rescaling,
     form_offsets,
     largest_bias,
+    pad_value,
 )
 from vtac.passes.graph.quantize.plan import Plan
 
@@ -181,9 +182,12 @@ class _Correction:
         unit = layer.steps / self.plan.scales[form.operand].value
         wrong = real / unit.reshape(-1, *(1 for _ in real.shape[1:])) - weights
         op = _products(form, wrong.shape)
-        inputs, _ = self._centred(form.operand)
+        scales = self.plan.scales
+        outside = pad_value(form, scales)
+        inputs = self._less(form.operand, outside)
         results = self.observed.evaluate(op, [[x, wrong.astype(np.float32)] for x in inputs])
-        return [batch[0] for batch in results]
+        share = (outside - scales[form.operand].zero_point) * _sums(wrong)
+        return [batch[0] + _channels(share, batch[0]) for batch in results]
 
     def _accumulators(self, layer: Layer) -> list[Array]:
         """The sums of products and shifted addends, without biases, in each batch."""
@@ -212,22 +216,24 @@ class _Correction:
             addend[:] = [x + _channels(more, x) for x in addend]
 
     def _pooled(self, pooling: PoolingOp) -> list[Array]:
-        inputs, zero = self._centred(pooling.x)
+        zero = self.plan.scales[pooling.x].zero_point
+        inputs = self._less(pooling.x, zero)
         results = self.observed.evaluate(pooling, [[x] for x in inputs])
-        area, share = np.float32(pooled_area(pooling)), zero * np.float32(summed_elements(pooling))
+        area, share = np.float32(pooled_area(pooling)), np.float32(zero * summed_elements(pooling))
         return [np.rint(batch[0] * area) + share for batch in results]
 
     def _form(self, form: Form, weights: Array) -> list[Array]:
         op = _products(form, weights.shape)
-        inputs, zero = self._centred(form.operand)
+        outside = pad_value(form, self.plan.scales)
+        inputs = self._less(form.operand, outside)
         results = self.observed.evaluate(op, [[x, weights.astype(np.float32)] for x in inputs])
-        share = zero * weights.reshape(len(weights), -1).sum(axis=1, dtype=np.float32)
+        share = outside * _sums(weights)
         return [batch[0] + _channels(share, batch[0]) for batch in results]
 
-    def _centred(self, value: SSAValue) -> tuple[Batches, np.float32]:
-        """Stored integers less the zero point, so that 0 pads them, and the zero point."""
-        zero = np.float32(self.plan.scales[value].zero_point)
-        return [x - zero for x in self._integers(value)] if zero else self._integers(value), zero
+    def _less(self, value: SSAValue, outside: int) -> Batches:
+        """Stored integers less the one in the padding, so that 0 pads them."""
+        integers = self._integers(value)
+        return [x - np.float32(outside) for x in integers] if outside else integers
 
 
 def _products(form: Form, weights: Sequence[int]) -> Operation:
@@ -235,6 +241,11 @@ def _products(form: Form, weights: Sequence[int]) -> Operation:
     types: list[Attribute] = [form.operand.type, TensorType(f32, weights)]
     x, w = Block(arg_types=types).args
     return product_op(form, x, w, TensorType(f32, shape_of(form.result) or ()))
+
+
+def _sums(weights: Array) -> Array:
+    """Of all weights of each output channel."""
+    return cast(Array, weights.reshape(len(weights), -1).sum(axis=1, dtype=np.float32))
 
 
 _JOINS = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}

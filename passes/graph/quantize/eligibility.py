@@ -75,6 +75,8 @@ COMPUTING = (*SUMS, FakeQuantizeOp, MatMulOp, MaxPoolOp, TransposeOp, UpsampleOp
 """Graph ops that compute: those whose staying on the host needs a reason."""
 
 
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+
 NO_PRODUCTS = Reason(
     "it multiplies two tensors, and the ALU of the target does not multiply (sim's does)",
     Kind.OPERATOR,
@@ -115,7 +117,7 @@ def why_not(op: Operation, network: Network) -> str | None:
         case LeakyReluOp() | PReluOp():
             return _slopes(op, network)
         case ConcatOp() | SliceOp() | PadOp():
-            return _selection(op)
+            return _selection(op, network)
         case AveragePoolOp():
             return _average_pool(op)
         case SumPoolOp() if any(op.pads.get_values()):
@@ -266,7 +268,7 @@ def _slopes(op: LeakyReluOp | PReluOp, network: Network) -> str | None:
     return None
 
 
-def _selection(op: ConcatOp | SliceOp | PadOp) -> str | None:
+def _selection(op: ConcatOp | SliceOp | PadOp, network: Network) -> str | None:
     result = shape_of(op.result) or ()
     operands = op.inputs if isinstance(op, ConcatOp) else [op.x]
     if any((shape_of(operand) or ())[0] != result[0] for operand in operands):
@@ -274,10 +276,12 @@ def _selection(op: ConcatOp | SliceOp | PadOp) -> str | None:
             "it changes the batch: only channels and space can be joined, cut and padded",
             Kind.ATTRIBUTE,
         )
-    if isinstance(op, PadOp) and op.value.value.data != 0 and any(_spatial_pads(op)):
-        return Reason(
-            f"it pads space with {op.value.value.data:g}: only 0 can lie there", Kind.ATTRIBUTE
-        )
+    if isinstance(op, PadOp) and any(_spatial_pads(op)):
+        value, given = op.value.value.data, network.given(op.x)
+        lo, hi = (-LARGEST_FLOAT32, LARGEST_FLOAT32) if given is None else given.range
+        if not lo <= value <= hi:
+            what = f"it pads space with {value:g}, out of the range of its operand"
+            return Reason(what, Kind.NUMBERS)
     return None
 
 

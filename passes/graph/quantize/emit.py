@@ -41,7 +41,7 @@ from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import PoolingOp
-from vtac.passes.graph.quantize.numbers import Inner, Layer, Rescaling, form_offsets
+from vtac.passes.graph.quantize.numbers import Inner, Layer, Rescaling, form_offsets, pad_value
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.quantize.planes import PLANE_BITS, split
 from vtac.passes.graph.reasons import keep_on_host
@@ -274,8 +274,8 @@ class _Emitter:
         if spread:
             x = self._spread(x, form, root)
         w = self._constant(weights, _weights_name(form), root)
-        zero = self.plan.scales[form.operand].zero_point if form.is_padded else 0
-        product = product_op(form, x, w, type, zero)
+        outside = pad_value(form, self.plan.scales) if form.is_padded else 0
+        product = product_op(form, x, w, type, outside)
         return self._insert(product, root, form.source).results[0]
 
     def _total(

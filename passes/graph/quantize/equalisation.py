@@ -52,7 +52,10 @@ def _can_enlarge(group: Sum) -> bool:
 
 def _takes_channels_apart(group: Group, value: SSAValue) -> bool:
     forms = group.forms if isinstance(group, Sum) and group.join != "mul" else ()
-    return any(form.operand is value and form.group == channels_of(value) for form in forms)
+    return any(
+        form.operand is value and form.group == channels_of(value) and not form.outside
+        for form in forms
+    )
 
 
 def _factors(bound: float, largest: Array) -> Array:

@@ -30,7 +30,8 @@ class Form:
     matrix: real W [O, C/group, kernel...]; None where it is that of ``source``. factor: float64,
     one number an output channel, or one for all. strides, pads, dilations: of each spatial
     dimension as in `ConvOp`; pads may be negative. group: of channels that are kept apart. divisor:
-    all of W are whole multiples of its reciprocal, where they are shares of means.
+    all of W are whole multiples of its reciprocal, where they are shares of means. outside: the
+    number that windows meet where they leave the operand.
     """
 
     source: Operation
@@ -43,6 +44,7 @@ class Form:
     dilations: Sequence[int]
     group: int
     divisor: int = 1
+    outside: float = 0.0
 
     @property
     def multiplies(self) -> bool:
@@ -107,10 +109,12 @@ def selection(
     group: int = 1,
     strides: Sequence[int] | None = None,
     pads: Sequence[int] | None = None,
+    outside: float = 0.0,
 ) -> Form:
     """The elements of an operand that a matrix [O, C/group] of channels takes, at steps of strides.
 
     pads: how far windows reach outside the operand (all begins, all ends), or start inside it.
+    outside: what they meet there.
     """
     rank = len(shape_of(operand) or ()) - 2
     ones = [1] * rank
@@ -125,6 +129,7 @@ def selection(
         [0] * 2 * rank if pads is None else pads,
         ones,
         group,
+        outside=outside,
     )
 
 
@@ -142,7 +147,8 @@ def selections(
             yield _taken(op, operand, result, factor, pads=pads)
             first += _shape(operand)[axis]
     elif isinstance(op, PadOp):
-        yield _taken(op, op.x, result, factor, pads=list(op.pads.get_values()))
+        pads, value = list(op.pads.get_values()), op.value.value.data
+        yield _taken(op, op.x, result, factor, pads=pads, outside=value)
     else:
         starts, steps, rank = op.starts.get_values(), op.steps.get_values(), len(_shape(op.x))
         reached = [
@@ -182,6 +188,7 @@ def _taken(
     *,
     pads: Sequence[int],
     steps: Sequence[int] | None = None,
+    outside: float = 0.0,
 ) -> Form:
     """The form for pads (perhaps negative) and steps over all dimensions but the batch."""
     shape = _shape(operand)
@@ -191,12 +198,12 @@ def _taken(
     if not pads[1] and not pads[rank + 1] and steps[1] == 1:
         ones = np.ones((channels, 1))
         return selection(source, operand, result, factor, matrix=ones, group=channels,
-                         strides=steps[2:], pads=spatial)  # fmt: skip
+                         strides=steps[2:], pads=spatial, outside=outside)  # fmt: skip
     outputs = (channels + pads[1] + pads[rank + 1] - 1) // steps[1] + 1
     taken = np.arange(outputs) * steps[1] - pads[1]
     matrix = (taken[:, None] == np.arange(channels)).astype(np.float64)
     return selection(source, operand, result, factor, matrix=matrix,
-                     strides=steps[2:], pads=spatial)  # fmt: skip
+                     strides=steps[2:], pads=spatial, outside=outside)  # fmt: skip
 
 
 def _shape(value: SSAValue) -> Sequence[int]:

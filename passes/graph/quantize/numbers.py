@@ -318,6 +318,11 @@ def form_offset(form: Form, weights: Array, scales: Mapping[SSAValue, Scale]) ->
     return cast(Array, -scales[form.operand].zero_point * rows.sum(axis=1, dtype=np.int64))
 
 
+def pad_value(form: Form, scales: Mapping[SSAValue, Scale]) -> int:
+    """The stored integer that windows of a form read outside its operand."""
+    return integer_bound(form.outside, scales[form.operand], 0)
+
+
 def form_offsets(layer: Layer, scales: Mapping[SSAValue, Scale]) -> list[Array]:
     """``form_offset`` of all forms of a layer."""
     pairs = zip(layer.group.forms, layer.weights, strict=True)

@@ -158,6 +158,8 @@ class _Choice:
         """Enter the values of a group, and what scale their ranges need."""
         for value in group.inputs:
             self._need(self._variable(value), value)
+        for form in group.forms if isinstance(group, Sum) else ():
+            self._need_range(self._variable(form.operand), form.outside, form.outside)
         result = group.root.results[0]
         if isinstance(group, PassThrough) or group.only_clamps:
             self._need(self.same[result], result)
@@ -165,7 +167,9 @@ class _Choice:
             self._need(result, result)
 
     def _need(self, variable: SSAValue, value: SSAValue) -> None:
-        lo, hi = self.network.range_of(value) or (0.0, 0.0)
+        self._need_range(variable, *(self.network.range_of(value) or (0.0, 0.0)))
+
+    def _need_range(self, variable: SSAValue, lo: float, hi: float) -> None:
         if variable in self.given:
             need = self.given[variable].scale
         elif variable in self.shifted:

@@ -30,6 +30,10 @@ def find_shifted(
         found = network.range_of(value)
         if found is None or found[0] < 0 or found[1] <= 0 or network.constant(value) is not None:
             shifted.discard(variable(value))
+    for group in groups:
+        for form in group.forms if isinstance(group, Sum) else ():
+            if form.outside < 0:
+                shifted.discard(variable(form.operand))
     return shifted
 
 

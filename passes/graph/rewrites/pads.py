@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
@@ -16,6 +17,8 @@ from vtac.dialects.graph import (
     integers,
     shape_of,
 )
+
+LOWEST_FLOAT32 = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class PadIntoWindow(RewritePattern):
     """``conv(Pad(x))`` and poolings of a Pad have the pads themselves.
 
     Zeros belong to a convolution and to a mean that counts its pads. For a maximum they are minus
-    infinity, or zeros where no number is negative and every window meets at least one number.
+    infinity (or the lowest float32), or zeros where no number is negative and every window meets at
+    least one number.
     """
 
     @op_type_rewrite_pattern
@@ -72,7 +76,7 @@ class PadIntoWindow(RewritePattern):
         if isinstance(op, AveragePoolOp):
             counted = bool(op.count_include_pad.value.data)
             return padding.value == 0 and (counted or not any(own))
-        if padding.value == float("-inf"):
+        if padding.value <= LOWEST_FLOAT32:
             return True
         plain = set(op.dilations.get_values()) == {1}
         return padding.value == 0 and plain and _not_negative(padding.x)

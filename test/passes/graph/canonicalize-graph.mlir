@@ -86,7 +86,8 @@ func.func @dense_declines(%x: tensor<2x2xf32>, %w: tensor<2x2xf32>) -> (tensor<2
 }
 
 // CHECK-LABEL: @pad
-func.func @pad(%x: tensor<1x1x4xf32>) -> (tensor<1x1x5xf32>, tensor<1x1x4xf32>, tensor<1x1x3xf32>) {
+func.func @pad(%x: tensor<1x1x4xf32>)
+    -> (tensor<1x1x5xf32>, tensor<1x1x4xf32>, tensor<1x1x4xf32>, tensor<1x1x3xf32>) {
   %w = graph.constant dense<1.0> : tensor<1x1x3xf32>
   // CHECK: graph.conv %x, %w {{.*}}pads = array<i64: 1, 2>
   %p = graph.pad %x {pads = array<i64: 0, 0, 1, 0, 0, 2>, value = 0.0 : f64} : (tensor<1x1x4xf32>) -> tensor<1x1x7xf32>
@@ -96,11 +97,15 @@ func.func @pad(%x: tensor<1x1x4xf32>) -> (tensor<1x1x5xf32>, tensor<1x1x4xf32>, 
   %r = graph.relu %x : (tensor<1x1x4xf32>) -> tensor<1x1x4xf32>
   %q = graph.pad %r {pads = array<i64: 0, 0, 1, 0, 0, 0>, value = 0.0 : f64} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
   %m = graph.max_pool %q {kernel = array<i64: 2>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>} : (tensor<1x1x5xf32>) -> tensor<1x1x4xf32>
+  // Nor does the lowest number to one of any numbers.
+  // CHECK: graph.max_pool %x {{.*}}pads = array<i64: 0, 1>
+  %l = graph.pad %x {pads = array<i64: 0, 0, 0, 0, 0, 1>, value = -3.4028234663852886e+38 : f64} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
+  %n = graph.max_pool %l {kernel = array<i64: 2>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>} : (tensor<1x1x5xf32>) -> tensor<1x1x4xf32>
   // CHECK: graph.average_pool %x {{.*}}pads = array<i64: 0, 1>{{.*}}count_include_pad = true
   %s = graph.pad %x {pads = array<i64: 0, 0, 0, 0, 0, 1>, value = 0.0 : f64} : (tensor<1x1x4xf32>) -> tensor<1x1x5xf32>
   %a = graph.average_pool %s {kernel = array<i64: 3>, strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, count_include_pad = false} : (tensor<1x1x5xf32>) -> tensor<1x1x3xf32>
   // CHECK-NEXT: func.return
-  func.return %y, %m, %a : tensor<1x1x5xf32>, tensor<1x1x4xf32>, tensor<1x1x3xf32>
+  func.return %y, %m, %n, %a : tensor<1x1x5xf32>, tensor<1x1x4xf32>, tensor<1x1x4xf32>, tensor<1x1x3xf32>
 }
 
 // CHECK-LABEL: @pad_declines

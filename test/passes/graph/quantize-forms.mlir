@@ -37,6 +37,18 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
 // CHECK:         graph.conv {{.*}}strides = array<i64: 2, 1>, pads = array<i64: -1, 0, 0, -1>
 // CHECK:         graph.conv {{.*}}strides = array<i64: 1, 1>, pads = array<i64: 0, 1, 1, 0>
 
+  // A pad reads the integer that stands for its number, which the scale of its operand must reach.
+  func.func @pad(%x: tensor<1x1x4xf32> {graph.range = #graph.range<-128.0, 50.0>})
+      -> tensor<1x1x7xf32> {
+    %p = graph.pad %x {pads = array<i64: 0, 0, 1, 0, 0, 2>, value = 127.0 : f64}
+        : (tensor<1x1x4xf32>) -> tensor<1x1x7xf32>
+    func.return %p : tensor<1x1x7xf32>
+  }
+
+// CHECK-LABEL: @pad(
+// CHECK:         graph.quantize {{.*}}scale = 1.0
+// CHECK:         graph.conv {{.*}}pads = array<i64: 1, 2>{{.*}}pad_value = 127 : i64
+
   // Constants a channel are weights on the diagonal and biases; a sign is a weight.
   func.func @affine(%x: tensor<1x2x2xf32> {graph.range = #graph.range<-128.0, 127.0>})
       -> tensor<1x2x2xf32> {
@@ -108,8 +120,8 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
     // CHECK: graph.prelu {{.*}}host_reason = "some of its slopes are below 1 and some above
     %d = graph.prelu %x, %s {graph.ranges = [#graph.range<-128.0, 127.0>]}
         : (tensor<2x2x2xf32>, tensor<2x1xf32>) -> tensor<2x2x2xf32>
-    // CHECK: graph.pad {{.*}}host_reason = "it pads space with 1
-    %e = graph.pad %x {pads = array<i64: 0, 0, 1, 0, 0, 0>, value = 1.0 : f64,
+    // CHECK: graph.pad {{.*}}host_reason = "it pads space with inf, out of the range of its operand"
+    %e = graph.pad %x {pads = array<i64: 0, 0, 1, 0, 0, 0>, value = 0x7FF0000000000000 : f64,
         graph.ranges = [#graph.range<-128.0, 127.0>]} : (tensor<2x2x2xf32>) -> tensor<2x2x3xf32>
     // CHECK: graph.upsample {{.*}}host_reason = "it repeats the batch or channels
     %f = graph.upsample %x {factors = array<i64: 1, 2, 1>,

@@ -1,0 +1,104 @@
+"""The integers of products of two activations, and how far they may be off.
+
+There are no weights to take up a change of scale. The accumulators' step is ``s_a * s_b`` (times
+the factor), so a result whose scale is ours to choose has that times the power of two that its
+range needs, and nothing but its last bits is rounded. A scale that the network brings along needs
+a multiplier; where the target has none, the accumulators leave as they are and the host rounds.
+
+Zero points of operands, where they are given, are taken out of the sums exactly::
+
+    sum (a - za)(b - zb) = sum a b - zb sum a - za sum b + K za zb
+
+Both sums are products with constant matrices in the same accumulators.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import shape_of
+from vtac.passes.graph.quantize.contractions import Contraction
+from vtac.passes.graph.quantize.error_models import ErrorModel, Range
+from vtac.passes.graph.quantize.multiplier import rescaling_of
+from vtac.passes.graph.quantize.numbers import (
+    LARGEST_INT8,
+    LARGEST_INT32,
+    OVERFLOW,
+    Rescaling,
+)
+from vtac.passes.graph.quantize.scales import Obstacle, Scale
+from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
+
+FLOAT32_STEP = 2.0**-23
+
+
+@dataclass(frozen=True, eq=False)
+class ContractionNumbers:
+    """A product with its numbers.
+
+    step: the real value of an accumulator's step. zeros: of both operands. bias: whole numbers, one
+    a column, rounding term and zero points included. shift: of the requantisation, unless it is a
+    rescaling. scale: of the result; None where int32 leaves. bias_error: of rounding the bias, in
+    real units.
+    """
+
+    group: Contraction
+    step: float
+    zeros: tuple[int, int]
+    bias: Array
+    shift: int
+    scale: Scale | None
+    rescaling: Rescaling | None = None
+    bias_error: float = 0.0
+
+
+def number_contraction(
+    group: Contraction, scales: Mapping[SSAValue, Scale]
+) -> ContractionNumbers:
+    """Choose the integers of a product. Raises Obstacle where there are none."""
+    a, b = (scales[value] for value in group.inputs)
+    step = a.value * b.value * group.factor
+    zeros = a.zero_point, b.zero_point
+    columns = (shape_of(group.source.result) or ())[-1] if group.b.shape[-2] > 1 else 1
+    real = np.zeros(columns) if group.bias is None else group.bias
+    bias = np.rint(real / step) + group.inner * zeros[0] * zeros[1]
+    off = float(np.abs(np.rint(real / step) * step - real).max())
+    scale = None if group.leaves_int32 else scales[group.root.results[0]]
+    shift, rescaling = 0, None
+    if scale is not None and group.is_rounded:
+        rescaling = rescaling_of(np.full(columns, step / scale.value), scale.zero_point, -128, 127)
+    elif scale is not None:
+        shift = round(float(np.log2(scale.value / step)))
+        if shift > LARGEST_SHIFT:
+            raise Obstacle(group, f"its result needs a shift above {LARGEST_SHIFT}")
+        bias = bias + np.ldexp(float(scale.zero_point), shift) + (2.0 ** (shift - 1) if shift else 0)
+    addends = LARGEST_INT8**2 * (1 + sum(zero != 0 for zero in zeros)) * group.inner
+    if addends + np.abs(bias).max() > LARGEST_INT32:
+        raise Obstacle(group, OVERFLOW)
+    return ContractionNumbers(group, step, zeros, bias, shift, scale, rescaling, off)
+
+
+def contraction_errors(
+    numbers: ContractionNumbers,
+    errors: tuple[Array, Array],
+    ranges: tuple[Range, Range],
+    model: ErrorModel,
+) -> list[Array]:
+    """The errors that a product brings with it, given those of its operands and their ranges."""
+    group = numbers.group
+    factor, ones = group.factor, np.full((1, group.inner), group.factor)
+    of_a, of_b = (error.max(keepdims=True) for error in errors)
+    a, b = (max(abs(lo), abs(hi)) for lo, hi in ranges)
+    found = [
+        model.through(ones * b, of_a, 1),
+        model.through(ones * a, of_b, 1),
+        model.through(ones * of_a, of_b, 1),
+        np.full(1, FLOAT32_STEP * (group.inner + 4) * group.inner * a * b * factor),
+        np.full(1, numbers.bias_error),
+    ]
+    if numbers.scale is not None and (numbers.shift or numbers.rescaling is not None):
+        found.append(np.full(1, numbers.scale.value * model.rounding))
+    return found

@@ -1,0 +1,194 @@
+"""Products of two activations: which float ops one integer product stands for.
+
+MatMul, and Gemm without constant weights, as in attention. What only reorders dimensions or scales
+all elements alike goes with it, for it costs nothing there: the host lays out the operands anyway
+(``graph.batch_matmul`` wants the inner extent last in both), and a factor is part of the scale.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import (
+    DivOp,
+    FakeQuantizeOp,
+    GemmOp,
+    MatMulOp,
+    MulOp,
+    TransposeOp,
+    broadcast,
+    shape_of,
+)
+from vtac.passes.graph.quantize.network import Network, is_channel_vector, producer
+
+SourceOp = MatMulOp | GemmOp
+"""Ops that multiply matrices."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A value that is read as matrices of rows, each as long as the inner extent.
+
+    order: which dimension of the value each dimension [batch..., rows, inner] is.
+    """
+
+    value: SSAValue
+    order: Sequence[int]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[batch..., rows, inner]; a vector is one row."""
+        shape = shape_of(self.value) or ()
+        return (1, *shape) if len(shape) == 1 else tuple(shape[axis] for axis in self.order)
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The dimensions before rows and inner extent."""
+        return self.shape[:-2]
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """Ops that become one product of int8 matrices and one requantisation.
+
+    root: the last op, whose result the group computes. source: the product. a, b: its operands, b
+    transposed. order: which dimension of the product each of the result is. factor: by what all
+    elements are multiplied, above 0. bias: one number a column, or None. covered: all ops it
+    replaces, root first. leaves_int32: the accumulators themselves are the result.
+    """
+
+    root: Operation
+    source: SourceOp
+    a: Operand
+    b: Operand
+    order: Sequence[int]
+    factor: float
+    bias: Array | None
+    covered: Sequence[Operation]
+    leaves_int32: bool = False
+    only_clamps: ClassVar[bool] = False
+
+    @property
+    def inputs(self) -> list[SSAValue]:
+        """The values read as int8."""
+        return [self.a.value, self.b.value]
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether the network itself rounds the result, at a scale of its own."""
+        return isinstance(self.root, FakeQuantizeOp)
+
+    @property
+    def inner(self) -> int:
+        """How many products each accumulator sums."""
+        return self.a.shape[-1]
+
+    @property
+    def batch(self) -> list[int]:
+        """The batch dimensions of the product."""
+        return broadcast(self.a.batch, self.b.batch)
+
+
+def is_contraction(op: Operation, network: Network) -> bool:
+    """Whether an op multiplies two matrices neither of which is known."""
+    if not isinstance(op, SourceOp):
+        return False
+    return network.constant(op.a) is None and network.constant(op.b) is None
+
+
+def fault_of(op: SourceOp, network: Network) -> str | None:
+    """What keeps a product of two activations from being one of integers."""
+    if not isinstance(op, GemmOp):
+        return None
+    if not 0 < op.alpha.value.data < inf:
+        return f"its factor alpha is {op.alpha.value.data:g}, not above 0"
+    if op.c is not None and network.constant(op.c) is None:
+        return "its bias is not constant"
+    if op.c is not None and not is_channel_vector(shape_of(op.c) or (), shape_of(op.result) or ()):
+        return "its bias differs between rows"
+    return None
+
+
+def contraction_at(
+    root: Operation, network: Network, reasons: Mapping[Operation, str], kept: Mapping[Operation, str]
+) -> Contraction | None:
+    """The product whose result, perhaps scaled, reordered and rounded, ``root`` computes.
+
+    reasons: why ops have no integer form. kept: ops that stay float whatever becomes of others.
+    """
+    covered, order, factor = [root], list(range(len(shape_of(root.results[0]) or ()))), 1.0
+    op = root
+    while not is_contraction(op, network):
+        if op in kept:
+            return None
+        if isinstance(op, TransposeOp):
+            permutation, value = op.permutation.get_values(), op.x
+            order = [permutation[axis] for axis in order]
+        elif isinstance(op, MulOp | DivOp) and (scaled := _scaled(op, network)) is not None:
+            value, more = scaled
+            factor *= more
+        elif isinstance(op, FakeQuantizeOp) and op is root and network.multiplies:
+            value = op.x
+        else:
+            return None
+        inner = producer(value)
+        if inner is None or not value.has_one_use():
+            return None
+        covered.append(inner)
+        op = inner
+    assert isinstance(op, SourceOp)
+    if op in reasons:
+        return None
+    a, b = _operands(op, kept, covered)
+    bias = _bias(op, network)
+    bias = None if bias is None else bias * factor
+    if isinstance(op, GemmOp):
+        factor *= op.alpha.value.data
+    return Contraction(root, op, a, b, order, factor, bias, covered)
+
+
+def _scaled(op: MulOp | DivOp, network: Network) -> tuple[SSAValue, float] | None:
+    """The operand of a product with one constant number above 0, and that number."""
+    pairs = [(op.a, op.b)] if isinstance(op, DivOp) else [(op.a, op.b), (op.b, op.a)]
+    for value, other in pairs:
+        number = network.constant(other)
+        if number is None or number.size != 1 or shape_of(value) != shape_of(op.result):
+            continue
+        factor = float(number.reshape(()))
+        if 0 < factor < inf:
+            return value, 1 / factor if isinstance(op, DivOp) else factor
+    return None
+
+
+def _operands(
+    op: SourceOp, kept: Mapping[Operation, str], covered: list[Operation]
+) -> tuple[Operand, Operand]:
+    """Both operands as rows of the inner extent; what only reorders them is covered."""
+    swapped = (False, True)
+    if isinstance(op, GemmOp):
+        swapped = bool(op.trans_a.value.data), not op.trans_b.value.data
+    found = []
+    for value, swap in zip((op.a, op.b), swapped, strict=True):
+        order = list(range(len(shape_of(value) or ())))
+        if swap:
+            order[-2:] = order[:-3:-1]
+        while isinstance(maker := value.owner, TransposeOp) and maker not in kept:
+            if any(use.operation not in covered for use in value.uses):
+                break
+            if maker not in covered:
+                covered.append(maker)
+            permutation = maker.permutation.get_values()
+            order, value = [permutation[axis] for axis in order], maker.x
+        found.append(Operand(value, order))
+    return found[0], found[1]
+
+
+def _bias(op: SourceOp, network: Network) -> Array | None:
+    if not isinstance(op, GemmOp) or op.c is None:
+        return None
+    columns = (shape_of(op.result) or ())[1]
+    return network.channel_vector(op.c, columns) * op.beta.value.data
