@@ -164,7 +164,7 @@ class LayerErrors:
             if value not in self.names:
                 continue
             known[stored] = self.names[value]
-            if stored.covered and not isinstance(maker, PASSES_ON):
+            if not all(isinstance(op, PASSES_ON) for op in stored.covered):
                 covered = tuple(originals[op] for op in stored.covered)
                 layers.append(_Layer(stored, value, layer_of(maker), covered))
         return _Trial(module, ctx, copies, known, layers)

@@ -132,6 +132,13 @@ def _void_in_the_layout(operation: Operation) -> str | None:
     return None
 
 
+def _repeats_space_only(operation: Operation) -> str | None:
+    assert isinstance(operation, UpsampleOp)
+    if max(operation.factors.get_values()[:2], default=1) == 1:
+        return None
+    return Reason("it repeats the batch or channels", Kind.ATTRIBUTE)
+
+
 def _moves_space_only(operation: Operation) -> str | None:
     assert isinstance(operation, TransposeOp)
     order = list(operation.permutation.get_values())
@@ -171,7 +178,10 @@ class VtaCodegen(Codegen):
                 "transpose",
                 op(TransposeOp, wildcard()).where(_static, _int8_input, _moves_space_only),
             ),
-            NamedPattern("upsample", op(UpsampleOp, wildcard()).where(_static, _int8_input)),
+            NamedPattern(
+                "upsample",
+                op(UpsampleOp, wildcard()).where(_static, _int8_input, _repeats_space_only),
+            ),
             NamedPattern(
                 "reshape",
                 op(ReshapeOp, wildcard()).where(_static, _int8_input, _void_in_the_layout),

@@ -67,7 +67,14 @@ def take_channels(b: OnnxBuilder, op: TakeChannelsOp) -> None:
 def pad(b: OnnxBuilder, op: PadOp) -> None:
     """Pad with attributes before opset 11, with inputs since."""
     output, pads, value = b.name_for(op.result), list(op.pads.get_values()), op.value.value.data
-    if b.opset < 11:
+    if not is_float(op.x) and b.opset < 13:  # of floats only, so far
+        x = b.cast(b.name(op.x), np.float32)
+        if b.opset < 11:
+            x = b.add("Pad", [x], pads=pads)
+        else:
+            x = b.add("Pad", [x, _integers(b, pads, "pads")])
+        b.cast(x, np.int8, output)
+    elif b.opset < 11:
         b.add("Pad", [b.name(op.x)], output, pads=pads, value=value)
     else:
         dtype = element_dtype(op.x.type.element_type)  # type: ignore[attr-defined]

@@ -33,10 +33,11 @@ class Kind(Enum):
     COST = "not worth it"
     USER = "kept by the user"
     PRECISION = "less precise than the user asks for"
+    LAYOUT = "laid out on the way to the accelerator"
     OTHER = "other reasons"
 
 
-SETTLED = (Kind.USER, Kind.PRECISION)
+SETTLED = (Kind.USER, Kind.PRECISION, Kind.LAYOUT)
 """Reasons that stand before anybody is asked: no codegen takes these ops, nobody rounds them."""
 
 

@@ -41,13 +41,16 @@ from vtac.dialects.graph import (
     UpsampleOp,
     shape_of,
 )
+from vtac.passes.graph.quantize.contraction_numbers import contraction_errors
+from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.error_models import ErrorModel, Range, host_error
 from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Group, PassThrough, clamp_bounds
 from vtac.passes.graph.quantize.network import groups_of, pooled_area, summed_elements
-from vtac.passes.graph.quantize.numbers import Layer, pad_value, real_bias
+from vtac.passes.graph.quantize.numbers import Layer, Rescaling, pad_value, real_bias
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.quantize.products import product_errors
+from vtac.passes.graph.quantize.scales import Scale
 
 FLOAT32_STEP = 2.0**-23
 """Relative rounding of one float32 operation, generously."""
@@ -99,6 +102,8 @@ class _Errors:
     def _group(self, group: Group) -> Bound:
         if isinstance(group, PassThrough):
             return _moved(self._stored(group.root.x), group.root)
+        if isinstance(group, Contraction):
+            return self._contraction(group)
         layer = self.plan.layers[group]
         planned = layer.group
         errors = [self._stored(value) for value in planned.skips]
@@ -122,10 +127,25 @@ class _Errors:
                 # The network rounds too, and a small error before may lead to another integer.
                 rounding = rounding + self.model.rounding
             known += [layer.scale.value * rounding, np.full(1, self._clip_error(layer))]
-        if layer.rescaling is not None:
-            known.append(_multiplier_error(layer))
+        if layer.rescaling is not None and layer.scale is not None:
+            known.append(_multiplier_error(layer.steps, layer.scale, layer.rescaling))
         before = self.network.range_of(group.unclamped)
         return self.model.clamped(self.model.total(known), before, (group.lo, group.hi))
+
+    def _contraction(self, group: Contraction) -> Bound:
+        of_a, of_b = (self._stored(value) for value in group.inputs)
+        if of_a is None or of_b is None:
+            return None
+        a, b = (self._values(value) for value in group.inputs)
+        numbers = self.plan.products[group]
+        known = contraction_errors(numbers, (of_a, of_b), (a, b), self.model)
+        if (scale := numbers.scale) is not None:
+            more = _SLACK_STEPS + (self.model.rounding if group.is_rounded else 0.0)
+            known.append(np.full(1, scale.value * more))
+            if (rescaling := numbers.rescaling) is not None:
+                steps = np.full(len(numbers.bias), numbers.step)
+                known.append(_largest(_multiplier_error(steps, scale, rescaling)))
+        return self.model.total(known)
 
     def _clip_error(self, layer: Layer) -> float:
         """How far the stored bounds lie from the real ones, where int8 reaches these."""
@@ -217,14 +237,12 @@ def _largest(error: Array) -> Array:
     return np.full(1, error.max())
 
 
-def _multiplier_error(layer: Layer) -> Array:
+def _multiplier_error(steps: Array, scale: Scale, numbers: Rescaling) -> Array:
     """What rounding a multiplier to an integer adds at most, anywhere between the clamps."""
-    assert layer.rescaling is not None and layer.scale is not None
-    numbers = layer.rescaling
-    exact = np.ldexp(layer.steps / layer.scale.value, numbers.shift)
+    exact = np.ldexp(steps / scale.value, numbers.shift)
     largest = np.maximum(np.abs(numbers.least), np.abs(numbers.most))
-    steps = np.abs(numbers.multiplier - exact) * largest * np.ldexp(1.0, -numbers.shift)
-    return cast(Array, np.minimum(steps, 255) * layer.scale.value)
+    off = np.abs(numbers.multiplier - exact) * largest * np.ldexp(1.0, -numbers.shift)
+    return cast(Array, np.minimum(off, 255) * scale.value)
 
 
 def _magnitude(values: Range | None) -> float:

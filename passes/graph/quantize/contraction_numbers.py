@@ -14,6 +14,7 @@ Both sums are products with constant matrices in the same accumulators.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -55,14 +56,12 @@ class ContractionNumbers:
     bias_error: float = 0.0
 
 
-def number_contraction(
-    group: Contraction, scales: Mapping[SSAValue, Scale]
-) -> ContractionNumbers:
+def number_contraction(group: Contraction, scales: Mapping[SSAValue, Scale]) -> ContractionNumbers:
     """Choose the integers of a product. Raises Obstacle where there are none."""
     a, b = (scales[value] for value in group.inputs)
     step = a.value * b.value * group.factor
     zeros = a.zero_point, b.zero_point
-    columns = (shape_of(group.source.result) or ())[-1] if group.b.shape[-2] > 1 else 1
+    columns = group.b.shape[-2]
     real = np.zeros(columns) if group.bias is None else group.bias
     bias = np.rint(real / step) + group.inner * zeros[0] * zeros[1]
     off = float(np.abs(np.rint(real / step) * step - real).max())
@@ -74,7 +73,7 @@ def number_contraction(
         shift = round(float(np.log2(scale.value / step)))
         if shift > LARGEST_SHIFT:
             raise Obstacle(group, f"its result needs a shift above {LARGEST_SHIFT}")
-        bias = bias + np.ldexp(float(scale.zero_point), shift) + (2.0 ** (shift - 1) if shift else 0)
+        bias = bias + np.ldexp(float(scale.zero_point), shift) + (1 << shift >> 1)
     addends = LARGEST_INT8**2 * (1 + sum(zero != 0 for zero in zeros)) * group.inner
     if addends + np.abs(bias).max() > LARGEST_INT32:
         raise Obstacle(group, OVERFLOW)
@@ -102,3 +101,24 @@ def contraction_errors(
     if numbers.scale is not None and (numbers.shift or numbers.rescaling is not None):
         found.append(np.full(1, numbers.scale.value * model.rounding))
     return found
+
+
+def product_of(numbers: ContractionNumbers, a: Array, b: Array) -> Array:
+    """What a product makes of stored integers: stored integers, or real numbers; as float32."""
+    group = numbers.group
+    left, right = (
+        (x.astype(np.float64) - zero).transpose(operand.order).reshape(operand.shape)
+        for x, zero, operand in zip((a, b), numbers.zeros, (group.a, group.b), strict=True)
+    )
+    acc = left @ right.swapaxes(-1, -2) + (0.0 if group.bias is None else _whole_bias(numbers))
+    acc = acc.reshape(shape_of(group.source.result) or ()).transpose(group.order)
+    real = acc * numbers.step
+    if numbers.scale is None:
+        return cast(Array, real.astype(np.float32))
+    steps = np.floor(real / numbers.scale.value + 0.5) + numbers.scale.zero_point
+    return cast(Array, np.clip(steps, -128, 127).astype(np.float32))
+
+
+def _whole_bias(numbers: ContractionNumbers) -> Array:
+    assert numbers.group.bias is not None
+    return cast(Array, np.rint(numbers.group.bias / numbers.step))

@@ -114,7 +114,10 @@ def fault_of(op: SourceOp, network: Network) -> str | None:
 
 
 def contraction_at(
-    root: Operation, network: Network, reasons: Mapping[Operation, str], kept: Mapping[Operation, str]
+    root: Operation,
+    network: Network,
+    reasons: Mapping[Operation, str],
+    kept: Mapping[Operation, str],
 ) -> Contraction | None:
     """The product whose result, perhaps scaled, reordered and rounded, ``root`` computes.
 

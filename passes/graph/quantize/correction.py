@@ -20,6 +20,8 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from vtac.dialects.context import Array, Observations
 from vtac.dialects.graph import ConstantOp, shape_of
+from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers, product_of
+from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import PoolingOp, pooled_area, summed_elements
@@ -70,6 +72,8 @@ class _Correction:
                 if all(self._is_known(value) for value in group.inputs):
                     if isinstance(group, PassThrough):
                         self._pass_through(group)
+                    elif isinstance(group, Contraction):
+                        self._contraction(self.plan.products[group])
                     else:
                         self._sum(self.layers[group])
             elif op not in covered and op in needed:
@@ -139,6 +143,14 @@ class _Correction:
     def _pass_through(self, group: PassThrough) -> None:
         results = self.observed.evaluate(group.root, [[x] for x in self._integers(group.root.x)])
         self.stored[group.root.result] = [batch[0] for batch in results]
+
+    def _contraction(self, numbers: ContractionNumbers) -> None:
+        """The result of a product, as real numbers where the accumulators leave."""
+        group = numbers.group
+        a, b = (self._integers(value) for value in group.inputs)
+        results = [product_of(numbers, *batch) for batch in zip(a, b, strict=True)]
+        kept = self.reals if numbers.scale is None else self.stored
+        kept[group.root.results[0]] = results
 
     def _sum(self, layer: Layer) -> None:
         """Correct a layer, and leave its result."""

@@ -43,6 +43,7 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.evaluate import batch_norm_affine
 from vtac.passes.graph.quantize.averages import MOST_FORMS, forms_needed, window_counts
+from vtac.passes.graph.quantize.contractions import fault_of, is_contraction
 from vtac.passes.graph.quantize.network import (
     Network,
     channels_of,
@@ -104,6 +105,9 @@ def why_not(op: Operation, network: Network) -> str | None:
     match op:
         case ConvOp():
             return _conv(op, network)
+        case GemmOp() | MatMulOp() if is_contraction(op, network):
+            fault = fault_of(op, network)
+            return None if fault is None else Reason(fault, Kind.ATTRIBUTE)
         case GemmOp():
             return _gemm(op, network)
         case AddOp() | SubOp():
@@ -170,9 +174,7 @@ def _matrix_product(op: MatMulOp, network: Network) -> str:
         return (
             f"matrix product with a constant of shape {list(shape_of(op.b) or ())}: not [in, out]"
         )
-    if network.constant(op.a) is not None:
-        return "matrix product with a constant on its left, where activations must be"
-    return "matrix product of two activations: weights must be constant"
+    return "matrix product with a constant on its left, where activations must be"
 
 
 def _addition(op: AddOp | SubOp, network: Network) -> str | None:

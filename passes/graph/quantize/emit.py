@@ -37,7 +37,10 @@ from vtac.dialects.graph import (
     pad_property,
     shape_of,
 )
+from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers
+from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.eligibility import COMPUTING
+from vtac.passes.graph.quantize.emit_contraction import emit_contraction
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.network import PoolingOp
@@ -66,6 +69,8 @@ def emit(plan: Plan) -> list[Stored]:
     for group in plan.groups:
         if isinstance(group, PassThrough):
             emitter.pass_through(group)
+        elif isinstance(group, Contraction):
+            emitter.contraction(plan.products[group])
         else:
             emitter.sum(plan.layers[group])
     emitter.leave()
@@ -126,6 +131,16 @@ class _Emitter:
             return
         pool = _pooling(MaxPoolOp, op, x, type)
         self._define(op.result, self._insert(pool, op, op).results[0])
+
+    def contraction(self, numbers: ContractionNumbers) -> None:
+        """A product of two activations."""
+        result = numbers.group.root.results[0]
+        value = emit_contraction(numbers, self.plan.network, self.as_int8)
+        if numbers.scale is None:
+            self.reals[result] = value
+            result.replace_all_uses_with(value)
+        else:
+            self._define(result, value)
 
     def sum(self, layer: Layer) -> None:
         """Accumulators, and what ends them."""

@@ -10,9 +10,9 @@ anybody else reads (or the network returns) ends its group.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, prod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from xdsl.dialects.func import ReturnOp
@@ -51,6 +51,7 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.passes.graph.quantize.averages import averages, is_uneven
+from vtac.passes.graph.quantize.contractions import Contraction, contraction_at, is_contraction
 from vtac.passes.graph.quantize.eligibility import (
     COMPUTING,
     SELECTIONS,
@@ -152,6 +153,8 @@ class Sum:
 class PassThrough:
     """A max pooling, or what only moves or repeats elements: the scale of the operand stays."""
 
+    leaves_int32: ClassVar[bool] = False
+
     root: MaxPoolOp | ReshapeOp | TransposeOp | UpsampleOp
 
     @property
@@ -165,7 +168,7 @@ class PassThrough:
         return [self.root]
 
 
-Group = Sum | PassThrough
+Group = Sum | PassThrough | Contraction
 
 
 @dataclass
@@ -177,11 +180,7 @@ class Grouping:
 
     def int8_values(self) -> set[SSAValue]:
         """The float values that groups compute as int8."""
-        return {
-            group.root.results[0]
-            for group in self.groups
-            if not (isinstance(group, Sum) and group.leaves_int32)
-        }
+        return {group.root.results[0] for group in self.groups if not group.leaves_int32}
 
 
 def find_groups(
@@ -201,10 +200,15 @@ def find_groups(
     grower = _Grower(network, grouping.reasons, apart)
     covered: set[Operation] = set()
     for op in reversed(list(network.block.ops)):
-        if op in covered or op in grouping.reasons:
+        if op in covered or not isinstance(op, (*COMPUTING, ReshapeOp)):
             continue
-        group: Group | None = None
-        if isinstance(op, (*SUMS, FakeQuantizeOp)):
+        group: Group | None = _contraction_at(op, network, grouping.reasons, declined)
+        if group is not None:
+            for other in group.covered:  # what is declined alone may go along
+                grouping.reasons.pop(other, None)
+        elif op in grouping.reasons:
+            continue
+        elif isinstance(op, (*SUMS, FakeQuantizeOp)):
             group = grower.sum_at(op)
         elif isinstance(op, MaxPoolOp | TransposeOp | UpsampleOp) or (
             isinstance(op, ReshapeOp) and _feeds(op, covered)
@@ -215,6 +219,23 @@ def find_groups(
             covered.update(group.covered)
     grouping.groups.reverse()
     return grouping
+
+
+def _contraction_at(
+    root: Operation,
+    network: Network,
+    reasons: Mapping[Operation, str],
+    declined: Mapping[Operation, str],
+) -> Contraction | None:
+    found = contraction_at(root, network, reasons, declined)
+    if found is None:
+        return None
+    result = root.results[0]
+    # Without a multiplier the host rounds to a scale of the network's own.
+    rounded = not network.multiplies and all(
+        isinstance(use.operation, FakeQuantizeOp) for use in result.uses
+    )
+    return replace(found, leaves_int32=rounded or _is_compared(result))
 
 
 def _feeds(op: ReshapeOp, covered: Set[Operation]) -> bool:
@@ -414,6 +435,8 @@ class _Grower:
         """The op that makes ``value``, if it may disappear into the group of its only reader."""
         op = producer(value)
         if not isinstance(op, SUMS) or op in self.reasons or not value.has_one_use():
+            return None
+        if is_contraction(op, self.network):
             return None
         return op
 

@@ -46,7 +46,7 @@ def multiplied(network: Network, group: Sum, scales: Mapping[SSAValue, Scale]) -
     offset = offset_of(group, scales, weights, [])
     bias = np.rint(real_bias(network, group) / steps) + offset
     lo, hi = integer_bound(group.lo, scale, -128), integer_bound(group.hi, scale, 127)
-    rescaling = _rescaling(steps / scale.value, scale.zero_point, lo, hi)
+    rescaling = rescaling_of(steps / scale.value, scale.zero_point, lo, hi)
     shift = np.full(len(steps), rescaling.shift, np.int64)
     layer = Layer(
         group, weights, steps, [], bias, offset, shift, lo, hi, scale, rescaling=rescaling
@@ -104,7 +104,7 @@ def _integers(
     return planes.stored(whole)
 
 
-def _rescaling(ratios: Array, zero_point: int, lo: int, hi: int) -> Rescaling:
+def rescaling_of(ratios: Array, zero_point: int, lo: int, hi: int) -> Rescaling:
     """The multiplier for ratios of the accumulators' steps to the result's.
 
     The shift is the largest for which every product and sum fits int32: what the clamp lets

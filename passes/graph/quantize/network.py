@@ -56,9 +56,14 @@ class Network:
     @property
     def multiplies(self) -> bool:
         """Whether the ALU of the target, if there is one, multiplies."""
+        return self.target is not None and self.target.alu_mul
+
+    @property
+    def target(self) -> Target | None:
+        """The target of the module, if it has one."""
         module = self.function.parent_op()
         target = None if module is None else module.attributes.get(TARGET_ATTRIBUTE)
-        return isinstance(target, Target) and target.alu_mul
+        return target if isinstance(target, Target) else None
 
     @property
     def observations(self) -> Observations | None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers, number_contraction
+from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.equalisation import find_factors
 from vtac.passes.graph.quantize.groups import (
     Group,
@@ -33,13 +35,15 @@ NOT_WORTH_ROUNDING = Reason(
 class Plan:
     """What becomes of a function. Nothing in the IR has changed yet.
 
-    groups: in order of execution. layers: the numbers of each sum. scales: of each value that is
-    int8 somewhere. reasons: of the computing ops that stay float.
+    groups: in order of execution. layers: the numbers of each sum, products: of each product of
+    two activations. scales: of each value that is int8 somewhere. reasons: of the computing ops
+    that stay float.
     """
 
     network: Network
     groups: list[Group]
     layers: dict[Group, Layer]
+    products: dict[Group, ContractionNumbers]
     scales: dict[SSAValue, Scale]
     reasons: dict[Operation, str]
 
@@ -66,6 +70,11 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
                 for group in grouping.groups
                 if isinstance(group, Sum)
             }
+            products: dict[Group, ContractionNumbers] = {
+                group: number_contraction(group, scales)
+                for group in grouping.groups
+                if isinstance(group, Contraction)
+            }
         except Obstacle as obstacle:
             group = obstacle.group
             if isinstance(group, Sum) and group.core is not None and group.skips:
@@ -73,7 +82,7 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
             else:
                 declined[group.root] = obstacle.reason
             continue
-        return Plan(network, grouping.groups, layers, scales, grouping.reasons)
+        return Plan(network, grouping.groups, layers, products, scales, grouping.reasons)
 
 
 def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation, str]]:
@@ -81,7 +90,7 @@ def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation
     int8 = grouping.int8_values()
     for group in grouping.groups:
         result = group.root.results[0]
-        needs_range = isinstance(group, Sum) and not group.leaves_int32
+        needs_range = not (isinstance(group, PassThrough) or group.leaves_int32)
         if needs_range and network.range_of(result) is None:
             yield group.root, Reason("its result has no calibrated range", Kind.NUMBERS)
         elif isinstance(group, Sum) and group.only_rounds and group.skips[0] not in int8:
@@ -104,6 +113,6 @@ def _is_entry(network: Network, value: SSAValue) -> bool:
 
 def _multiplies(group: Group) -> bool:
     """Whether a group does work worth rounding its operands for."""
-    if isinstance(group, PassThrough):
-        return False
+    if not isinstance(group, Sum):
+        return isinstance(group, Contraction)
     return any(form.multiplies for form in group.forms)

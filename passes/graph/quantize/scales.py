@@ -24,6 +24,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.graph import Given
+from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.network import Network, pooled_area
 from vtac.passes.graph.quantize.zero_points import LOWEST, find_shifted
@@ -113,8 +114,13 @@ class _Choice:
         self.shifted: set[SSAValue] = set()
         self.given: dict[SSAValue, Given] = {}
         self.fixed: dict[SSAValue, float] = {}
+        self.products: set[SSAValue] = set()
+        """Results of products of activations, whose scales follow from those of the operands."""
 
     def scales(self) -> dict[SSAValue, Scale]:
+        self.products = {
+            group.root.results[0] for group in self.groups if isinstance(group, Contraction)
+        }
         for group in self.groups:
             result = group.root.results[0]
             if isinstance(group, PassThrough) or group.only_clamps:
@@ -138,6 +144,9 @@ class _Choice:
                 result = group.root.results[0]
                 least = max(self.needs[result], _least_scale(self.network, group, chosen))
                 self._assign(result, chosen, factors, least)
+            elif isinstance(group, Contraction):
+                if not group.leaves_int32:
+                    self._assign_product(group, chosen)
             elif isinstance(group, PassThrough) or group.only_clamps:
                 chosen[group.root.results[0]] = chosen[group.inputs[0]]
         return chosen
@@ -226,6 +235,8 @@ class _Choice:
 
         The root of a class whose factor is given is the value that gives it.
         """
+        if not self.products.isdisjoint((a, b)):
+            return  # weights carry the change of scale
         (root_a, odd_a), (root_b, odd_b) = self._root(a), self._root(b)
         if root_a is not root_b:
             if root_a not in self.fixed:
@@ -252,6 +263,18 @@ class _Choice:
                 self.needs[variable] = min(others, default=1.0) * float(odd)
         best = {root: _best_factor(needs) for root, needs in classes.items()}
         return best | self.fixed
+
+    def _assign_product(self, group: Contraction, chosen: dict[SSAValue, Scale]) -> None:
+        """The scale of the accumulators, times the power of two that the range needs."""
+        result = group.root.results[0]
+        if result in self.given:
+            chosen[result] = Scale.of(self.given[result])
+            return
+        a, b = (chosen[value].value for value in group.inputs)
+        step = a * b * group.factor
+        doublings = max(0, ceil_log2(max(self.needs[result], step) / step))
+        zero_point = LOWEST if result in self.shifted else 0
+        chosen[result] = Scale.of(Given(float(np.ldexp(step, doublings)), zero_point))
 
     def _assign(
         self,

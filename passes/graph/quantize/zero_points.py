@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from xdsl.ir import SSAValue
 
+from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.groups import Group, Sum
 from vtac.passes.graph.quantize.network import Network
 
@@ -31,6 +32,8 @@ def find_shifted(
         if found is None or found[0] < 0 or found[1] <= 0 or network.constant(value) is not None:
             shifted.discard(variable(value))
     for group in groups:
+        if isinstance(group, Contraction):  # where a zero point would cost a product of its own
+            shifted -= {variable(value) for value in group.inputs}
         for form in group.forms if isinstance(group, Sum) else ():
             if form.outside < 0:
                 shifted.discard(variable(form.operand))
@@ -40,5 +43,5 @@ def find_shifted(
 def _values(group: Group) -> Iterable[SSAValue]:
     """What a group reads and makes as int8."""
     yield from group.inputs
-    if not (isinstance(group, Sum) and group.leaves_int32):
+    if not group.leaves_int32:
         yield group.root.results[0]

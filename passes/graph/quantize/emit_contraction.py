@@ -1,0 +1,190 @@
+"""Turns a product of two activations into ops.
+
+The operands become matrices of int8 whose rows are as long as the inner extent, the entries of the
+batch one below the other (``graph.batch_matmul``). Where that moves elements, the host moves them:
+it packs the operands anyway. Entries get as many rows as fill the target's lanes.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType, i8, i32
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from vtac.dialects.context import Array, constant_attr, tensor_type
+from vtac.dialects.graph import (
+    AddBiasOp,
+    AddOp,
+    BatchMatMulOp,
+    ConstantOp,
+    DequantizeOp,
+    GemmOp,
+    PadOp,
+    RequantizeOp,
+    RescaleOp,
+    ReshapeOp,
+    ShiftLeftOp,
+    SliceOp,
+    TransposeOp,
+    UpsampleOp,
+    shape_of,
+)
+from vtac.dialects.target import Target
+from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers
+from vtac.passes.graph.quantize.contractions import Contraction, Operand
+from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
+
+ARRANGES = Reason("the host does it as it packs the matrices of a product", Kind.LAYOUT)
+
+
+def emit_contraction(
+    numbers: ContractionNumbers,
+    network: Network,
+    as_int8: Callable[[SSAValue, Operation], SSAValue],
+) -> SSAValue:
+    """Insert the ops before the group's root; what stands for its result.
+
+    That is int8, or real where the accumulators leave. as_int8: a value as integers, before an op.
+    """
+    return _Emitter(numbers, network).run(as_int8)
+
+
+class _Emitter:
+    def __init__(self, numbers: ContractionNumbers, network: Network):
+        self.numbers, self.network = numbers, network
+        self.group: Contraction = numbers.group
+        batch = self.group.batch
+        # One matrix on the right for all on the left: these are rows of one matrix, too.
+        self.batch = [] if prod(self.group.b.batch) == 1 else batch
+        self.entries = prod(self.batch)
+        target = network.target
+        self.lanes = (1, 1) if target is None or self.entries == 1 else _lanes(target)
+        self.columns = self.group.b.shape[-2]
+
+    def run(self, as_int8: Callable[[SSAValue, Operation], SSAValue]) -> SSAValue:
+        group, numbers = self.group, self.numbers
+        a = self._rows(as_int8(group.a.value, group.root), group.a, self.lanes[0])
+        b = self._rows(as_int8(group.b.value, group.root), group.b, self.lanes[1])
+        acc = self._accumulators(a, b)
+        shape = shape_of(acc) or ()
+        bias = self._constant(numbers.bias.astype(np.int32), "bias")
+        if numbers.scale is None:
+            total = self._insert(AddBiasOp(acc, bias, acc.type))
+            element = group.source.result.type.element_type
+            type = TensorType(element, shape)
+            return self._leave(self._insert(DequantizeOp(total, [numbers.step], 0, type)))
+        return self._leave(self._requantised(acc, bias, TensorType(i8, shape)))
+
+    def _requantised(self, acc: SSAValue, bias: SSAValue, type: Attribute) -> SSAValue:
+        numbers, scale = self.numbers, self.numbers.scale
+        assert scale is not None
+        ends = {"lo": -128, "hi": 127, "zero_point": scale.zero_point}
+        if numbers.rescaling is None:
+            amount = np.full(self.columns, numbers.shift, np.int32)
+            shift = self._constant(amount, "shift")
+            return self._insert(RequantizeOp(acc, bias, shift, type, scale=scale.value, **ends))
+        given = numbers.rescaling
+        vectors = (given.least, given.most, given.multiplier, given.offset)
+        names = ("least", "most", "multiplier", "offset")
+        others = [
+            self._constant(vector.astype(np.int32), name)
+            for vector, name in zip(vectors, names, strict=True)
+        ]
+        return self._insert(
+            RescaleOp(acc, [bias, *others], type, shift=given.shift, scale=scale.value, **ends)
+        )
+
+    def _accumulators(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """The sums of products, and those with constants that take zero points out again."""
+        rows, inner = shape_of(a) or (0, 0)
+        type = TensorType(i32, [rows, self.columns])
+        of_a, of_b = self.numbers.zeros
+        terms = []
+        if of_b:
+            factor, doubled = _negated(of_b)
+            w = self._constant(np.full((self.columns, inner), factor, np.int8), "zero_point")
+            sums = self._insert(GemmOp(a, w, None, type, trans_b=True))
+            terms.append(self._doubled(sums) if doubled else sums)
+        if of_a:
+            factor, doubled = _negated(of_a)
+            zeros = self._constant(np.full((rows, inner), factor, np.int8), "zero_point")
+            sums = self._insert(BatchMatMulOp(zeros, b, self.entries, type))
+            terms.append(self._doubled(sums) if doubled else sums)
+        terms.append(self._insert(BatchMatMulOp(a, b, self.entries, type)))
+        total = terms[0]
+        for term in terms[1:]:
+            total = self._insert(AddOp(total, term, type))
+        return total
+
+    def _doubled(self, sums: SSAValue) -> SSAValue:
+        ones = self._constant(np.ones(self.columns, np.int32), "one")
+        return self._insert(ShiftLeftOp(sums, ones, sums.type))
+
+    def _rows(self, x: SSAValue, operand: Operand, lane: int) -> SSAValue:
+        """An operand as [entries * rows, inner], each entry's rows padded to whole lanes."""
+        *own, rows, inner = operand.shape
+        x = self._reordered(x, operand.order)
+        if self.batch and list(own) != self.batch and prod(own) != self.entries:
+            aligned = [1] * (len(self.batch) - len(own)) + own
+            factors = [all // one for all, one in zip(self.batch, aligned, strict=True)]
+            x = self._reshaped(x, [*aligned, rows, inner])
+            shape = [*self.batch, rows, inner]
+            x = self._insert(UpsampleOp(x, [*factors, 1, 1], self._like(x, shape)), True)
+            own = self.batch
+        missing = -rows % lane
+        if missing:
+            x = self._reshaped(x, [self.entries, rows, inner])
+            shape = [self.entries, rows + missing, inner]
+            x = self._insert(PadOp(x, [0, 0, 0, 0, missing, 0], 0.0, self._like(x, shape)), True)
+        return self._reshaped(x, [prod(own) * (rows + missing), inner])
+
+    def _leave(self, x: SSAValue) -> SSAValue:
+        """The result in the shape and order that it has in the float network."""
+        group = self.group
+        rows = group.a.shape[-2]
+        if self.entries > 1 and rows % self.lanes[0]:
+            x = self._reshaped(x, [self.entries, rows + -rows % self.lanes[0], self.columns])
+            shape = [self.entries, rows, self.columns]
+            x = self._insert(SliceOp(x, [0, 0, 0], [1, 1, 1], self._like(x, shape)), True)
+        x = self._reshaped(x, shape_of(group.source.result) or ())
+        return self._reordered(x, group.order)
+
+    def _reordered(self, x: SSAValue, order: Sequence[int]) -> SSAValue:
+        if list(order) == sorted(order):
+            return x
+        shape = [(shape_of(x) or ())[axis] for axis in order]
+        return self._insert(TransposeOp(x, order, self._like(x, shape)), True)
+
+    def _reshaped(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        if tuple(shape) == shape_of(x):
+            return x
+        return self._insert(ReshapeOp(x, self._like(x, shape)), True)
+
+    @staticmethod
+    def _like(x: SSAValue, shape: Sequence[int]) -> Attribute:
+        assert isinstance(x.type, TensorType)
+        return TensorType(x.type.element_type, shape)
+
+    def _constant(self, array: Array, hint: str) -> SSAValue:
+        op = ConstantOp(constant_attr(self.network.ctx, array, hint), tensor_type(array))
+        self.network.block.insert_op_before(op, self.group.root)
+        return op.result
+
+    def _insert(self, op: Operation, arranges: bool = False) -> SSAValue:
+        op.location = self.group.source.location
+        if arranges:
+            keep_on_host(op, ARRANGES)
+        self.network.block.insert_op_before(op, self.group.root)
+        return op.results[0]
+
+
+def _lanes(target: Target) -> tuple[int, int]:
+    """How many rows an element holds, of activations and of weights."""
+    return target.batch, target.block
+
+
+def _negated(zero: int) -> tuple[int, bool]:
+    """What a zero point is multiplied with to take it out, and whether it is to be doubled."""
+    return (64, True) if zero == -128 else (-zero, False)
