@@ -371,3 +371,59 @@ func.func @refused(%x: tensor<1x4x3x3xi8>) {
   %y = graph.sum_pool %x {kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, pad_value = 128 : i64} : (tensor<1x4x3x3xi8>) -> tensor<1x4x3x3xi32>
   func.return
 }
+
+// -----
+
+// CHECK: batch_matmul multiplies matrices of known shapes
+func.func @refused(%a: tensor<?x4xi8>, %b: tensor<6x4xi8>) {
+  %y = graph.batch_matmul %a, %b {batch = 1 : i64} : (tensor<?x4xi8>, tensor<6x4xi8>) -> tensor<?x6xi32>
+  func.return
+}
+
+// -----
+
+// CHECK: 5 and 6 rows do not divide into 2 entries
+func.func @refused(%a: tensor<5x4xi8>, %b: tensor<6x4xi8>) {
+  %y = graph.batch_matmul %a, %b {batch = 2 : i64} : (tensor<5x4xi8>, tensor<6x4xi8>) -> tensor<5x3xi32>
+  func.return
+}
+
+// -----
+
+// CHECK: inner extents differ: 4 and 3
+func.func @refused(%a: tensor<4x4xi8>, %b: tensor<6x3xi8>) {
+  %y = graph.batch_matmul %a, %b {batch = 2 : i64} : (tensor<4x4xi8>, tensor<6x3xi8>) -> tensor<4x3xi32>
+  func.return
+}
+
+// -----
+
+// CHECK: 4 columns need as many rows in each entry of b, not 3
+func.func @refused(%a: tensor<4x4xi8>, %b: tensor<6x4xi8>) {
+  %y = graph.batch_matmul %a, %b {batch = 2 : i64} : (tensor<4x4xi8>, tensor<6x4xi8>) -> tensor<4x4xi32>
+  func.return
+}
+
+// -----
+
+// CHECK: batch_matmul takes int8 to int32, or floats of one type
+func.func @refused(%a: tensor<4x4xi8>, %b: tensor<6x4xi8>) {
+  %y = graph.batch_matmul %a, %b {batch = 2 : i64} : (tensor<4x4xi8>, tensor<6x4xi8>) -> tensor<4x3xi8>
+  func.return
+}
+
+// -----
+
+// CHECK: b is packed as weights are: <BLOCK, BLOCK, weights>
+func.func @refused(%a: tensor<4x4xi8, #graph.packed<1, 4>>, %b: tensor<6x4xi8, #graph.packed<1, 4>>) {
+  %y = graph.batch_matmul %a, %b {batch = 1 : i64} : (tensor<4x4xi8, #graph.packed<1, 4>>, tensor<6x4xi8, #graph.packed<1, 4>>) -> tensor<4x6xi32, #graph.packed<1, 4>>
+  func.return
+}
+
+// -----
+
+// CHECK: an element of weights has as many rows as lanes
+func.func @refused(%a: tensor<4x4xi8, #graph.packed<1, 4>>, %b: tensor<6x4xi8, #graph.packed<1, 4, weights>>) {
+  %y = graph.batch_matmul %a, %b {batch = 1 : i64} : (tensor<4x4xi8, #graph.packed<1, 4>>, tensor<6x4xi8, #graph.packed<1, 4, weights>>) -> tensor<4x6xi32, #graph.packed<1, 4>>
+  func.return
+}

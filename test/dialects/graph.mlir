@@ -91,3 +91,13 @@ func.func @structure(%x: tensor<2x3xf32>, %flag: tensor<i1>) {
   %i = graph.host "If" (%flag) captures (%s : tensor<2x3xf32>) {domain = "", onnx_attributes = {then_branch = #graph.protobuf<"GraphProto", "EgF0">, else_branch = #graph.protobuf<"GraphProto", #vtac.resource<"branch", "0123456789abcdef">>}, captured_names = ["s"]} : (tensor<i1>) -> tensor<2x3xf32>
   func.return
 }
+
+// Two entries of 4 rows by two of 16, of which 10 count; the second as weights, if it is packed.
+// CHECK-LABEL: @batches
+func.func @batches(%a: tensor<8x20xi8, #graph.packed<4, 16>>, %b: tensor<32x20xi8, #graph.packed<16, 16, weights>>, %x: tensor<3x2xf32>) {
+  // CHECK: graph.batch_matmul %a, %b {batch = 2 : i64} : (tensor<8x20xi8, #graph.packed<4, 16>>, tensor<32x20xi8, #graph.packed<16, 16, weights>>) -> tensor<8x10xi32, #graph.packed<4, 16>>
+  %y = graph.batch_matmul %a, %b {batch = 2 : i64} : (tensor<8x20xi8, #graph.packed<4, 16>>, tensor<32x20xi8, #graph.packed<16, 16, weights>>) -> tensor<8x10xi32, #graph.packed<4, 16>>
+  // CHECK: graph.batch_matmul %x, %x {batch = 1 : i64} : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x3xf32>
+  %z = graph.batch_matmul %x, %x {batch = 1 : i64} : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x3xf32>
+  func.return
+}

@@ -130,3 +130,24 @@ builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_i
 }
 // CHECK:       te.compute "transpose" (n = 1, c = 1, h = 5, w = 2, b = 1, o = 4)
 // CHECK-NEXT:      ins (%x[n, c, w, h, b, o] : tensor<1x1x2x5x1x4xi8>)
+
+// -----
+
+// Matrices one below the other are views with an axis for the batch, of which both operands have
+// their own entry.
+builtin.module attributes {vtac.target = #target.vta<"sim", log_batch = 1>} {
+  func.func private @vta_0(%a: tensor<8x20xi8, #graph.packed<2, 16>>, %b: tensor<32x20xi8, #graph.packed<16, 16, weights>>) -> tensor<8x3xi8, #graph.packed<2, 16>> attributes {codegen = "vta"} {
+    %s = graph.constant dense<7> : tensor<3xi32>
+    %acc = graph.batch_matmul %a, %b {batch = 2 : i64} : (tensor<8x20xi8, #graph.packed<2, 16>>, tensor<32x20xi8, #graph.packed<16, 16, weights>>) -> tensor<8x3xi32, #graph.packed<2, 16>>
+    %y = graph.requantize %acc bias %s shift %s {lo = 0 : i64, hi = 127 : i64, scale = 1.0 : f64, zero_point = 0 : i64} : (tensor<8x3xi32, #graph.packed<2, 16>>, tensor<3xi32>, tensor<3xi32>) -> tensor<8x3xi8, #graph.packed<2, 16>>
+    func.return %y : tensor<8x3xi8, #graph.packed<2, 16>>
+  }
+}
+// CHECK:       func.func private @vta_0(%a: tensor<4x2x2x16xi8>, %b: tensor<2x2x16x16xi8>) -> tensor<4x1x2x16xi8>
+// CHECK-NEXT:    %[[A:.*]] = te.view %a : tensor<4x2x2x16xi8> to tensor<2x2x2x2x16xi8>
+// CHECK-NEXT:    %[[B:.*]] = te.view %b : tensor<2x2x16x16xi8> to tensor<2x1x2x16x16xi8>
+// CHECK-NEXT:    %[[Y:.*]] = te.call @batch_matmul0(%[[A]], %[[B]])
+// CHECK-NEXT:    te.view %[[Y]] : tensor<2x2x1x2x16xi8> to tensor<4x1x2x16xi8>
+// CHECK:         te.compute "gemm" (g = 2, n = 2, c = 1, b = 2, o = 16) reduce (ci = 2, k = 16)
+// CHECK-NEXT:        ins (%a[g, n, ci, b, k] : tensor<2x2x2x2x16xi8>,
+// CHECK-NEXT:             %b[g, c, ci, o, k] : tensor<2x1x2x16x16xi8>) identity 0 {

@@ -36,3 +36,28 @@ builtin.module attributes {vtac.target = #target.vta<"sim">} {
   }
 }
 // CHECK: graph.relu has no form on the accelerator
+
+// -----
+
+builtin.module attributes {vtac.target = #target.vta<"sim", log_batch = 1>} {
+  func.func private @vta_0(%a: tensor<6x20xi8, #graph.packed<2, 16>>, %b: tensor<4x20xi8, #graph.packed<16, 16, weights>>) -> tensor<6x2xi8, #graph.packed<2, 16>> attributes {codegen = "vta"} {
+    %n = graph.constant dense<1> : tensor<2xi32>
+    %y = graph.batch_matmul %a, %b {batch = 2 : i64} : (tensor<6x20xi8, #graph.packed<2, 16>>, tensor<4x20xi8, #graph.packed<16, 16, weights>>) -> tensor<6x2xi32, #graph.packed<2, 16>>
+    %q = graph.requantize %y bias %n shift %n {lo = 0 : i64, hi = 127 : i64, scale = 1.0 : f64, zero_point = 0 : i64} : (tensor<6x2xi32, #graph.packed<2, 16>>, tensor<2xi32>, tensor<2xi32>) -> tensor<6x2xi8, #graph.packed<2, 16>>
+    func.return %q : tensor<6x2xi8, #graph.packed<2, 16>>
+  }
+}
+// CHECK: the accelerator does not take batch entries that fill no whole elements
+// CHECK-NEXT: pad them to 2 and 16 rows
+
+// -----
+
+builtin.module attributes {vtac.target = #target.vta<"sim">} {
+  func.func private @vta_0(%b: tensor<4x2xi8, #graph.packed<16, 16, weights>>) -> tensor<4x2xi8, #graph.packed<1, 16>> attributes {codegen = "vta"} {
+    %n = graph.constant dense<1> : tensor<2xi32>
+    %y = graph.shift_left %b, %n : (tensor<4x2xi8, #graph.packed<16, 16, weights>>, tensor<2xi32>) -> tensor<4x2xi32, #graph.packed<1, 16>>
+    %q = graph.requantize %y bias %n shift %n {lo = 0 : i64, hi = 127 : i64, scale = 1.0 : f64, zero_point = 0 : i64} : (tensor<4x2xi32, #graph.packed<1, 16>>, tensor<2xi32>, tensor<2xi32>) -> tensor<4x2xi8, #graph.packed<1, 16>>
+    func.return %q : tensor<4x2xi8, #graph.packed<1, 16>>
+  }
+}
+// CHECK: the accelerator does not take activations packed as weights are

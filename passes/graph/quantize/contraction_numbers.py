@@ -85,17 +85,21 @@ def contraction_errors(
     errors: tuple[Array, Array],
     ranges: tuple[Range, Range],
     model: ErrorModel,
+    powers: tuple[float | None, float | None] = (None, None),
 ) -> list[Array]:
-    """The errors that a product brings with it, given those of its operands and their ranges."""
+    """The errors that a product brings with it.
+
+    errors, ranges, powers: of its operands, the last their mean squares, if they are known.
+    """
     group = numbers.group
-    factor, ones = group.factor, np.full((1, group.inner), group.factor)
-    of_a, of_b = (error.max(keepdims=True) for error in errors)
+    ones = np.full((1, group.inner), group.factor)
+    of_a, of_b = (float(error.max()) for error in errors)
     a, b = (max(abs(lo), abs(hi)) for lo, hi in ranges)
     found = [
-        model.through(ones * b, of_a, 1),
-        model.through(ones * a, of_b, 1),
-        model.through(ones * of_a, of_b, 1),
-        np.full(1, FLOAT32_STEP * (group.inner + 4) * group.inner * a * b * factor),
+        model.wrong(ones * of_a, ranges[1], powers[1]),
+        model.wrong(ones * of_b, ranges[0], powers[0]),
+        model.wrong(ones * of_a, (-of_b, of_b), of_b**2),
+        np.full(1, FLOAT32_STEP * (group.inner + 4) * group.inner * a * b * group.factor),
         np.full(1, numbers.bias_error),
     ]
     if numbers.scale is not None and (numbers.shift or numbers.rescaling is not None):

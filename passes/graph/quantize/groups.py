@@ -231,10 +231,10 @@ def _contraction_at(
     if found is None:
         return None
     result = root.results[0]
+    if found.is_rounded:
+        return found
     # Without a multiplier the host rounds to a scale of the network's own.
-    rounded = not network.multiplies and all(
-        isinstance(use.operation, FakeQuantizeOp) for use in result.uses
-    )
+    rounded = all(isinstance(use.operation, FakeQuantizeOp) for use in result.uses)
     return replace(found, leaves_int32=rounded or _is_compared(result))
 
 

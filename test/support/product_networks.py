@@ -1,0 +1,101 @@
+"""Random networks around a product of two activations: batches, orders, factors, given scales."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class ProductNetwork:
+    """A model of inputs ``a`` and ``b`` with one result, and samples that cover its ranges."""
+
+    model: onnx.ModelProto
+    inputs: dict[str, Array]
+
+
+class _Writer:
+    def __init__(self, random: Random):
+        self.random = random
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+
+    def weight(self, array: Array) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def node(self, kind: str, inputs: list[str], **attributes: Any) -> str:
+        output = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        return output
+
+    def rounded(self, value: str, largest: float) -> str:
+        """The value at a scale of the network's own, with any zero point."""
+        dtype = self.random.choice([np.int8, np.uint8])
+        zero = self.random.choice([0, 0, self.random.randint(-128, 127)])
+        zero += 128 if dtype is np.uint8 else 0
+        scale = self.weight(np.float32(largest / self.random.uniform(80, 127)))
+        steps = [scale, self.weight(dtype(zero))]
+        stored = self.node("QuantizeLinear", [value, *steps])
+        return self.node("DequantizeLinear", [stored, *steps])
+
+    def moved(self, value: str, shape: list[int]) -> tuple[str, list[int]]:
+        """A value in another order, and what its order was before."""
+        order = list(range(len(shape)))
+        self.random.shuffle(order)
+        before = [0] * len(shape)
+        for place, axis in enumerate(order):
+            before[axis] = shape[place]
+        return self.node("Transpose", [value], perm=order), before
+
+
+def product_network(random: Random) -> ProductNetwork:
+    """A product whose operands may be reordered or rounded before, and its result after."""
+    w = _Writer(random)
+    rows, inner, columns = (random.randint(1, 20) for _ in range(3))
+    batch = [random.randint(1, 3) for _ in range(random.choice([0, 0, 1, 2]))]
+    shapes = [[*_part(random, batch), rows, inner], [*_part(random, batch), inner, columns]]
+    given, numbers = random.random() < 0.4, np.random.default_rng(random.randrange(1 << 30))
+    values, inputs = [], {}
+    for name, shape in zip("ab", shapes, strict=True):
+        value = name
+        if random.random() < 0.4:
+            value, shape = w.moved(name, shape)
+        inputs[name] = numbers.uniform(-3, 3, shape).astype(np.float32)
+        values.append(value)
+    # Orders come before the rounding where scales are given: what is moved is real.
+    values = [w.rounded(value, 3.0) if given else value for value in values]
+    value = w.node("MatMul", values)
+    if random.random() < 0.4:
+        value = w.node(random.choice(["Mul", "Div"]), [value, w.weight(np.float32(1.7))])
+    if given:
+        value = w.rounded(value, 9.0 * inner**0.5)
+    if random.random() < 0.3 and batch:
+        order = [*range(len(batch) + 2)]
+        random.shuffle(order)
+        value = w.node("Transpose", [value], perm=order)
+    if random.random() < 0.5:
+        value = w.node("Relu", [value])
+    graph = helper.make_graph(
+        w.nodes,
+        "product",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in inputs.items()],
+        [helper.make_tensor_value_info(value, TensorProto.FLOAT, None)],
+        w.weights,
+    )
+    opset = helper.make_opsetid("", 17)
+    return ProductNetwork(helper.make_model(graph, opset_imports=[opset], ir_version=8), inputs)
+
+
+def _part(random: Random, batch: list[int]) -> list[int]:
+    """Batch dimensions that broadcast to all of them, together with those of the other operand."""
+    kind = random.choice(["all", "all", "none", "some"])
+    if kind == "none":
+        return []
+    return [random.choice([1, extent]) if kind == "some" else extent for extent in batch]
