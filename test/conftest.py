@@ -3,13 +3,20 @@
 The root of the repository is the package ``vtac`` (see ``package-dir`` in pyproject.toml), so it
 has an ``__init__.py``. pytest would collect it as a package and import that file a second time,
 under a name made from the clone's folder. Tests import the installed ``vtac`` instead.
+
+And keeps NumPy from starting threads, before anything imports it.
 """
 
+import os
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# pytest has a process for each core. Threads of NumPy's linear algebra would be more than that, and
+# on matrices as small as ours they cost more than they compute.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 class RootIsAFolder:

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from digits_model import MODEL, images
 from onnx import TensorProto, helper
+from small_models import one_thread
 
 import vtac
 from vtac.passes.graph.codegen import HostModel
@@ -27,7 +28,7 @@ def digits(shift: str = "auto") -> vtac.Module:
 
 def reference(model: onnx.ModelProto | Path, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
     data = model.read_bytes() if isinstance(model, Path) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(data, one_thread(), providers=["CPUExecutionProvider"])
     return list(session.run(None, feeds))
 
 

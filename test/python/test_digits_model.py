@@ -8,6 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 from by_path import load
+from small_models import one_thread
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_the_network_has_what_the_demo_shows(model_file: Path) -> None:
 
 def test_float_accuracy_on_held_out_images(model_file: Path) -> None:
     _, _, images, labels = load("examples/digits/data.py").split()
-    session = onnxruntime.InferenceSession(model_file)
+    session = onnxruntime.InferenceSession(model_file, one_thread())
     (logits,) = session.run(["logits"], {"image": images})
     assert logits.shape == (len(labels), 10)
     assert np.mean(logits.argmax(axis=1) == labels) >= 0.985

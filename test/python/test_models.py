@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+from small_models import one_thread
 
 import vtac
 
@@ -19,7 +20,7 @@ def test_mnist8(shared: Path) -> None:
     module = vtac.compile(model, "pynq", images[:CALIBRATION, 0])
     assert {placement.where for placement in module.explain} == {"vta_0"}
 
-    session = onnxruntime.InferenceSession(model)
+    session = onnxruntime.InferenceSession(model, one_thread())
     ours = theirs = 0
     for image, label in zip(images[CALIBRATION:], labels[CALIBRATION:], strict=True):
         (answer,) = module.run({"Input3": image}).values()
@@ -37,7 +38,7 @@ def test_resnet8_answers_as_in_float(shared: Path) -> None:
     hosted = {placement.op for placement in module.explain if placement.where == "host"}
     assert hosted == {"graph.transpose", "Softmax"}
 
-    session = onnxruntime.InferenceSession(model)
+    session = onnxruntime.InferenceSession(model, one_thread())
     (name,) = (value.name for value in session.get_inputs())
     equal = 0
     for image in images[100:130]:

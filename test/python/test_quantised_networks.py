@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from quantised_networks import Quantised, network
+from small_models import one_thread
 from xdsl.dialects.builtin import ModuleOp
 
 import vtac
@@ -34,9 +35,8 @@ SHIFT_STEPS = 6
 
 def expected_of(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> np.ndarray:
     """What the nodes mean one by one: onnxruntime without its optimisations."""
-    options = onnxruntime.SessionOptions()
+    options = one_thread()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     return session.run(None, inputs)[0]
 

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_models import one_thread
 from small_networks import Network, main_of, quantised, reasons, run, set_ranges_from
 from xdsl.dialects.builtin import BoolAttr, ModuleOp
 
@@ -155,7 +156,7 @@ def test_mnist8_agrees_with_onnxruntime(shared: Path) -> None:
     calibrate(host_model(module, ctx, extra_outputs=shown), values, samples)
     QuantizePass().apply(ctx, module)
     assert not reasons(module)
-    session = onnxruntime.InferenceSession(model.SerializeToString())
+    session = onnxruntime.InferenceSession(model.SerializeToString(), one_thread())
     (name,) = (spec.name for spec in input_specs(function))
     agreed = 0
     for image in images[100:400]:
