@@ -61,6 +61,7 @@ def product_network(random: Random) -> ProductNetwork:
     rows, inner, columns = (random.randint(1, 20) for _ in range(3))
     batch = [random.randint(1, 3) for _ in range(random.choice([0, 0, 1, 2]))]
     shapes = [[*_part(random, batch), rows, inner], [*_part(random, batch), inner, columns]]
+    rank = max(map(len, shapes))
     given, numbers = random.random() < 0.4, np.random.default_rng(random.randrange(1 << 30))
     values, inputs = [], {}
     for name, shape in zip("ab", shapes, strict=True):
@@ -76,8 +77,8 @@ def product_network(random: Random) -> ProductNetwork:
         value = w.node(random.choice(["Mul", "Div"]), [value, w.weight(np.float32(1.7))])
     if given:
         value = w.rounded(value, 9.0 * inner**0.5)
-    if random.random() < 0.3 and batch:
-        order = [*range(len(batch) + 2)]
+    if random.random() < 0.3:
+        order = [*range(rank)]
         random.shuffle(order)
         value = w.node("Transpose", [value], perm=order)
     if random.random() < 0.5:
