@@ -3,7 +3,7 @@
 ``python test/benchmarks/bench_light.py [MODEL]...`` prints, for each: nodes and products that the
 accelerator computes, processor seconds to compile and to simulate a picture, and how far results
 lie from onnxruntime's: root mean square over the pictures, as a share of the result's own and of
-what the quantiser estimated. Models whose error exceeds its estimate make the exit status 1.
+what the quantiser estimated. A model whose error is far above it makes the exit status 1.
 ``--explain`` adds what stays on the host.
 """
 
@@ -32,6 +32,8 @@ from vtac.tools.compiler import compile_model
 from vtac.tools.planner import main_function
 
 CALIBRATION = 8
+TOLERANCE = 1.5
+"""Errors may be this many times their estimates, which are no bounds."""
 COLUMNS = "model", "nodes", "products", "compile s", "run s", "cycles", "output: error, of estimate"
 
 
@@ -49,8 +51,8 @@ class OutputError:
 
     @property
     def holds(self) -> bool:
-        """Whether the estimate was not too low."""
-        return self.estimate is None or self.error <= self.estimate
+        """Whether the estimate was not far too low."""
+        return self.estimate is None or self.error <= TOLERANCE * self.estimate
 
     def __str__(self) -> str:
         of = "no estimate" if self.estimate is None else f"{self.error / self.estimate:.0%}"

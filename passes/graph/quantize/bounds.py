@@ -43,7 +43,7 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.quantize.contraction_numbers import contraction_errors
 from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.error_models import ErrorModel, Range, host_error
+from vtac.passes.graph.quantize.error_models import ErrorModel, Range, free_of_zero, host_error
 from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Group, PassThrough, clamp_bounds
 from vtac.passes.graph.quantize.network import groups_of, pooled_area, summed_elements
@@ -101,7 +101,7 @@ class _Errors:
 
     def _group(self, group: Group) -> Bound:
         if isinstance(group, PassThrough):
-            return _moved(self._stored(group.root.x), group.root)
+            return self._passed(group.root, self._stored(group.root.x))
         if isinstance(group, Contraction):
             return self._contraction(group)
         layer = self.plan.layers[group]
@@ -109,8 +109,8 @@ class _Errors:
         errors = [self._stored(value) for value in planned.skips]
         if planned.pooling is not None:
             error = self._stored(planned.pooling.x)
-            many = summed_elements(planned.pooling) / pooled_area(planned.pooling)
-            errors.append(None if error is None else error * many)
+            count, area = summed_elements(planned.pooling), pooled_area(planned.pooling)
+            errors.append(None if error is None else self.model.summed(error, count) / area)
         if group.join == "mul":
             errors += self._group_product(layer)
         else:
@@ -130,7 +130,8 @@ class _Errors:
         if layer.rescaling is not None and layer.scale is not None:
             known.append(_multiplier_error(layer.steps, layer.scale, layer.rescaling))
         before = self.network.range_of(group.unclamped)
-        return self.model.clamped(self.model.total(known), before, (group.lo, group.hi))
+        free = self._free(group.root.results[0], group.lo)
+        return self.model.clamped(self.model.total(known), before, (group.lo, group.hi), free)
 
     def _contraction(self, group: Contraction) -> Bound:
         of_a, of_b = (self._stored(value) for value in group.inputs)
@@ -189,6 +190,27 @@ class _Errors:
         step = 128 * self.plan.scales[value].value
         return self.network.range_of(value) or (-step, step)
 
+    def _passed(self, op: MaxPoolOp | ReshapeOp | TransposeOp | UpsampleOp, error: Bound) -> Bound:
+        """Behind what moves elements; a maximum picks those that no relu has clamped."""
+        found = self.network.range_of(op.x)
+        if error is None or not isinstance(op, MaxPoolOp) or found is None:
+            return _moved(error, op)
+        before, after = (self._free(value, found[0]) for value in (op.x, op.result))
+        if before is None or after is None:
+            return error
+        return self.model.picked(error, before, after)
+
+    def _free(self, value: SSAValue, lo: float) -> Array | None:
+        """The share of each channel that is above a bound of 0, as far as that can be observed."""
+        observed = self.network.observations
+        if lo != 0 or observed is None:
+            return None
+        mean, power = observed.mean(value), observed.power(value)
+        return None if mean is None or power is None else free_of_zero(mean, power)
+
+    def _power(self, op: HostOp) -> float | None:
+        return self.network.power(op.outputs[0]) if len(op.outputs) == 1 else None
+
     def _float_product(self, op: MulOp, errors: Sequence[Array]) -> Bound:
         """Each factor's error times the other, and both errors."""
         a, b = errors
@@ -208,11 +230,14 @@ class _Errors:
         match op:
             case ReluOp() | ClipOp():
                 before = self.network.range_of(op.x)
-                return self.model.clamped(known[0], before, clamp_bounds(op))
+                lo, hi = clamp_bounds(op)
+                return self.model.clamped(known[0], before, (lo, hi), self._free(op.result, lo))
             case FakeQuantizeOp():
                 both = np.full(1, 2 * op.scale.value.data * (self.model.rounding + _SLACK_STEPS))
                 return self.model.total([known[0], both])
-            case MaxPoolOp() | AveragePoolOp() | GlobalAveragePoolOp():
+            case MaxPoolOp():
+                return self._passed(op, known[0])
+            case AveragePoolOp() | GlobalAveragePoolOp():
                 return known[0]
             case ReshapeOp():
                 return _moved(known[0], op)
@@ -227,7 +252,8 @@ class _Errors:
             case ConvOp() if self.network.constant(op.w) is not None:
                 return self.model.through(self.network.given_weights(op), known[0], groups_of(op))
             case HostOp(inputs=(operand,)):
-                return host_error(op, known[0], _magnitude(self.network.range_of(operand)))
+                largest, power = _magnitude(self.network.range_of(operand)), self._power(op)
+                return host_error(op, known[0], largest, power, self.model)
             case _:
                 return None
 

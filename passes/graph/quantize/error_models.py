@@ -32,6 +32,10 @@ class ErrorModel(Protocol):
         """The error of a sum of values."""
         ...
 
+    def summed(self, error: Array, count: int) -> Array:
+        """The error of sums of ``count`` elements of a channel."""
+        ...
+
     def through(self, weights: Array, error: Array, groups: int) -> Array:
         """The error of sums of products with weights [O, I, ...] of values that err."""
         ...
@@ -43,8 +47,28 @@ class ErrorModel(Protocol):
         """
         ...
 
-    def clamped(self, error: Array, values: Range | None, bounds: Range) -> Array:
-        """The error of values that are clamped to bounds. values: their range before, if known."""
+    def clamped(
+        self, error: Array, values: Range | None, bounds: Range, free: Array | None
+    ) -> Array:
+        """The error of values that are clamped to bounds.
+
+        values: their range before. free: the share of each channel that is not clamped. If known.
+        """
+        ...
+
+    def picked(self, error: Array, before: Array, after: Array) -> Array:
+        """The error of maxima: the shares of values that are not clamped, and of their maxima."""
+        ...
+
+    def softmax(self, error: float, power: float | None) -> float:
+        """The error behind a softmax. power: the mean square of its results, if known."""
+        ...
+
+    def normalised(self, beta: float, size: float, share: float) -> float:
+        """By what an error grows in LRN's ``x / B^beta``, as a multiple of the largest ``B^-beta``.
+
+        share: how much of B can be squares, of ``size`` elements.
+        """
         ...
 
 
@@ -57,6 +81,10 @@ class WorstCase:
         """The sum of the magnitudes."""
         return sum(errors[1:], start=errors[0])
 
+    def summed(self, error: Array, count: int) -> Array:
+        """So many times the error."""
+        return error * count
+
     def through(self, weights: Array, error: Array, groups: int) -> Array:
         """The sum of all magnitudes."""
         return _through(np.abs(weights), error, groups)
@@ -66,9 +94,25 @@ class WorstCase:
         largest = max(abs(values[0]), abs(values[1]))
         return cast(Array, np.abs(weights).reshape(len(weights), -1).sum(axis=1) * largest)
 
-    def clamped(self, error: Array, values: Range | None, bounds: Range) -> Array:
+    def clamped(
+        self, error: Array, values: Range | None, bounds: Range, free: Array | None
+    ) -> Array:
         """Clamping moves no two values apart."""
         return error
+
+    def picked(self, error: Array, before: Array, after: Array) -> Array:
+        """A maximum errs no more than its values."""
+        return error
+
+    def softmax(self, error: float, power: float | None) -> float:
+        """p' / (1 - p') is p / (1 - p) times at most exp(2 * error)."""
+        return float(np.tanh(error / 2))
+
+    def normalised(self, beta: float, size: float, share: float) -> float:
+        """The sum of the magnitudes of all derivatives: 1 of the element itself, and all terms of
+        B's derivative together, which are at most ``beta * (1 + sqrt(size))`` times the share.
+        """
+        return float(1 + beta * (1 + size**0.5) * share)
 
 
 class Expected:
@@ -80,6 +124,10 @@ class Expected:
         """The root of the sum of the powers."""
         powers: Any = sum((np.square(error) for error in errors[1:]), start=np.square(errors[0]))
         return cast(Array, np.sqrt(powers))
+
+    def summed(self, error: Array, count: int) -> Array:
+        """Powers add up: a mean of many elements errs less than each."""
+        return cast(Array, error * count**0.5)
 
     def through(self, weights: Array, error: Array, groups: int) -> Array:
         """The root of the sum of all powers."""
@@ -94,17 +142,50 @@ class Expected:
             Array, np.sqrt(np.square(weights).reshape(len(weights), -1).sum(axis=1) * power)
         )
 
-    def clamped(self, error: Array, values: Range | None, bounds: Range) -> Array:
-        """What falls on a bound has no error any more: the share of the range that lies outside,
-        but no more than half, since channels differ.
+    def clamped(
+        self, error: Array, values: Range | None, bounds: Range, free: Array | None
+    ) -> Array:
+        """What falls on a bound has no error any more: if nobody knows how much that is, the share
+        of the range that lies outside, but no more than half, since channels differ.
 
         In a network of relus this is what keeps errors in proportion to values, layer by layer.
         """
+        if free is not None:
+            return cast(Array, error * np.sqrt(free))
         if values is None or values[0] >= values[1]:
             return error
         (lo, hi), (least, most) = values, bounds
         inside = max(0.0, min(hi, most) - max(lo, least))
         return cast(Array, error * max(0.5, inside / (hi - lo)) ** 0.5)
+
+    def picked(self, error: Array, before: Array, after: Array) -> Array:
+        """Clamped values do not err; fewer of them are left."""
+        grown = np.divide(after, before, out=np.ones_like(after), where=before > 0)
+        return cast(Array, error * np.sqrt(np.maximum(grown, 1.0)))
+
+    def softmax(self, error: float, power: float | None) -> float:
+        """exp(e) of a normal error e misses 1 by a power of exp(2 v) - 2 exp(v / 2) + 1, where v is
+        the error's own; the sum that divides misses its value by no more.
+        """
+        worst = float(np.tanh(error / 2))
+        if power is None or error > 1:
+            return worst
+        missed = np.exp(2 * error**2) - 2 * np.exp(error**2 / 2) + 1
+        return min(worst, float(np.sqrt(2 * power * missed)))
+
+    def normalised(self, beta: float, size: float, share: float) -> float:
+        """The length of the vector of all derivatives, where one element has all of the share."""
+        return max(1.0, 2 * beta * share - 1)
+
+
+def free_of_zero(mean: Array, power: Array) -> Array:
+    """The share of numbers that a relu left above 0, from their mean and their mean square.
+
+    It is at least mean^2 / power (Cauchy and Schwarz), and pi / 2 times that where half of normal
+    numbers are; between them and all that is close (within a fifth).
+    """
+    ratio = np.divide(np.square(mean), power, out=np.zeros_like(power), where=power > 0)
+    return cast(Array, np.minimum(np.pi / 2 * ratio, 1.0))
 
 
 def _through(weights: Array, errors: Array, groups: int) -> Array:
@@ -115,27 +196,28 @@ def _through(weights: Array, errors: Array, groups: int) -> Array:
     return cast(Array, (sums @ column).reshape(outputs))
 
 
-def host_error(op: HostOp, error: Array, magnitude: float) -> Array | None:
+def host_error(
+    op: HostOp, error: Array, magnitude: float, power: float | None, model: ErrorModel
+) -> Array | None:
     """The error behind an operator of the host, whose operand errs; None if that is not known.
 
-    magnitude: the largest that an element of the operand can have.
+    magnitude: the largest that an element of the operand can have. power: the mean square of the
+    result, if known.
     """
-    largest = error.max(keepdims=True)
+    largest = float(error.max())
     match op.op_type.data:
-        case "Softmax":  # p' / (1 - p') is p / (1 - p) times at most exp(2 e)
-            return cast(Array, np.tanh(largest / 2))
+        case "Softmax":
+            return np.full(1, model.softmax(largest, power))
         case "LRN":
-            return cast(Array, largest * _normalisation_slope(op, magnitude))
+            return np.full(1, largest * _normalisation_slope(op, magnitude, model))
         case _:
             return None
 
 
-def _normalisation_slope(op: HostOp, magnitude: float) -> float:
-    """The largest sum of the magnitudes of a result's derivatives in LRN's formula.
+def _normalisation_slope(op: HostOp, magnitude: float, model: ErrorModel) -> float:
+    """By how much an error grows in LRN's formula, at most.
 
-    y = x / B^beta with B = bias + alpha / size * (sum of size squares): dy/dx of the element itself
-    is at most B^-beta, and all terms of B's derivative together are at most beta * (1 + sqrt(size))
-    of that, times the share of B that is not the bias.
+    y = x / B^beta with B = bias + alpha / size * (sum of size squares).
     """
     numbers = {
         name: float(value.value.data)
@@ -145,4 +227,4 @@ def _normalisation_slope(op: HostOp, magnitude: float) -> float:
     beta, bias, size = numbers.get("beta", 0.75), numbers.get("bias", 1.0), numbers["size"]
     squares = numbers.get("alpha", 1e-4) * magnitude**2
     share = 1.0 if isinf(squares) else squares / (bias + squares)
-    return float(bias**-beta * (1 + beta * (1 + size**0.5) * share))
+    return float(bias**-beta * model.normalised(beta, size, share))
