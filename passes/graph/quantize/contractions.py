@@ -23,7 +23,7 @@ from vtac.dialects.graph import (
     broadcast,
     shape_of,
 )
-from vtac.passes.graph.quantize.network import Network, is_channel_vector, producer
+from vtac.passes.graph.quantize.network import Network, producer
 
 SourceOp = MatMulOp | GemmOp
 """Ops that multiply matrices."""
@@ -98,19 +98,6 @@ def is_contraction(op: Operation, network: Network) -> bool:
     if not isinstance(op, SourceOp):
         return False
     return network.constant(op.a) is None and network.constant(op.b) is None
-
-
-def fault_of(op: SourceOp, network: Network) -> str | None:
-    """What keeps a product of two activations from being one of integers."""
-    if not isinstance(op, GemmOp):
-        return None
-    if not 0 < op.alpha.value.data < inf:
-        return f"its factor alpha is {op.alpha.value.data:g}, not above 0"
-    if op.c is not None and network.constant(op.c) is None:
-        return "its bias is not constant"
-    if op.c is not None and not is_channel_vector(shape_of(op.c) or (), shape_of(op.result) or ()):
-        return "its bias differs between rows"
-    return None
 
 
 def contraction_at(

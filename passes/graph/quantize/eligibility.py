@@ -43,7 +43,7 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.evaluate import batch_norm_affine
 from vtac.passes.graph.quantize.averages import MOST_FORMS, forms_needed, window_counts
-from vtac.passes.graph.quantize.contractions import fault_of, is_contraction
+from vtac.passes.graph.quantize.contractions import is_contraction
 from vtac.passes.graph.quantize.network import (
     Network,
     channels_of,
@@ -105,9 +105,6 @@ def why_not(op: Operation, network: Network) -> str | None:
     match op:
         case ConvOp():
             return _conv(op, network)
-        case GemmOp() | MatMulOp() if is_contraction(op, network):
-            fault = fault_of(op, network)
-            return None if fault is None else Reason(fault, Kind.ATTRIBUTE)
         case GemmOp():
             return _gemm(op, network)
         case AddOp() | SubOp():
@@ -142,7 +139,7 @@ def why_not(op: Operation, network: Network) -> str | None:
             )
         case BatchNormOp() if any(network.constant(value) is None for value in op.operands[1:]):
             return Reason("its statistics are not constant", Kind.ATTRIBUTE)
-        case MatMulOp():
+        case MatMulOp() if not is_contraction(op, network):
             return Reason(_matrix_product(op, network), Kind.ATTRIBUTE)
         case _:
             return None
@@ -157,9 +154,14 @@ def _conv(op: ConvOp, network: Network) -> str | None:
 
 
 def _gemm(op: GemmOp, network: Network) -> str | None:
-    if network.constant(op.b) is None:
-        return Reason("its weights are not constant", Kind.ATTRIBUTE)
-    if op.trans_a.value.data:
+    if is_contraction(op, network):
+        if not 0 < op.alpha.value.data < np.inf:
+            what = f"its factor alpha is {op.alpha.value.data:g}, not above 0"
+            return Reason(what, Kind.ATTRIBUTE)
+    elif network.constant(op.b) is None:
+        what = "it multiplies a constant by activations: its weights are not constant"
+        return Reason(what, Kind.ATTRIBUTE)
+    elif op.trans_a.value.data:
         return Reason("its activations are transposed", Kind.ATTRIBUTE)
     if op.c is not None:
         if network.constant(op.c) is None:
