@@ -12,7 +12,7 @@ that finds the queue empty waits for the latency (c = g + latency + 1, not befor
 """
 
 import itertools
-from bisect import bisect_left, insort
+from bisect import bisect_left
 
 from .presets import TimingPreset
 from .requests import Requests
@@ -26,21 +26,21 @@ NEVER = 1 << 62
 _KEPT = 1 << 12
 """Last beats kept beyond what is needed."""
 
-_FEW = 4
-"""Requests that are not worth another way than one by one."""
+_MANY = 4
+"""Requests that are worth another way than one by one."""
 
 
 class Transfer:
     """What a reader still has to ask for, and what its requests have met so far.
 
-    visible: the cycle from which on the arbiter sees the next request. stop: the number of requests
-    after which `Channel.issue` returns. least: beats of the shortest. spans: if traced, (c, l) of
-    each request so far.
+    index: the instruction that it belongs to. visible: the cycle from which on the arbiter sees the
+    next request. stop: the number of requests after which `Channel.issue` returns. spans: if
+    traced, the cycles (c, l) of the beats so far, those that follow without a gap perhaps as one.
     """
 
     __slots__ = (
         "beats",
-        "first_served",
+        "index",
         "last_end",
         "last_issue",
         "least",
@@ -51,18 +51,15 @@ class Transfer:
         "visible",
     )
 
-    def __init__(self, reader: int, requests: Requests, visible: int, traced: bool = False) -> None:
-        self.reader, self.beats, self.visible = reader, requests.beats, visible
-        self.least = requests.least
+    def __init__(
+        self, reader: int, index: int, requests: Requests, visible: int, traced: bool = False
+    ) -> None:
+        self.reader, self.index, self.visible = reader, index, visible
+        self.beats, self.least = requests.beats, requests.least
         self.position = 0
-        self.stop = len(requests.beats)
+        self.stop = len(self.beats)
         self.spans: list[tuple[int, int]] | None = [] if traced else None
-        self.first_served = self.last_issue = self.last_end = -1
-
-    @property
-    def complete(self) -> bool:
-        """Whether every request has left."""
-        return self.position == len(self.beats)
+        self.last_issue = self.last_end = -1
 
 
 class Channel:
@@ -78,23 +75,26 @@ class Channel:
         self._delay = preset.latency + 1
         self._interval = preset.request_interval
         self._slots = preset.outstanding
-        # The last requests, of so many beats at least that last beats do not get in the way.
-        self._spacing = max(2, self._interval) if self._slots > 2 else NEVER
-        self._spaced = 0
-        # Cycles of the last beats, in order; those before `_pending` are past at the last issue.
+        # Cycles of the last beats, each later than the one before; from `_spaced` on each by so many
+        # that these beats do not get in the way of a reader that waits for them.
         self._ends = [-1] * self._slots
-        self._pending = self._slots
+        self._spacing = max(2, self._interval) if self._slots > 2 else NEVER
+        self._spaced = self._slots
         self._last_issue = self._last_served = -1
 
     def add(self, transfer: Transfer) -> None:
         """Let a reader ask; behind an older transfer of the same reader."""
         if transfer.visible < self.due:
             self.due = transfer.visible
-        insort(self.active, transfer, key=_priority)
-        if self._pending > _KEPT:
-            past = min(self._pending, len(self._ends) - self._slots)
+        place = 0
+        for other in self.active:
+            if other.reader > transfer.reader:
+                break
+            place += 1
+        self.active.insert(place, transfer)
+        if (past := len(self._ends) - self._slots) > _KEPT:
             del self._ends[:past]
-            self._pending -= past
+            self._spaced -= past
 
     def issue(self, until: int) -> Transfer | None:
         """Let requests leave up to cycle `until`.
@@ -107,21 +107,24 @@ class Channel:
             return None
         first, *others = self.active
         ends, slots, delay, interval = self._ends, self._slots, self._delay, self._interval
+        issued, served, end = self._last_issue, self._last_served, ends[-1]
         while True:
-            at, issued, served, end = first.visible, self._last_issue, self._last_served, ends[-1]
-            for other in others:
-                if other.visible < at:
-                    at = other.visible
-            if at <= issued:
-                at = issued + 1
+            at = issued + 1
             if at <= ends[-slots]:
                 at = ends[-slots] + 1
-            # A cycle beyond `until` is forgotten again: an event may bring an earlier request.
-            pending = self._pending
-            while at <= end and at <= until and ends[pending] <= at:
-                if ends[pending] == at:
+            if first.visible > at:
+                soonest = first.visible
+                for other in others:
+                    if other.visible < soonest:
+                        soonest = other.visible
+                if soonest > at:
+                    at = soonest
+            if at <= end:
+                # No request leaves with a last beat; the latest `slots` are all that can be ahead.
+                place = bisect_left(ends, at, len(ends) - slots)
+                while at <= end and ends[place] == at:
                     at += 1
-                pending += 1
+                    place += 1
             if at > until:
                 self.due = at
                 return None
@@ -130,21 +133,21 @@ class Channel:
                 for transfer in others:
                     if transfer.visible <= at:
                         break
-            if at > served and at + delay > end:
-                end = at + delay
-            self._last_issue, self._last_served, self._pending = at, end, pending
-            position = transfer.position
-            if position == 0:
-                transfer.first_served = end
-            ends.append(end + transfer.beats[position])
+            issued, served = at, at + delay if at > served and at + delay > end else end
+            end = served + transfer.beats[transfer.position]
+            ends.append(end)
             if transfer.spans is not None:
-                transfer.spans.append((end, ends[-1]))
-            transfer.position = position + 1
+                transfer.spans.append((served, end))
+            transfer.position += 1
             transfer.visible = at + interval
-            self._spaced = self._spaced + 1 if transfer.least >= self._spacing else 0
-            if transfer.stop - position > _FEW and transfer.least >= self._spacing:
-                self._run_on(transfer, until)
-            if transfer.position == transfer.stop:
+            self._last_issue, self._last_served = issued, served
+            left = transfer.stop - transfer.position
+            if transfer.least < self._spacing:
+                self._spaced = len(ends)
+            elif left >= _MANY:
+                left -= self._run_on(transfer, left, until)
+                issued, served, end = self._last_issue, self._last_served, ends[-1]
+            if left == 0:
                 return self._stopped(transfer)
 
     def _stopped(self, transfer: Transfer) -> Transfer:
@@ -157,64 +160,49 @@ class Channel:
                 self.due = NEVER
         return transfer
 
-    def _run_on(self, transfer: Transfer, until: int) -> None:
-        """Let many requests of a transfer leave at once, as long as nobody else can ask."""
-        horizon = until + 1
+    def _run_on(self, transfer: Transfer, left: int, until: int) -> int:
+        """Let some of the next requests of a transfer leave at once: how many, of so many left.
+
+        None is shorter than the reader's interval, so that they follow without a gap if the first
+        does. Two cases. With slots free they leave at intervals, up to the next last beat, as long
+        as nobody else can ask. With none free each leaves in the cycle after a last beat; these are
+        at a distance in which the reader can ask, and so it has them all until a reader of higher
+        priority can ask.
+        """
+        ends, interval, at = self._ends, self._interval, transfer.visible
+        base, horizon = len(ends) - self._slots, until + 1
+        full = ends[base] >= at - interval
         for other in self.active:
-            if other is not transfer and other.visible < horizon:
+            if other is transfer:
+                if full:
+                    break
+            elif other.visible < horizon:
                 horizon = other.visible
-        if transfer.visible < horizon:
-            if self._pending > len(self._ends) - self._slots:
-                self._ask_at_intervals(transfer, horizon)
-            elif self._spaced >= self._slots:
-                self._ask_behind_last_beats(transfer, horizon)
-
-    def _ask_at_intervals(self, transfer: Transfer, horizon: int) -> None:
-        """Requests leave as fast as the reader can ask, up to the next last beat.
-
-        None of them finds the memory's queue empty, since the first does not and none is shorter
-        than the interval.
-        """
-        ends, at, interval = self._ends, self._last_issue, self._interval
-        if at + interval > self._last_served:
-            return
-        free = (min(horizon, ends[self._pending]) - 1 - at) // interval
-        room = self._pending - len(ends) + self._slots
-        if (count := min(free, room, transfer.stop - transfer.position)) > 0:
-            self._last_issue = at + count * interval
-            self._follow(transfer, self._ends_of(transfer, count))
-
-    def _ask_behind_last_beats(self, transfer: Transfer, horizon: int) -> None:
-        """Requests leave one cycle after a last beat each: as many as may be are under way.
-
-        These last beats are at a distance in which the reader can ask.
-        """
-        ends, base = self._ends, len(self._ends) - self._slots
-        at = ends[base] + 1
-        if at < transfer.visible or at >= horizon:
-            return
-        most = min((horizon - 1 - at) // transfer.least + 1, transfer.stop - transfer.position)
-        more = self._ends_of(transfer, most)
-        known = ends[base:-1] + more
-        count = bisect_left(known, horizon - 1, 0, most)
-        self._last_issue, self._pending = known[count - 1] + 1, base + count
-        self._follow(transfer, more[: count + 1])
-
-    def _ends_of(self, transfer: Transfer, count: int) -> list[int]:
-        """The last beat so far, and those of a transfer's next requests behind it without a gap."""
-        beats = transfer.beats[transfer.position : transfer.position + count]
-        return list(itertools.accumulate(beats, initial=self._ends[-1]))
-
-    def _follow(self, transfer: Transfer, ends: list[int]) -> None:
-        """The next requests of a transfer are served, with these last beats (see `_ends_of`)."""
+        if full:
+            first = ends[base] + 1
+            if self._spaced > base or first < at or first >= horizon:
+                return 0
+            count = min(left, (horizon - 1 - first) // transfer.least + 1)
+        else:
+            ahead = bisect_left(ends, at, base)
+            free = min(horizon, ends[ahead]) - at
+            if free <= 0 or at > self._last_served:
+                return 0
+            count = min(left, ahead - base, (free - 1) // interval + 1)
+        position = transfer.position
+        beats = transfer.beats[position : position + count]
+        more = list(itertools.accumulate(beats, initial=ends[-1]))
+        if full:
+            before = ends[base:-1] + more
+            count = bisect_left(before, horizon - 1, 0, count)
+            del more[count + 1 :]
+            self._last_issue = before[count - 1] + 1
+        else:
+            self._last_issue = at + (count - 1) * interval
         if transfer.spans is not None:
-            transfer.spans.extend(itertools.pairwise(ends))
-        self._last_served = ends[-2]
-        self._ends += ends[1:]
-        self._spaced += len(ends) - 1
-        transfer.position += len(ends) - 1
-        transfer.visible = self._last_issue + self._interval
-
-
-def _priority(transfer: Transfer) -> int:
-    return transfer.reader
+            transfer.spans.append((more[0], more[-1]))
+        self._last_served = more[-2]
+        ends += more[1:]
+        transfer.position = position + count
+        transfer.visible = self._last_issue + interval
+        return count

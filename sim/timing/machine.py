@@ -20,7 +20,9 @@ has been popped by then; where that is open, the channels go to that cycle and n
 The cost is a few steps an instruction and one a request at most, never one a cycle.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +46,7 @@ _FIRST_FETCH = 1
 _CONSUMER = [int(CONSUMER[queue]) for queue in Queue]
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """One fetch: instructions [first, end), commanded in a cycle, there in another."""
 
     first: int
@@ -113,6 +114,7 @@ class Machine:
         # Without a channel to wait for, the cycle in which a chunk comes.
         self._chunk_comes: int | None = None
         self._limit = NEVER
+        self._ideal, self._token_depth = preset.ideal_memory, preset.token_depth
         self._start, self._end = [NEVER] * count, [NEVER] * count
         self._dispatched = [NEVER] * count
         self._full: list[tuple[int, int]] = []
@@ -175,7 +177,7 @@ class Machine:
     def _settle(self) -> None:
         """Let everything happen whose time is known."""
         awake = self._awake
-        while True:
+        while awake or self._chunk_comes is not None:
             while awake:
                 self._go_on(awake.pop())
             if self._late:
@@ -184,29 +186,27 @@ class Machine:
             if self._chunk_comes is not None:
                 at, self._chunk_comes = self._chunk_comes, None
                 self._instructions_come(at)
-            if not awake and self._chunk_comes is None:
-                return
 
     def _go_on(self, module: int) -> None:
         """Start the module's instructions as long as it is known when."""
-        state, ends = self._modules[module], self._end
-        pushed, popped = self._pushed, self._popped
-        while state.head < state.arrived and state.free < NEVER:
+        state, ends, starts = self._modules[module], self._end, self._start
+        pushed, popped, dispatched = self._pushed, self._popped, self._dispatched
+        while state.free < NEVER and state.head < state.arrived:
             index = state.members[state.head]
-            at = self._dispatched[index] + 1
+            at = dispatched[index] + 1
             if at < state.free:
                 at = state.free
-            pops = self._pops[index]
-            for queue in pops:
-                taken = len(popped[queue])
-                if taken == len(pushed[queue]):
-                    return
-                if (end := ends[pushed[queue][taken]]) > at:
-                    at = end
-            for queue in pops:
-                popped[queue].append(index)
+            if pops := self._pops[index]:
+                for queue in pops:
+                    taken = len(popped[queue])
+                    if taken == len(pushed[queue]):
+                        return
+                    if (end := ends[pushed[queue][taken]]) > at:
+                        at = end
+                for queue in pops:
+                    popped[queue].append(index)
             state.head += 1
-            self._start[index] = at + 1
+            starts[index] = at + 1
             if duration := self._duration[index]:
                 self._finish(state, index, at + 1 + duration)
                 continue
@@ -226,10 +226,9 @@ class Machine:
             self._dispatch(max(since, end))
         if not (pushes := self._pushes[index]):
             return
-        depth = self._preset.token_depth
         for queue in pushes:
             # There is room only when all but depth - 1 of the tokens before are popped.
-            if (before := len(self._pushed[queue]) - depth) >= 0:
+            if (before := len(self._pushed[queue]) - self._token_depth) >= 0:
                 popped = self._popped[queue]
                 if before >= len(popped) or self._start[popped[before]] > end:
                     state.free = NEVER
@@ -250,7 +249,7 @@ class Machine:
 
         ``for_sure``: whatever is not known to be popped by then is not.
         """
-        end, depth, lost = self._end[index], self._preset.token_depth, []
+        end, depth, lost = self._end[index], self._token_depth, []
         for queue in self._pushes[index]:
             before, popped = len(self._pushed[queue]) - depth, self._popped[queue]
             if before >= len(popped) and not for_sure:
@@ -273,11 +272,10 @@ class Machine:
 
         Channels go in step: what one of them completes may soon let a reader ask at another.
         """
-        channels = self._channels
-        if len(channels) == 1:
-            return channels[0].issue(until)
+        if len(self._channels) == 1:
+            return self._channels[0].issue(until)
         while True:
-            first, *others = sorted(channels, key=_due)
+            first, *others = sorted(self._channels, key=_due)
             if first.due > until or first.due >= NEVER:
                 return None
             if (transfer := first.issue(min(until, others[0].due))) is not None:
@@ -302,21 +300,43 @@ class Machine:
                 self._awake.add(self._module[position])
             state.arrived += 1
             at += 1
+        self._dispatched_all(at)
+
+    def _dispatched_all(self, at: int) -> None:
+        """Of a chunk the last instruction has been dispatched, in the cycle before `at`."""
+        fetch = self._fetch
         fetch.position, fetch.free = fetch.dispatchable, at
         if not self._preset.fetch_ahead:
             self._request_instructions(at - 1 + _DISPATCHED_TO_FETCH)
         elif fetch.ready is not None:
             self._begin_dispatch(max(fetch.ready, fetch.free))
 
+    def _dispatch_at_once(self, at: int) -> bool:
+        """The same in one go, if even the last ones find room in cycle `at`; whether they do."""
+        first, end = self._fetch.position, self._fetch.dispatchable
+        depth, arrivals = self._preset.queue_depth, []
+        for state in self._modules:
+            arrived = bisect_left(state.members, end, state.arrived)
+            if arrived > depth and self._end[state.members[arrived - depth - 1]] > at:
+                return False
+            arrivals.append(arrived)
+        self._dispatched[first:end] = range(at, at + end - first)
+        for module, (state, arrived) in enumerate(zip(self._modules, arrivals, strict=True)):
+            if state.head == state.arrived < arrived:
+                self._awake.add(module)
+            state.arrived = arrived
+        self._dispatched_all(at + end - first)
+        return True
+
     def _request_instructions(self, command: int) -> None:
         """Ask for the next chunk in cycle `command`; the arbiter sees the request one later."""
         requests = self._fetch.next_chunk(command)
         if requests is None:
             return
-        if self._preset.ideal_memory:
+        if self._ideal:
             self._chunk_comes = command + 1
         else:
-            self._channel_of[FETCH].add(Transfer(FETCH, requests, command + 1))
+            self._channel_of[FETCH].add(Transfer(FETCH, -1, requests, command + 1))
 
     def _instructions_come(self, last_beat: int) -> None:
         ready = last_beat + _LAST_BEAT_TO_DISPATCH
@@ -327,21 +347,24 @@ class Machine:
         self._fetch.begin()
         if self._preset.fetch_ahead:
             self._request_instructions(cycle)
-        self._dispatch(cycle)
+        if not self._dispatch_at_once(cycle):
+            self._dispatch(cycle)
 
     def _start_load(self, state: _ModuleState, index: int, start: int) -> None:
         """A load's first request is visible in S + 1, one cycle later for each row of top pads."""
         work = self._work
-        requests, pads = work.requests[index], work.pads.get(index)
-        reader = self._readers[index]
-        visible = start + 1 + (pads.delay if pads is not None else 0)
-        transfer = Transfer(reader, requests, visible, traced=pads is not None)
-        state.transfer = transfer
-        if self._preset.ideal_memory:
+        requests, pads, reader = work.requests[index], work.pads.get(index), self._readers[index]
+        visible = start + 1
+        if pads is not None:
+            visible += pads.delay
+        whole = reader == INP and requests.total == self._preset.inp_beat_limit
+        traced = whole or pads is not None
+        state.transfer = transfer = Transfer(reader, index, requests, visible, traced)
+        if self._ideal:
             transfer.last_end, transfer.position = visible, transfer.stop
             self._served(transfer)
             return
-        if reader == INP and requests.total == self._preset.inp_beat_limit:
+        if whole:
             transfer.stop = max(1, transfer.stop - 1)
         self._channel_of[reader].add(transfer)
 
@@ -353,14 +376,15 @@ class Machine:
         if transfer.reader == FETCH:
             self._instructions_come(transfer.last_end)
             return
-        module = Module.LOAD if transfer.reader in (INP, WGT) else Module.COMPUTE
+        index = transfer.index
+        module = self._module[index]
         state = self._modules[module]
         if state.transfer is not transfer:
             return
-        index = state.members[state.head - 1]
-        if not transfer.complete:
+        if transfer.position < len(transfer.beats):
             transfer.stop = len(transfer.beats)
-            if transfer.last_issue < transfer.first_served:
+            assert transfer.spans is not None
+            if transfer.last_issue < transfer.spans[0][0]:
                 self._lose_data(state, index, transfer.last_issue)
             return
         state.transfer = None
@@ -404,6 +428,7 @@ class _Fetch:
 
     def __init__(self, preset: TimingPreset, total: int) -> None:
         self._preset, self._total = preset, total
+        self._most = preset.fetch_instructions
         self.position = self.dispatchable = self._requested = 0
         self.ready: int | None = None
         self.free = 0
@@ -415,7 +440,7 @@ class _Fetch:
         first, self._command = self._requested, command
         if first == self._total:
             return None
-        self._requested = min(self._total, first + self._preset.fetch_instructions)
+        self._requested = min(self._total, first + self._most)
         size = (self._requested - first) * INSTRUCTION_BYTES
         return cut(self._preset, first * INSTRUCTION_BYTES, size, 0, 1)
 
