@@ -1,10 +1,11 @@
 """Commands of the lit tests without their start-up: forked from a process that has imported xDSL.
 
-Nearly all of the time of a lit test is the start of Python and the imports of xDSL, ONNX and NumPy.
-`serve` imports them once and then forks for each command; `COMMAND` is the file that stands for a
-command in the PATH of the tests, and hands its arguments, folder, environment and streams over. A
-command runs as its entry point says, in a process of its own. Only what others wrote is imported
-before, so that a command must import all of ours itself, as it does for a user.
+Nearly all of the time of a lit test is the start of Python and the imports of xDSL, ONNX, NumPy and
+our dialects. `serve` imports them once and then forks for each command; `COMMAND` is the file that
+stands for a command in the PATH of the tests, and hands its arguments, folder, environment and
+streams over. A command runs as its entry point says, in a process of its own. Of ours only the
+dialects are imported before, which stand on xDSL and NumPy alone: a command must import its passes
+and whatever it is made of itself, as it does for a user.
 """
 
 import importlib
@@ -34,8 +35,12 @@ PRELOADED = (
     "xdsl.passes",
     "xdsl.pattern_rewriter",
     "xdsl.xdsl_opt_main",
+    "vtac.dialects.graph",
+    "vtac.dialects.target",
+    "vtac.dialects.te",
+    "vtac.dialects.vta",
 )
-"""What costs most to import; none of it ours."""
+"""What costs most to import."""
 
 COMMAND = """#!{python} -IS
 import os, socket, sys
