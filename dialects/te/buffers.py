@@ -18,7 +18,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from .attributes import Scope, scope_of, shaped
-from .operation import TeOperation, integer, integer_array
+from .operation import TeOperation, integer, integer_array, parse_value
 from .packing import packing_of
 from .ranges import Range, decode_ranges, encode_ranges, integers, parse_range, print_range
 
@@ -202,9 +202,9 @@ class CopyOp(TeOperation):
     @classmethod
     def parse(cls, parser: Parser) -> "CopyOp":
         """Parse ``%x to %b [%h : %h_n, 0 : 16]``."""
-        source = parser.parse_operand()
+        source = parse_value(parser)
         parser.parse_keyword("to")
-        target, window, pads = parser.parse_operand(), _parse_window(parser), None
+        target, window, pads = parse_value(parser), _parse_window(parser), None
         if parser.parse_optional_keyword("pads"):
             pads = parser.parse_comma_separated_list(
                 parser.Delimiter.SQUARE,

@@ -2,7 +2,8 @@
 
 xDSL's constructor interprets its arguments by the definition of the operation, which takes longer
 than all the rest. Here they are only flattened; the verifier finds what does not fit. Attributes
-that recur, small numbers and lists of them, are made once and shared.
+that recur, small numbers and lists of them, are made once and shared. And how they are parsed where
+an operand has no type beside it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import TypeVar
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, StringAttr, UnitAttr, i32, i64
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import AttrSizedOperandSegments, IRDLOperation
+from xdsl.parser import Parser
 
 UNIT = UnitAttr()
 
@@ -58,6 +60,23 @@ def declared(op: Operation, kind: type[T], name: str) -> T | None:
         if type(other) is kind and _symbol(other) == name:
             return other
     return None
+
+
+def parse_value(parser: Parser) -> SSAValue:
+    """Parse an operand that is defined before it, and so has a type that is not written again."""
+    value = parse_optional_value(parser)
+    return parser.raise_error("Expected an operand.") if value is None else value
+
+
+def parse_optional_value(parser: Parser) -> SSAValue | None:
+    """As `parse_value`, where there may be none."""
+    operand = parser.parse_optional_unresolved_operand()
+    if operand is None:
+        return None
+    values = parser.ssa_values.get(operand.operand_name, ())
+    if operand.index >= len(values):
+        parser.raise_error("SSA value used before assignment", operand.span)
+    return values[operand.index]
 
 
 def _symbol(op: Operation) -> str | None:

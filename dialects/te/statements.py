@@ -42,7 +42,7 @@ from .attributes import Outside, Scope, outside_value, scope_of, shaped
 from .body import verify_body
 from .compute import Read, outside_attr
 from .intrinsics import IntrinsicOp
-from .operation import UNIT, TeOperation, declared
+from .operation import UNIT, TeOperation, declared, parse_optional_value, parse_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,11 +372,11 @@ def _verify_maps(maps: ArrayAttr[AffineMapAttr], indices: int, ranks: Sequence[i
 
 
 def _parse_access(parser: Parser) -> Access:
-    buffer = parser.parse_operand()
+    buffer = parse_value(parser)
     indices: dict[SSAValue, int] = {}
 
     def variable() -> int | None:
-        value = parser.parse_optional_operand()
+        value = parse_optional_value(parser)
         return None if value is None else indices.setdefault(value, len(indices))
 
     rows = parse_subscripts(parser, variable)
