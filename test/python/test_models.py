@@ -1,10 +1,16 @@
-"""Trained models from ``../shared``: everything they compute on the accelerator, and how well."""
+"""Trained models from ``../shared``: everything they compute on the accelerator, and how well.
+
+`test/benchmarks/bench_models.py` judges all seven, `bench_exact.py` compares their integers.
+"""
 
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import pytest
+from exact_integers import Oracle
 from small_models import one_thread
+from trained_models import model_path, samples_and_inputs
 
 import vtac
 
@@ -17,8 +23,10 @@ def test_mnist8(shared: Path) -> None:
     model = shared / "models" / "mnist8" / "model.onnx"
     with np.load(shared / "data" / "mnist.npz") as data:
         images, labels = data["x"].astype(np.float32)[:, None, None], data["y"]
-    module = vtac.compile(model, "pynq", images[:CALIBRATION, 0])
+    oracle = Oracle([{"Input3": images[CALIBRATION]}])
+    module = vtac.compile(model, "pynq", images[:CALIBRATION, 0], observe=oracle.observe)
     assert {placement.where for placement in module.explain} == {"vta_0"}
+    assert not oracle.judge(module).differences
 
     session = onnxruntime.InferenceSession(model, one_thread())
     ours = theirs = 0
@@ -28,6 +36,21 @@ def test_mnist8(shared: Path) -> None:
         ours += int(answer.argmax() == label)
         theirs += int(expected.argmax() == label)
     assert ours >= theirs - LARGEST_LOSS * (len(labels) - CALIBRATION)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "target"),
+    [("mlperf_kws_qdq", "input_1", "pynq"), ("mlperf_ad_qdq", "input_1", "sim")],
+)
+def test_integers_are_those_of_the_semantics(
+    shared: Path, name: str, entry: str, target: str
+) -> None:
+    _, (first, *_) = samples_and_inputs(name)
+    oracle = Oracle([{entry: first}])
+    shapes = {entry: first.shape}
+    module = vtac.compile(model_path(name), target, shapes=shapes, observe=oracle.observe)
+    found = oracle.judge(module, orders=(1,))
+    assert found.launches == 1 and not found.differences
 
 
 def test_resnet8_answers_as_in_float(shared: Path) -> None:
