@@ -151,3 +151,38 @@ builtin.module attributes {vtac.target = #target.vta<"sim", log_batch = 1>} {
 // CHECK:         te.compute "gemm" (g = 2, n = 2, c = 1, b = 2, o = 16) reduce (ci = 2, k = 16)
 // CHECK-NEXT:        ins (%a[g, n, ci, b, k] : tensor<2x2x2x2x16xi8>,
 // CHECK-NEXT:             %b[g, c, ci, o, k] : tensor<2x1x2x16x16xi8>) identity 0 {
+
+// -----
+
+// Requantisation by multiplication: vectors where channels differ, an immediate where all agree and
+// it fits the field. What the inner clamp lets through does not fall below -128: no maximum there.
+builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_inp_buff_size = 12, log_wgt_buff_size = 14, log_acc_buff_size = 14>} {
+  func.func private @vta_0(%x: tensor<1x3xi8, #graph.packed<1, 4>>) -> tensor<1x3xi8, #graph.packed<1, 4>> attributes {codegen = "vta"} {
+    %w = graph.constant dense<1> : tensor<3x3xi8>
+    %b = graph.constant dense<[5, -6, 7]> : tensor<3xi32>
+    %least = graph.constant dense<[-700, -800, -800]> : tensor<3xi32>
+    %most = graph.constant dense<[900, 900, 900]> : tensor<3xi32>
+    %m = graph.constant dense<[1000000, 1100000, 1200000]> : tensor<3xi32>
+    %o = graph.constant dense<4194304> : tensor<3xi32>
+    %acc = graph.gemm %x, %w {alpha = 1.0 : f64, beta = 1.0 : f64, trans_a = false, trans_b = true} : (tensor<1x3xi8, #graph.packed<1, 4>>, tensor<3x3xi8>) -> tensor<1x3xi32, #graph.packed<1, 4>>
+    %y = graph.rescale %acc bias %b within %least, %most times %m plus %o {shift = 23 : i64, lo = -128 : i64, hi = 100 : i64, scale = 1.0 : f64, zero_point = 0 : i64} : (tensor<1x3xi32, #graph.packed<1, 4>>, tensor<3xi32>, tensor<3xi32>, tensor<3xi32>, tensor<3xi32>, tensor<3xi32>) -> tensor<1x3xi8, #graph.packed<1, 4>>
+    func.return %y : tensor<1x3xi8, #graph.packed<1, 4>>
+  }
+}
+// CHECK:       te.compute "rescale" (n = 1, c = 1, b = 1, o = 4)
+// CHECK-NEXT:      ins (%gemm[n, c, b, o] : tensor<1x1x1x4xi32>,
+// CHECK-NEXT:           %bias[c, b, o] : tensor<1x1x4xi32>,
+// CHECK-NEXT:           %least[c, b, o] : tensor<1x1x4xi32>,
+// CHECK-NEXT:           %multiplier[c, b, o] : tensor<1x1x4xi32>,
+// CHECK-NEXT:           %offset[c, b, o] : tensor<1x1x4xi32>) {
+// CHECK-NEXT:  ^bb0(%[[ACC:.*]]: i32, %[[BIAS:.*]]: i32, %[[LEAST:.*]]: i32, %[[MULTIPLIER:.*]]: i32, %[[OFFSET:.*]]: i32):
+// CHECK-NEXT:    %[[SUM:.*]] = arith.addi %[[ACC]], %[[BIAS]] : i32
+// CHECK-NEXT:    %[[ABOVE:.*]] = arith.maxsi %[[SUM]], %[[LEAST]] : i32
+// CHECK-NEXT:    %[[MOST:.*]] = arith.constant 900 : i32
+// CHECK-NEXT:    %[[WITHIN:.*]] = arith.minsi %[[ABOVE]], %[[MOST]] : i32
+// CHECK-NEXT:    %[[PRODUCT:.*]] = arith.muli %[[WITHIN]], %[[MULTIPLIER]] : i32
+// CHECK-NEXT:    arith.addi %[[PRODUCT]], %[[OFFSET]]
+// CHECK:         arith.shrsi
+// CHECK-NEXT:    arith.constant 100 : i32
+// CHECK-NEXT:    arith.minsi
+// CHECK-NEXT:    arith.trunci
