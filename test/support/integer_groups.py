@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from verifier import Verifier
 from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr, TensorType, i8, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -225,9 +226,10 @@ class IntegerFunction:
         return module
 
     def apply(self, module: ModuleOp, passes: Sequence[type[ModulePass]]) -> None:
+        verifier = Verifier()
         for each in passes:
             each().apply(self.ctx, module)
-            module.verify()
+            verifier.verify(module)
 
     def lower(self, module: ModuleOp) -> None:
         """Down to loops of intrinsics and copies."""
