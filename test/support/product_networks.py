@@ -13,7 +13,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class ProductNetwork:
-    """A model of inputs ``a`` and ``b`` with one result, and samples that cover its ranges."""
+    """A model of inputs ``a`` and ``b``, or one of them and a constant, and samples for it."""
 
     model: onnx.ModelProto
     inputs: dict[str, Array]
@@ -63,12 +63,16 @@ def product_network(random: Random) -> ProductNetwork:
     shapes = [[*_part(random, batch), rows, inner], [*_part(random, batch), inner, columns]]
     rank = max(map(len, shapes))
     given, numbers = random.random() < 0.4, np.random.default_rng(random.randrange(1 << 30))
-    values, inputs = [], {}
+    values, inputs, constant = [], {}, random.choice(["a", "b", "", "", ""])
     for name, shape in zip("ab", shapes, strict=True):
         value = name
         if random.random() < 0.4:
             value, shape = w.moved(name, shape)
-        inputs[name] = numbers.uniform(-3, 3, shape).astype(np.float32)
+        array = numbers.uniform(-3, 3, shape).astype(np.float32)
+        if name == constant:
+            w.weights.append(numpy_helper.from_array(array, name))
+        else:
+            inputs[name] = array
         values.append(value)
     # Orders come before the rounding where scales are given: what is moved is real.
     values = [w.rounded(value, 3.0) if given else value for value in values]

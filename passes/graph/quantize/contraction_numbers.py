@@ -40,20 +40,26 @@ FLOAT32_STEP = 2.0**-23
 class ContractionNumbers:
     """A product with its numbers.
 
-    step: the real value of an accumulator's step. zeros: of both operands. bias: whole numbers, one
-    a column, rounding term and zero points included. shift: of the requantisation, unless it is a
-    rescaling. scale: of the result; None where int32 leaves. bias_error: of rounding the bias, in
+    step: the real value of an accumulator's step. scales: of both operands. bias: whole numbers,
+    one a column, rounding term and zero points included. shift: of the requantisation, unless it is
+    a rescaling. scale: of the result; None where int32 leaves. bias_error: of rounding the bias, in
     real units.
     """
 
     group: Contraction
     step: float
-    zeros: tuple[int, int]
+    scales: tuple[Scale, Scale]
     bias: Array
     shift: int
     scale: Scale | None
     rescaling: Rescaling | None = None
     bias_error: float = 0.0
+
+    @property
+    def zeros(self) -> tuple[int, int]:
+        """The zero points of both operands."""
+        a, b = self.scales
+        return a.zero_point, b.zero_point
 
 
 def number_contraction(group: Contraction, scales: Mapping[SSAValue, Scale]) -> ContractionNumbers:
@@ -77,7 +83,7 @@ def number_contraction(group: Contraction, scales: Mapping[SSAValue, Scale]) -> 
     addends = LARGEST_INT8**2 * (1 + sum(zero != 0 for zero in zeros)) * group.inner
     if addends + np.abs(bias).max() > LARGEST_INT32:
         raise Obstacle(group, OVERFLOW)
-    return ContractionNumbers(group, step, zeros, bias, shift, scale, rescaling, off)
+    return ContractionNumbers(group, step, (a, b), bias, shift, scale, rescaling, off)
 
 
 def contraction_errors(

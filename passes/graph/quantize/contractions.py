@@ -1,6 +1,7 @@
 """Products of two activations: which float ops one integer product stands for.
 
-MatMul, and Gemm without constant weights, as in attention. What only reorders dimensions or scales
+MatMul, and Gemm without constant weights, as in attention; where it is a constant that lies as no
+dense layer's weights do, too. What only reorders dimensions or scales
 all elements alike goes with it, for it costs nothing there: the host lays out the operands anyway
 (``graph.batch_matmul`` wants the inner extent last in both), and a factor is part of the scale.
 """
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
+import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array
@@ -17,10 +19,12 @@ from vtac.dialects.graph import (
     DivOp,
     FakeQuantizeOp,
     GemmOp,
+    Given,
     MatMulOp,
     MulOp,
     TransposeOp,
     broadcast,
+    grid_of,
     shape_of,
 )
 from vtac.passes.graph.quantize.network import Network, producer
@@ -94,10 +98,26 @@ class Contraction:
 
 
 def is_contraction(op: Operation, network: Network) -> bool:
-    """Whether an op multiplies two matrices neither of which is known."""
-    if not isinstance(op, SourceOp):
-        return False
-    return network.constant(op.a) is None and network.constant(op.b) is None
+    """Whether an op multiplies matrices that are no dense layer: two activations, for example.
+
+    Canonicalisation makes dense layers, which are Gemm, of products with constant matrices [in,
+    out]; other constants are laid out as activations are.
+    """
+    if isinstance(op, GemmOp):
+        return network.constant(op.b) is None or bool(op.trans_a.value.data)
+    return isinstance(op, MatMulOp)
+
+
+def given_constant(value: SSAValue, network: Network) -> Given | None:
+    """The scale of a constant that the network brings along, with a zero point for int8."""
+    array, grid = network.constant(value), grid_of(value)
+    if array is None or grid is None or len(set(grid.steps.get_values())) > 1:
+        return None
+    step = grid.steps.get_values()[0]
+    whole = np.rint(array.astype(np.float64) / step)
+    least, most = int(whole.min(initial=0)), int(whole.max(initial=0))
+    zero_point = 0 if least >= -128 and most <= 127 else -128 - least
+    return Given(step, zero_point) if most + zero_point <= 127 else None
 
 
 def contraction_at(

@@ -139,8 +139,6 @@ def why_not(op: Operation, network: Network) -> str | None:
             )
         case BatchNormOp() if any(network.constant(value) is None for value in op.operands[1:]):
             return Reason("its statistics are not constant", Kind.ATTRIBUTE)
-        case MatMulOp() if not is_contraction(op, network):
-            return Reason(_matrix_product(op, network), Kind.ATTRIBUTE)
         case _:
             return None
 
@@ -154,29 +152,15 @@ def _conv(op: ConvOp, network: Network) -> str | None:
 
 
 def _gemm(op: GemmOp, network: Network) -> str | None:
-    if is_contraction(op, network):
-        if not 0 < op.alpha.value.data < np.inf:
-            what = f"its factor alpha is {op.alpha.value.data:g}, not above 0"
-            return Reason(what, Kind.ATTRIBUTE)
-    elif network.constant(op.b) is None:
-        what = "it multiplies a constant by activations: its weights are not constant"
-        return Reason(what, Kind.ATTRIBUTE)
-    elif op.trans_a.value.data:
-        return Reason("its activations are transposed", Kind.ATTRIBUTE)
+    alpha = op.alpha.value.data
+    if is_contraction(op, network) and not 0 < alpha < np.inf:
+        return Reason(f"its factor alpha is {alpha:g}, not above 0", Kind.ATTRIBUTE)
     if op.c is not None:
         if network.constant(op.c) is None:
             return Reason("its bias is not constant", Kind.ATTRIBUTE)
         if not is_channel_vector(shape_of(op.c) or (), shape_of(op.result) or ()):
             return Reason("its bias differs between rows", Kind.SHAPE)
     return None
-
-
-def _matrix_product(op: MatMulOp, network: Network) -> str:
-    if network.constant(op.b) is not None:
-        return (
-            f"matrix product with a constant of shape {list(shape_of(op.b) or ())}: not [in, out]"
-        )
-    return "matrix product with a constant on its left, where activations must be"
 
 
 def _addition(op: AddOp | SubOp, network: Network) -> str | None:

@@ -34,6 +34,7 @@ from vtac.dialects.target import Target
 from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers
 from vtac.passes.graph.quantize.contractions import Contraction, Operand
 from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.quantize.scales import Scale
 from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
 
 ARRANGES = Reason("the host does it as it packs the matrices of a product", Kind.LAYOUT)
@@ -65,8 +66,12 @@ class _Emitter:
 
     def run(self, as_int8: Callable[[SSAValue, Operation], SSAValue]) -> SSAValue:
         group, numbers = self.group, self.numbers
-        a = self._rows(as_int8(group.a.value, group.root), group.a, self.lanes[0])
-        b = self._rows(as_int8(group.b.value, group.root), group.b, self.lanes[1])
+        a, b = (
+            self._rows(self._stored(operand, scale, as_int8), operand, lane)
+            for operand, scale, lane in zip(
+                (group.a, group.b), numbers.scales, self.lanes, strict=True
+            )
+        )
         acc = self._accumulators(a, b)
         shape = shape_of(acc) or ()
         bias = self._constant(numbers.bias.astype(np.int32), "bias")
@@ -76,6 +81,16 @@ class _Emitter:
             type = TensorType(element, shape)
             return self._leave(self._insert(DequantizeOp(total, [numbers.step], 0, type)))
         return self._leave(self._requantised(acc, bias, TensorType(i8, shape)))
+
+    def _stored(
+        self, operand: Operand, scale: Scale, as_int8: Callable[[SSAValue, Operation], SSAValue]
+    ) -> SSAValue:
+        """An operand as int8; a constant is rounded here."""
+        array = self.network.constant(operand.value)
+        if array is None:
+            return as_int8(operand.value, self.group.root)
+        steps = np.rint(array.astype(np.float64) / scale.value) + scale.zero_point
+        return self._constant(np.clip(steps, -128, 127).astype(np.int8), "constant")
 
     def _requantised(self, acc: SSAValue, bias: SSAValue, type: Attribute) -> SSAValue:
         numbers, scale = self.numbers, self.numbers.scale

@@ -24,7 +24,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.graph import Given
-from vtac.passes.graph.quantize.contractions import Contraction
+from vtac.passes.graph.quantize.contractions import Contraction, given_constant
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.network import Network, pooled_area
 from vtac.passes.graph.quantize.zero_points import LOWEST, find_shifted
@@ -156,6 +156,8 @@ class _Choice:
         for group in self.groups:
             for value in (*group.inputs, group.root.results[0]):
                 given = self.network.given(value)
+                if given is None and isinstance(group, Contraction):
+                    given = given_constant(value, self.network)
                 if given is not None:
                     self.given[self._variable(value)] = given
         self.fixed = {variable: Scale.of(given).factor for variable, given in self.given.items()}

@@ -53,15 +53,24 @@ builtin.module {
 // CHECK:         graph.add_bias
 // CHECK-NEXT:    graph.dequantize {{.*}}scales = array<f64: 2.500000e-01>
 
-  // Declined: a constant on the left, a bias that is none of columns, sums that could leave int32.
+  // A constant that lies as no dense layer's weights do is laid out as activations are.
+  func.func @constant(%y: tensor<20x4xf32> {graph.range = #graph.range<-1.0, 1.0>}) -> tensor<3x4xf32> {
+    %w = graph.constant dense<0.5> : tensor<3x20xf32>
+    %p = graph.matmul %w, %y {graph.ranges = [#graph.range<-9.0, 9.0>]} : (tensor<3x20xf32>, tensor<20x4xf32>) -> tensor<3x4xf32>
+    func.return %p : tensor<3x4xf32>
+  }
+// CHECK-LABEL: @constant
+// CHECK:         %[[C:.*]] = graph.constant {{.*}} : tensor<3x20xi8>
+// CHECK:         graph.batch_matmul %[[C]], {{.*}} -> tensor<3x4xi32>
+
+  // Declined: a bias that is none of columns, a negative factor, sums that could leave int32.
   func.func @declined(%x: tensor<3x20xf32> {graph.range = #graph.range<-1.0, 1.0>},
       %y: tensor<20x4xf32> {graph.range = #graph.range<-1.0, 1.0>}, %c: tensor<3x4xf32>,
       %l: tensor<1x140000xf32> {graph.range = #graph.range<-1.0, 1.0>},
       %m: tensor<140000x1xf32> {graph.range = #graph.range<-1.0, 1.0>})
       -> (tensor<3x4xf32>, tensor<3x4xf32>, tensor<1x1xf32>) {
-    %w = graph.constant dense<1.0> : tensor<3x20xf32>
-    // CHECK: graph.matmul {{.*}}graph.host_reason = "matrix product with a constant on its left, where activations must be"
-    %p = graph.matmul %w, %y {graph.ranges = [#graph.range<-9.0, 9.0>]} : (tensor<3x20xf32>, tensor<20x4xf32>) -> tensor<3x4xf32>
+    // CHECK: graph.gemm {{.*}}graph.host_reason = "its factor alpha is -1, not above 0"
+    %p = graph.gemm %x, %y {alpha = -1.0 : f64, beta = 1.0 : f64, trans_a = false, trans_b = false, graph.ranges = [#graph.range<-9.0, 9.0>]} : (tensor<3x20xf32>, tensor<20x4xf32>) -> tensor<3x4xf32>
     // CHECK: graph.gemm {{.*}}graph.host_reason = "its bias is not constant"
     %g = graph.gemm %x, %y bias %c {alpha = 1.0 : f64, beta = 1.0 : f64, trans_a = false, trans_b = false, graph.ranges = [#graph.range<-9.0, 9.0>]} : (tensor<3x20xf32>, tensor<20x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
     // CHECK: graph.matmul {{.*}}graph.host_reason = "a partial sum could leave int32"
