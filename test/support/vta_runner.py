@@ -24,7 +24,7 @@ from vtac.passes.vta.allocate import allocate
 from vtac.passes.vta.insert_dependences import insert_dependences
 from vtac.passes.vta.plan_microops import plan_micro_ops
 from vtac.passes.vta.strip_names import strip_names
-from vtac.sim import check, execute
+from vtac.sim import Simulator, check
 from vtac.tools.discovery import load_dialects
 
 SEEDS = (None, 0, 1, 2)
@@ -113,7 +113,9 @@ def run_binary(
     report = check(binary.target, words, image)
     assert report.ok, str(report)
     assert not report.warnings, str(report)
-    images = [execute(binary.target, words, image, strict=True, order_seed=seed) for seed in seeds]
+    simulator, images = Simulator(binary.target), [image.copy() for _ in seeds]
+    for seed, changed in zip(seeds, images, strict=True):
+        simulator.run(words, changed, strict=True, order_seed=seed)
     for other in images[1:]:
         assert np.array_equal(other, images[0])
     return {
