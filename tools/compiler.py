@@ -203,6 +203,11 @@ class _Driver:
         self.report.notes += keep_float(module, nodes, self.wishes.keep_float)
         if self.wishes.errors is not None:
             self._measure(module, calibrated, self.wishes.errors)
+        with _collector_paused():
+            return self._lower(module, nodes)
+
+    def _lower(self, module: ModuleOp, nodes: Nodes) -> Module:
+        """The stages after calibration, and what is packed of them."""
         macs = macs_of_layers(module)
         cut: _Cut | None = None
         idle: set[Stage] = set()  # of codegens that got nothing
@@ -349,7 +354,7 @@ class _Driver:
     def _run(self, stage: Stage, module: ModuleOp) -> None:
         """The passes of a stage, each timed, and then the verifier."""
         for found in _passes(stage.passes):
-            with self._step(found.name), _collector_paused():
+            with self._step(found.name):
                 try:
                     found.apply(self.ctx, module)
                 except DiagnosticException as error:
@@ -423,8 +428,8 @@ class _Driver:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Python's collector of cycles waits: a pass makes much that stays, and it would all be looked
-    through again and again. What a pass leaves behind is collected after it.
+    """Python's collector of cycles waits: lowering makes much that stays, and it would look through
+    all that again and again. What passes leave behind is collected afterwards.
     """
     enabled = gc.isenabled()
     gc.disable()

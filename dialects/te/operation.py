@@ -13,8 +13,10 @@ from typing import TypeVar
 
 from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, StringAttr, UnitAttr, i32, i64
 from xdsl.ir import Attribute, Operation, Region, SSAValue
-from xdsl.irdl import AttrSizedOperandSegments, IRDLOperation
+from xdsl.irdl import AttrSizedOperandSegments
 from xdsl.parser import Parser
+
+from ..quick import QuickOperation
 
 UNIT = UnitAttr()
 
@@ -84,7 +86,7 @@ def _symbol(op: Operation) -> str | None:
     return symbol.data if isinstance(symbol, StringAttr) else None
 
 
-class TeOperation(IRDLOperation):
+class TeOperation(QuickOperation):
     """The base of the operations of te. An operand may be optional or variadic, a result not."""
 
     def __init__(
@@ -108,13 +110,7 @@ class TeOperation(IRDLOperation):
         for option in self.get_irdl_definition().options:
             if isinstance(option, AttrSizedOperandSegments):
                 given[option.attribute_name] = _segments(tuple(sizes))
-        Operation.__init__(
-            self,
-            operands=flat,
-            result_types=result_types,
-            properties=given,
-            regions=regions,
-        )
+        self.fill(flat, result_types, given, regions)
 
     @property
     def segments(self) -> list[tuple[SSAValue, ...]]:

@@ -41,6 +41,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from ..quick import QuickOperation
 from ..target import TARGET_ATTRIBUTE, Memory, Target
 from . import encoding
 from .attributes import MemoryAttr, SramType, integers, numbers, sram_type
@@ -87,7 +88,7 @@ def _defaults(kind: "type[InstructionOp]") -> tuple[tuple[str, Attribute], ...]:
     )
 
 
-class InstructionOp(IRDLOperation, ABC):
+class InstructionOp(QuickOperation, ABC):
     """What every instruction has: tokens, SRAM buffers as operands until they are placed."""
 
     OPCODE: ClassVar[Opcode]

@@ -50,6 +50,7 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from ..quick import QuickOperation
 from ..target import TARGET_ATTRIBUTE, Memory, Target
 from ..vtac import ResourceAttr
 from .attributes import BufferKind, BufferKindAttr, MicroOps, SramType, integer, sram_type
@@ -253,7 +254,7 @@ class KernelOp(IRDLOperation):
 
 
 @irdl_op_definition
-class AllocOp(IRDLOperation):
+class AllocOp(QuickOperation):
     """An SRAM buffer, not placed yet: ``%b = vta.alloc site 3 slots 2 size 64 : !vta.sram<inp>``.
 
     site numbers the place in the schedule it comes from; buffers of one site have the same size (in

@@ -1,0 +1,60 @@
+"""Operations that a compilation makes by the thousands, made quickly.
+
+xDSL's `Operation.__init__` sets every field through the property that would also change it later:
+the uses of operands that are not there are removed, successors are listed. Here fields are set.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import UNKNOWN_LOC, LocationAttr
+from xdsl.ir import Attribute, Block, OpResult, Region, SSAValue, SSAValues, Use
+from xdsl.irdl import IRDLOperation
+
+
+class QuickOperation(IRDLOperation):
+    """The base of operations that have no successors. They are as xDSL's `create` leaves them."""
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        operands: Sequence[SSAValue] = (),
+        result_types: Sequence[Attribute] = (),
+        properties: Mapping[str, Attribute] = {},
+        attributes: Mapping[str, Attribute] = {},
+        location: LocationAttr | None = None,
+        successors: Sequence[Block] = (),
+        regions: Sequence[Region] = (),
+    ) -> Self:
+        """See `Operation.create`."""
+        op = cls.__new__(cls)
+        op.fill(operands, result_types, properties, regions, attributes, location)
+        if successors:
+            op.successors = successors  # which the verifier refuses
+        return op
+
+    def fill(
+        self,
+        operands: Sequence[SSAValue],
+        result_types: Sequence[Attribute],
+        properties: Mapping[str, Attribute],
+        regions: Sequence[Region],
+        attributes: Mapping[str, Attribute] = {},
+        location: LocationAttr | None = None,
+    ) -> None:
+        """Set the fields of a new operation, as `Operation.__init__` does. What is empty is so."""
+        if operands:
+            self._operands = SSAValues(operands)
+            self._operand_uses = tuple([Use(self, index) for index in range(len(operands))])
+            for operand, use in zip(operands, self._operand_uses, strict=True):
+                operand.add_use(use)
+        if result_types:
+            results = [OpResult(type, self, index) for index, type in enumerate(result_types)]
+            self.results = SSAValues(results)
+        self.properties = dict(properties)
+        self.attributes = dict(attributes)
+        self.location = UNKNOWN_LOC if location is None else location
+        for region in regions:
+            self.add_region(region)
+        self.__post_init__()  # type: ignore[no-untyped-call]
