@@ -12,7 +12,8 @@ that finds the queue empty waits for the latency (c = g + latency + 1, not befor
 """
 
 import itertools
-from bisect import bisect_left
+import operator
+from bisect import bisect_left, insort
 
 from .presets import TimingPreset
 from .requests import Requests
@@ -22,6 +23,8 @@ FETCH, UOP, INP, WGT, ACC = range(5)
 
 NEVER = 1 << 62
 """The time of what is not going to happen."""
+
+_PRIORITY = operator.attrgetter("reader")
 
 _KEPT = 1 << 12
 """Last beats kept beyond what is needed."""
@@ -75,8 +78,8 @@ class Channel:
         self._delay = preset.latency + 1
         self._interval = preset.request_interval
         self._slots = preset.outstanding
-        # Cycles of the last beats, each later than the one before; from `_spaced` on each by so many
-        # that these beats do not get in the way of a reader that waits for them.
+        # Cycles of the last beats, each later than the one before; from `_spaced` on by so many
+        # that none is in the way of a reader that waits for them.
         self._ends = [-1] * self._slots
         self._spacing = max(2, self._interval) if self._slots > 2 else NEVER
         self._spaced = self._slots
@@ -86,12 +89,7 @@ class Channel:
         """Let a reader ask; behind an older transfer of the same reader."""
         if transfer.visible < self.due:
             self.due = transfer.visible
-        place = 0
-        for other in self.active:
-            if other.reader > transfer.reader:
-                break
-            place += 1
-        self.active.insert(place, transfer)
+        insort(self.active, transfer, key=_PRIORITY)
         if (past := len(self._ends) - self._slots) > _KEPT:
             del self._ends[:past]
             self._spaced -= past

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tokens import CONSUMER, Module, Queue, Schedule, deadlock_reason
-from .channel import FETCH, INP, NEVER, UOP, WGT, Channel, Transfer
+from .channel import FETCH, INP, NEVER, UOP, Channel, Transfer
 from .padding import padding_idle
 from .presets import INSTRUCTION_BYTES, TimingPreset
 from .requests import Requests, cut
@@ -126,13 +126,14 @@ class Machine:
     def run(self) -> Timeline:
         """Everything up to FINISH. Raises `SimulationError` on a deadlock."""
         self._request_instructions(_FIRST_FETCH)
+        issue = self._channels[0].issue if len(self._channels) == 1 else self._issue_in_step
         while True:
             self._settle()
             until, late = self._limit, None
             if self._late:
                 late = min(self._late, key=self._end.__getitem__)
                 until = min(until, self._end[late] - 1)
-            if (transfer := self._issue(until)) is not None:
+            if (transfer := issue(until)) is not None:
                 self._served(transfer)
             elif late is not None and self._end[late] - 1 <= self._limit:
                 self._push_late(late, for_sure=True)
@@ -226,9 +227,10 @@ class Machine:
             self._dispatch(max(since, end))
         if not (pushes := self._pushes[index]):
             return
+        depth = self._token_depth
         for queue in pushes:
             # There is room only when all but depth - 1 of the tokens before are popped.
-            if (before := len(self._pushed[queue]) - self._token_depth) >= 0:
+            if (before := len(self._pushed[queue]) - depth) >= 0:
                 popped = self._popped[queue]
                 if before >= len(popped) or self._start[popped[before]] > end:
                     state.free = NEVER
@@ -267,13 +269,11 @@ class Machine:
         self._modules[module].free = end
         self._awake.add(module)
 
-    def _issue(self, until: int) -> Transfer | None:
+    def _issue_in_step(self, until: int) -> Transfer | None:
         """Issue requests up to a cycle, or until one transfer reaches its stop.
 
         Channels go in step: what one of them completes may soon let a reader ask at another.
         """
-        if len(self._channels) == 1:
-            return self._channels[0].issue(until)
         while True:
             first, *others = sorted(self._channels, key=_due)
             if first.due > until or first.due >= NEVER:
@@ -283,18 +283,18 @@ class Machine:
 
     def _dispatch(self, at: int) -> None:
         """Fetch puts the instructions that are there into their queues, from cycle `at` on."""
-        fetch, depth = self._fetch, self._preset.queue_depth
+        fetch, depth, ends = self._fetch, self._preset.queue_depth, self._end
         for position in range(fetch.position, fetch.dispatchable):
             state = self._modules[self._module[position]]
-            # The instruction that has to end before there is room.
-            if (rank := state.arrived - depth) >= 0 and (
-                end := self._end[holder := state.members[rank]]
-            ) > at:
-                if end == NEVER:
-                    fetch.position, self._blocked = position, (holder, at)
-                    return
-                self._full.append((at, end))
-                at = end
+            if (rank := state.arrived - depth) >= 0:
+                # The instruction that has to end before there is room.
+                holder = state.members[rank]
+                if (end := ends[holder]) > at:
+                    if end == NEVER:
+                        fetch.position, self._blocked = position, (holder, at)
+                        return
+                    self._full.append((at, end))
+                    at = end
             self._dispatched[position] = at
             if state.head == state.arrived:
                 self._awake.add(self._module[position])
