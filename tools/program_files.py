@@ -22,7 +22,6 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import FEATURES, PRESETS, Configuration, Target
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.runtime.atomic import read_whole, write_whole
-from vtac.runtime.engines.vta import target_of
 from vtac.runtime.package import Function, read_package
 from vtac.runtime.package.records import from_json
 from vtac.runtime.vta_program import from_function, resources_of, to_function
@@ -69,6 +68,8 @@ def read_program(
     where = os.fspath(path)
     match Path(path).suffix:
         case ".vtapkg":
+            from vtac.runtime.engines.vta import target_of  # imports the simulators
+
             package = read_package(path, allow_native=True)  # no code of it runs here
             found = _choose(package.functions, function, where)
             program = from_function(found, target_of(package), package.blobs, where)

@@ -1,6 +1,7 @@
 """``vta-translate``: from one representation to another, without passes.
 
 ONNX to graph IR, vta IR to words, words to vta IR, words to a listing. Modelled on mlir-translate.
+What only one of them needs is imported there, so that each starts quickly.
 """
 
 import argparse
@@ -16,7 +17,6 @@ from vtac.dialects.target import Target
 from vtac.dialects.vta import ProgramOp
 from vtac.dialects.vta.assembly import disassemble
 from vtac.dialects.vta.encoding import EncodingError, decode
-from vtac.lowering.onnx_to_graph import import_model
 from vtac.lowering.vta_to_binary import decode_program, encode_program
 from vtac.runtime.atomic import read_whole, write_whole
 from vtac.tools.arguments import add_shape_argument, parse_shapes
@@ -24,7 +24,6 @@ from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.discovery import load_dialects
 from vtac.tools.ir_files import load_resources_beside, module_text, write_ir
 from vtac.tools.positions import Positions, parse_module, verify_module
-from vtac.tools.program_files import read_program, write_program
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -81,12 +80,16 @@ def _context() -> VtacContext:
 
 
 def _import(args: argparse.Namespace) -> None:
+    from vtac.lowering.onnx_to_graph import import_model
+
     ctx = _context()
     module = import_model(args.input, ctx, shapes=parse_shapes(args.shape))
     _write_ir(args.output, module, ctx)
 
 
 def _encode(args: argparse.Namespace) -> None:
+    from vtac.tools.program_files import write_program
+
     if args.output is None:
         raise CompileError(Problem("", "words are not text: say where to write them, with -o"))
     ctx = _context()
@@ -109,6 +112,8 @@ def _encode(args: argparse.Namespace) -> None:
 
 
 def _decode(args: argparse.Namespace) -> None:
+    from vtac.tools.program_files import read_program
+
     ctx = _context()
     program, resources = read_program(args.input, _target(args), args.function)
     for name, array in resources.items():
@@ -121,6 +126,8 @@ def _decode(args: argparse.Namespace) -> None:
 
 
 def _disassemble(args: argparse.Namespace) -> None:
+    from vtac.tools.program_files import read_program
+
     program, _ = read_program(args.input, _target(args), args.function)
     try:
         instructions = decode(program.target, program.insns)
