@@ -9,7 +9,7 @@ Groups are grown from their last op upwards, so that each takes as much as it ma
 anybody else reads (or the network returns) ends its group.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf, prod
 from typing import ClassVar, Literal
@@ -235,7 +235,7 @@ def _contraction_at(
         return found
     # Without a multiplier the host rounds to a scale of the network's own.
     rounded = all(isinstance(use.operation, FakeQuantizeOp) for use in result.uses)
-    return replace(found, leaves_int32=rounded or _is_compared(result))
+    return replace(found, leaves_int32=rounded or _is_compared(result, reasons))
 
 
 def _feeds(op: ReshapeOp, covered: Set[Operation]) -> bool:
@@ -477,12 +477,19 @@ def is_dense(op: Operation | None) -> bool:
     return isinstance(op, GemmOp)
 
 
-def _is_compared(value: SSAValue) -> bool:
-    """Whether a value goes to results, argmax and softmax only, at most reshaped and rounded."""
+def _is_compared(value: SSAValue, hosted: Container[Operation] = ()) -> bool:
+    """Whether a value goes to results, argmax and softmax only, at most reshaped and rounded.
+
+    hosted: ops that stay float: what is masked or moved by one of them there is compared, too.
+    """
     users = [use.operation for use in value.uses]
-    return bool(users) and all(
-        isinstance(user, ReturnOp)
-        or (isinstance(user, HostOp) and user.op_type.data in COMPARING_OPERATORS)
-        or (isinstance(user, ReshapeOp | FakeQuantizeOp) and _is_compared(user.result))
-        for user in users
+    return bool(users) and all(_compares(user, hosted) for user in users)
+
+
+def _compares(user: Operation, hosted: Container[Operation]) -> bool:
+    if isinstance(user, HostOp) and user.op_type.data in COMPARING_OPERATORS:
+        return True
+    passes_on = isinstance(user, ReshapeOp | FakeQuantizeOp) or (
+        isinstance(user, AddOp | SubOp | MulOp | DivOp) and user in hosted
     )
+    return isinstance(user, ReturnOp) or (passes_on and _is_compared(user.results[0], hosted))

@@ -63,6 +63,19 @@ builtin.module {
 // CHECK:         %[[C:.*]] = graph.constant {{.*}} : tensor<3x20xi8>
 // CHECK:         graph.batch_matmul %[[C]], {{.*}} -> tensor<3x4xi32>
 
+  // Accumulators leave also where the host masks what it compares.
+  func.func @masked(%x: tensor<1x3x20xf32> {graph.range = #graph.range<-1.0, 1.0>}, %y: tensor<1x20x4xf32> {graph.range = #graph.range<-1.0, 1.0>}, %m: tensor<1x1x4xf32>) -> tensor<1x3x4xf32> {
+    %s = graph.matmul %x, %y {graph.ranges = [#graph.range<-9.0, 9.0>]} : (tensor<1x3x20xf32>, tensor<1x20x4xf32>) -> tensor<1x3x4xf32>
+    %a = graph.add %s, %m {graph.ranges = [#graph.range<-9.0, 9.0>]} : (tensor<1x3x4xf32>, tensor<1x1x4xf32>) -> tensor<1x3x4xf32>
+    %p = graph.host "Softmax"(%a) {domain = "", onnx_attributes = {axis = -1 : i64}} : (tensor<1x3x4xf32>) -> tensor<1x3x4xf32>
+    func.return %p : tensor<1x3x4xf32>
+  }
+// CHECK-LABEL: @masked
+// CHECK:         graph.batch_matmul
+// CHECK:         graph.add_bias
+// CHECK-NEXT:    graph.dequantize
+// CHECK:         graph.add {{.*}}graph.host_reason = "broadcasting addition
+
   // Declined: a bias that is none of columns, a negative factor, sums that could leave int32.
   func.func @declined(%x: tensor<3x20xf32> {graph.range = #graph.range<-1.0, 1.0>},
       %y: tensor<20x4xf32> {graph.range = #graph.range<-1.0, 1.0>}, %c: tensor<3x4xf32>,
