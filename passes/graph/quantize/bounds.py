@@ -139,7 +139,8 @@ class _Errors:
             return None
         a, b = (self._values(value) for value in group.inputs)
         numbers = self.plan.products[group]
-        known = contraction_errors(numbers, (of_a, of_b), (a, b), self.model)
+        powers = (self.network.power(group.a.value), self.network.power(group.b.value))
+        known = contraction_errors(numbers, (of_a, of_b), (a, b), self.model, powers)
         if (scale := numbers.scale) is not None:
             more = _SLACK_STEPS + (self.model.rounding if group.is_rounded else 0.0)
             known.append(np.full(1, scale.value * more))
@@ -243,6 +244,8 @@ class _Errors:
                 return _moved(known[0], op)
             case AddOp() | SubOp() if shape_of(op.a) == shape_of(op.b):
                 return self.model.total(known)
+            case AddOp() | SubOp():
+                return self.model.total([_largest(error) for error in known])
             case MulOp():
                 return self._float_product(op, [_largest(error) for error in known])
             case ConcatOp() | SliceOp() | PadOp() | UpsampleOp() | TransposeOp() | NegOp():

@@ -59,6 +59,9 @@ class _Correction:
         self.layers = dict(plan.layers)
         for place, argument in enumerate(plan.network.block.args):
             self.reals[argument] = [batch[place] for batch in observed.batches]
+        for value in (value for group in plan.products for value in group.inputs):
+            if (array := plan.network.constant(value)) is not None:
+                self.reals[value] = [array] * len(observed.batches)
 
     def run(self) -> Plan:
         """Correct every layer whose operands are known."""
