@@ -115,7 +115,6 @@ def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> 
     if not len(finishes):
         raise SimulationError(-1, None, "the program has no FINISH and never ends")
     kind, module = _kinds(fields), _modules(fields)
-    codes = (module * 4).tolist()
     micro_ops, zero_counts = _micro_ops(fields)
     traffic = _Traffic(target, preset, fields, kind)
     duration = _durations(preset, fields, kind, micro_ops)
@@ -126,8 +125,8 @@ def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> 
         words=words,
         kind=kind,
         module=module,
-        pops=_queues(CONSUMES, codes, fields["pop_prev"], fields["pop_next"]),
-        pushes=_queues(PRODUCES, codes, fields["push_prev"], fields["push_next"]),
+        pops=_queues(CONSUMES, module, fields["pop_prev"], fields["pop_next"]),
+        pushes=_queues(PRODUCES, module, fields["push_prev"], fields["push_next"]),
         duration=duration,
         micro_ops=micro_ops,
         nbytes=traffic.nbytes,
@@ -223,17 +222,14 @@ def _modules(fields: _Fields) -> Column:
 
 def _queues(
     sides: Mapping[tuple[Module, bool, bool], tuple[Queue, ...]],
-    codes: list[int],
+    modules: Column,
     before: Column,
     after: Column,
 ) -> list[tuple[Queue, ...]]:
     table: list[tuple[Queue, ...]] = [()] * (4 * len(Module))
     for (module, prev, next_), queues in sides.items():
         table[4 * module + 2 * prev + next_] = queues
-    return [
-        table[code + flags]
-        for code, flags in zip(codes, (2 * before + after).tolist(), strict=True)
-    ]
+    return list(map(table.__getitem__, (4 * modules + 2 * before + after).tolist()))
 
 
 def _micro_ops(fields: _Fields) -> tuple[Column, Column]:
@@ -271,23 +267,18 @@ class _Traffic:
         self.nbytes: Column = np.where(kind == Kind.SYNC, 0, self._elements * element)
         self.beats, self.handshakes = np.zeros(count, np.int64), np.zeros(count, np.int64)
         moves = np.flatnonzero(np.isin(kind, (*LOADS, Kind.STORE)))
-        shapes = np.stack(
-            [
-                (fields["dram_base"] * element)[moves] % preset.burst_bytes,
-                (fields["x_size"] * element)[moves],
-                (fields["x_stride"] * element)[moves],
-                fields["y_size"][moves],
-            ],
-            axis=1,
+        shapes, which = _distinct(
+            (fields["dram_base"] * element)[moves] % preset.burst_bytes,
+            (fields["x_size"] * element)[moves],
+            (fields["x_stride"] * element)[moves],
+            fields["y_size"][moves],
         )
-        numbers: dict[tuple[int, ...], int] = {}
-        which = [numbers.setdefault(shape, len(numbers)) for shape in map(tuple, shapes.tolist())]
-        kinds = [cut(preset, *shape) for shape in numbers]
+        kinds = [cut(preset, *shape) for shape in shapes]
         self.beats[moves] = np.array([k.total for k in kinds], np.int64)[which]
         self.handshakes[moves] = np.array([len(k.beats) for k in kinds], np.int64)[which]
-        self.requests = {
-            index: kinds[number] for index, number in zip(moves.tolist(), which, strict=True)
-        }
+        self.requests = dict(
+            zip(moves.tolist(), map(kinds.__getitem__, which.tolist()), strict=True)
+        )
         self.pads = _pads(fields, moves[_pad_bits(fields)[moves] > 0])
 
     def store_durations(self) -> Column:
@@ -300,10 +291,23 @@ class _Traffic:
 
 def _pads(fields: _Fields, rows: NDArray[np.intp]) -> dict[int, Pads]:
     names = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1", "x_size", "y_size")
-    columns = [fields[name][rows].tolist() for name in names]
-    pads = {}
-    for index, top, bottom, left, right, width, height in zip(rows.tolist(), *columns, strict=True):
+    shapes, which = _distinct(*(fields[name][rows] for name in names))
+    kinds = []
+    for top, bottom, left, right, width, height in shapes:
         full = left + width + right
         walk = height if bottom and not left + right else 0
-        pads[index] = Pads(top * full, height * (left + right), bottom * full, walk, top)
-    return pads
+        kinds.append(Pads(top * full, height * (left + right), bottom * full, walk, top))
+    return dict(zip(rows.tolist(), map(kinds.__getitem__, which.tolist()), strict=True))
+
+
+def _distinct(*columns: Column) -> tuple[list[list[int]], NDArray[np.intp]]:
+    """The distinct rows of some columns, and which of them each row is.
+
+    Column after column, the rows so far by number: what is sorted is a number, not a row.
+    """
+    which = np.zeros(len(columns[0]), np.intp)
+    first = np.zeros(min(1, len(which)), np.intp)
+    for column in columns:
+        spread = int(column.max(initial=0)) + 1
+        _, first, which = np.unique(which * spread + column, return_index=True, return_inverse=True)
+    return np.stack([column[first] for column in columns], axis=1).tolist(), which
