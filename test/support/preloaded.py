@@ -16,7 +16,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import entry_points
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,17 +44,20 @@ PRELOADED = (
 """What costs most to import."""
 
 COMMAND = """#!{python} -IS
-import os, socket, sys
-with socket.socket(socket.AF_UNIX) as server:
-    server.connect({address!r})
-    parts = [os.path.basename(sys.argv[0]), os.getcwd(), str(len(sys.argv) - 1), *sys.argv[1:]]
-    parts += [f"{{name}}={{value}}" for name, value in os.environ.items()]
-    text = "\\0".join(parts).encode("utf-8", "surrogateescape")
-    socket.send_fds(server, [len(text).to_bytes(8, "little")], [0, 1, 2])
-    server.sendall(text)
-    status = server.recv(1)
+import _socket, os, sys
+server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+server.connect({address!r})
+parts = [os.path.basename(sys.argv[0]), os.getcwd(), str(len(sys.argv) - 1), *sys.argv[1:]]
+parts += [f"{{name}}={{value}}" for name, value in os.environ.items()]
+text = "\\0".join(parts).encode("utf-8", "surrogateescape")
+streams = b"".join(stream.to_bytes(4, sys.byteorder) for stream in (0, 1, 2))
+rights = _socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams
+server.sendmsg([len(text).to_bytes(8, "little")], [rights])
+server.sendall(text)
+status = server.recv(1)
 sys.exit(status[0] if status else "the command ended without a status")
 """
+"""It does without ``socket``, whose import takes longer than all the rest of it."""
 
 
 def start(folder: Path, names: tuple[str, ...]) -> subprocess.Popen[bytes]:
@@ -82,6 +86,7 @@ def serve(listening: socket.socket) -> None:
     """Fork for each command, until standard input is closed."""
     for module in PRELOADED:
         importlib.import_module(module)
+    entries = {entry.name: entry for entry in entry_points(group="console_scripts")}
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         ready, _, _ = select.select([listening, sys.stdin], [], [])
@@ -90,11 +95,11 @@ def serve(listening: socket.socket) -> None:
         client, _ = listening.accept()
         if os.fork() == 0:
             listening.close()
-            _run(client)
+            _run(client, entries)
         client.close()
 
 
-def _run(client: socket.socket) -> NoReturn:
+def _run(client: socket.socket, entries: Mapping[str, EntryPoint]) -> NoReturn:
     """One command, in a process of its own."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     length, streams, _, _ = socket.recv_fds(client, 8, 3)
@@ -110,17 +115,16 @@ def _run(client: socket.socket) -> NoReturn:
     os.environ.clear()
     os.environ.update(each.split("=", 1) for each in rest[int(count) :])
     sys.argv = [name, *rest[: int(count)]]
-    status = _status_of(name)
+    status = _status_of(entries[name])
     sys.stdout.flush()
     sys.stderr.flush()
     client.sendall(bytes([status & 255]))
     os._exit(status & 255)
 
 
-def _status_of(name: str) -> int:
+def _status_of(entry: EntryPoint) -> int:
     """Run an entry point as its script would; what it exits with."""
     try:
-        (entry,) = entry_points(group="console_scripts", name=name)
         sys.exit(entry.load()())
     except SystemExit as end:
         if isinstance(end.code, str):
