@@ -90,7 +90,8 @@ class ForOp(TeOperation):
     @property
     def over(self) -> Range:
         """The range that is cut into tiles."""
-        return decode_ranges(self.static_range, self.operands)[0]
+        start, length = self._operands or integers(self.static_range)
+        return Range(start, length)
 
     @property
     def index(self) -> SSAValue:
@@ -175,7 +176,7 @@ class ForOp(TeOperation):
             raise VerifyException("the body takes start and length of a tile, two indices")
         if len(self.static_range) != 2:
             raise VerifyException("a loop runs over one range")
-        known = self.over.bounds
+        known = decode_ranges(self.static_range, self.operands)[0].bounds
         if (self.step is None) == (self.sizes is None):
             raise VerifyException("a loop has a step or sizes")
         if self.tile_step is not None and self.tile_step < 1:

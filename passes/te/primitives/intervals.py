@@ -183,17 +183,21 @@ def known_bounds(interval: Interval, kernel: Block) -> tuple[int, int]:
 
 
 def never_outside(nest: Nest, update: te.UpdateOp) -> list[bool]:
-    """For each operand of a statement, whether it is known to be read inside its shape only."""
+    """For each operand of a statement, whether it is known to be read inside its shape only.
+
+    One for which it does not say what lies outside is.
+    """
     kernel = nest.kernel.body.block
-    answers: list[bool] = []
-    for read in update.reads:
-        inside = True
-        shape = te.shaped(read.buffer).get_shape()
-        for subscript, size in zip(read.subscripts, shape, strict=True):
-            low, high = known_bounds(interval_of(subscript, kernel), kernel)
-            inside = inside and low >= 0 and high < size
-        answers.append(inside)
-    return answers
+
+    def is_inside(subscript: Subscript, size: int) -> bool:
+        low, high = known_bounds(interval_of(subscript, kernel), kernel)
+        return low >= 0 and high < size
+
+    return [
+        read.outside is None
+        or all(map(is_inside, read.subscripts, te.shaped(read.buffer).get_shape()))
+        for read in update.reads
+    ]
 
 
 def header(block: Block) -> list[te.SpanOp | te.HullOp | te.UnfuseOp]:

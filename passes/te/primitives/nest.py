@@ -6,6 +6,7 @@ belong to which handle.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -93,6 +94,14 @@ class Nest:
     stages: list[Stage]
     handles: dict[SSAValue, Stage] = field(default_factory=dict)
     loops: dict[SSAValue, tuple[Stage, te.ForOp]] = field(default_factory=dict)
+
+    @cached_property
+    def transfers(self) -> list[te.IntrinsicOp]:
+        """The transfers that the module declares."""
+        module = self.kernel.parent
+        assert module is not None
+        declared = [op for op in module.ops if isinstance(op, te.IntrinsicOp)]
+        return [op for op in declared if op.instruction is not None and op.instruction.is_transfer]
 
     def stage(self, handle: SSAValue) -> Stage:
         """The stage behind a handle."""

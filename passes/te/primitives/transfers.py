@@ -16,14 +16,6 @@ from .intervals import interval_of, known_bounds, materialise, never_outside
 from .nest import Nest, Refused, Stage, accesses_to, label_of, perfect_chain
 
 
-def declared_transfers(nest: Nest) -> list[te.IntrinsicOp]:
-    """The transfers that the module declares."""
-    module = nest.kernel.parent
-    assert module is not None
-    declared = [op for op in module.ops if isinstance(op, te.IntrinsicOp)]
-    return [op for op in declared if op.instruction is not None and op.instruction.is_transfer]
-
-
 def dma(nest: Nest, step: te.DmaOp) -> None:
     """Replace the loops from an axis inward by a copy of what they cover."""
     stage = nest.stage(step.stage)
@@ -57,10 +49,10 @@ def _proved(nest: Nest, stage: Stage, update: te.UpdateOp) -> Sequence[te.ForOp]
     if len(update.sources) != 1 or update.accumulate is not None:
         raise Refused(f'stage "{stage.label}" is no copy of one operand')
     ends = te.scope_of(update.sources[0]), te.scope_of(update.destination)
-    declared = declared_transfers(nest)
+    declared = nest.transfers
     if not declared:
         raise Refused("no transfer is declared", "run te-declare-intrinsics before")
-    fitting = [op for op in declared if (op.lanes[1].scope, op.lanes[0].scope) == ends]
+    fitting = [op for op in declared if tuple(scope.data for scope in op.scopes)[::-1] == ends]
     if not fitting:
         known = ", ".join(
             f"@{op.sym_name.data} ({op.lanes[1].scope.value} to {op.lanes[0].scope.value})"
@@ -95,13 +87,13 @@ def _pads(stage: Stage, update: te.UpdateOp) -> list[int]:
 
 def check_load(nest: Nest, load: te.CopyOp) -> None:
     """Refuse a load that no declaration covers; without any declaration there is no saying."""
-    declared = declared_transfers(nest)
+    declared = nest.transfers
     element, scope = te.shaped(load.source).element_type, te.scope_of(load.target)
     shape = te.shaped(load.source).get_shape()
-    fitting = [op for op in declared if op.lanes[0].scope is scope]
+    fitting = [op for op in declared if op.scopes.data[0].data is scope]
     for op in fitting:
         lanes = op.lane_shape(0)
-        if op.lanes[0].element == element and shape[-len(lanes) :] == lanes:
+        if op.elements.data[0] == element and shape[-len(lanes) :] == lanes:
             return
     if declared:
         assert isinstance(element, IntegerType)
@@ -155,7 +147,7 @@ def pad(nest: Nest, step: te.PadOp) -> None:
 
 def _filling(nest: Nest, scope: te.Scope) -> int | None:
     """What a load into a scope puts outside of the tensor."""
-    for op in declared_transfers(nest):
+    for op in nest.transfers:
         if op.lanes[0].scope is scope:
             return op.lanes[1].outside
     raise Refused(f"no load into {scope.value} is declared", "run te-declare-intrinsics before")
