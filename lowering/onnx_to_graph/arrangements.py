@@ -97,6 +97,24 @@ def split(node: Node) -> Sequence[Operation]:
     return made
 
 
+def space_to_depth(node: Node) -> Sequence[Operation]:
+    """SpaceToDepth: a slice for each place within a block, joined on channels."""
+    x, shape = _static(node)
+    block = node.attributes.get("blocksize", 0)
+    if node.attributes.get("mode", b"DCR") != b"DCR":
+        raise StaysOnHostError("it keeps the places of a channel together")
+    if len(shape) != 4 or block < 1 or shape[2] % block or shape[3] % block:
+        raise StaysOnHostError(f"there are no blocks of {block} in {list(shape)}", Kind.SHAPE)
+    counts = [*shape[:2], shape[2] // block, shape[3] // block]
+    parts = [
+        _slice(x, [0, 0, row, column], [1, 1, block, block], counts)
+        for row in range(block)
+        for column in range(block)
+    ]
+    result = like(x, [shape[0], shape[1] * block**2, *counts[2:]])
+    return [*parts, ConcatOp([part.results[0] for part in parts], 1, result)]
+
+
 def pad(node: Node) -> Operation | Sequence[Operation]:
     """Pad with a constant: attributes before opset 11, constant inputs since.
 

@@ -167,6 +167,7 @@ CONVERTERS: dict[str, Converter] = {
     "Reshape": reshape,
     "Resize": arrangements.resize,
     "Slice": arrangements.slice_,
+    "SpaceToDepth": arrangements.space_to_depth,
     "Split": arrangements.split,
     "Sub": arithmetic.sub,
     "Sum": arithmetic.sum_,

@@ -10,7 +10,7 @@ from random_networks import LIMIT, Builder, Network, Value, finish
 
 MOVING = (
     "concat", "slice", "split", "pad", "negate",
-    "pool", "resize", "fold_space", "shuffle", "turn",
+    "pool", "resize", "fold_space", "blocks", "shuffle", "turn",
 )  # fmt: skip
 SCALING = ("scale", "shifted", "slope", "sigmoid", "reduce", "average")
 MULTIPLYING = ("swish", "product", "gate")
@@ -102,6 +102,17 @@ class ElementBuilder(Builder):
             return x
         scales = self.constant(np.array(factors, np.float64))
         return Value(self.node("Resize", [x.name, "", scales], mode="nearest"), shape, x.bound)
+
+    def blocks(self, x: Value) -> Value:
+        """Channels of space."""
+        size = self.draw(st.integers(1, 3))
+        shape = x.shape
+        if len(shape) != 4 or shape[2] % size or shape[3] % size:
+            return x
+        name = self.node("SpaceToDepth", [x.name], blocksize=size)
+        return Value(
+            name, (shape[0], shape[1] * size**2, shape[2] // size, shape[3] // size), x.bound
+        )
 
     def fold_space(self, x: Value) -> Value:
         """One spatial dimension instead of several; a relu, since a last reshape is the host's."""

@@ -134,34 +134,56 @@ def selection(
 
 
 def selections(
-    op: ConcatOp | SliceOp | PadOp | TakeChannelsOp, result: SSAValue, factor: Array
+    op: SliceOp | PadOp | TakeChannelsOp, result: SSAValue, factor: Array
 ) -> Iterator[Form]:
-    """A form for each operand of an op that joins, cuts or pads; ``constant_part`` is the rest."""
+    """The form of an op that cuts or pads; ``constant_part`` is the rest."""
     if isinstance(op, TakeChannelsOp):
         matrix = np.eye(_shape(op.x)[1])[list(op.indices.get_values())]
         yield selection(op, op.x, result, factor, matrix=matrix)
-    elif isinstance(op, ConcatOp):
-        axis, first = op.axis.value.data, 0
-        for operand in op.inputs:
-            pads = _joined_pads(op, axis, first, operand)
-            yield _taken(op, operand, result, factor, pads=pads)
-            first += _shape(operand)[axis]
     elif isinstance(op, PadOp):
         pads, value = list(op.pads.get_values()), op.value.value.data
         yield _taken(op, op.x, result, factor, pads=pads, outside=value)
     else:
-        starts, steps, rank = op.starts.get_values(), op.steps.get_values(), len(_shape(op.x))
-        reached = [
-            start + (count - 1) * step + 1
-            for start, step, count in zip(starts, steps, _shape(op.result), strict=True)
-        ]
-        ends = [reach - size for reach, size in zip(reached, _shape(op.x), strict=True)]
-        pads = [*(-start for start in starts), *ends]
-        assert len(pads) == 2 * rank, "a slice has a start a dimension"
+        pads, steps = _cut_pads(op), op.steps.get_values()
         yield _taken(op, op.x, result, factor, pads=pads, steps=steps)
 
 
-def constant_part(op: ConcatOp | SliceOp | PadOp | TakeChannelsOp) -> Array:
+def joined(
+    op: ConcatOp, cuts: Sequence[SliceOp | None], result: SSAValue, factor: Array
+) -> Iterator[Form]:
+    """A form for each operand of a concatenation.
+
+    cuts: for each operand the slice of space that makes it, if the form is to read what that cuts
+    (`takes_cut`).
+    """
+    axis, first = op.axis.value.data, 0
+    for operand, cut in zip(op.inputs, cuts, strict=True):
+        pads = _joined_pads(op, axis, first, operand)
+        first += _shape(operand)[axis]
+        if cut is None:
+            yield _taken(op, operand, result, factor, pads=pads)
+            continue
+        both = [pad + more for pad, more in zip(pads, _cut_pads(cut), strict=True)]
+        yield _taken(op, cut.x, result, factor, pads=both, steps=cut.steps.get_values())
+
+
+def takes_cut(op: ConcatOp, cut: SliceOp) -> bool:
+    """Whether a form can join channels and cut space at once."""
+    return op.axis.value.data == 1 and _shape(cut.x)[:2] == _shape(cut.result)[:2]
+
+
+def _cut_pads(op: SliceOp) -> list[int]:
+    """How far inside its operand the windows of a slice begin and end, as negative pads."""
+    starts, steps = op.starts.get_values(), op.steps.get_values()
+    reached = [
+        start + (count - 1) * step + 1
+        for start, step, count in zip(starts, steps, _shape(op.result), strict=True)
+    ]
+    ends = [reach - size for reach, size in zip(reached, _shape(op.x), strict=True)]
+    return [*(-start for start in starts), *ends]
+
+
+def constant_part(op: SliceOp | PadOp | TakeChannelsOp) -> Array:
     """What an op puts where no operand has elements, one number a channel."""
     part = np.zeros(_shape(op.result)[1])
     if isinstance(op, PadOp):

@@ -11,7 +11,7 @@ anybody else reads (or the network returns) ends its group.
 
 from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from math import inf, prod
+from math import inf
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -29,7 +29,6 @@ from vtac.dialects.graph import (
     DivOp,
     FakeQuantizeOp,
     GemmOp,
-    GlobalAveragePoolOp,
     HardSigmoidOp,
     HardSwishOp,
     HostOp,
@@ -43,7 +42,6 @@ from vtac.dialects.graph import (
     ReshapeOp,
     SliceOp,
     SubOp,
-    SumPoolOp,
     TakeChannelsOp,
     TransposeOp,
     UpsampleOp,
@@ -67,8 +65,10 @@ from vtac.passes.graph.quantize.forms import (
     constant_part,
     diagonal,
     form_of,
+    joined,
     selections,
     spread,
+    takes_cut,
 )
 from vtac.passes.graph.quantize.network import (
     CoreOp,
@@ -77,6 +77,7 @@ from vtac.passes.graph.quantize.network import (
     channels_of,
     is_channel_vector,
     producer,
+    products,
 )
 
 COMPARING_OPERATORS = frozenset({"ArgMax", "Softmax", "LogSoftmax"})
@@ -371,7 +372,11 @@ class _Grower:
                 scale, offset = normalisation_of(op, self.network)
                 terms.bias += factor * offset
                 self._operand(op.x, factor * scale, terms, result, walk, op)
-            case ConcatOp() | SliceOp() | PadOp() | TakeChannelsOp():
+            case ConcatOp():
+                cuts = [self._cut(value, op) for value in op.inputs]
+                terms.covered += [cut for cut in cuts if cut is not None]
+                terms.forms += joined(op, cuts, result, factor)
+            case SliceOp() | PadOp() | TakeChannelsOp():
                 terms.forms += selections(op, result, factor)
                 terms.bias += factor * constant_part(op)
             case _:
@@ -402,6 +407,11 @@ class _Grower:
             self._enter(inner, factor, terms, result, walk)
         else:
             self._leaf(value, factor, terms, result, reader)
+
+    def _cut(self, value: SSAValue, op: ConcatOp) -> SliceOp | None:
+        """The slice that makes an operand of a concatenation, if it disappears into that."""
+        inner = self._interior(value)
+        return inner if isinstance(inner, SliceOp) and takes_cut(op, inner) else None
 
     def _joins(self, core: CoreOp, factor: Array) -> bool:
         """Whether a core may share its accumulators, multiplied by ``factor``."""
@@ -455,19 +465,6 @@ def clamp_bounds(op: FakeQuantizeOp | ReluOp | ClipOp | HardSigmoidOp) -> tuple[
 
 def _clamped(x: float, lo: float, hi: float) -> float:
     return min(max(x, lo), hi)
-
-
-def products(core: CoreOp) -> int:
-    """How many products (or elements) a core sums into each accumulator."""
-    match core:
-        case ConvOp():
-            return prod((shape_of(core.w) or ())[1:])
-        case GemmOp():
-            return (shape_of(core.a) or ())[1]
-        case AveragePoolOp() | SumPoolOp():
-            return prod(core.kernel.get_values())
-        case GlobalAveragePoolOp():
-            return prod((shape_of(core.x) or ())[2:])
 
 
 def is_dense(op: Operation | None) -> bool:

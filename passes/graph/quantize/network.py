@@ -215,6 +215,19 @@ def summed_elements(op: PoolingOp) -> int:
     return prod(op.kernel.get_values()) if isinstance(op, SumPoolOp) else pooled_area(op)
 
 
+def products(core: CoreOp) -> int:
+    """How many products (or elements) a core sums into each accumulator."""
+    match core:
+        case ConvOp():
+            return prod((shape_of(core.w) or ())[1:])
+        case GemmOp():
+            return (shape_of(core.a) or ())[1]
+        case AveragePoolOp() | SumPoolOp():
+            return prod(core.kernel.get_values())
+        case GlobalAveragePoolOp():
+            return prod((shape_of(core.x) or ())[2:])
+
+
 def pooled_area(op: PoolingOp) -> int:
     """By how much a pooling divides its sums (the same everywhere, see ``eligibility``)."""
     shape = shape_of(op.x) or ()

@@ -21,6 +21,25 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
 // CHECK-NEXT:    [[SUM:%[0-9]+]] = graph.add [[A]], [[B]]
 // CHECK:         graph.requantize [[SUM]] {{.*}}lo = 0 : i64
 
+  // Slices of space that are joined on channels are read where they are cut.
+  func.func @focus(%x: tensor<1x1x4xf32> {graph.range = #graph.range<-128.0, 127.0>})
+      -> tensor<1x2x2xf32> {
+    %a = graph.slice %x {starts = array<i64: 0, 0, 0>, steps = array<i64: 1, 1, 2>}
+        : (tensor<1x1x4xf32>) -> tensor<1x1x2xf32>
+    %b = graph.slice %x {starts = array<i64: 0, 0, 1>, steps = array<i64: 1, 1, 2>}
+        : (tensor<1x1x4xf32>) -> tensor<1x1x2xf32>
+    %c = graph.concat %a, %b {axis = 1 : i64} : (tensor<1x1x2xf32>, tensor<1x1x2xf32>) -> tensor<1x2x2xf32>
+    func.return %c : tensor<1x2x2xf32>
+  }
+
+// CHECK-LABEL: @focus
+// CHECK:         [[X:%[a-z0-9_]+]] = graph.quantize
+// CHECK:         graph.conv [[X]], {{.*}}strides = array<i64: 2>, pads = array<i64: 0, -1>
+// CHECK:         graph.conv [[X]], {{.*}}strides = array<i64: 2>, pads = array<i64: -1, 0>
+// CHECK-NEXT:    graph.add
+// CHECK:         graph.requantize
+// CHECK-NOT:     graph.requantize
+
   // Space: windows that start inside their operand, or outside it.
   func.func @cut_and_pad(%x: tensor<1x1x4x4xf32> {graph.range = #graph.range<-128.0, 127.0>})
       -> tensor<1x1x3x4xf32> {
