@@ -23,7 +23,7 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.annotate import BORDER, layer_of
 from vtac.passes.graph.codegen import CODEGEN
-from vtac.passes.graph.reasons import HOST_REASON
+from vtac.passes.graph.reasons import HOST_REASON, NOTE
 from vtac.runtime.package import Placement, Quantisation
 from vtac.tools.planner import main_function
 
@@ -63,13 +63,14 @@ def _kind(op: Operation) -> str:
 
 def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
     """Where the nodes are in a partitioned module."""
-    accelerated, hosted = _found(module)
+    accelerated, hosted, notes = _found(module)
     places = {**dict.fromkeys(hosted, HOST), **accelerated}
     near_to = nearest(nodes, set(places))
     placements = []
     for layer, kind in nodes.kinds.items():
         if layer in accelerated:
-            placements.append(Placement(layer, kind, accelerated[layer]))
+            note = notes.get(layer, "")
+            placements.append(Placement(layer, kind, accelerated[layer], note))
         elif layer in hosted:
             placements.append(Placement(layer, kind, HOST, hosted[layer]))
         else:
@@ -79,9 +80,10 @@ def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
     return tuple(placements)
 
 
-def _found(module: ModuleOp) -> tuple[dict[str, str], dict[str, str]]:
-    """Layer to function, and layer to reason on the host."""
+def _found(module: ModuleOp) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Layer to function, layer to reason on the host, and layer to what was chosen for it."""
     accelerated: dict[str, str] = {}
+    notes: dict[str, str] = {}
     hosted: dict[str, str] = {}
     for function in module.ops:
         if not isinstance(function, FuncOp):
@@ -89,11 +91,13 @@ def _found(module: ModuleOp) -> tuple[dict[str, str], dict[str, str]]:
         for op in _network_ops(function):
             if CODEGEN in function.attributes:
                 accelerated.setdefault(layer_of(op), function.sym_name.data)
+                if isinstance(note := op.attributes.get(NOTE), StringAttr):
+                    notes[layer_of(op)] = note.data
             elif not isinstance(op, BORDER):
                 reason = op.attributes.get(HOST_REASON)
                 known = reason.data if isinstance(reason, StringAttr) else UNKNOWN
                 hosted[layer_of(op)] = known
-    return accelerated, hosted
+    return accelerated, hosted, notes
 
 
 def _network_ops(function: FuncOp) -> Iterator[Operation]:

@@ -16,6 +16,9 @@ from vtac.dialects.graph import HostOp
 HOST_REASON = "graph.host_reason"
 """Attribute of an op that stays on the host: why, in words for the user."""
 
+NOTE = "graph.note"
+"""Attribute of an op that goes to the accelerator: what was chosen for it and why, for the user."""
+
 _KIND = "graph.host_kind"
 _HINT = "graph.host_hint"
 

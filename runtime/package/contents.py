@@ -102,7 +102,10 @@ class Quantisation:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where one node of the network runs: a function's name or ``host``, and why if host."""
+    """Where one node of the network runs: a function's name or ``host``.
+
+    reason: why it runs on the host, or what was chosen for it on the accelerator, and why.
+    """
 
     node: str
     op: str

@@ -45,7 +45,7 @@ from vtac.passes.graph.quantize.contraction_numbers import contraction_errors
 from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.error_models import ErrorModel, Range, free_of_zero, host_error
 from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.groups import Group, PassThrough, clamp_bounds
+from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum, clamp_bounds
 from vtac.passes.graph.quantize.network import groups_of, pooled_area, summed_elements
 from vtac.passes.graph.quantize.numbers import Layer, Rescaling, pad_value, real_bias
 from vtac.passes.graph.quantize.plan import Plan
@@ -64,16 +64,29 @@ Bound = Array | None
 
 def output_errors(plan: Plan, model: ErrorModel) -> list[Bound]:
     """The error of each value that the function returns, as float64 [C] or [1], in real units."""
-    errors = _Errors(plan, model).run()
+    errors = value_errors(plan, model, {})
     last = plan.network.block.last_op
     return [errors[v] for v in last.operands] if isinstance(last, ReturnOp) else []
+
+
+Remembered = dict[tuple[Layer, Form], tuple[Array, Array]]
+"""What a form of a layer does to errors: `ErrorModel.folded` weights, and its own error."""
+
+
+def value_errors(plan: Plan, model: ErrorModel, remembered: Remembered) -> dict[SSAValue, Bound]:
+    """The error of each value of the function.
+
+    remembered: of forms seen before with the same model; for plans that share most layers.
+    """
+    return _Errors(plan, model, remembered).run()
 
 
 class _Errors:
     """Forward over the float function as it was planned."""
 
-    def __init__(self, plan: Plan, model: ErrorModel):
+    def __init__(self, plan: Plan, model: ErrorModel, remembered: Remembered):
         self.plan = plan
+        self.remembered = remembered
         self.model = model
         self.network = plan.network
         self.errors: dict[SSAValue, Bound] = {}
@@ -122,16 +135,23 @@ class _Errors:
         stored_bias = (layer.bias - layer.rounding - layer.offset) * layer.steps
         known.append(np.abs(real_bias(self.network, group) - stored_bias))
         if layer.scale is not None:
-            rounding = np.where(layer.shift > 0, self.model.rounding, 0.0) + _SLACK_STEPS
-            if group.is_rounded:
-                # The network rounds too, and a small error before may lead to another integer.
-                rounding = rounding + self.model.rounding
+            alone = 0.0 if group.is_rounded else self.model.rounding
+            rounding = np.where(layer.shift > 0, alone, 0.0) + _SLACK_STEPS
             known += [layer.scale.value * rounding, np.full(1, self._clip_error(layer))]
         if layer.rescaling is not None and layer.scale is not None:
             known.append(_multiplier_error(layer.steps, layer.scale, layer.rescaling))
-        before = self.network.range_of(group.unclamped)
+        return self._clamped(group, layer, self.model.total(known))
+
+    def _clamped(self, group: Sum, layer: Layer, error: Array) -> Array:
+        """The error of a sum's result, from that of the sum."""
+        lo, hi = group.lo, group.hi
+        if group.is_rounded and layer.scale is not None:
+            # The network rounds too, and a small error before may lead to another integer.
+            error = self.model.both_rounded(error, layer.scale.value)
+            least, most = self.network.range_of(group.root.results[0]) or (lo, hi)
+            lo, hi = max(lo, least), min(hi, most)
         free = self._free(group.root.results[0], group.lo)
-        return self.model.clamped(self.model.total(known), before, (group.lo, group.hi), free)
+        return self.model.clamped(error, self.network.range_of(group.unclamped), (lo, hi), free)
 
     def _contraction(self, group: Contraction) -> Bound:
         of_a, of_b = (self._stored(value) for value in group.inputs)
@@ -172,19 +192,26 @@ class _Errors:
         error = self._stored(form.operand)
         if error is None:
             return None
-        real = self.network.weights(form)
-        unit = layer.steps / self.plan.scales[form.operand].value
-        stored = weights * unit.reshape(-1, *[1] * (real.ndim - 1))
         lo, hi = self._values(form.operand)
         values = min(lo, form.outside), max(hi, form.outside)
         if form.outside:
             scale = self.plan.scales[form.operand]
             lies = (pad_value(form, self.plan.scales) - scale.zero_point) * scale.value
             error = np.maximum(error, abs(lies - form.outside))
-        through = self.model.through(stored, error, form.group)
+        if (layer, form) not in self.remembered:
+            self.remembered[layer, form] = self._own(layer, form, weights, values)
+        folded, own = self.remembered[layer, form]
+        return self.model.total([self.model.through(folded, error), own])
+
+    def _own(self, layer: Layer, form: Form, weights: Array, values: Range) -> tuple[Array, Array]:
+        """The weights of a form, folded, and what their own errors cost with these values."""
+        real = self.network.weights(form)
+        unit = layer.steps / self.plan.scales[form.operand].value
+        stored = weights * unit.reshape(-1, *[1] * (real.ndim - 1))
         power = self.network.power(form.operand)
         wrong = self.model.wrong(real - stored, values, power)
-        return self.model.total([through, wrong, _float_error(real, _magnitude(values))])
+        own = self.model.total([wrong, _float_error(real, _magnitude(values))])
+        return self.model.folded(stored, form.group), own
 
     def _values(self, value: SSAValue) -> Range:
         """Between which real numbers a value that is read as int8 lies."""
@@ -253,7 +280,8 @@ class _Errors:
             case HardSigmoidOp():
                 return known[0] * abs(op.alpha.value.data)
             case ConvOp() if self.network.constant(op.w) is not None:
-                return self.model.through(self.network.given_weights(op), known[0], groups_of(op))
+                folded = self.model.folded(self.network.given_weights(op), groups_of(op))
+                return self.model.through(folded, known[0])
             case HostOp(inputs=(operand,)):
                 largest, power = _magnitude(self.network.range_of(operand)), self._power(op)
                 return host_error(op, known[0], largest, power, self.model)

@@ -32,14 +32,21 @@ from vtac.passes.graph.quantize.numbers import (
     form_offsets,
     largest_bias,
     pad_value,
+    proof_holds,
+    with_weights,
 )
 from vtac.passes.graph.quantize.plan import Plan
+from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
+from vtac.passes.graph.quantize.rounding import MOST_INPUTS, Moments, round_together
 
 ROUNDS = 16
 """Steps towards equal means, at most; each moves a bias by what the mean is off."""
 
 CLOSE = 1 / 64
 """Means this close, in steps of the result, are equal."""
+
+_AT_ONCE = 4
+"""Batches of which all windows are in memory together."""
 
 Batches = Sequence[Array]
 
@@ -159,6 +166,8 @@ class _Correction:
         """Correct a layer, and leave its result."""
         group = layer.group
         result = group.root.results[0]
+        if group.is_rounded:
+            layer = self._rounded_together(layer)
         sums = self._accumulators(layer)
         if group.is_rounded:
             layer = self._as_given(layer, sums)
@@ -191,11 +200,58 @@ class _Correction:
         allowed = np.abs(moved) <= largest_bias(layer)
         return replace(layer, bias=np.where(allowed, moved, layer.bias))
 
-    def _rounding_errors(self, form: Form, weights: Array, layer: Layer) -> list[Array]:
-        """What the rounding of a form's weights costs its sums, in steps of the accumulators."""
+    def _rounded_together(self, layer: Layer) -> Layer:
+        """The layer with weights whose errors cancel on the operands that it reads.
+
+        Only weights that a shift is to rescale: those for a multiplier are the network's own.
+        """
+        if layer.rescaling is not None or layer.scale is None or layer.group.join != "add":
+            return layer
+        chosen = layer
+        for place, (form, weights) in enumerate(zip(layer.group.forms, layer.weights, strict=True)):
+            if form.multiplies and (found := self._moments(form, weights)) is not None:
+                limits = ONE_PLANE if weights.dtype == np.int8 else TWO_PLANES
+                real = self._in_steps(form, layer)
+                rows = round_together(
+                    real.reshape(len(real), -1),
+                    weights.reshape(len(real), -1),
+                    found.covariance(),
+                    limits,
+                )
+                chosen = with_weights(
+                    chosen,
+                    place,
+                    rows.reshape(weights.shape).astype(weights.dtype),
+                    self.plan.scales,
+                )
+        return chosen if proof_holds(chosen).all() else layer
+
+    def _moments(self, form: Form, weights: Array) -> Moments | None:
+        """What goes together in a form's windows; None where too little is known."""
+        products = weights[0].size
+        if products > MOST_INPUTS:
+            return None
+        # Weights of an identity make a result of all that a window reads.
+        one = np.eye(products, dtype=np.float32).reshape(products, *weights.shape[1:])
+        each = np.tile(one, (form.group, *(1 for _ in weights.shape[1:])))
+        op = _products(form, each.shape)
+        inputs = self._less(form.operand, pad_value(form, self.plan.scales))
+        moments = Moments(form.group, products)
+        for start in range(0, len(inputs), _AT_ONCE):
+            batches = [[x, each] for x in inputs[start : start + _AT_ONCE]]
+            for results in self.observed.evaluate(op, batches):
+                moments.add(results[0])
+        return moments if moments.suffice else None
+
+    def _in_steps(self, form: Form, layer: Layer) -> Array:
+        """The real weights of a form, in units of the stored ones."""
         real = self.plan.network.weights(form)
         unit = layer.steps / self.plan.scales[form.operand].value
-        wrong = real / unit.reshape(-1, *(1 for _ in real.shape[1:])) - weights
+        return cast(Array, real / unit.reshape(-1, *(1 for _ in real.shape[1:])))
+
+    def _rounding_errors(self, form: Form, weights: Array, layer: Layer) -> list[Array]:
+        """What the rounding of a form's weights costs its sums, in steps of the accumulators."""
+        wrong = self._in_steps(form, layer) - weights
         op = _products(form, wrong.shape)
         scales = self.plan.scales
         outside = pad_value(form, scales)
@@ -255,7 +311,8 @@ def _products(form: Form, weights: Sequence[int]) -> Operation:
     """A form as an op over floats, for weights of a shape [O, C/group, kernel...]."""
     types: list[Attribute] = [form.operand.type, TensorType(f32, weights)]
     x, w = Block(arg_types=types).args
-    return product_op(form, x, w, TensorType(f32, shape_of(form.result) or ()))
+    batch, _, *space = shape_of(form.result) or ()
+    return product_op(form, x, w, TensorType(f32, [batch, weights[0], *space]))
 
 
 def _sums(weights: Array) -> Array:

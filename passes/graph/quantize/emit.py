@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import FloatAttr, TensorType, f64, i8, i32
+from xdsl.dialects.builtin import FloatAttr, StringAttr, TensorType, f64, i8, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -47,7 +47,7 @@ from vtac.passes.graph.quantize.network import PoolingOp
 from vtac.passes.graph.quantize.numbers import Inner, Layer, Rescaling, form_offsets, pad_value
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.quantize.planes import PLANE_BITS, split
-from vtac.passes.graph.reasons import keep_on_host
+from vtac.passes.graph.reasons import NOTE, keep_on_host
 
 _JOINS: Mapping[str, Callable[..., Operation]] = {
     "add": AddOp,
@@ -169,6 +169,8 @@ class _Emitter:
             scale=layer.scale.value,
             zero_point=layer.scale.zero_point,
         )
+        if root in self.plan.notes:
+            requantize.attributes[NOTE] = StringAttr(self.plan.notes[root])
         self._define(result, self._insert(requantize, root, source).results[0])
 
     def _rescale(self, layer: Layer, numbers: Rescaling, acc: SSAValue) -> None:

@@ -20,6 +20,10 @@ Range = tuple[float, float]
 """The smallest and the largest element of a value."""
 
 
+_SMALL = 0.25
+"""Deviations, in steps, below which no error reaches a whole step."""
+
+
 class ErrorModel(Protocol):
     """One number a channel stands for the error of a value, in real units.
 
@@ -36,8 +40,12 @@ class ErrorModel(Protocol):
         """The error of sums of ``count`` elements of a channel."""
         ...
 
-    def through(self, weights: Array, error: Array, groups: int) -> Array:
-        """The error of sums of products with weights [O, I, ...] of values that err."""
+    def folded(self, weights: Array, groups: int) -> Array:
+        """Weights [O, I, ...] as `through` takes them: [groups, O / groups, I]."""
+        ...
+
+    def through(self, folded: Array, error: Array) -> Array:
+        """The error of sums of products with weights of values that err."""
         ...
 
     def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
@@ -45,6 +53,10 @@ class ErrorModel(Protocol):
 
         values, power: of what they are multiplied with, the range and the mean square, if known.
         """
+        ...
+
+    def both_rounded(self, error: Array, step: float) -> Array:
+        """How far values lie apart that differ by an error, and then are rounded to steps, both."""
         ...
 
     def clamped(
@@ -85,14 +97,22 @@ class WorstCase:
         """So many times the error."""
         return error * count
 
-    def through(self, weights: Array, error: Array, groups: int) -> Array:
+    def folded(self, weights: Array, groups: int) -> Array:
+        """Magnitudes."""
+        return _folded(np.abs(weights), groups)
+
+    def through(self, folded: Array, error: Array) -> Array:
         """The sum of all magnitudes."""
-        return _through(np.abs(weights), error, groups)
+        return _through(folded, error)
 
     def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
         """As if every value were the largest."""
         largest = max(abs(values[0]), abs(values[1]))
         return cast(Array, np.abs(weights).reshape(len(weights), -1).sum(axis=1) * largest)
+
+    def both_rounded(self, error: Array, step: float) -> Array:
+        """Half a step each."""
+        return cast(Array, error + step)
 
     def clamped(
         self, error: Array, values: Range | None, bounds: Range, free: Array | None
@@ -129,9 +149,13 @@ class Expected:
         """Powers add up: a mean of many elements errs less than each."""
         return cast(Array, error * count**0.5)
 
-    def through(self, weights: Array, error: Array, groups: int) -> Array:
+    def folded(self, weights: Array, groups: int) -> Array:
+        """Powers."""
+        return _folded(np.square(weights), groups)
+
+    def through(self, folded: Array, error: Array) -> Array:
         """The root of the sum of all powers."""
-        return cast(Array, np.sqrt(_through(np.square(weights), np.square(error), groups)))
+        return cast(Array, np.sqrt(_through(folded, np.square(error))))
 
     def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
         """If nobody knows, as if values were spread evenly over their range, which few fill."""
@@ -141,6 +165,20 @@ class Expected:
         return cast(
             Array, np.sqrt(np.square(weights).reshape(len(weights), -1).sum(axis=1) * power)
         )
+
+    def both_rounded(self, error: Array, step: float) -> Array:
+        """Two values e steps apart, e < 1, are rounded one step apart with the probability e: what
+        is small before has the power e, not e squared, behind it.
+
+        In general e^2 + t (1 - t), with t the fraction of e; the mean for a normal e of deviation s
+        is s^2 + 1/6 - sum of exp(-2 (pi k s)^2) / (pi k)^2 (the cosine series of t (1 - t)).
+        """
+        deviation = error / step
+        power = np.square(deviation) + 1 / 6
+        for k in range(1, 4):
+            power -= np.exp(-2 * np.square(np.pi * k * deviation)) / (np.pi * k) ** 2
+        small = deviation < _SMALL
+        return cast(Array, step * np.sqrt(np.where(small, deviation * (2 / np.pi) ** 0.5, power)))
 
     def clamped(
         self, error: Array, values: Range | None, bounds: Range, free: Array | None
@@ -188,12 +226,17 @@ def free_of_zero(mean: Array, power: Array) -> Array:
     return cast(Array, np.minimum(np.pi / 2 * ratio, 1.0))
 
 
-def _through(weights: Array, errors: Array, groups: int) -> Array:
-    """Sums of products, one an output channel, of weights [O, I, ...] and errors [groups * I]."""
+def _folded(weights: Array, groups: int) -> Array:
+    """Weights [O, I, ...], summed over all but channels: [groups, O / groups, I]."""
     outputs, inputs = weights.shape[:2]
-    sums = weights.reshape(groups, outputs // groups, inputs, -1).sum(axis=3)
+    return cast(Array, weights.reshape(groups, outputs // groups, inputs, -1).sum(axis=3))
+
+
+def _through(folded: Array, errors: Array) -> Array:
+    """Sums of products, one an output channel, of folded weights and errors [groups * I]."""
+    groups, outputs, inputs = folded.shape
     column = np.broadcast_to(errors, (groups * inputs,)).reshape(groups, inputs, 1)
-    return cast(Array, (sums @ column).reshape(outputs))
+    return cast(Array, (folded @ column).reshape(groups * outputs))
 
 
 def host_error(

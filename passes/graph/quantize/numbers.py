@@ -7,7 +7,7 @@ what suits the weights (``shifts``); with two planes of them (``planes``) it is 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -316,6 +316,18 @@ def form_offset(form: Form, weights: Array, scales: Mapping[SSAValue, Scale]) ->
     """
     rows = weights.reshape(len(weights), -1)
     return cast(Array, -scales[form.operand].zero_point * rows.sum(axis=1, dtype=np.int64))
+
+
+def with_weights(
+    layer: Layer, place: int, weights: Array, scales: Mapping[SSAValue, Scale]
+) -> Layer:
+    """An added form's weights exchanged for others; its operand's zero point leaves as before."""
+    form, before = layer.group.forms[place], layer.weights[place]
+    more = form_offset(form, weights, scales) - form_offset(form, before, scales)
+    all_weights = [*layer.weights]
+    all_weights[place] = weights
+    bias, offset = layer.bias + more, layer.offset + more
+    return replace(layer, weights=all_weights, bias=bias, offset=offset)
 
 
 def pad_value(form: Form, scales: Mapping[SSAValue, Scale]) -> int:

@@ -6,7 +6,7 @@ all is planned anew, until nothing stands in the way. Every round gives up somet
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
@@ -37,7 +37,7 @@ class Plan:
 
     groups: in order of execution. layers: the numbers of each sum, products: of each product of
     two activations. scales: of each value that is int8 somewhere. reasons: of the computing ops
-    that stay float.
+    that stay float. notes: on what was chosen for a sum, by its root.
     """
 
     network: Network
@@ -46,6 +46,7 @@ class Plan:
     products: dict[Group, ContractionNumbers]
     scales: dict[SSAValue, Scale]
     reasons: dict[Operation, str]
+    notes: dict[Operation, str] = field(default_factory=dict)
 
 
 def make_plan(network: Network, policy: ShiftPolicy) -> Plan:

@@ -31,6 +31,7 @@ from vtac.passes.graph.quantize.bounds import Bound, output_errors
 from vtac.passes.graph.quantize.correction import correct_biases
 from vtac.passes.graph.quantize.emit import emit
 from vtac.passes.graph.quantize.error_models import Expected, WorstCase
+from vtac.passes.graph.quantize.mixing import mix_planes
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.numbers import Requantise, Sharing, ShiftPolicy
 from vtac.passes.graph.quantize.plan import make_plan
@@ -51,7 +52,8 @@ class QuantizePass(ModulePass):
     shift: one amount a channel, one a block of channels (of the module's target), or ``auto``:
     a block's where this costs a layer little (see SHARED_NOISE_LIMIT). requantise: ``shift``;
     ``multiply`` on a target that can; ``exact``: that, or weights of two planes; ``auto``:
-    multiply where target and network allow it (the network brings its scales along), else shift.
+    where the network brings its scales along, multiply if the target can, else weights of two
+    planes where these are worth most (`mixing`); shift for all others.
     """
 
     name = "quantize"
@@ -67,7 +69,7 @@ class QuantizePass(ModulePass):
                 continue
             if len(function.body.blocks) == 1:
                 network = Network(ctx, function)
-                plan = make_plan(network, policy)
+                plan = mix_planes(make_plan(network, policy), policy)
                 if network.observations is not None:
                     plan = correct_biases(plan, network.observations)
                 bounds = output_errors(plan, WorstCase())
