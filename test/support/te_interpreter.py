@@ -8,6 +8,7 @@ together, those that write the same element one after the other; ``plain`` runs 
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from te_tensors import Array, Body, wrap
@@ -167,8 +168,11 @@ class _Machine:
     def run_yield(self, op: te.YieldOp) -> None:
         pass
 
-    def known(self, *parts: int | SSAValue) -> tuple:
-        return tuple(part if isinstance(part, int) else self.indices[part] for part in parts)
+    def known(self, start: int | SSAValue, length: int | SSAValue) -> tuple:
+        return (
+            start if isinstance(start, int) else self.indices[start],
+            length if isinstance(length, int) else self.indices[length],
+        )
 
     def run_for(self, op: te.ForOp) -> None:
         if op not in self.nests:
@@ -308,7 +312,7 @@ class _Machine:
         subscripts = []
         for terms, constant in access.subscripts:
             at = constant + sum(c * self.indices[i] for i, c in terms)
-            subscripts.append(at if isinstance(at, np.ndarray) else np.full(points, at))
+            subscripts.append(at if isinstance(at, np.ndarray) else _constant(points, at))
         return subscripts
 
     def run_points(self, op: te.UpdateOp | te.InvokeOp, points: int) -> None:
@@ -369,10 +373,23 @@ class _Machine:
             self.buffers[read.buffer].read(at)
             for read, at in zip(statement.reads, places, strict=False)
         ]
-        sources = [np.broadcast_to(source, (points, *source.shape[1:])) for source in sources]
+        sources = [
+            source
+            if len(source) == points
+            else np.broadcast_to(source, (points, *source.shape[1:]))
+            for source in sources
+        ]
         old = target.read(into) if statement.updates else None
         new = statement.lanes_of(old, sources, immediate)
-        target.write(into, np.broadcast_to(new, (points, *statement.extents)))
+        target.write(into, new)
+
+
+@lru_cache(1 << 10)
+def _constant(points: int, number: int) -> Array:
+    """The same number at each of the points."""
+    array = np.full(points, number)
+    array.flags.writeable = False
+    return array
 
 
 def perfect_nest(outer: te.ForOp) -> list[te.ForOp] | None:

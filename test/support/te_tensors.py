@@ -22,10 +22,12 @@ BINARY = {
 }
 """On int64 arrays; the caller wraps. A negative right shift is VTA's left shift."""
 
+SIGNED = {bits: np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}
+
 
 def wrap(array: Array, bits: int) -> Array:
     """The low bits, as a signed number."""
-    return np.asarray(array, np.int64).astype(f"i{bits // 8}").astype(np.int64)
+    return np.asarray(array, np.int64).astype(SIGNED[bits]).astype(np.int64)
 
 
 class Body:
