@@ -126,12 +126,12 @@ class ReferenceMachine:
             (gemm.wgt_factor_out, gemm.wgt_factor_in),
         )
         for dst, src, wgt in self.micro_ops(gemm, factors):
-            self._within("ACC", dst, self.target.acc_depth)
+            self._within("ACC", dst, len(self.acc))
             if gemm.reset:
                 self.acc[dst] = 0
                 continue
-            self._within("INP", src, self.target.inp_depth)
-            self._within("WGT", wgt, self.target.wgt_depth)
+            self._within("INP", src, len(self.inp))
+            self._within("WGT", wgt, len(self.wgt))
             product = self.inp[src].astype(np.int32) @ self.wgt[wgt].astype(np.int32).T
             self.acc[dst] += product
             self._write_out(dst)
@@ -144,17 +144,18 @@ class ReferenceMachine:
             (0, 0),
         )
         reads_src = not alu.use_imm or self.target.alu_imm_src
+        immediate = np.full(self.acc.shape[1:], alu.imm, np.int32)
         previous: int | None = None
         for dst, src, _ in self.micro_ops(alu, factors):
-            self._within("ACC", dst, self.target.acc_depth)
+            self._within("ACC", dst, len(self.acc))
             if reads_src:
-                self._within("ACC", src, self.target.acc_depth)
+                self._within("ACC", src, len(self.acc))
             adjacent = (reads_src and src == previous) or (alu.use_imm and dst == previous)
             if self.strict and adjacent and not self.target.alu_bypass:
                 raise Fault(f"a micro-op depends on the one before it (acc {previous})")
             previous = dst
             left = self.acc[src] if alu.use_imm and reads_src else self.acc[dst]
-            right = np.full_like(left, alu.imm) if alu.use_imm else self.acc[src]
+            right = immediate if alu.use_imm else self.acc[src]
             self.acc[dst] = self._operate(alu, left, right)
             self._write_out(dst)
 
