@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import reduce
 from itertools import compress, islice
-from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -17,9 +16,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array, Stored, VtacContext
-from vtac.dialects.graph import ConvOp, GemmOp, is_static, shape_of
+from vtac.dialects.graph import is_static, shape_of
 from vtac.dialects.graph.ranges import range_of
 from vtac.lowering.graph_to_onnx import build_model, opsets_of
+from vtac.passes.graph.cost import macs_of
 from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import input_specs
 
@@ -147,11 +147,5 @@ def first_batches(
 
 
 def products_of(function: FuncOp) -> int:
-    """Multiply-accumulates of the network's convolutions and dense layers, as far as known."""
-    total = 0
-    for op in function.body.block.ops:
-        if isinstance(op, ConvOp | GemmOp) and is_static(op.result):
-            result = prod(shape_of(op.result) or ())
-            weights = shape_of(op.operands[1]) or ()
-            total += result * (prod(weights) // max(1, (shape_of(op.result) or (0, 1))[1]))
-    return total
+    """Multiply-accumulates of the network, as far as known."""
+    return sum(macs_of(op) for op in function.body.block.ops if all(map(is_static, op.results)))

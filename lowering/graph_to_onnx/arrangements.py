@@ -65,21 +65,19 @@ def take_channels(b: OnnxBuilder, op: TakeChannelsOp) -> None:
 
 
 def pad(b: OnnxBuilder, op: PadOp) -> None:
-    """Pad with attributes before opset 11, with inputs since."""
+    """Pad with attributes before opset 11, with inputs since; of integers since opset 13."""
     output, pads, value = b.name_for(op.result), list(op.pads.get_values()), op.value.value.data
-    if not is_float(op.x) and b.opset < 13:  # of floats only, so far
-        x = b.cast(b.name(op.x), np.float32)
-        if b.opset < 11:
-            x = b.add("Pad", [x], pads=pads)
-        else:
-            x = b.add("Pad", [x, _integers(b, pads, "pads")])
-        b.cast(x, np.int8, output)
-    elif b.opset < 11:
-        b.add("Pad", [b.name(op.x)], output, pads=pads, value=value)
+    dtype = element_dtype(op.x.type.element_type)  # type: ignore[attr-defined]
+    x, known, made = b.name(op.x), dtype, output
+    if not is_float(op.x) and b.opset < 13:
+        x, known, made = b.cast(x, np.float32), np.dtype(np.float32), ""
+    if b.opset < 11:
+        x = b.add("Pad", [x], made, pads=pads, value=value)
     else:
-        dtype = element_dtype(op.x.type.element_type)  # type: ignore[attr-defined]
-        inputs = [_integers(b, pads, "pads"), b.weight(np.array(value, dtype), "value")]
-        b.add("Pad", [b.name(op.x), *inputs], output)
+        inputs = [_integers(b, pads, "pads"), b.weight(np.array(value, known), "value")]
+        x = b.add("Pad", [x, *inputs], made)
+    if known != dtype:
+        b.cast(x, dtype, output)
     b.define(op.result, output)
 
 

@@ -373,6 +373,48 @@ def test_integer_ops_agree_with_the_reference(seed, low, pad):
     assert_same(expected, ReferenceEvaluator(model).run(None, {"input_0": x}))
 
 
+BATCHES = """
+  func.func @main(%a: tensor<4x5x{element}>, %b: tensor<6x5x{element}>) -> tensor<4x2x{result}> {{
+    %y = graph.batch_matmul %a, %b {{batch = 2 : i64}} : (tensor<4x5x{element}>, tensor<6x5x{element}>) -> tensor<4x2x{result}>
+    %p = graph.slice %y {{starts = array<i64: 0, 0>, steps = array<i64: 1, 1>}} : (tensor<4x2x{result}>) -> tensor<4x2x{result}>
+    func.return %p : tensor<4x2x{result}>
+  }}"""
+
+
+@pytest.mark.parametrize(("element", "result"), [("i8", "i32"), ("f32", "f32")])
+def test_batches_of_products(element, result):
+    """Two entries of two rows by three, of which two count."""
+    module, ctx = parse(BATCHES.format(element=element, result=result))
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-9, 9, s).astype("int8" if element == "i8" else "f4") for s in BATCHED)
+    found = [run(host_model(module, ctx), {"input_0": a, "input_1": b})[0]]
+    found += run_reference(module, {"input_0": a, "input_1": b}, ctx.resources).values()
+    wide = a.astype(int), b.astype(int)
+    exact = np.concatenate([wide[0][:2] @ wide[1][:2].T, wide[0][2:] @ wide[1][3:5].T])
+    assert all(np.array_equal(each, exact) for each in found)
+
+
+BATCHED = (4, 5), (6, 5)
+
+
+PADDED = """
+  builtin.module attributes {{graph.opsets = {{"" = {opset} : i64}}}} {{
+    func.func @main(%x: tensor<1x2xi8>, %r: tensor<1x2xf32>) -> (tensor<2x3xi8>, tensor<1x2xf32>) {{
+      %y = graph.pad %x {{pads = array<i64: 1, 0, 0, 1>, value = 5.0 : f64}} : (tensor<1x2xi8>) -> tensor<2x3xi8>
+      %s = graph.host "Softmax" (%r) {{domain = "", onnx_attributes = {{axis = 1 : i64}}}} : (tensor<1x2xf32>) -> tensor<1x2xf32>
+      func.return %y, %s : tensor<2x3xi8>, tensor<1x2xf32>
+    }}
+  }}"""
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13])
+def test_integers_are_padded_in_every_opset(opset):
+    model = host_model(*parse(PADDED.format(opset=opset)))
+    assert model.opset_import[0].version == (opset if opset < 13 else OPSET)
+    feeds = {"input_0": np.array([[-128, 127]], np.int8), "input_1": floats((1, 2))}
+    assert run(model, feeds)[0].tolist() == [[5, 5, 5], [-128, 127, 5]]
+
+
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=6, max_size=6))
 def test_bytes_of_any_int32(values):
     module, ctx = parse("""

@@ -45,6 +45,9 @@ class _Writer:
         stored = self.node("QuantizeLinear", [value, *steps])
         return self.node("DequantizeLinear", [stored, *steps])
 
+    def scaled(self, value: str) -> str:
+        return self.node(self.random.choice(["Mul", "Div"]), [value, self.weight(np.float32(1.7))])
+
     def moved(self, value: str, shape: list[int]) -> tuple[str, list[int]]:
         """A value in another order, and what its order was before."""
         order = list(range(len(shape)))
@@ -74,11 +77,12 @@ def product_network(random: Random) -> ProductNetwork:
         else:
             inputs[name] = array
         values.append(value)
+    values = [w.scaled(value) if random.random() < 0.2 else value for value in values]
     # Orders come before the rounding where scales are given: what is moved is real.
     values = [w.rounded(value, 3.0) if given else value for value in values]
     value = w.node("MatMul", values)
     if random.random() < 0.4:
-        value = w.node(random.choice(["Mul", "Div"]), [value, w.weight(np.float32(1.7))])
+        value = w.scaled(value)
     if given:
         value = w.rounded(value, 9.0 * inner**0.5)
     if random.random() < 0.3:

@@ -153,9 +153,10 @@ def contraction_at(
     assert isinstance(op, SourceOp)
     if op in reasons:
         return None
-    a, b = _operands(op, kept, covered)
     bias = _bias(op, network)
     bias = None if bias is None else bias * factor
+    a, b, more = _operands(op, network, kept, covered)
+    factor *= more
     if isinstance(op, GemmOp):
         factor *= op.alpha.value.data
     return Contraction(root, op, a, b, order, factor, bias, covered)
@@ -175,10 +176,13 @@ def _scaled(op: MulOp | DivOp, network: Network) -> tuple[SSAValue, float] | Non
 
 
 def _operands(
-    op: SourceOp, kept: Mapping[Operation, str], covered: list[Operation]
-) -> tuple[Operand, Operand]:
-    """Both operands as rows of the inner extent; what only reorders them is covered."""
-    swapped = (False, True)
+    op: SourceOp, network: Network, kept: Mapping[Operation, str], covered: list[Operation]
+) -> tuple[Operand, Operand, float]:
+    """Both operands as rows of the inner extent, and by what they are multiplied.
+
+    What only reorders or scales them is covered.
+    """
+    swapped, factor = (False, True), 1.0
     if isinstance(op, GemmOp):
         swapped = bool(op.trans_a.value.data), not op.trans_b.value.data
     found = []
@@ -186,15 +190,21 @@ def _operands(
         order = list(range(len(shape_of(value) or ())))
         if swap:
             order[-2:] = order[:-3:-1]
-        while isinstance(maker := value.owner, TransposeOp) and maker not in kept:
+        while (maker := producer(value)) is not None and maker not in kept:
             if any(use.operation not in covered for use in value.uses):
+                break
+            if isinstance(maker, TransposeOp):
+                permutation, value = maker.permutation.get_values(), maker.x
+                order = [permutation[axis] for axis in order]
+            elif isinstance(maker, MulOp | DivOp) and (scaled := _scaled(maker, network)):
+                value, more = scaled
+                factor *= more
+            else:
                 break
             if maker not in covered:
                 covered.append(maker)
-            permutation = maker.permutation.get_values()
-            order, value = [permutation[axis] for axis in order], maker.x
         found.append(Operand(value, order))
-    return found[0], found[1]
+    return found[0], found[1], factor
 
 
 def _bias(op: SourceOp, network: Network) -> Array | None:
