@@ -42,7 +42,11 @@ def expected_of(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> np.nda
 
 
 def compiled(
-    model: onnx.ModelProto, inputs: dict[str, np.ndarray], target: str, requantise: str
+    model: onnx.ModelProto,
+    inputs: dict[str, np.ndarray],
+    target: str,
+    requantise: str,
+    samples: dict[str, np.ndarray] | None = None,
 ) -> tuple[vtac.Module, np.ndarray]:
     """The module, and what its integers are by the NumPy reference."""
     integers: dict[str, np.ndarray] = {}
@@ -56,6 +60,7 @@ def compiled(
         module = vtac.compile(
             model,
             target,
+            samples,
             requantise=requantise,
             observe=evaluate,
             criteria=vtac.Criteria(compare=False),  # also where the host would finish sooner
@@ -64,8 +69,14 @@ def compiled(
     return module, values
 
 
-def assert_near(case: Quantised, target: str, requantise: str, steps: int) -> None:
-    module, integers = compiled(case.model, case.inputs, target, requantise)
+def assert_near(
+    case: Quantised,
+    target: str,
+    requantise: str,
+    steps: int,
+    samples: dict[str, np.ndarray] | None = None,
+) -> None:
+    module, integers = compiled(case.model, case.inputs, target, requantise, samples)
     assert all(placement.where != "host" for placement in module.explain)
     for seed in (None, 1):
         (result,) = module.run(case.inputs, order_seed=seed).values()
@@ -103,11 +114,21 @@ def test_shifts_are_off_by_a_few_steps(case: Quantised) -> None:
     assert_near(case, "chisel-pynq", "auto", SHIFT_STEPS * case.depth)
 
 
+@settings(max_examples=2)
+@given(case=CASES)
+def test_samples_leave_integers_exact_and_near(case: Quantised) -> None:
+    samples = {
+        name: np.concatenate([np.roll(x, shift, axis=-1) for shift in range(4)])
+        for name, x in case.inputs.items()
+    }
+    assert_near(case, "pynq", "auto", SHIFT_STEPS * case.depth, samples)
+
+
 @settings(max_examples=12)
 @given(
     case=cases(real=True),
     target=st.sampled_from(["pynq", "sim"]),
-    requantise=st.sampled_from(["shift", "exact"]),  # on sim, exact is multiply
+    requantise=st.sampled_from(["auto", "shift", "exact"]),  # on sim, exact is multiply
 )
 def test_real_results_lie_within_the_bound(case: Quantised, target: str, requantise: str) -> None:
     ctx = VtacContext()

@@ -37,7 +37,7 @@ from vtac.passes.graph.quantize.numbers import (
 )
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
-from vtac.passes.graph.quantize.rounding import MOST_INPUTS, Moments, round_together
+from vtac.passes.graph.quantize.rounding import MOST_INPUTS, Moments, alike, round_together
 
 ROUNDS = 16
 """Steps towards equal means, at most; each moves a bias by what the mean is off."""
@@ -54,6 +54,45 @@ Batches = Sequence[Array]
 def correct_biases(plan: Plan, observed: Observations) -> Plan:
     """The plan with corrected biases; weights, shifts and scales stay."""
     return _Correction(plan, observed).run()
+
+
+def round_unseen(plan: Plan) -> Plan:
+    """The plan with weights rounded together where there are no observations (`rounding.alike`)."""
+    layers = dict(plan.layers)
+    for group, layer in plan.layers.items():
+        if not (layer.group.is_rounded and _is_rescaled(layer)):
+            continue
+        chosen = layer
+        for place, (form, weights) in enumerate(zip(layer.group.forms, layer.weights, strict=True)):
+            if form.multiplies and weights[0].size <= MOST_INPUTS:
+                assumed = alike(form.group, weights[0].size)
+                chosen = _with_errors_cancelled(plan, chosen, place, assumed)
+        layers[group] = chosen if proof_holds(chosen).all() else layer
+    return replace(plan, layers=layers)
+
+
+def _is_rescaled(layer: Layer) -> bool:
+    """Whether weights stand for others in a sum that ends in a shift."""
+    return layer.rescaling is None and layer.scale is not None and layer.group.join == "add"
+
+
+def _in_steps(plan: Plan, form: Form, layer: Layer) -> Array:
+    """The real weights of a form, in units of the stored ones."""
+    real = plan.network.weights(form)
+    unit = layer.steps / plan.scales[form.operand].value
+    return cast(Array, real / unit.reshape(-1, *(1 for _ in real.shape[1:])))
+
+
+def _with_errors_cancelled(plan: Plan, layer: Layer, place: int, covariance: Array) -> Layer:
+    """The layer with the weights of one form rounded together."""
+    form, weights = layer.group.forms[place], layer.weights[place]
+    limits = ONE_PLANE if weights.dtype == np.int8 else TWO_PLANES
+    real, before = (
+        array.reshape(len(weights), -1) for array in (_in_steps(plan, form, layer), weights)
+    )
+    rows = round_together(real, before, covariance, limits)
+    whole = rows.reshape(weights.shape).astype(weights.dtype)
+    return with_weights(layer, place, whole, plan.scales)
 
 
 class _Correction:
@@ -184,7 +223,7 @@ class _Correction:
         weights costs is known on the operands that the layer reads; its average where nothing is
         clamped goes into the bias.
         """
-        if layer.rescaling is not None or layer.scale is None or layer.group.join != "add":
+        if not _is_rescaled(layer):
             return layer
         total, count = np.zeros(len(layer.bias)), np.zeros(len(layer.bias))
         pairs = zip(layer.group.forms, layer.weights, strict=True)
@@ -205,25 +244,12 @@ class _Correction:
 
         Only weights that a shift is to rescale: those for a multiplier are the network's own.
         """
-        if layer.rescaling is not None or layer.scale is None or layer.group.join != "add":
+        if not _is_rescaled(layer):
             return layer
         chosen = layer
         for place, (form, weights) in enumerate(zip(layer.group.forms, layer.weights, strict=True)):
             if form.multiplies and (found := self._moments(form, weights)) is not None:
-                limits = ONE_PLANE if weights.dtype == np.int8 else TWO_PLANES
-                real = self._in_steps(form, layer)
-                rows = round_together(
-                    real.reshape(len(real), -1),
-                    weights.reshape(len(real), -1),
-                    found.covariance(),
-                    limits,
-                )
-                chosen = with_weights(
-                    chosen,
-                    place,
-                    rows.reshape(weights.shape).astype(weights.dtype),
-                    self.plan.scales,
-                )
+                chosen = _with_errors_cancelled(self.plan, chosen, place, found.covariance())
         return chosen if proof_holds(chosen).all() else layer
 
     def _moments(self, form: Form, weights: Array) -> Moments | None:
@@ -243,15 +269,9 @@ class _Correction:
                 moments.add(results[0])
         return moments if moments.suffice else None
 
-    def _in_steps(self, form: Form, layer: Layer) -> Array:
-        """The real weights of a form, in units of the stored ones."""
-        real = self.plan.network.weights(form)
-        unit = layer.steps / self.plan.scales[form.operand].value
-        return cast(Array, real / unit.reshape(-1, *(1 for _ in real.shape[1:])))
-
     def _rounding_errors(self, form: Form, weights: Array, layer: Layer) -> list[Array]:
         """What the rounding of a form's weights costs its sums, in steps of the accumulators."""
-        wrong = self._in_steps(form, layer) - weights
+        wrong = _in_steps(self.plan, form, layer) - weights
         op = _products(form, wrong.shape)
         scales = self.plan.scales
         outside = pad_value(form, scales)

@@ -28,7 +28,7 @@ from vtac.dialects.context import Array
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.passes.graph.quantize.bounds import Bound, output_errors
-from vtac.passes.graph.quantize.correction import correct_biases
+from vtac.passes.graph.quantize.correction import correct_biases, round_unseen
 from vtac.passes.graph.quantize.emit import emit
 from vtac.passes.graph.quantize.error_models import Expected, WorstCase
 from vtac.passes.graph.quantize.mixing import mix_planes
@@ -70,7 +70,9 @@ class QuantizePass(ModulePass):
             if len(function.body.blocks) == 1:
                 network = Network(ctx, function)
                 plan = mix_planes(make_plan(network, policy), policy)
-                if network.observations is not None:
+                if network.observations is None:
+                    plan = round_unseen(plan)
+                else:
                     plan = correct_biases(plan, network.observations)
                 bounds = output_errors(plan, WorstCase())
                 function.attributes[ERROR_BOUNDS_ATTRIBUTE] = _errors_attribute(bounds, np.max)

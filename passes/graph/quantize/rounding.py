@@ -52,6 +52,17 @@ class Moments:
         return cast(Array, self._squares / self.count - means[:, :, None] * means[:, None, :])
 
 
+def alike(groups: int, products: int) -> Array:
+    """What to assume of inputs that nobody has seen, up to a factor: [groups, K, K].
+
+    That they know nothing of each other, but all have a mean about as large as their deviation, as
+    behind a relu; without observations no bias takes it out. Then the errors of a channel's weights
+    are to sum up to nothing.
+    """
+    one = np.eye(products) + np.ones((products, products))
+    return cast(Array, np.broadcast_to(one, (groups, products, products)))
+
+
 def round_together(real: Array, stored: Array, covariance: Array, limits: Limits) -> Array:
     """Whole weights [O, K] near the real ones whose errors cancel as far as the inputs allow.
 

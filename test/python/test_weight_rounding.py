@@ -1,0 +1,59 @@
+"""Weights rounded together: the power of what they are off never grows, and no limit is passed."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtac.passes.graph.quantize.planes import ONE_PLANE
+from vtac.passes.graph.quantize.rounding import Moments, alike, round_together
+
+POWER = "goi,gij,goj->go"
+"""Of the errors of each output, [groups, outputs]."""
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    groups=st.integers(1, 3),
+    outputs=st.integers(1, 4),
+    products=st.integers(1, 9),
+    seen=st.booleans(),
+)
+def test_the_power_of_errors_never_grows(
+    seed: int, groups: int, outputs: int, products: int, seen: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    real = rng.uniform(-130, 130, (groups * outputs, products))
+    nearest = np.clip(np.rint(real), *ONE_PLANE)
+    covariance = alike(groups, products)
+    if seen:
+        mixing = rng.normal(size=(groups * products, groups * products))
+        inputs = rng.normal(size=(2, groups * products, 40)) + 3
+        moments = Moments(groups, products)
+        for batch in inputs:
+            moments.add(np.einsum("ij,js->is", mixing, batch)[None])
+        covariance = moments.covariance()
+    together = round_together(real, nearest, covariance, ONE_PLANE)
+    np.testing.assert_array_equal(together, np.clip(np.rint(together), *ONE_PLANE))
+    powers = []
+    for whole in (nearest, together):
+        errors = (whole - real).reshape(groups, outputs, products)
+        powers.append(np.einsum(POWER, errors, covariance, errors))
+    assert (powers[1] <= powers[0] * (1 + 1e-9) + 1e-9).all()
+
+
+def test_moments_are_those_of_the_windows() -> None:
+    windows = np.random.default_rng(0).normal(size=(3, 6, 4, 5))
+    moments = Moments(2, 3)
+    moments.add(windows[:2])
+    moments.add(windows[2:])
+    rows = np.moveaxis(windows, 1, 0).reshape(2, 3, -1)
+    for found, each in zip(moments.covariance(), rows, strict=True):
+        np.testing.assert_allclose(found, np.cov(each, bias=True), atol=1e-12)
+    assert moments.suffice
+
+
+def test_errors_of_alike_inputs_sum_to_nothing() -> None:
+    """Each weight alone is nearest to 1, off by 0.4; together some are 2."""
+    real = np.full((1, 10), 1.4)
+    whole = round_together(real, np.ones((1, 10)), alike(1, 10), ONE_PLANE)
+    assert abs((whole - real).sum()) < 1
