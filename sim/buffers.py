@@ -1,6 +1,7 @@
 """The memories of one VTA as arrays, the views that run its instructions, and scratch memory."""
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -65,3 +66,14 @@ class Scratch:
             grown = max(count, 4096, 0 if memory is None else 2 * len(memory))
             memory = self._memory[name] = np.zeros(grown, dtype)
         return memory[:count].reshape(shape)
+
+
+@cache
+def touch_blas_memory() -> None:
+    """Make BLAS touch the memory that it packs operands into, once a process.
+
+    Until a product larger than ours has been there, products of some shapes take two to three times
+    as long (OpenBLAS on Zen: 9 instead of 27 GFLOP/s), as if its kernels reached for pages behind
+    what they have packed that nobody has touched yet. It takes less than a millisecond.
+    """
+    np.matmul(np.ones((256, 384), np.float32), np.ones((384, 64), np.float32))

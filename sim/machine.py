@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..dialects.target import Memory, Target
 from ..dialects.vta.encoding import Alu, Compute, Finish, Gemm, Instruction, Load, Store
-from .buffers import Buffers
+from .buffers import Buffers, touch_blas_memory
 from .elements import Elements, Loops, loops_of, touched
 from .errors import Fault, TooLarge
 from .gemm_plan import GemmPlan, Placement
@@ -66,6 +66,7 @@ class FastMachine:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.buffers = Buffers(target)
+        touch_blas_memory()
         self.position = 0
         self._strict = True
         self._plans = plans_of(target)
