@@ -5,6 +5,7 @@ import pytest
 from te_interpreter import kernel_named, run_loops
 from te_kernels import SMALL
 from te_tensors import run_tensors
+from verifier import Verifier
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
@@ -99,8 +100,8 @@ def parsed(schedule: str) -> ModuleOp:
 
 def applied(schedule: str) -> te.KernelOp:
     """Apply a schedule, and compare what the kernel computes before and after."""
-    module = parsed(schedule)
-    module.verify()
+    module, verifier = parsed(schedule), Verifier()
+    verifier.verify(module)
     kernel = kernel_named(module, "k")
     generator = np.random.default_rng(7)
     shapes = [argument.type.get_shape() for argument in kernel.body.block.args]
@@ -108,12 +109,12 @@ def applied(schedule: str) -> te.KernelOp:
     [expected] = run_tensors(kernel, inputs)
     for step in (TeDeclareIntrinsics(), TeToLoops(), TeApplySchedule()):
         step.apply(VtacContext(), module)
-        module.verify()
+        verifier.verify(module)
     [found] = run_loops(kernel, inputs)
     np.testing.assert_array_equal(expected, found)
     before = sum(isinstance(op, te.InvokeOp | te.CopyOp) for op in kernel.walk())
     TeSimplifyLoops().apply(VtacContext(), module)
-    module.verify()
+    verifier.verify(module)
     [found] = run_loops(kernel, inputs)
     np.testing.assert_array_equal(expected, found)
     assert before == sum(isinstance(op, te.InvokeOp | te.CopyOp) for op in kernel.walk())
