@@ -18,7 +18,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from .operation import integer, integer_array
+from .operation import integer, integer_array, string
 from .schedule import AXIS, STAGE, Primitive
 
 
@@ -38,7 +38,7 @@ class AxesOp(Primitive):
     def __init__(self, stage: SSAValue, names: Sequence[str]):
         super().__init__(
             operands=[stage],
-            properties={"names": ArrayAttr(StringAttr(name) for name in names)},
+            properties={"names": ArrayAttr(map(string, names))},
             result_types=[AXIS] * len(names),
         )
         for axis, name in zip(self.axes, names, strict=True):

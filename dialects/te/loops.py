@@ -29,7 +29,7 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from .operation import UNIT, TeOperation, integer, integer_array
+from .operation import UNIT, TeOperation, integer, integer_array, string
 from .ranges import Range, decode_ranges, encode_ranges, integers, parse_range, print_range
 
 _INDEX = IndexType()
@@ -77,7 +77,7 @@ class ForOp(TeOperation):
         super().__init__(
             operands=[operands],
             properties={
-                "label": StringAttr(label),
+                "label": string(label),
                 "static_range": static,
                 "step": integer(step) if sizes is None else None,
                 "sizes": None if sizes is None else integer_array(sizes),

@@ -30,6 +30,12 @@ def integer(value: int) -> IntegerAttr[I64]:
     return IntegerAttr(value, i64)
 
 
+@lru_cache(_SHARED)
+def string(value: str) -> StringAttr:
+    """The attribute ``"value"``."""
+    return StringAttr(value)
+
+
 def integer_array(values: Sequence[int]) -> DenseArrayBase[I64]:
     """The attribute ``array<i64: values>``."""
     return _integer_array(tuple(values))

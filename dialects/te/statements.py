@@ -42,7 +42,14 @@ from .attributes import Outside, Scope, outside_value, scope_of, shaped
 from .body import verify_body
 from .compute import Read, outside_attr
 from .intrinsics import IntrinsicOp
-from .operation import UNIT, TeOperation, declared, parse_optional_value, parse_value
+from .operation import (
+    UNIT,
+    TeOperation,
+    declared,
+    parse_optional_value,
+    parse_value,
+    string,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +130,7 @@ class UpdateOp(TeOperation):
         super().__init__(
             operands=[write.buffer, [read.buffer for read in reads], indices],
             properties={
-                "label": StringAttr(label),
+                "label": string(label),
                 "accumulate": UNIT if accumulate else None,
                 "is_init": UNIT if is_init else None,
                 "maps": ArrayAttr(map_of(row, len(indices)) for row in rows),
@@ -290,7 +297,7 @@ class InvokeOp(TeOperation):
             ],
             properties={
                 "callee": SymbolRefAttr(callee),
-                "label": StringAttr(label),
+                "label": string(label),
                 "maps": ArrayAttr(map_of(row, len(indices)) for row in rows),
                 "immediate": IntegerAttr(constant, i32) if isinstance(constant, int) else None,
             },

@@ -21,7 +21,7 @@ from .instructions import Lowering
 from .invocation import Invocation
 from .lattice import Lattice, on_lattice
 from .padding import PaddingError, padded_rectangles
-from .prepared import Interval, Prepared, evaluate, interval
+from .prepared import Prepared, Window, evaluate, interval
 from .storage import (
     MEMORIES,
     Buffers,
@@ -158,9 +158,9 @@ class KernelRun:
         self._storage[what.buffer] = buffer
         self._out.append(alloc)
 
-    def _outer(self, window: Sequence[Interval], lanes: tuple[int, ...]) -> list[tuple[int, int]]:
+    def _outer(self, window: Window, lanes: tuple[int, ...]) -> list[tuple[int, int]]:
         """A window without its lanes, which it must hold whole."""
-        ranges = [evaluate(item, self._numbers) for item in window]
+        ranges = window.at(self._numbers)
         if ranges[-2] != (0, lanes[0]) or ranges[-1] != (0, lanes[1]):
             self._fail(f"a window {ranges} cuts the lanes {list(lanes)} of a hardware element")
         return ranges[: -te.LANES]

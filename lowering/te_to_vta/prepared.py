@@ -1,6 +1,6 @@
 """What a kernel's operations say, worked out once: loops run thousands of times."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -39,6 +39,27 @@ def evaluate(item: Interval, numbers: Numbers) -> tuple[int, int]:
     return numbers[start], numbers[length]
 
 
+class Window(NamedTuple):
+    """The ranges of a window: those that are numbers, and the dimensions of those that are not."""
+
+    known: list[tuple[int, int]]
+    moving: list[tuple[int, SSAValue, SSAValue]]
+
+    @staticmethod
+    def of(ranges: Sequence[te.Range]) -> "Window":
+        """A window of te, in the form that is quick to evaluate."""
+        values = [(dim, item.values) for dim, item in enumerate(ranges)]
+        moving = [(dim, *pair) for dim, pair in values if pair is not None]
+        return Window([item.bounds or (0, 0) for item in ranges], moving)
+
+    def at(self, numbers: Numbers) -> list[tuple[int, int]]:
+        """Start and length of each range."""
+        ranges = list(self.known)
+        for dim, start, length in self.moving:
+            ranges[dim] = numbers[start], numbers[length]
+        return ranges
+
+
 class Alloc(NamedTuple):
     """A ``te.alloc``: shape and held are of its tensor before the lanes, and of what is kept."""
 
@@ -49,7 +70,7 @@ class Alloc(NamedTuple):
     shape: tuple[int, ...]
     held: tuple[int, ...]
     lanes: tuple[int, ...]
-    window: list[Interval]
+    window: Window
     lattice: Lattice | None
 
 
@@ -58,7 +79,7 @@ class Copy(NamedTuple):
 
     source: SSAValue
     target: SSAValue
-    window: list[Interval]
+    window: Window
     lattice: Lattice | None
     has_pads: bool
 
@@ -101,7 +122,7 @@ class Prepared:
         if op not in self._allocs:
             buffer, slots = op.buffer, op.slots.value.data
             shape, lanes = outer_shape(buffer.type, where), shape_of(buffer.type)[-te.LANES :]
-            scope, window = te.scope_of(buffer), [interval(item) for item in op.window]
+            scope, window = te.scope_of(buffer), Window.of(op.window)
             lattice = None if scope is te.Scope.DRAM else self.lattice(buffer)
             held = shape if lattice is None else extents_on_lattice(shape, lattice)
             self._allocs[op] = Alloc(
@@ -114,7 +135,7 @@ class Prepared:
         if op not in self._copies:
             source, target = op.source, op.target
             sram = source if te.scope_of(target) is te.Scope.DRAM else target
-            window = [interval(item) for item in op.window]
+            window = Window.of(op.window)
             self._copies[op] = Copy(source, target, window, self.lattice(sram), op.pads is not None)
         return self._copies[op]
 

@@ -9,7 +9,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import SymbolTable
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
@@ -29,6 +28,7 @@ class TeDeclareIntrinsics(ModulePass):
             raise CompileError(
                 Problem("module", f"it has no {TARGET_ATTRIBUTE}", "choose one with --target")
             )
+        names = {inner.get_attr_or_prop("sym_name") for inner in op.ops}
         for intrinsic in te.standard_intrinsics(target):
-            if SymbolTable.lookup_symbol(op, intrinsic.sym_name.data) is None:
+            if intrinsic.sym_name not in names:
                 Rewriter.insert_op(intrinsic, InsertPoint.at_end(op.body.block))

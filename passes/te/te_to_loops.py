@@ -98,8 +98,9 @@ def _lower(compute: te.ComputeOp, buffers: dict[SSAValue, SSAValue]) -> None:
         reads = []
         if compute.init is not None:
             reads.append(te.Access(buffers.get(compute.init, compute.init), write.subscripts))
-        body = _start_body(compute)
-        new.append(nest(loops, [te.UpdateOp(label, write, reads, body, is_init=True)]))
+        start = te.UpdateOp(label, write, reads, _start_body(compute), is_init=True)
+        start.location = compute.location
+        new.append(nest(loops, [start]))
     loops = _loops(compute.spatial, is_reduce=False) + _loops(compute.reduce, is_reduce=True)
     write = _access(target, te.rows_of(te.identity_map(len(compute.spatial))), loops)
     reads = [
@@ -113,12 +114,10 @@ def _lower(compute: te.ComputeOp, buffers: dict[SSAValue, SSAValue]) -> None:
     ]
     body = compute.detach_region(compute.body)
     update = te.UpdateOp(label, write, reads, body, accumulate=bool(compute.reduce.data))
+    update.location = compute.location
     new.append(nest(loops, [update]))
     for op in new:
         op.location = compute.location
-        for inner in op.walk():
-            if isinstance(inner, te.UpdateOp):
-                inner.location = compute.location
     Rewriter.insert_op(new, InsertPoint.before(compute))
 
 

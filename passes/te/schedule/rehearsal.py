@@ -459,13 +459,15 @@ class _Rehearsal:
         if stage.in_place is None:
             self.compute += prod(length for _, length in region) + self.rates.instruction
         inp, wgt = pair = self.operands[stage.number]
-        compute, points, kernels = self.compute, 0, self.micro_ops.kernels
+        load, compute, points, kernels = self.load, self.compute, 0, self.micro_ops.kernels
         for step in self.known.steps(stage, region, *self.steps[stage.number]):
             for number, cycles in step.fills:
                 operand = pair[number]
                 free = operand.take()
-                self.load = operand.ready = max(self.load, free) + cycles
-            start = max(compute, inp.ready, wgt.ready)
+                load = operand.ready = (free if free > load else load) + cycles
+            start = inp.ready if inp.ready > wgt.ready else wgt.ready
+            if compute > start:
+                start = compute
             if self.waited < 0:
                 self.waited = start - self.rates.launch
             kernel = (step.kernel, context, inp.place, wgt.place)
@@ -473,7 +475,7 @@ class _Rehearsal:
                 self.micro_ops.add(kernel, step.micro_ops)
             compute = inp.used = wgt.used = start + step.cycles
             points += step.points
-        self.compute = compute
+        self.load, self.compute = load, compute
         if stage.number in self.followers:
             self.left -= points
 
