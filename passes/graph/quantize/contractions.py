@@ -1,9 +1,9 @@
 """Products of two activations: which float ops one integer product stands for.
 
-MatMul, and Gemm without constant weights, as in attention; where it is a constant that lies as no
-dense layer's weights do, too. What only reorders dimensions or scales
-all elements alike goes with it, for it costs nothing there: the host lays out the operands anyway
-(``graph.batch_matmul`` wants the inner extent last in both), and a factor is part of the scale.
+MatMul, and Gemm without constant weights, as in attention; a constant that lies as no dense layer's
+weights do is such an operand, too. What only reorders dimensions or scales all elements alike goes
+along, for it costs nothing there: the host lays out the operands anyway (``graph.batch_matmul``
+wants the inner extent last in both), and a factor is part of the scale.
 """
 
 from collections.abc import Mapping, Sequence

@@ -53,6 +53,12 @@ def emit_contraction(
 
 
 class _Emitter:
+    """Inserts ops before the root of one group.
+
+    entries: how many products of matrices there are, over the dimensions ``batch``. lanes: how many
+    rows of either operand an element holds, where each entry needs whole ones.
+    """
+
     def __init__(self, numbers: ContractionNumbers, network: Network):
         self.numbers, self.network = numbers, network
         self.group: Contraction = numbers.group
