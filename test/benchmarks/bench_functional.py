@@ -3,7 +3,8 @@
 The floor is the matrix products alone: as many multiplications, in float32 calls of the size that
 the simulator uses, on data that is already in place, in the same run. Warm: the same program again,
 strict, in program order; `loose` is not strict, `orders` strict in a random order of the modules:
-what both cost on top is the difference. `first` is a first call, plans and all.
+what both cost on top is the difference. `first` is a first call, plans and all; the machine has
+been made before (0.7 ms, the first one of a process).
 
 The open C++ simulator takes about 13 times the floor on an idle machine of two cores, where its
 times below come from. So the last columns have how much faster ours is, first and warm: `C++` by
