@@ -12,7 +12,7 @@ from random_groups import KINDS, SMALL, TARGETS, RandomGroup
 from te_interpreter import run_loops as interpret
 from vta_runner import context, lower_loops, parse, run_loops
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument
 
 from vtac.dialects import te
@@ -66,12 +66,14 @@ def test_windows_hold_what_is_read(random: Random, target: str, kind: str) -> No
     def run(module: ModuleOp, inputs: list[np.ndarray]) -> list[np.ndarray]:
         kernel, call = only_kernel(module), only_call(module)
         arguments = [
-            inputs[value.index]
-            if isinstance(value, BlockArgument)
+            inputs[te.viewed(value).index].reshape(value.type.get_shape())
+            if isinstance(te.viewed(value), BlockArgument)
             else constant_value(f.ctx, value.owner.value, value.type)
             for value in call.arguments
         ]
-        return interpret(kernel, arguments)
+        (last,) = [op for op in module.walk() if isinstance(op, ReturnOp)]
+        results = zip(interpret(kernel, arguments), last.arguments, strict=True)
+        return [result.reshape(value.type.get_shape()) for result, value in results]
 
     f.check(module, run, rank_of(module))
 

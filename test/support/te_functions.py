@@ -25,6 +25,8 @@ def evaluate(ctx: VtacContext, module: ModuleOp, inputs: Sequence[np.ndarray]) -
             kernel = kernel_named(module, op.callee.root_reference.data)
             results = run_tensors(kernel, [values[argument] for argument in op.arguments])
             values |= dict(zip(op.outputs, results, strict=True))
+        elif isinstance(op, te.ViewOp):
+            values[op.result] = values[op.x].reshape(op.result.type.get_shape())
         elif isinstance(op, ReturnOp):
             return [values[value] for value in op.arguments]
     raise AssertionError("the function returns nothing")
