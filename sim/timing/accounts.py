@@ -8,6 +8,7 @@ op load as a whole; a STORE's handshakes are waiting for DRAM, its beats and ele
 """
 
 import enum
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -147,8 +148,8 @@ class Accounts:
         return before
 
     def _by_cause(self) -> NDArray[np.int64]:
-        """Cycles [n, causes] of each instruction that started and of the wait before it."""
-        result = np.zeros((len(self._started), len(Cause)), np.int64)
+        """Cycles [causes, n] of each instruction that started and of the wait before it."""
+        result = np.zeros((len(Cause), len(self._started)), np.int64)
         rows = np.flatnonzero(self._started)
         self._add_waits(result, rows)
         self._add_durations(result, rows)
@@ -158,22 +159,25 @@ class Accounts:
         timeline = self._timeline
         before, decision = self._before[rows], timeline.start[rows] - 1
         present = np.clip(timeline.dispatched[rows] + 1, before, decision)
-        full = self._full_until(present) - self._full_until(before)
-        result[rows, _PLACE[Cause.FULL_QUEUE]] = full
-        result[rows, _PLACE[Cause.FETCH]] = present - before - full
-        result[rows, _PLACE[Cause.START]] = 1
-        result[rows, self._last_token()[rows]] += decision - present
+        full = self._full_between(before, present)
+        result[_PLACE[Cause.FULL_QUEUE]][rows] = full
+        result[_PLACE[Cause.FETCH]][rows] = present - before - full
+        result[_PLACE[Cause.START]][rows] = 1
+        result[self._last_token()[rows], rows] += decision - present
 
-    def _full_until(self, cycles: Column) -> Column:
-        """Cycles before each of `cycles` in which fetch stood before a full queue."""
+    def _full_between(self, first: Column, last: Column) -> Column:
+        """Cycles from `first` on and before `last` in which fetch stood before a full queue."""
         if not self._timeline.full:
-            return np.zeros(len(cycles), np.int64)
-        spans = np.array(self._timeline.full, np.int64)
+            return np.zeros(len(first), np.int64)
+        cycles = np.stack([first, last])
+        flat = itertools.chain.from_iterable(self._timeline.full)
+        spans = np.fromiter(flat, np.int64, 2 * len(self._timeline.full)).reshape(-1, 2)
         passed = np.concatenate([[0], np.cumsum(spans[:, 1] - spans[:, 0])])
         count = np.searchsorted(spans[:, 0], cycles, side="right")
         ahead = np.where(count > 0, spans[np.maximum(count, 1) - 1, 1] - cycles, 0)
-        result: Column = passed[count] - np.maximum(ahead, 0)
-        return result
+        before = passed[count] - np.maximum(ahead, 0)
+        between: Column = before[1] - before[0]
+        return between
 
     def _last_token(self) -> Column:
         """For each instruction the place of the token that came last (of anything if none did)."""
@@ -197,7 +201,7 @@ class Accounts:
             Kind.UOP: Cause.MICRO_OPS,
         }
         for what, cause in plain.items():
-            result[rows, _PLACE[cause]] += np.where(kind == what, duration, 0)
+            result[_PLACE[cause]][rows] += np.where(kind == what, duration, 0)
         padding = np.zeros(len(work.kind), np.int64)
         for index, pads in work.pads.items():
             padding[index] = pads.elements
@@ -207,15 +211,15 @@ class Accounts:
         store = kind == Kind.STORE
         shaken = self._preset.store_request_cycles * work.handshakes[rows]
         shaken = np.minimum(np.where(store & (not ideal), shaken, 0), duration)
-        result[rows, _PLACE[Cause.PADDING]] = zeros
-        result[rows, _PLACE[Cause.TRANSFER]] = np.where(store, duration - shaken, beats)
-        result[rows, _PLACE[Cause.DRAM]] = np.where(load, duration - beats - zeros, shaken)
+        result[_PLACE[Cause.PADDING]][rows] = zeros
+        result[_PLACE[Cause.TRANSFER]][rows] = np.where(store, duration - shaken, beats)
+        result[_PLACE[Cause.DRAM]][rows] = np.where(load, duration - beats - zeros, shaken)
 
     def _account(self, label: str, chosen: NDArray[np.bool_], whole: bool = False) -> Account:
         work, timeline = self._work, self._timeline
         modules = {}
         for module in Module:
-            sums = self._causes[chosen & (work.module == module)].sum(axis=0)
+            sums = self._causes[:, chosen & (work.module == module)].sum(axis=1)
             if whole:
                 sums[_PLACE[Cause.OVER]] = timeline.cycles - int(sums.sum())
             modules[module] = {c: n for c, n in zip(Cause, sums.tolist(), strict=True) if n}
