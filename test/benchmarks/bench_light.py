@@ -32,7 +32,7 @@ from vtac.tools.compiler import compile_model
 from vtac.tools.planner import main_function
 
 CALIBRATION = 8
-TOLERANCE = 1.5
+TOLERANCE = 2.0
 """Errors may be this many times their estimates, which are no bounds."""
 COLUMNS = "model", "nodes", "products", "compile s", "run s", "cycles", "output: error, of estimate"
 

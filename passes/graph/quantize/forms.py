@@ -5,14 +5,14 @@ a concatenation on channels is a sum of two convolutions with weights 0 and 1, a
 one whose window starts inside or outside its operand (negative or positive pads), a product with a
 constant a channel has its factors on the diagonal. The weights carry the change of scale, as those
 of any convolution do; where the scales of operand and result differ by a power of two only, a
-selection loses nothing.
+selection loses nothing. A convolution that alone reads a concatenation takes its weights apart.
 
 This stands for the ops in the quantised network only. In the float network they stay what they
 are, and the host computes them as ONNX says.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -59,7 +59,7 @@ class Form:
     @property
     def is_exact_when_tied(self) -> bool:
         """Whether powers of two between scales leave nothing of it to round."""
-        if self.matrix is None:
+        if self.matrix is None or self.multiplies:
             return False
         if self.divisor > 1:
             return bool((self.factor == 1).all())
@@ -83,6 +83,18 @@ def form_of(core: ConvOp | GemmOp, result: SSAValue, factor: Array) -> Form:
         core.dilations.get_values(),
         core.group.value.data,
     )
+
+
+def apart(form: Form, concat: ConcatOp, weights: Array) -> Iterator[Form]:
+    """A convolution of channels side by side, as one form for each tensor that has some of them.
+
+    weights: of the convolution, float64 [O, C, kernel...].
+    """
+    first = 0
+    for operand in concat.inputs:
+        last = first + _shape(operand)[1]
+        yield replace(form, operand=operand, matrix=weights[:, first:last])
+        first = last
 
 
 def diagonal(source: Operation, operand: SSAValue, result: SSAValue, factor: Array) -> Form:

@@ -62,6 +62,7 @@ from vtac.passes.graph.quantize.eligibility import (
 )
 from vtac.passes.graph.quantize.forms import (
     Form,
+    apart,
     constant_part,
     diagonal,
     form_of,
@@ -76,6 +77,7 @@ from vtac.passes.graph.quantize.network import (
     PoolingOp,
     channels_of,
     is_channel_vector,
+    is_dense,
     producer,
     products,
 )
@@ -303,11 +305,21 @@ class _Grower:
         forms = terms.forms
         if isinstance(core, ConvOp | GemmOp):
             factor = next(factor for other, factor in terms.cores if other is core)
-            forms = [form_of(core, result, factor)]
+            forms = self._core_forms(core, form_of(core, result, factor), terms)
             terms.bias += factor * self.network.bias(core)
         bounded = (lo, hi) != (-inf, inf)
         int32 = is_dense(core) and not (bounded or terms.skips) and _is_compared(result)
         return Sum(root, core, forms, terms.skips, terms.bias, lo, hi, terms.covered, int32)
+
+    def _core_forms(self, core: ConvOp | GemmOp, form: Form, terms: _Terms) -> list[Form]:
+        """A core; several where it alone reads channels that are joined for it."""
+        concat = self._interior(form.operand)
+        if not isinstance(concat, ConcatOp) or concat.axis.value.data != 1 or form.group > 1:
+            return [form]
+        if is_dense(core):  # whose accumulators may be the result: they are those of one form
+            return [form]
+        terms.covered.append(concat)
+        return list(apart(form, concat, self.network.given_weights(core)))
 
     def _sloped(
         self,
@@ -465,13 +477,6 @@ def clamp_bounds(op: FakeQuantizeOp | ReluOp | ClipOp | HardSigmoidOp) -> tuple[
 
 def _clamped(x: float, lo: float, hi: float) -> float:
     return min(max(x, lo), hi)
-
-
-def is_dense(op: Operation | None) -> bool:
-    """Whether an op is a dense layer: a gemm, or a convolution whose kernel covers its input."""
-    if isinstance(op, ConvOp):
-        return (shape_of(op.x) or ())[2:] == op.kernel_shape() and not any(op.pads.get_values())
-    return isinstance(op, GemmOp)
 
 
 def _is_compared(value: SSAValue, hosted: Container[Operation] = ()) -> bool:

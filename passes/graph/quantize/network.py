@@ -228,6 +228,13 @@ def products(core: CoreOp) -> int:
             return prod((shape_of(core.x) or ())[2:])
 
 
+def is_dense(op: Operation | None) -> bool:
+    """Whether an op is a dense layer: a gemm, or a convolution whose kernel covers its input."""
+    if isinstance(op, ConvOp):
+        return (shape_of(op.x) or ())[2:] == op.kernel_shape() and not any(op.pads.get_values())
+    return isinstance(op, GemmOp)
+
+
 def pooled_area(op: PoolingOp) -> int:
     """By how much a pooling divides its sums (the same everywhere, see ``eligibility``)."""
     shape = shape_of(op.x) or ()

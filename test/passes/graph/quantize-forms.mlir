@@ -21,6 +21,29 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
 // CHECK-NEXT:    [[SUM:%[0-9]+]] = graph.add [[A]], [[B]]
 // CHECK:         graph.requantize [[SUM]] {{.*}}lo = 0 : i64
 
+  // A convolution of joined channels is one of each tensor that has some of them.
+  func.func @apart(%x: tensor<1x1x4xf32> {graph.range = #graph.range<-128.0, 127.0>},
+      %y: tensor<1x2x4xf32> {graph.range = #graph.range<-64.0, 63.0>}) -> tensor<1x1x4xf32> {
+    %w = graph.constant dense<[[[1.0, 1.0], [2.0, 3.0], [4.0, 5.0]]]> : tensor<1x3x2xf32>
+    %c = graph.concat %x, %y {axis = 1 : i64, graph.ranges = [#graph.range<-128.0, 127.0>]}
+        : (tensor<1x1x4xf32>, tensor<1x2x4xf32>) -> tensor<1x3x4xf32>
+    %z = graph.conv %c, %w {strides = array<i64: 1>, pads = array<i64: 1, 0>, dilations = array<i64: 1>,
+        group = 1 : i64, graph.ranges = [#graph.range<-1024.0, 1016.0>]}
+        : (tensor<1x3x4xf32>, tensor<1x3x2xf32>) -> tensor<1x1x4xf32>
+    func.return %z : tensor<1x1x4xf32>
+  }
+
+// CHECK-LABEL: @apart
+// CHECK:         [[X:%[a-z0-9_]+]] = graph.quantize %x
+// CHECK-NEXT:    graph.constant dense<32> : tensor<1x1x2xi8>
+// CHECK-NEXT:    graph.conv [[X]]
+// CHECK-NEXT:    [[Y:%[a-z0-9_]+]] = graph.quantize %y
+// CHECK-NEXT:    graph.constant dense<{{\[\[\[}}32, 48], [64, 80]]]> : tensor<1x2x2xi8>
+// CHECK-NEXT:    graph.conv [[Y]]
+// CHECK-NEXT:    graph.add
+// CHECK:         graph.requantize
+// CHECK-NOT:     graph.requantize
+
   // Slices of space that are joined on channels are read where they are cut.
   func.func @focus(%x: tensor<1x1x4xf32> {graph.range = #graph.range<-128.0, 127.0>})
       -> tensor<1x2x2xf32> {
