@@ -109,7 +109,8 @@ def compile_model(
     shapes: input name to shape, for symbolic dimensions. shift: ``channel``, ``block`` or ``auto``:
     what shares one shift (``quantize``). requantise: how sums return to int8, ``shift``,
     ``multiply`` (where the target can), ``exact`` (more weight planes where it cannot), or
-    ``auto``: multiply where the target can and the model brings its scales along, else shift.
+    ``auto``: where the model brings its scales along multiply, or more planes for some layers,
+    else shift.
     method: ``minmax``, ``percentile`` or ``entropy``. percentile: the share of magnitudes that this
     method keeps inside, in percent. keep_float: names of nodes that stay on the host, as they are.
     layer_errors: measure the signal to quantisation noise of each layer, worst first

@@ -101,8 +101,8 @@ def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
         choices=get_args(Requantise),
         default="auto",
         help="how sums return to 8 bits: by a shift, by a multiplier where the target has one, by"
-        " what is most exact, or a multiplier where the model has given scales (default:"
-        " %(default)s)",
+        " what is most exact, or (auto) where the model has given scales by a multiplier, or with"
+        " finer weights in some layers, else by a shift (default: %(default)s)",
     )
     add(
         "--shift",
