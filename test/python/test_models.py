@@ -51,6 +51,10 @@ def test_integers_are_those_of_the_semantics(
     module = vtac.compile(model_path(name), target, shapes=shapes, observe=oracle.observe)
     found = oracle.judge(module, orders=(1,))
     assert found.launches == 1 and not found.differences
+    # Without a multiplier some layers have weights of two planes, and it is said why.
+    finer = [node for node in module.explain if node.reason.startswith("weights of two planes")]
+    assert bool(finer) == (target == "pynq")
+    assert all(node.where == "vta_0" and node.op == "graph.conv" for node in finer)
 
 
 def test_resnet8_answers_as_in_float(shared: Path) -> None:
