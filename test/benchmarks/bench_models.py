@@ -11,8 +11,6 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -21,6 +19,19 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from trained_models import (
+    AUTOENCODER,
+    CALIBRATION,
+    CLASSIFIERS,
+    DETECTOR,
+    SHARED,
+    Classifier,
+    changed_copies,
+    inputs_beside,
+    model_path,
+)
+
 from vtac.passes.graph.quantize.numbers import Requantise, Sharing
 from vtac.runtime.calibration import METHODS
 from vtac.runtime.executor import Module
@@ -28,54 +39,10 @@ from vtac.tools.compiler import compile_model
 
 Array = NDArray[Any]
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 TARGETS = "pynq", "chisel-pynq", "sim"
 """Two that do not multiply, and one that does."""
-CALIBRATION = 100
-COPIES = 24
-"""Changed copies of the picture, to calibrate the face detector on."""
 ONE_ANCHOR = 0.3
 """Boxes are compared where onnxruntime's score of a face is at least this."""
-
-
-@dataclass(frozen=True)
-class Classifier:
-    """A model of one input that tells classes apart, its data, and how images become inputs."""
-
-    name: str
-    data: str
-    prepare: Callable[[Array], Array]
-
-    def load(self) -> tuple[Path, Array, Array]:
-        """The model, its inputs [S, 1, ...] and their labels."""
-        with np.load(SHARED / "data" / f"{self.data}.npz") as data:
-            return _model(self.name), self.prepare(data["x"])[:, None], data["y"]
-
-
-CLASSIFIERS = (
-    Classifier("mnist8", "mnist", lambda x: x[:, None].astype(np.float32)),
-    Classifier("mlperf_resnet8_float", "cifar10", lambda x: x.astype(np.float32)),
-    Classifier(
-        "mlperf_resnet8_qdq", "cifar10", lambda x: (x.astype(np.int16) - 128).astype(np.int8)
-    ),
-    Classifier("mlperf_kws_qdq", "kws", lambda x: x),
-    Classifier(
-        "mobilenetv1_025_128_float",
-        "imagenet128",
-        lambda x: x.astype(np.float32) / np.float32(127.5) - np.float32(1),
-    ),
-)
-DETECTOR, AUTOENCODER = "ultraface_rfb320", "mlperf_ad_qdq"
-
-
-def _inputs(path: Path) -> list[Array]:
-    """What lies beside a model of one input, in order."""
-    with np.load(path.with_name("io.npz")) as data:
-        return [data[key] for key in data.files if key.startswith("in")]
-
-
-def _model(name: str) -> Path:
-    return SHARED / "models" / name / "model.onnx"
 
 
 def _session(path: Path) -> onnxruntime.InferenceSession:
@@ -110,9 +77,9 @@ def judge_classifier(model: Classifier, options: argparse.Namespace) -> None:
 
 def judge_detector(options: argparse.Namespace) -> None:
     """Print how far boxes and scores of the face detector lie from onnxruntime's."""
-    path = _model(DETECTOR)
-    (picture,) = _inputs(path)
-    module = _compiled(path, np.stack(_copies(picture)), options)
+    path = model_path(DETECTOR)
+    (picture,) = inputs_beside(path)
+    module = _compiled(path, np.stack(changed_copies(picture)), options)
     session = _session(path)
     (name,) = (value.name for value in session.get_inputs())
     started = time.process_time()
@@ -135,8 +102,8 @@ def judge_detector(options: argparse.Namespace) -> None:
 
 def judge_autoencoder(options: argparse.Namespace) -> None:
     """Print how many outputs of the autoencoder lie within one step of onnxruntime's."""
-    path = _model(AUTOENCODER)
-    inputs = _inputs(path)
+    path = model_path(AUTOENCODER)
+    inputs = inputs_beside(path)
     half = len(inputs) // 2
     module = _compiled(path, np.stack(inputs[:half]), options)
     session = _session(path)
@@ -147,23 +114,6 @@ def judge_autoencoder(options: argparse.Namespace) -> None:
         f"  {np.mean(steps <= 1):.2%} of the outputs within one step of onnxruntime's, "
         f"{np.mean(steps == 0):.2%} equal, all within {steps.max()}"
     )
-
-
-def _copies(picture: Array) -> list[Array]:
-    """Crops, flips and changes of brightness of a picture [1, 3, H, W], seeded."""
-    rng = np.random.default_rng(0)
-    height, width = picture.shape[2:]
-    copies = []
-    for number in range(COPIES):
-        share = rng.uniform(0.6, 1.0)
-        rows, columns = int(height * share), int(width * share)
-        top, left = rng.integers(0, height - rows + 1), rng.integers(0, width - columns + 1)
-        part = picture[:, :, top : top + rows, left : left + columns]
-        part = part[:, :, np.arange(height) * rows // height]
-        part = part[..., np.arange(width) * columns // width]
-        part = part[..., ::-1] if number % 2 else part
-        copies.append(np.clip(part * rng.uniform(0.7, 1.2), -1, 1).astype(np.float32))
-    return copies
 
 
 def _compiled(path: Path, samples: Array, options: argparse.Namespace) -> Module:
