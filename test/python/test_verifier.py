@@ -3,7 +3,16 @@
 import pytest
 from verifier import Verifier
 from xdsl.context import Context
-from xdsl.dialects.builtin import Builtin, FunctionType, ModuleOp, i32, i64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    Builtin,
+    FunctionType,
+    ModuleOp,
+    StringAttr,
+    SymbolRefAttr,
+    i32,
+    i64,
+)
 from xdsl.dialects.func import Func, FuncOp
 from xdsl.ir import Operation
 from xdsl.parser import Parser
@@ -59,6 +68,34 @@ def test_a_symbol_that_is_gone_is_missed() -> None:
         verifier.verify(module)
     with pytest.raises(VerifyException, match=r"func\.call"):
         verifier.verify(module)
+
+
+def test_a_symbol_that_has_another_name_is_missed() -> None:
+    module, verifier, functions = verified()
+    functions["callee"].properties["sym_name"] = StringAttr("renamed")
+    with pytest.raises(VerifyException, match=r"func\.call"):
+        verifier.verify(module)
+
+
+def test_symbols_are_found_in_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, verifier, functions = verified()
+    functions["other"].attributes["uses"] = ArrayAttr([SymbolRefAttr("callee")])
+    verifier.verify(module)
+    looked_at: list[Operation] = []
+    monkeypatch.setattr(FuncOp, "verify", lambda op: looked_at.append(op))
+    functions["callee"].attributes["a"] = i32
+    verifier.verify(module)
+    assert looked_at == list(functions.values())
+
+
+def test_all_is_looked_at_when_the_module_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its target is one of its attributes."""
+    module, verifier, functions = verified()
+    looked_at: list[Operation] = []
+    monkeypatch.setattr(FuncOp, "verify", lambda op: looked_at.append(op))
+    module.attributes["a"] = i32
+    verifier.verify(module)
+    assert looked_at == list(functions.values())
 
 
 def test_changes_deep_inside_are_seen() -> None:
