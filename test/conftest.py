@@ -1,10 +1,10 @@
-"""Keeps pytest from taking the repository for a package of its own.
+"""What pytest needs for this repository: how it collects, what costs time, and shared fixtures.
 
 The root of the repository is the package ``vtac`` (see ``package-dir`` in pyproject.toml), so it
 has an ``__init__.py``. pytest would collect it as a package and import that file a second time,
 under a name made from the clone's folder. Tests import the installed ``vtac`` instead.
 
-And sets what costs time: NumPy's threads, before anything imports it, and the collector of cycles.
+Helper functions are modules in ``test/support``, which pytest puts on the path.
 """
 
 import gc
@@ -12,12 +12,31 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # pytest has a process for each core. Threads of NumPy's linear algebra would be more than that, and
-# on matrices as small as ours they cost more than they compute.
+# on matrices as small as ours they cost more than they compute. NumPy is not imported yet.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A first call compiles or imports and may be slow: no deadline. In CI every run is the same run.
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+LONG = (
+    "test_random_networks",
+    "test_fuzz",
+    "test_default_schedule",
+    "test_graph_to_te",
+    "test_models",
+    "test_pack_constants",
+    "test_te_schedule",
+    "test_te_walks",
+    "test_token_removal",
+)
+"""Modules with tests of ten seconds and more: they start first, or one core waits for them last."""
 
 
 class RootIsAFolder:
@@ -37,6 +56,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RootIsAFolder())
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first, otherwise as they stand."""
+    items.sort(key=lambda item: item.path.stem not in LONG)
+
+
 def pytest_collection_finish() -> None:
     """The collector looks no more at what imports have made, and waits for more that is new.
 
@@ -46,3 +70,18 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The root of the repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder ``shared`` beside the repository: golden streams, models, data sets."""
+    folder = ROOT.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("needs the folder ../shared beside the repository, which is absent")
+    return folder
