@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..dialects.target import Target
 from ..dialects.vta.encoding import encode_micro_ops, micro_op_bits
@@ -22,11 +23,15 @@ from .elements import (
     touched,
     verify_ranges,
 )
+from .errors import Fault
 from .gemm_plan import MOST_INDICES, GemmPlan, plan_gemm
 from .large import gemm_pieces
 
 _PLANS = 1024
 """Plans of each kind that are kept."""
+
+Bases = tuple[int, int, int]
+"""The smallest dst, src and wgt of a kernel."""
 
 
 class Plans:
@@ -41,7 +46,10 @@ class Plans:
         self.gemm, self.reset, self.alu = cached(self._gemm), cached(self._reset), cached(self._alu)
         self._relative_gemm = cached(self._plan_gemm)
         self._relative_alu = cached(self._plan_alu)
+        self._largest = cached(self._largest_indices)
         self._depths = target.acc_depth, target.inp_depth, target.wgt_depth
+        offsets, masks, reserved = micro_op_bits(target)
+        self._bits = offsets.tolist(), masks.tolist(), int(reserved)
         self._piece = lru_cache(maxsize=2)(self._plan_gemm)
 
     def _kernel(
@@ -52,26 +60,52 @@ class Plans:
         verify_ranges(self.target, micro_ops, nest, columns, alu)
         return micro_ops, nest
 
-    def _gemm(self, kernel: bytes, loops: Loops) -> tuple[GemmPlan, tuple[int, int, int]]:
+    def _gemm(self, kernel: bytes, loops: Loops) -> tuple[GemmPlan, Bases]:
         words = np.frombuffer(kernel, np.uint32)
-        offsets, masks, reserved = micro_op_bits(self.target)
-        indices = (words[:, None] >> offsets) & masks
-        highest: list[int] = np.maximum.reduce(indices).tolist()
-        inside = all(
-            high + sum((count - 1) * factors[column] for count, *factors in loops) < depth
-            for column, (high, depth) in enumerate(zip(highest, self._depths, strict=True))
-        )
-        if not inside or np.bitwise_or.reduce(words) & reserved:
-            self._kernel(kernel, loops, (0, 1, 2), False)
-        dst, src, wgt = lowest = np.minimum.reduce(indices)
-        # Fields do not borrow from each other: each is at least its lowest.
-        relative = words - np.bitwise_or.reduce(lowest << offsets)
-        plan = self._relative_gemm(relative.tobytes(), loops)
-        return plan, (int(dst), int(src), int(wgt))
+        # Most kernels begin with the smallest index of each field.
+        found = self._from_base(words, int(words[0]), loops)
+        if found is None:
+            micro_ops, _ = self._kernel(kernel, loops, (0, 1, 2), False)
+            base = int(encode_micro_ops(self.target, *micro_ops.min(axis=0))[0])
+            found = self._from_base(words, base, loops)
+        assert found is not None, "a kernel in range, from its smallest indices on"
+        return found
 
-    def gemm_pieces(
-        self, kernel: bytes, loops: Loops
-    ) -> Iterator[tuple[GemmPlan, tuple[int, int, int]]]:
+    def _from_base(
+        self, words: NDArray[np.uint32], base: int, loops: Loops
+    ) -> tuple[GemmPlan, Bases] | None:
+        """The plan of micro-ops and its bases, the fields of ``base``; None unless all indices are
+        these or larger, and inside the buffers.
+
+        Words are subtracted whole. That is right where no field carries when they are added again;
+        and none does where base and largest difference together stay inside each buffer, because
+        the fields hold no less than the buffers.
+        """
+        offsets, masks, reserved = self._bits
+        differences = (words - np.uint32(base)).tobytes()
+        largest = self._largest(differences)
+        if largest is None or base & reserved:
+            return None
+        dst, src, wgt = (base >> offset & mask for offset, mask in zip(offsets, masks, strict=True))
+        last = [dst + largest[0], src + largest[1], wgt + largest[2]]
+        for count, *factors in loops:
+            for column, factor in enumerate(factors):
+                last[column] += (count - 1) * factor
+        for index, depth in zip(last, self._depths, strict=True):
+            if index >= depth:
+                return None
+        return self._relative_gemm(differences, loops), (dst, src, wgt)
+
+    def _largest_indices(self, kernel: bytes) -> list[int] | None:
+        """The largest dst, src and wgt; None if a word is not a micro-op."""
+        try:
+            micro_ops = decode_kernel(self.target, kernel)
+        except Fault:
+            return None
+        largest: list[int] = micro_ops.max(axis=0).tolist()
+        return largest
+
+    def gemm_pieces(self, kernel: bytes, loops: Loops) -> Iterator[tuple[GemmPlan, Bases]]:
         """The same in pieces, for what is `TooLarge`."""
         micro_ops, nest = self._kernel(kernel, loops, (0, 1, 2), False)
         most = MOST_INDICES // max(self.target.batch, self.target.block)
