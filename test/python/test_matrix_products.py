@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from product_networks import product_network
 from random_groups import TARGETS
-from small_models import one_thread
+from small_models import run, small_model
 from xdsl.dialects.builtin import ModuleOp
 
 import vtac
@@ -36,7 +35,7 @@ def compiled(
 
     def observe(level: str, module: ModuleOp, ctx: VtacContext) -> None:
         if level == "quantised":
-            found["exact"] = run(host_model(module, ctx), inputs)
+            (found["exact"],) = run(host_model(module, ctx), inputs)
             (found["bound"],) = error_bounds(main_function(module))
 
     with warnings.catch_warnings():
@@ -51,14 +50,6 @@ def compiled(
     return module, found["exact"], found["bound"]
 
 
-def run(model: onnx.ModelProto, inputs: dict[str, Array]) -> Array:
-    """Node by node: optimised, onnxruntime's sums of 8-bit products may saturate."""
-    options = one_thread()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    return session.run(None, inputs)[0]
-
-
 def check(
     model: onnx.ModelProto,
     inputs: dict[str, Array],
@@ -70,7 +61,8 @@ def check(
     for seed in orders:
         (result,) = module.run(inputs, order_seed=seed).values()
         np.testing.assert_array_equal(result, exact)
-    wrong = np.abs(exact.astype(np.float64) - run(model, inputs)).max()
+    (expected,) = run(model, inputs)
+    wrong = np.abs(exact.astype(np.float64) - expected).max()
     assert bound is not None and wrong <= bound + 1e-6
     return module
 
@@ -99,7 +91,7 @@ def test_attention() -> None:
         **weights,
         "split": np.array([0, 0, heads, width // heads]),
         "joined": np.array([0, 0, width]),
-        "root": np.float32((width / heads) ** 0.5),
+        "root": np.array((width / heads) ** 0.5, np.float32),
     }
     nodes = []
     for name, order in {"q": [0, 2, 1, 3], "k": [0, 2, 3, 1], "v": [0, 2, 1, 3]}.items():
@@ -118,11 +110,12 @@ def test_attention() -> None:
         node("MatMul", ["flat", "wo"], ["out"]),
         node("Add", ["out", "x"], ["y"]),
     ]
-    model = model_of(nodes, {"x": (2, rows, width)}, constants)
+    model = small_model(nodes, {"x": (2, rows, width)}, ["y"], constants)
     x = random.standard_normal((2, rows, width)).astype(np.float32)
     module = check(model, {"x": x}, TARGETS["2x16"])
     assert "host" not in places(module, "graph.matmul")
-    wrong = np.abs(module.run({"x": x})["y"] - run(model, {"x": x}))
+    (expected,) = run(model, {"x": x})
+    wrong = np.abs(module.run({"x": x})["y"] - expected)
     assert wrong.max() < 0.05 * np.abs(x).max()
 
 
@@ -137,7 +130,7 @@ def test_one_value_on_both_sides() -> None:
         node("MatMul", ["g", "a"], ["p"]),
         node("Relu", ["p"], ["y"]),
     ]
-    model = model_of(nodes, {"x": (5, 20)}, {"w": w})
+    model = small_model(nodes, {"x": (5, 20)}, ["y"], {"w": w})
     x = np.random.default_rng(1).uniform(-1, 1, (5, 20)).astype(np.float32)
     module = check(model, {"x": x}, TARGETS["1x16"])
     assert places(module, "graph.matmul") == ["vta_0", "vta_1", "vta_1"]
@@ -146,28 +139,8 @@ def test_one_value_on_both_sides() -> None:
 def test_gemm_with_transposed_activations_and_a_bias() -> None:
     c = np.arange(7, dtype=np.float32)
     gemm = node("Gemm", ["a", "b", "c"], ["y"], alpha=0.5, beta=2.0, transA=1)
-    model = model_of([gemm], {"a": (6, 5), "b": (6, 7)}, {"c": c})
+    shapes = {"a": (6, 5), "b": (6, 7)}
+    model = small_model([gemm], shapes, ["y"], {"c": c})
     random = np.random.default_rng(0)
-    inputs = {n: random.uniform(-2, 2, s).astype(np.float32) for n, s in shapes_of(model).items()}
+    inputs = {n: random.uniform(-2, 2, s).astype(np.float32) for n, s in shapes.items()}
     assert places(check(model, inputs, TARGETS["4x8"]), "graph.gemm") == ["vta_0"]
-
-
-def shapes_of(model: onnx.ModelProto) -> dict[str, list[int]]:
-    return {
-        value.name: [d.dim_value for d in value.type.tensor_type.shape.dim]
-        for value in model.graph.input
-    }
-
-
-def model_of(
-    nodes: list[onnx.NodeProto], inputs: dict[str, Sequence[int]], constants: dict[str, Any]
-) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        nodes,
-        "product",
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
-    )
-    opset = helper.make_opsetid("", 17)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=8)

@@ -9,13 +9,12 @@ import warnings
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from quantised_networks import Quantised, network
-from small_models import one_thread
+from small_models import context, run
 from xdsl.dialects.builtin import ModuleOp
 
 import vtac
@@ -24,21 +23,13 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.quantize import error_bounds
 from vtac.runtime.reference import run_reference
-from vtac.tools.discovery import OurPasses, load_dialects
+from vtac.tools.discovery import OurPasses
 from vtac.tools.pipelines import parse_passes
 from vtac.tools.planner import main_function
 from vtac.tools.stages import UNCALIBRATED
 
 SHIFT_STEPS = 6
 """What a shift alone may be off, in steps of the result."""
-
-
-def expected_of(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    """What the nodes mean one by one: onnxruntime without its optimisations."""
-    options = one_thread()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    return session.run(None, inputs)[0]
 
 
 def compiled(
@@ -81,7 +72,8 @@ def assert_near(
     for seed in (None, 1):
         (result,) = module.run(case.inputs, order_seed=seed).values()
         np.testing.assert_array_equal(result, integers)
-    wrong = np.abs(integers.astype(int) - expected_of(case.meaning, case.inputs).astype(int))
+    (expected,) = run(case.meaning, case.inputs)
+    wrong = np.abs(integers.astype(int) - expected.astype(int))
     assert wrong.max() <= steps
 
 
@@ -131,8 +123,7 @@ def test_samples_leave_integers_exact_and_near(case: Quantised) -> None:
     requantise=st.sampled_from(["auto", "shift", "exact"]),  # on sim, exact is multiply
 )
 def test_real_results_lie_within_the_bound(case: Quantised, target: str, requantise: str) -> None:
-    ctx = VtacContext()
-    load_dialects(ctx)
+    ctx = context()
     module = import_model(case.model, ctx)
     module.attributes[TARGET_ATTRIBUTE] = Target.named(target)
     passes = f"{UNCALIBRATED.passes},quantize{{requantise={requantise}}}"
@@ -141,7 +132,8 @@ def test_real_results_lie_within_the_bound(case: Quantised, target: str, requant
     (result,) = run_reference(module, case.inputs, ctx.resources).values()
     (bound,) = error_bounds(main_function(module))
     assert bound is not None
-    assert np.abs(result - expected_of(case.meaning, case.inputs)).max() <= bound
+    (expected,) = run(case.meaning, case.inputs)
+    assert np.abs(result - expected).max() <= bound
 
 
 def test_multiply_needs_a_target_that_multiplies() -> None:

@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr, Tenso
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
 
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext, constant_attr, tensor_type
@@ -65,19 +64,18 @@ class IntegerFunction:
         return TensorType(element, shape, graph.PackedAttr(self.target.batch, self.target.block))
 
     def input(self, *shape: int) -> SSAValue:
-        value = self.block.insert_arg(self.packed(shape, i8), len(self.block.args))
-        self.values[value] = self.random.integers(-128, 128, shape, np.int8)
-        self.inputs.append(value)
-        value.name_hint = f"x{len(self.inputs)}"
-        return value
+        return self._argument(shape, self.packed(shape, i8))
 
     def weights(self, *shape: int) -> SSAValue:
         """An input that lies as weights do."""
-        value = self.input(*shape)
-        type = TensorType(i8, shape, graph.PackedAttr.weights(self.target.block))
-        value = Rewriter.replace_value_with_new_type(value, type)
-        self.values[value] = self.values.pop(self.inputs.pop())
+        layout = graph.PackedAttr.weights(self.target.block)
+        return self._argument(shape, TensorType(i8, shape, layout))
+
+    def _argument(self, shape: Sequence[int], type: TensorType) -> SSAValue:
+        value = self.block.insert_arg(type, len(self.block.args))
+        self.values[value] = self.random.integers(-128, 128, shape, np.int8)
         self.inputs.append(value)
+        value.name_hint = f"x{len(self.inputs)}"
         return value
 
     def constant(self, array: Array) -> SSAValue:

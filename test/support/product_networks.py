@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
+from quantised_networks import Steps, Writer
+from small_models import small_model
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -19,31 +21,18 @@ class ProductNetwork:
     inputs: dict[str, Array]
 
 
-class _Writer:
+class _Writer(Writer):
     def __init__(self, random: Random):
+        super().__init__(qoperator=False)
         self.random = random
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights: list[onnx.TensorProto] = []
-
-    def weight(self, array: Array) -> str:
-        name = f"w{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.asarray(array), name))
-        return name
-
-    def node(self, kind: str, inputs: list[str], **attributes: Any) -> str:
-        output = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
-        return output
 
     def rounded(self, value: str, largest: float) -> str:
         """The value at a scale of the network's own, with any zero point."""
         dtype = self.random.choice([np.int8, np.uint8])
         zero = self.random.choice([0, 0, self.random.randint(-128, 127)])
         zero += 128 if dtype is np.uint8 else 0
-        scale = self.weight(np.float32(largest / self.random.uniform(80, 127)))
-        steps = [scale, self.weight(dtype(zero))]
-        stored = self.node("QuantizeLinear", [value, *steps])
-        return self.node("DequantizeLinear", [stored, *steps])
+        steps = Steps(largest / self.random.uniform(80, 127), zero, dtype)
+        return self.real(self.stored(value, steps))
 
     def scaled(self, value: str) -> str:
         return self.node(self.random.choice(["Mul", "Div"]), [value, self.weight(np.float32(1.7))])
@@ -91,15 +80,9 @@ def product_network(random: Random) -> ProductNetwork:
         value = w.node("Transpose", [value], perm=order)
     if random.random() < 0.5:
         value = w.node("Relu", [value])
-    graph = helper.make_graph(
-        w.nodes,
-        "product",
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in inputs.items()],
-        [helper.make_tensor_value_info(value, TensorProto.FLOAT, None)],
-        w.weights,
-    )
-    opset = helper.make_opsetid("", 17)
-    return ProductNetwork(helper.make_model(graph, opset_imports=[opset], ir_version=8), inputs)
+    shapes = {name: array.shape for name, array in inputs.items()}
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in w.weights}
+    return ProductNetwork(small_model(w.nodes, shapes, [value], weights), inputs)
 
 
 def _part(random: Random, batch: list[int]) -> list[int]:

@@ -86,7 +86,7 @@ def one_thread() -> ort.SessionOptions:
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """The outputs, without optimisations that round differently."""
+    """The outputs, without optimisations that round differently or saturate sums of products."""
     options = one_thread()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return ort.InferenceSession(model.SerializeToString(), options).run(None, dict(feeds))
