@@ -79,10 +79,14 @@ class Layout:
         """Which axis is that of the channels."""
         return len(self.outer_names) - 1
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all axes of an activation, the lanes last."""
+        return (*self.outer_names, *self.spatial_names, "b", "o")
+
     def domain(self, logical: Sequence[int]) -> dict[str, int]:
         """The iteration domain of a stage with this logical result shape."""
-        names = (*self.outer_names, *self.spatial_names, "b", "o")
-        return dict(zip(names, self.shape(logical), strict=True))
+        return dict(zip(self.names, self.shape(logical), strict=True))
 
 
 @dataclass
@@ -179,8 +183,7 @@ class KernelBuilder:
     ) -> SSAValue:
         """Append a compute over ``x``, tensors of its shape, and vectors with a value a channel."""
         assert isinstance(x.type, TensorType)
-        names = (*self.layout.outer_names, *self.layout.spatial_names, "b", "o")
-        spatial = dict(zip(names, x.type.get_shape(), strict=True))
+        spatial = dict(zip(self.layout.names, x.type.get_shape(), strict=True))
         rank = len(spatial)
         same = tuple(axis(i) for i in range(rank))
         channel = (axis(self.layout.channel), axis(rank - 2), axis(rank - 1))

@@ -6,10 +6,11 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import TensorType, i32
 from xdsl.ir import SSAValue
 
-from vtac.dialects.graph import BatchMatMulOp, GemmOp, shape_of
+from vtac.dialects.graph import BatchMatMulOp, GemmOp
 from vtac.dialects.te import Read
 from vtac.lowering.graph_to_te import weights as packed
 from vtac.lowering.graph_to_te.kernel import KernelBuilder, axis, layer_of, unsupported, widen
+from vtac.lowering.graph_to_te.windows import logical_shape
 
 
 def contraction(
@@ -47,7 +48,7 @@ def batch_product(op: BatchMatMulOp, kernel: KernelBuilder) -> list[SSAValue]:
     target = layout.target
     if layout.entries != op.entries:
         raise unsupported(op, "batches of two sizes in one kernel", "compute them apart")
-    (rows, _), (others, _) = (shape_of(value) or (0, 0) for value in (op.a, op.b))
+    (rows, _), (others, _) = map(logical_shape, (op.a, op.b))
     if op.entries > 1 and (
         rows % (op.entries * target.batch) or others % (op.entries * target.block)
     ):
@@ -62,7 +63,7 @@ def _product(
 ) -> SSAValue:
     """A contraction over input blocks and lanes. outer: the axes of w before its input blocks."""
     layout = kernel.layout
-    spatial = layout.domain(shape_of(op.result) or ())
+    spatial = layout.domain(logical_shape(op.result))
     rank, channel = len(spatial), layout.channel
     blocks, lane = rank, rank + 1
     middle = [axis(i) for i in range(channel + 1, rank - 2)]

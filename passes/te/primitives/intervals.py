@@ -185,7 +185,7 @@ def known_bounds(interval: Interval, kernel: Block) -> tuple[int, int]:
 def never_outside(nest: Nest, update: te.UpdateOp) -> list[bool]:
     """For each operand of a statement, whether it is known to be read inside its shape only.
 
-    One for which it does not say what lies outside is.
+    One that does not say what lies outside counts as inside: nothing is asked of it.
     """
     kernel = nest.kernel.body.block
 

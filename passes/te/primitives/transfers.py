@@ -62,10 +62,10 @@ def _proved(nest: Nest, stage: Stage, update: te.UpdateOp) -> Sequence[te.ForOp]
             f"the copy goes from {ends[0].value} to {ends[1].value}; declared are {known}",
             "set_scope the stage or its operand",
         )
-    failures = []
+    failures, inside = [], never_outside(nest, update)
     for intrinsic in fitting:
         try:
-            return match(update, [intrinsic], never_outside(nest, update), stage.identity).lanes
+            return match(update, [intrinsic], inside, stage.identity).lanes
         except Mismatch as mismatch:
             failures.append((intrinsic.sym_name.data, mismatch))
     name, first = failures[0]
