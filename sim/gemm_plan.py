@@ -20,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .elements import Elements, Indices, Loop, distinct, touched
+from .elements import Elements, Indices, Loop, distinct, sums, touched
 from .errors import TooLarge
 
 HOLE = 1 << 40
@@ -112,8 +112,7 @@ def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int)
 
     Raises `TooLarge` on a kernel whose plan would not fit into memory.
     """
-    written = touched(micro_ops, loops, 0)
-    high = written.stop if isinstance(written, slice) else int(written[-1]) + 1
+    written, high = _written(micro_ops, loops)
     reduction, pixels, channels = [], [], []
     repeats = 1
     for loop in loops:
@@ -138,6 +137,22 @@ def plan_gemm(micro_ops: Indices, loops: Sequence[Loop], batch: int, block: int)
     tables = _factor(np.ascontiguousarray(micro_ops).tobytes())
     products = [_product(table, axes, batch, block) for table in tables]
     return GemmPlan(products, repeats, written, high)
+
+
+def _written(micro_ops: Indices, loops: Sequence[Loop]) -> tuple[Elements, int]:
+    """The elements of ACC that are written, in any order, and the first index above them."""
+    labels = sorted(set(micro_ops[:, 0].tolist()))
+    step = _step(labels)
+    axes = [(loop.count, loop.dst) for loop in loops if loop.dst]
+    if step is None or not _apart([*axes, (len(labels), step)]):
+        elements = touched(micro_ops, loops, 0)
+        return elements, elements.stop if isinstance(elements, slice) else int(elements[-1]) + 1
+    axes.append((len(labels), step))
+    high = 1 + sum((extent - 1) * step for extent, step in axes)
+    # No element is met twice: as many as there are indices below `high` are all of these.
+    if math.prod(extent for extent, _ in axes) == high:
+        return slice(0, high), high
+    return sums(*(np.arange(extent) * step for extent, step in axes)).reshape(-1), high
 
 
 def _verify_size(indices: int) -> None:
@@ -201,24 +216,32 @@ def _product(
     table: Table, axes: tuple[list[Loop], list[Loop], list[Loop]], batch: int, block: int
 ) -> Product:
     pixels, reduction, channels = axes
-    groups, _, table_k = table.src.shape
-    lanes, channel = np.arange(batch), np.arange(block)
-    src_k, wgt_k = _offsets(reduction, "src"), _offsets(reduction, "wgt")
-    src = _offsets(pixels, "src").reshape(-1, 1, 1, 1) + src_k[:, None]
-    src = table.src[:, None, :, None, :] + src[None].reshape(1, src.shape[0], 1, -1, 1)
-    src = src[:, :, :, None] * batch + lanes[:, None, None]
-    src = src.reshape(groups, -1, src.shape[-2] * table_k)
-    wgt = _offsets(channels, "wgt")[:, None] + wgt_k
-    wgt = table.wgt.transpose(0, 2, 1)[:, None, :, None, :] + wgt[None, :, None, :, None]
-    wgt = wgt[:, :, :, None] * block + channel[:, None, None]
+    src = _rows(table.src, _offsets(pixels, "src"), _offsets(reduction, "src"), batch)
+    weights = table.wgt.transpose(0, 2, 1)
+    wgt = _rows(weights, _offsets(channels, "wgt"), _offsets(reduction, "wgt"), block)
     step = max(1, EXACT_PRODUCTS // block)
     width, placement = _placement(table, axes, batch, block, min(step, src.shape[2]))
-    wgt = wgt.reshape(groups, -1, 1, width * block, src.shape[2])
+    wgt = wgt.reshape(len(wgt), -1, 1, width * block, src.shape[2])
     chunks = []
     for first in range(0, src.shape[2], step):
         piece = np.ascontiguousarray(wgt[..., first : first + step])
         chunks.append(Chunk(_calls(src[:, :, first : first + step], piece.shape[3], block), piece))
     return Product(chunks, src.shape[1], placement)
+
+
+def _rows(table: Indices, outer: Indices, k: Indices, lanes: int) -> Indices:
+    """A table [b, rows, k] of elements inside loops, by the rows of BLOCK values that each has.
+
+    ``outer`` and ``k`` are what loops over rows and over the reduction add. The result is
+    [b, outer x rows x lanes, k loops x k].
+    """
+    groups, rows, depth = table.shape
+    elements = (outer[:, None] + k)[:, None, :, None] + table[:, None, :, None, :]
+    elements = elements.reshape(groups, len(outer) * rows, len(k) * depth)
+    if lanes == 1:
+        return elements
+    places = elements[:, :, None] * lanes + np.arange(lanes)[:, None]
+    return places.reshape(groups, -1, len(k) * depth)
 
 
 def _offsets(loops: list[Loop], index: str) -> Indices:
@@ -257,7 +280,7 @@ def _placement(
     """
     pixels, _, channels = axes
     groups, table_m, table_n = table.dst.shape
-    rows, columns = _step(table.dst[0, :, 0]), _step(table.dst[0, 0])
+    rows, columns = _step(table.dst[0, :, 0].tolist()), _step(table.dst[0, 0].tolist())
     if groups == 1 and rows is not None and columns is not None:
         m = [(loop.count, loop.dst * batch) for loop in pixels]
         m += [(table_m, rows * batch), (batch, 1)]
@@ -274,12 +297,10 @@ def _placement(
     return 1, Placement(shape, (0, 1, 2), scatter=places.reshape(-1), distinct=once)
 
 
-def _step(labels: Indices) -> int | None:
+def _step(labels: list[int]) -> int | None:
     """The constant step by which labels go on from 0, if they do; 0 for a single one."""
-    step = int(labels[1]) if len(labels) > 1 else 0
-    if labels[0] == 0 and step >= 0 and (labels == np.arange(len(labels)) * step).all():
-        return step
-    return None
+    step = labels[1] if len(labels) > 1 else 0
+    return step if step >= 0 and labels == [i * step for i in range(len(labels))] else None
 
 
 def _apart(axes: list[Axis]) -> bool:

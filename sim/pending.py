@@ -9,6 +9,7 @@ When that is follows from the program alone. So this is a book kept while instru
 steps; the steps that it gives out do the work, each time the program runs.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,7 +114,7 @@ class Pending:
         return sums.settle
 
     def _take(self, shape: tuple[int, ...]) -> tuple[int, NDArray[np.float32]]:
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         fitting = [place for place in self._free if len(self._memory[place]) >= count]
         if fitting:
             memory = min(fitting, key=lambda place: len(self._memory[place]))
