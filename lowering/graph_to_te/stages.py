@@ -107,18 +107,18 @@ def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
     else:
         stored = packed.pack_weights(weights, target.block)
     w = kernel.parameter(stored, hint)
-    block = [axis(1)] if diagonal else [axis(1), axis(rank)]
+    block = [axis(window.channel)] if diagonal else [axis(window.channel), axis(rank)]
     w_rows = (*block, *map(axis, window.taps), axis(rank - 1), axis(lane))
-    channel = axis(1) if diagonal else axis(rank)
+    channel = axis(window.channel) if diagonal else axis(rank)
     if banded:
-        channel = Row.of([(1, 1), (rank, 1)], band[0])
+        channel = Row.of([(window.channel, 1), (rank, 1)], band[0])
     reads = [window.read(channel, lane, pad_value_of(op)), Read(w, w_rows)]
     return [contraction("conv", kernel, window.spatial, window.reduce, reads)]
 
 
 def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
     window = Window(op, kernel)
-    reads = [window.read(axis(1), window.rank - 1, pad_value_of(op))]
+    reads = [window.read(axis(window.channel), window.rank - 1, pad_value_of(op))]
     return [
         kernel.compute(
             "sum_pool",
@@ -134,7 +134,7 @@ def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 def _max_pool(op: MaxPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
     window = Window(op, kernel)
-    reads = [window.read(axis(1), window.rank - 1, LOWEST)]
+    reads = [window.read(axis(window.channel), window.rank - 1, LOWEST)]
     most = kernel.compute(
         "max_pool",
         window.spatial,
@@ -172,8 +172,9 @@ def _transpose(op: TransposeOp, kernel: KernelBuilder) -> list[SSAValue]:
         raise unsupported(op, "channels or a batch that move", "keep it on the host")
     domain = kernel.layout.domain(logical_shape(op.result))
     rows = [axis(number) for number in range(len(domain))]
-    for place, source in enumerate(order):
-        rows[source] = axis(place)
+    first = kernel.layout.channel + 1
+    for place, source in enumerate(order[2:]):
+        rows[first + source - 2] = axis(first + place)
     read = Read(kernel.values[op.x], tuple(rows))
     wide = kernel.compute("transpose", domain, [read], widen, i32)
     return [kernel.elementwise("narrow", wide, narrow, i8)]

@@ -20,11 +20,12 @@ def logical_shape(value: SSAValue) -> tuple[int, ...]:
 class Window:
     """Axes and subscripts of an op whose window moves over the spatial dimensions of ``x``.
 
-    Variables: the spatial axes n, c, spatial..., b, o; then the reduction axes.
+    Variables: the axes of the result as `Layout.names` has them; then the reduction axes.
     """
 
     def __init__(self, op: WindowOp, kernel: KernelBuilder, before: Sequence[str] = ()):
         layout = kernel.layout
+        self.channel, first = layout.channel, layout.channel + 1
         self.spatial = layout.domain(logical_shape(op.result))
         self.rank = len(self.spatial)
         self.x = kernel.values[op.x]
@@ -35,14 +36,15 @@ class Window:
         strides, dilations = op.strides.get_values(), op.dilations.get_values()
         pads = op.pads.get_values()
         self.rows = [
-            Row.of([(2 + i, strides[i]), (tap, dilations[i])], -pads[i])
+            Row.of([(first + i, strides[i]), (tap, dilations[i])], -pads[i])
             for i, tap in enumerate(self.taps)
         ]
-        self.rows += [axis(i) for i in range(2 + len(extents), self.rank - 2)]
+        self.rows += [axis(i) for i in range(first + len(extents), self.rank - 2)]
 
     def read(self, channel: Row, lane: int, outside: int) -> Read:
         """The read of ``x`` at this block of channels, and this variable for the lane in it."""
-        rows = (axis(0), channel, *self.rows, axis(self.rank - 2), axis(lane))
+        before = map(axis, range(self.channel))
+        rows = (*before, channel, *self.rows, axis(self.rank - 2), axis(lane))
         extents = (*self.spatial.values(), *self.reduce.values())
         return read_with_border(self.x, rows, extents, outside)
 

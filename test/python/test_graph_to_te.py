@@ -79,6 +79,17 @@ def test_equal_layers_share_a_kernel() -> None:
     f.check(module, lambda m, inputs: evaluate(f.ctx, m, inputs), 2)
 
 
+def test_a_batch_of_products_beside_a_convolution() -> None:
+    """The batch is an axis of all stages of the kernel, also of those with windows."""
+    f = IntegerFunction(PYNQ)
+    products = f.batch_matmul(f.input(6, 20), f.weights(2 * 16, 20), batch=2, columns=16)
+    sums = f.add(f.reshape(products, 6, 16, 1, 1), f.conv(f.input(6, 7, 3, 3), 16, (3, 3)))
+    module = f.finish(*f.fuse(f.requantize(sums)))
+    for step in (GraphToTePass, *REWRITES):
+        f.apply(module, [step])
+        f.check(module, lambda m, inputs: evaluate(f.ctx, m, inputs), 2)
+
+
 def test_a_value_and_its_reshape_are_one_tensor() -> None:
     f = IntegerFunction(PYNQ)
     x = f.input(2, 20, 3, 4)
