@@ -2,6 +2,7 @@
 
 xDSL's `Operation.__init__` sets every field through the property that would also change it later:
 the uses of operands that are not there are removed, successors are listed. Here fields are set.
+What is parsed or cloned comes through `create`, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from xdsl.irdl import IRDLOperation
 
 
 class QuickOperation(IRDLOperation):
-    """The base of operations that have no successors. They are as xDSL's `create` leaves them."""
+    """The base of operations without successors. They are as xDSL leaves them, in every field."""
 
     @classmethod
     def create(
@@ -43,7 +44,10 @@ class QuickOperation(IRDLOperation):
         attributes: Mapping[str, Attribute] = {},
         location: LocationAttr | None = None,
     ) -> None:
-        """Set the fields of a new operation, as `Operation.__init__` does. What is empty is so."""
+        """Set the fields of a new operation, as `Operation.__init__` does.
+
+        Operands and results that there are none of stay what the class says they are.
+        """
         if operands:
             self._operands = SSAValues(operands)
             self._operand_uses = tuple([Use(self, index) for index in range(len(operands))])
