@@ -43,7 +43,13 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.quantize.contraction_numbers import contraction_errors
 from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.error_models import ErrorModel, Range, free_of_zero, host_error
+from vtac.passes.graph.quantize.error_models import (
+    FLOAT32_STEP,
+    ErrorModel,
+    Range,
+    free_of_zero,
+    host_error,
+)
 from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum, clamp_bounds
 from vtac.passes.graph.quantize.network import groups_of, pooled_area, summed_elements
@@ -51,9 +57,6 @@ from vtac.passes.graph.quantize.numbers import Layer, Rescaling, pad_value, real
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.quantize.products import product_errors
 from vtac.passes.graph.quantize.scales import Scale
-
-FLOAT32_STEP = 2.0**-23
-"""Relative rounding of one float32 operation, generously."""
 
 _SLACK_STEPS = 2.0**-12
 """What the float32 division of QuantizeLinear and a scale rounded to float32 add, in steps."""
@@ -158,7 +161,7 @@ class _Errors:
         if of_a is None or of_b is None:
             return None
         a, b = (self._values(value) for value in group.inputs)
-        numbers = self.plan.products[group]
+        numbers = self.plan.contractions[group]
         powers = (self.network.power(group.a.value), self.network.power(group.b.value))
         known = contraction_errors(numbers, (of_a, of_b), (a, b), self.model, powers)
         if (scale := numbers.scale) is not None:

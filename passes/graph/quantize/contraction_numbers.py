@@ -22,7 +22,7 @@ from xdsl.ir import SSAValue
 from vtac.dialects.context import Array
 from vtac.dialects.graph import shape_of
 from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.error_models import ErrorModel, Range
+from vtac.passes.graph.quantize.error_models import FLOAT32_STEP, ErrorModel, Range
 from vtac.passes.graph.quantize.multiplier import rescaling_of
 from vtac.passes.graph.quantize.numbers import (
     LARGEST_INT8,
@@ -32,8 +32,6 @@ from vtac.passes.graph.quantize.numbers import (
 )
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
 from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
-
-FLOAT32_STEP = 2.0**-23
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +66,9 @@ def number_contraction(group: Contraction, scales: Mapping[SSAValue, Scale]) -> 
     step = a.value * b.value * group.factor
     zeros = a.zero_point, b.zero_point
     columns = group.b.shape[-2]
-    real = np.zeros(columns) if group.bias is None else group.bias
-    bias = np.rint(real / step) + group.inner * zeros[0] * zeros[1]
-    off = float(np.abs(np.rint(real / step) * step - real).max())
+    whole = _whole_bias(group, step)
+    bias = whole + group.inner * zeros[0] * zeros[1]
+    off = 0.0 if group.bias is None else float(np.abs(whole * step - group.bias).max())
     scale = None if group.leaves_int32 else scales[group.root.results[0]]
     shift, rescaling = 0, None
     if scale is not None and group.is_rounded:
@@ -120,15 +118,18 @@ def product_of(numbers: ContractionNumbers, a: Array, b: Array) -> Array:
         (x.astype(np.float64) - zero).transpose(operand.order).reshape(operand.shape)
         for x, zero, operand in zip((a, b), numbers.zeros, (group.a, group.b), strict=True)
     )
-    acc = left @ right.swapaxes(-1, -2) + (0.0 if group.bias is None else _whole_bias(numbers))
+    acc = left @ right.swapaxes(-1, -2) + _whole_bias(group, numbers.step)
     acc = acc.reshape(shape_of(group.source.result) or ()).transpose(group.order)
-    real = acc * numbers.step
     if numbers.scale is None:
-        return cast(Array, real.astype(np.float32))
-    steps = np.floor(real / numbers.scale.value + 0.5) + numbers.scale.zero_point
+        return cast(Array, (acc * numbers.step).astype(np.float32))
+    rescaled = numbers.rescaling is not None
+    ratio = numbers.step / numbers.scale.value if rescaled else 2.0**-numbers.shift
+    steps = np.floor(acc * ratio + 0.5) + numbers.scale.zero_point
     return cast(Array, np.clip(steps, -128, 127).astype(np.float32))
 
 
-def _whole_bias(numbers: ContractionNumbers) -> Array:
-    assert numbers.group.bias is not None
-    return cast(Array, np.rint(numbers.group.bias / numbers.step))
+def _whole_bias(group: Contraction, step: float) -> Array:
+    """The constant addend of each column, in steps of the accumulators."""
+    if group.bias is None:
+        return np.zeros(group.b.shape[-2])
+    return cast(Array, np.rint(group.bias / step))

@@ -10,7 +10,7 @@ Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Corre
 Needs observations (`vtac.dialects.context.Observations`); what they cannot follow stays as it was.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -58,17 +58,33 @@ def correct_biases(plan: Plan, observed: Observations) -> Plan:
 
 def round_unseen(plan: Plan) -> Plan:
     """The plan with weights rounded together where there are no observations (`rounding.alike`)."""
-    layers = dict(plan.layers)
-    for group, layer in plan.layers.items():
-        if not (layer.group.is_rounded and _is_rescaled(layer)):
-            continue
-        chosen = layer
-        for place, (form, weights) in enumerate(zip(layer.group.forms, layer.weights, strict=True)):
-            if form.multiplies and weights[0].size <= MOST_INPUTS:
-                assumed = alike(form.group, weights[0].size)
-                chosen = _with_errors_cancelled(plan, chosen, place, assumed)
-        layers[group] = chosen if proof_holds(chosen).all() else layer
+
+    def assumed(form: Form, weights: Array) -> Array:
+        return alike(form.group, weights[0].size)
+
+    layers = {
+        group: _rounded_together(plan, layer, assumed) for group, layer in plan.layers.items()
+    }
     return replace(plan, layers=layers)
+
+
+def _rounded_together(
+    plan: Plan, layer: Layer, covariance: Callable[[Form, Array], Array | None]
+) -> Layer:
+    """The layer with weights whose errors cancel, where its scales are given.
+
+    Only weights that a shift is to rescale: those for a multiplier are the network's own.
+    covariance: [groups, K, K] of what a form's weights meet; None where too little is known.
+    """
+    if not (layer.group.is_rounded and _is_rescaled(layer)):
+        return layer
+    chosen = layer
+    for place, (form, weights) in enumerate(zip(layer.group.forms, layer.weights, strict=True)):
+        if not form.multiplies or weights[0].size > MOST_INPUTS:
+            continue
+        if (found := covariance(form, weights)) is not None:
+            chosen = _with_errors_cancelled(plan, chosen, place, found)
+    return chosen if proof_holds(chosen).all() else layer
 
 
 def _is_rescaled(layer: Layer) -> bool:
@@ -105,7 +121,7 @@ class _Correction:
         self.layers = dict(plan.layers)
         for place, argument in enumerate(plan.network.block.args):
             self.reals[argument] = [batch[place] for batch in observed.batches]
-        for value in (value for group in plan.products for value in group.inputs):
+        for value in (value for group in plan.contractions for value in group.inputs):
             if (array := plan.network.constant(value)) is not None:
                 self.reals[value] = [array] * len(observed.batches)
 
@@ -122,7 +138,7 @@ class _Correction:
                     if isinstance(group, PassThrough):
                         self._pass_through(group)
                     elif isinstance(group, Contraction):
-                        self._contraction(self.plan.products[group])
+                        self._contraction(self.plan.contractions[group])
                     else:
                         self._sum(self.layers[group])
             elif op not in covered and op in needed:
@@ -205,8 +221,7 @@ class _Correction:
         """Correct a layer, and leave its result."""
         group = layer.group
         result = group.root.results[0]
-        if group.is_rounded:
-            layer = self._rounded_together(layer)
+        layer = _rounded_together(self.plan, layer, self._covariance)
         sums = self._accumulators(layer)
         if group.is_rounded:
             layer = self._as_given(layer, sums)
@@ -239,24 +254,9 @@ class _Correction:
         allowed = np.abs(moved) <= largest_bias(layer)
         return replace(layer, bias=np.where(allowed, moved, layer.bias))
 
-    def _rounded_together(self, layer: Layer) -> Layer:
-        """The layer with weights whose errors cancel on the operands that it reads.
-
-        Only weights that a shift is to rescale: those for a multiplier are the network's own.
-        """
-        if not _is_rescaled(layer):
-            return layer
-        chosen = layer
-        for place, (form, weights) in enumerate(zip(layer.group.forms, layer.weights, strict=True)):
-            if form.multiplies and (found := self._moments(form, weights)) is not None:
-                chosen = _with_errors_cancelled(self.plan, chosen, place, found.covariance())
-        return chosen if proof_holds(chosen).all() else layer
-
-    def _moments(self, form: Form, weights: Array) -> Moments | None:
+    def _covariance(self, form: Form, weights: Array) -> Array | None:
         """What goes together in a form's windows; None where too little is known."""
         products = weights[0].size
-        if products > MOST_INPUTS:
-            return None
         # Weights of an identity make a result of all that a window reads.
         one = np.eye(products, dtype=np.float32).reshape(products, *weights.shape[1:])
         each = np.tile(one, (form.group, *(1 for _ in weights.shape[1:])))
@@ -267,7 +267,7 @@ class _Correction:
             batches = [[x, each] for x in inputs[start : start + _AT_ONCE]]
             for results in self.observed.evaluate(op, batches):
                 moments.add(results[0])
-        return moments if moments.suffice else None
+        return moments.covariance() if moments.suffice else None
 
     def _rounding_errors(self, form: Form, weights: Array, layer: Layer) -> list[Array]:
         """What the rounding of a form's weights costs its sums, in steps of the accumulators."""
@@ -367,8 +367,7 @@ def _requantised(layer: Layer, acc: Array) -> Array:
 def _rescaled(layer: Layer, numbers: Rescaling, acc: Array) -> Array:
     """What ``graph.rescale`` makes of sums."""
     least, most, multiplier, offset = (
-        _channels(vector, acc)
-        for vector in (numbers.least, numbers.most, numbers.multiplier, numbers.offset)
+        _channels(vector, acc) for vector in numbers.vectors.values()
     )
     total = np.clip(acc + _channels(layer.bias, acc), least, most) * multiplier + offset
     shifted = np.floor(np.ldexp(total, -numbers.shift))

@@ -70,7 +70,7 @@ def emit(plan: Plan) -> list[Stored]:
         if isinstance(group, PassThrough):
             emitter.pass_through(group)
         elif isinstance(group, Contraction):
-            emitter.contraction(plan.products[group])
+            emitter.contraction(plan.contractions[group])
         else:
             emitter.sum(plan.layers[group])
     emitter.leave()
@@ -177,13 +177,7 @@ class _Emitter:
         """The end of a sum by multiplication."""
         root, scale = layer.group.root, layer.scale
         assert scale is not None, "what is rescaled becomes int8"
-        vectors = {
-            "bias": layer.bias,
-            "least": numbers.least,
-            "most": numbers.most,
-            "multiplier": numbers.multiplier,
-            "offset": numbers.offset,
-        }
+        vectors = {"bias": layer.bias, **numbers.vectors}
         op = RescaleOp(
             acc,
             [self._constant(v.astype(np.int32), name, root) for name, v in vectors.items()],

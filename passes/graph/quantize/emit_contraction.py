@@ -107,12 +107,7 @@ class _Emitter:
             shift = self._constant(amount, "shift")
             return self._insert(RequantizeOp(acc, bias, shift, type, scale=scale.value, **ends))
         given = numbers.rescaling
-        vectors = (given.least, given.most, given.multiplier, given.offset)
-        names = ("least", "most", "multiplier", "offset")
-        others = [
-            self._constant(vector.astype(np.int32), name)
-            for vector, name in zip(vectors, names, strict=True)
-        ]
+        others = [self._constant(v.astype(np.int32), name) for name, v in given.vectors.items()]
         return self._insert(
             RescaleOp(acc, [bias, *others], type, shift=given.shift, scale=scale.value, **ends)
         )

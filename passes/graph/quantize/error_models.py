@@ -19,6 +19,8 @@ from vtac.dialects.graph import HostOp
 Range = tuple[float, float]
 """The smallest and the largest element of a value."""
 
+FLOAT32_STEP = 2.0**-23
+"""Relative rounding of one float32 operation, generously."""
 
 _SMALL = 0.25
 """Deviations, in steps, below which no error reaches a whole step."""

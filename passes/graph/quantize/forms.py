@@ -85,7 +85,7 @@ def form_of(core: ConvOp | GemmOp, result: SSAValue, factor: Array) -> Form:
     )
 
 
-def apart(form: Form, concat: ConcatOp, weights: Array) -> Iterator[Form]:
+def taken_apart(form: Form, concat: ConcatOp, weights: Array) -> Iterator[Form]:
     """A convolution of channels side by side, as one form for each tensor that has some of them.
 
     weights: of the convolution, float64 [O, C, kernel...].
@@ -145,19 +145,15 @@ def selection(
     )
 
 
-def selections(
-    op: SliceOp | PadOp | TakeChannelsOp, result: SSAValue, factor: Array
-) -> Iterator[Form]:
+def selected(op: SliceOp | PadOp | TakeChannelsOp, result: SSAValue, factor: Array) -> Form:
     """The form of an op that cuts or pads; ``constant_part`` is the rest."""
     if isinstance(op, TakeChannelsOp):
         matrix = np.eye(_shape(op.x)[1])[list(op.indices.get_values())]
-        yield selection(op, op.x, result, factor, matrix=matrix)
-    elif isinstance(op, PadOp):
+        return selection(op, op.x, result, factor, matrix=matrix)
+    if isinstance(op, PadOp):
         pads, value = list(op.pads.get_values()), op.value.value.data
-        yield _taken(op, op.x, result, factor, pads=pads, outside=value)
-    else:
-        pads, steps = _cut_pads(op), op.steps.get_values()
-        yield _taken(op, op.x, result, factor, pads=pads, steps=steps)
+        return _taken(op, op.x, result, factor, pads=pads, outside=value)
+    return _taken(op, op.x, result, factor, pads=_cut_pads(op), steps=op.steps.get_values())
 
 
 def joined(

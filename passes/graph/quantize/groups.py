@@ -62,13 +62,13 @@ from vtac.passes.graph.quantize.eligibility import (
 )
 from vtac.passes.graph.quantize.forms import (
     Form,
-    apart,
     constant_part,
     diagonal,
     form_of,
     joined,
-    selections,
+    selected,
     spread,
+    taken_apart,
     takes_cut,
 )
 from vtac.passes.graph.quantize.network import (
@@ -319,7 +319,7 @@ class _Grower:
         if is_dense(core):  # whose accumulators may be the result: they are those of one form
             return [form]
         terms.covered.append(concat)
-        return list(apart(form, concat, self.network.given_weights(core)))
+        return list(taken_apart(form, concat, self.network.given_weights(core)))
 
     def _sloped(
         self,
@@ -389,7 +389,7 @@ class _Grower:
                 terms.covered += [cut for cut in cuts if cut is not None]
                 terms.forms += joined(op, cuts, result, factor)
             case SliceOp() | PadOp() | TakeChannelsOp():
-                terms.forms += selections(op, result, factor)
+                terms.forms.append(selected(op, result, factor))
                 terms.bias += factor * constant_part(op)
             case _:
                 assert isinstance(op, CoreOp)

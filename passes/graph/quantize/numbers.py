@@ -83,6 +83,16 @@ class Rescaling:
     offset: Array
     shift: int
 
+    @property
+    def vectors(self) -> dict[str, Array]:
+        """What the op reads after the bias, by name, in its order."""
+        return {
+            "least": self.least,
+            "most": self.most,
+            "multiplier": self.multiplier,
+            "offset": self.offset,
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:

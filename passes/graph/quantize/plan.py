@@ -35,15 +35,15 @@ NOT_WORTH_ROUNDING = Reason(
 class Plan:
     """What becomes of a function. Nothing in the IR has changed yet.
 
-    groups: in order of execution. layers: the numbers of each sum, products: of each product of
-    two activations. scales: of each value that is int8 somewhere. reasons: of the computing ops
+    groups: in order of execution. layers: the numbers of each sum, contractions: of each product
+    of two activations. scales: of each value that is int8 somewhere. reasons: of the computing ops
     that stay float. notes: on what was chosen for a sum, by its root.
     """
 
     network: Network
     groups: list[Group]
-    layers: dict[Group, Layer]
-    products: dict[Group, ContractionNumbers]
+    layers: dict[Sum, Layer]
+    contractions: dict[Contraction, ContractionNumbers]
     scales: dict[SSAValue, Scale]
     reasons: dict[Operation, str]
     notes: dict[Operation, str] = field(default_factory=dict)
@@ -66,12 +66,12 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
             network.factors = find_factors(network, grouping.groups, network.observations)
         try:
             scales = choose_scales(network, grouping.groups)
-            layers: dict[Group, Layer] = {
+            layers = {
                 group: number_sum(network, group, scales, policy)
                 for group in grouping.groups
                 if isinstance(group, Sum)
             }
-            products: dict[Group, ContractionNumbers] = {
+            contractions = {
                 group: number_contraction(group, scales)
                 for group in grouping.groups
                 if isinstance(group, Contraction)
@@ -83,7 +83,7 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
             else:
                 declined[group.root] = obstacle.reason
             continue
-        return Plan(network, grouping.groups, layers, products, scales, grouping.reasons)
+        return Plan(network, grouping.groups, layers, contractions, scales, grouping.reasons)
 
 
 def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation, str]]:
