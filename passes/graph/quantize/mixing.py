@@ -1,12 +1,18 @@
 """Which layers take weights of two planes where the network brings its scales along.
 
-One pass of rescaled weights is off by their rounding; two planes are not, at the price of the
-second's products. In a network that rounds itself a small error costs most in the first layers:
-where two values that hardly differ are rounded, few results differ, but by a whole step
+Scales of the network's own stand in any ratio, and without a multiplier only shifts follow the
+sums: the weights carry the rest of the ratio, which makes fractions of them. Those rounded to int8
+(one *plane*, one pass over the products) give results that differ from the network's here and
+there. Weights of 16 bits (two planes, `planes`) hardly do, at the price of the second's products.
+
+In a network that rounds itself a small error costs most in the first layers: where two values that
+hardly differ are rounded, few results differ, but by a whole step
 (`error_models.Expected.both_rounded`), and every further rounding spreads that. So the planes go
 where the estimated error of what the accelerator leaves falls most for each cycle that is added,
 one layer at a time, as long as that is worth it and a budget lasts: mixed precision by sensitivity
 and cost (Dong et al., "HAWQ", section 3), with the quantiser's own error model for the sensitivity.
+What a layer would bring is estimated anew only for those that promised most (Minoux, "Accelerated
+greedy algorithms for maximizing submodular set functions").
 """
 
 from collections.abc import Iterable
@@ -40,21 +46,22 @@ _LOADED = 8
 """Bytes of weights loaded in a cycle."""
 
 _AT_ONCE = 16
-"""Layers looked at again in each step: those that promised most before."""
+"""Layers looked at again in each step but the first: those that promised most before."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Gain:
-    """A second plane for a layer: the cycles it adds, and the error's power with it."""
+    """A second plane for a layer.
+
+    layer: with it. cycles: what it adds. power: of the error, with it. a_cycle: the share of the
+    power without it that each of these cycles takes away. Both when they were last estimated.
+    """
 
     group: Sum
     layer: Layer
     cycles: float
-    power: float
-
-    def a_cycle(self, before: float) -> float:
-        """The share of the power before that a cycle takes away."""
-        return (1 - self.power / before) / self.cycles
+    power: float = 0.0
+    a_cycle: float = 0.0
 
 
 def mix_planes(plan: Plan, policy: ShiftPolicy) -> Plan:
@@ -68,6 +75,11 @@ def mix_planes(plan: Plan, policy: ShiftPolicy) -> Plan:
 
 
 class _Choice:
+    """One second plane after the other, the best first.
+
+    leaving: the values whose errors count.
+    """
+
     def __init__(self, plan: Plan, policy: ShiftPolicy):
         self.plan, self.policy = plan, policy
         self.remembered: Remembered = {}
@@ -78,18 +90,19 @@ class _Choice:
         total = sum(_cycles(layer, self.policy.block) for layer in self.plan.layers.values())
         left = MORE_CYCLES * total
         power = self._power(self.plan)
-        found = [self._measured(gain) for gain in self._candidates()] if power else []
-        while found := [gain for gain in found if gain.cycles <= left]:
-            found.sort(key=lambda gain: gain.a_cycle(power), reverse=True)
-            found[:_AT_ONCE] = map(self._measured, found[:_AT_ONCE])
-            best = max(found, key=lambda gain: gain.a_cycle(power))
-            if best.a_cycle(power) * total < WORTH:
+        found = self._candidates()
+        looked_at = len(found)
+        while power and (found := [gain for gain in found if gain.cycles <= left]):
+            found.sort(key=lambda gain: gain.a_cycle, reverse=True)
+            found[:looked_at] = [self._estimated(gain, power) for gain in found[:looked_at]]
+            best = max(found[:looked_at], key=lambda gain: gain.a_cycle)
+            if best.a_cycle * total < WORTH:
                 break
             self.plan = self._with(best)
             found.remove(best)
             left -= best.cycles
             notes[best.group.root] = _note(best, power, total)
-            power = best.power
+            power, looked_at = best.power, _AT_ONCE
         return replace(self.plan, notes={**self.plan.notes, **notes})
 
     def _candidates(self) -> list[_Gain]:
@@ -97,7 +110,7 @@ class _Choice:
         found = []
         exact = replace(self.policy, requantise="exact")
         for group, layer in self.plan.layers.items():
-            if not isinstance(group, Sum) or not group.is_rounded or layer.rescaling is not None:
+            if not group.is_rounded:
                 continue
             try:
                 finer = number_sum(self.plan.network, group, self.plan.scales, exact)
@@ -105,14 +118,16 @@ class _Choice:
                 continue
             more = _cycles(finer, self.policy.block) - _cycles(layer, self.policy.block)
             if more > 0:
-                found.append(_Gain(group, finer, more, 0.0))
+                found.append(_Gain(group, finer, more))
         return found
 
     def _with(self, gain: _Gain) -> Plan:
         return replace(self.plan, layers={**self.plan.layers, gain.group: gain.layer})
 
-    def _measured(self, gain: _Gain) -> _Gain:
-        return replace(gain, power=self._power(self._with(gain)))
+    def _estimated(self, gain: _Gain, before: float) -> _Gain:
+        """What a second plane brings now. before: the error's power without it."""
+        power = self._power(self._with(gain))
+        return replace(gain, power=power, a_cycle=(1 - power / before) / gain.cycles)
 
     def _power(self, plan: Plan) -> float:
         """The power of the errors of all values that leave, each in units of its range."""

@@ -3,9 +3,9 @@
 To the nearest integer is best for each weight alone. But inputs of a channel go together
 (neighbouring pixels, channels of one relu), so the errors of weights can cancel: for errors e and
 inputs of covariance H the power of the error of the sums is ``e' H e``. It is lowered one weight at
-a time, each moved to its best integer given all others, until none moves (coordinate descent:
-Behdin et al., "QuantEase", section 3; the objective is that of Frantar et al., "GPTQ"). Means do
-not count: biases take them out (``correction``).
+a time, each moved to its best integer given all others, until none moves or a few rounds are over
+(coordinate descent: Behdin et al., "QuantEase", section 3; the objective is that of Frantar et al.,
+"GPTQ"). Means do not count: biases take them out (``correction``).
 """
 
 from typing import cast
@@ -22,6 +22,7 @@ INPUTS_SEEN = 8
 """For each product that a channel sums, how many inputs must be seen: fewer say nothing of H."""
 
 _SWEEPS = 8
+"""Rounds over all weights, at most."""
 
 
 class Moments:
@@ -71,6 +72,7 @@ def round_together(real: Array, stored: Array, covariance: Array, limits: Limits
     """
     groups, products, _ = covariance.shape
     whole = stored.astype(np.float64).reshape(groups, -1, products)
+    # Moving weight k by d changes e' H e by 2 d (e' H)_k + d^2 H_kk: least at d = -(e' H)_k / H_kk.
     slopes = (whole - real.reshape(whole.shape)) @ covariance
     powers = np.einsum("gkk->gk", covariance)
     # What is always the same moves nothing but the mean.
