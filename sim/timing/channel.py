@@ -8,7 +8,8 @@ The memory takes up a request in cycle c and its n beats pass in cycles c + 1 ..
 that was queued before the one in front was taken up follows it without a gap (c = l in front); one
 that finds the queue empty waits for the latency (c = g + latency + 1, not before l in front).
 
-`Channel.issue` takes one short turn a request, whatever its length.
+`Channel.issue` takes one short turn a request, whatever its length, or one for many requests of a
+reader. The same rules cycle by cycle are `Port` in ``test/support/clock_reference.py``.
 """
 
 import itertools
@@ -78,8 +79,8 @@ class Channel:
         self._delay = preset.latency + 1
         self._interval = preset.request_interval
         self._slots = preset.outstanding
-        # Cycles of the last beats, each later than the one before; from `_spaced` on by so many
-        # that none is in the way of a reader that waits for them.
+        # Cycles of the last beats, in order. From `_spaced` on each comes `_spacing` or more after
+        # the one before: long enough for a reader to ask again, and never in the cycle after it.
         self._ends = [-1] * self._slots
         self._spacing = max(2, self._interval) if self._slots > 2 else NEVER
         self._spaced = self._slots
@@ -161,11 +162,12 @@ class Channel:
     def _run_on(self, transfer: Transfer, left: int, until: int) -> int:
         """Let some of the next requests of a transfer leave at once: how many, of so many left.
 
-        None is shorter than the reader's interval, so that they follow without a gap if the first
-        does. Two cases. With slots free they leave at intervals, up to the next last beat, as long
-        as nobody else can ask. With none free each leaves in the cycle after a last beat; these are
-        at a distance in which the reader can ask, and so it has them all until a reader of higher
-        priority can ask.
+        All have beats for `_spacing` cycles or more. Two cases. With slots free they leave at
+        intervals, up to the next last beat, as long as nobody else can ask: if the first is queued
+        in time to follow without a gap, so are the others, for none is shorter than the interval.
+        With none free each leaves in the cycle after a last beat, as long as nobody of higher
+        priority can ask: by then the reader can ask again, and no other last beat passes. There is
+        no gap, since of three slots or more two are under way then, the second not yet taken up.
         """
         ends, interval, at = self._ends, self._interval, transfer.visible
         base, horizon = len(ends) - self._slots, until + 1
