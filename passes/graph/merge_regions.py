@@ -19,9 +19,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import CompositeOp
-from vtac.passes.graph.codegen import CODEGEN, Codegen
+from vtac.passes.graph.codegen import CODEGEN, codegens_of
 from vtac.passes.graph.cost import computing_ops
 
 REGION = "graph.region"
@@ -129,15 +128,8 @@ def _codegen(op: Operation) -> str | None:
     return op.codegen.data if isinstance(op, CompositeOp) and op.codegen is not None else None
 
 
-def _none(op: Operation) -> Sequence[SSAValue]:
-    return ()
-
-
-def assign_regions(block: Block, max_ops: int | None = None, outer: OuterValues = _none) -> None:
-    """Number the regions of a block's annotated composites, in the order of their first ops.
-
-    outer: of an op the operands that must come from outside its region.
-    """
+def assign_regions(block: Block, max_ops: int | None, outer: OuterValues) -> None:
+    """Number the regions of a block's annotated composites, in the order of their first ops."""
     graph = Quotient(block, outer)
     apart: list[tuple[int, int]] = []
     for position, op in enumerate(graph.ops):
@@ -181,8 +173,7 @@ class MergeRegionsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Assign regions in every function that no codegen has taken."""
-        known = ctx.codegens() if isinstance(ctx, VtacContext) else ()
-        codegens = {found.name: found for found in known if isinstance(found, Codegen)}
+        codegens = {codegen.name: codegen for codegen in codegens_of(ctx)}
 
         def outer(op: Operation) -> Sequence[SSAValue]:
             codegen = codegens.get(_codegen(op) or "")
