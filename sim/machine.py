@@ -12,6 +12,7 @@ binds each instruction to a step (`steps`) and records them; later runs replay t
 long as the LOADs of micro-ops bring the same ones.
 """
 
+import itertools
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, TypeVar
@@ -106,12 +107,30 @@ class FastMachine:
         return True
 
     def _record(self, instructions: list[Instruction], steps: list[Step]) -> None:
-        for self.position in range(len(steps), len(instructions)):
-            instruction = instructions[self.position]
+        """Bind the rest of a program and run it, stretch by stretch.
+
+        Within a stretch nothing is bound that depends on what its steps do, and what binds and what
+        runs would only drive each other out of the processor's caches.
+        """
+        while len(steps) < len(instructions):
+            first, fault = len(steps), None
+            try:
+                self._bind_stretch(instructions, steps)
+            except Fault as found:
+                fault = found  # What is before it runs first, and may itself be at fault.
+            for self.position in range(first, len(steps)):
+                steps[self.position]()
+            if fault is not None:
+                self.position = len(steps)
+                raise fault
+
+    def _bind_stretch(self, instructions: list[Instruction], steps: list[Step]) -> None:
+        """Add the steps of instructions up to the next LOAD of micro-ops, on which more depend."""
+        for instruction in itertools.islice(instructions, len(steps), None):
             bind = self._bind.get(type(instruction))
-            step = nothing if bind is None else bind(instruction)
-            step()
-            steps.append(step)
+            steps.append(nothing if bind is None else bind(instruction))
+            if isinstance(instruction, Load) and instruction.memory is Memory.UOP:
+                break
 
     def _keep(self, program: Launch, steps: list[Step]) -> None:
         kept = self._recordings
