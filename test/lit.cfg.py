@@ -4,8 +4,8 @@ A RUN line may name ``vta-opt``, ``vta-translate``, ``vta-compile``, ``vta-run``
 ``filecheck``, the same command) and ``%python``. Inputs of tests lie in folders called ``inputs``
 beside them, reached as ``%S/inputs``; what a test writes goes to ``%t``, outside the sources.
 
-The commands start from a process that has imported xDSL already (``support/preloaded.py``), which
-takes a third of the time; ``VTAC_LIT_SCRIPTS=1`` starts the installed scripts instead.
+The commands start from a process that has imported xDSL and our dialects already
+(``support/preloaded.py``); ``VTAC_LIT_SCRIPTS=1`` starts the installed scripts instead.
 """
 # ruff: noqa: F821 (lit defines config)
 

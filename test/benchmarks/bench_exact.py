@@ -18,13 +18,12 @@ import onnx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from exact_integers import Comparison, Oracle
-from trained_models import NAMES, SHARED, model_path, samples_and_inputs
+from trained_models import NAMES, SHARED, TARGETS, model_path, samples_and_inputs
 
 from vtac.dialects.errors import CompileError
 from vtac.passes.graph.quantize.numbers import Requantise
 from vtac.tools.compiler import compile_model
 
-TARGETS = "pynq", "chisel-pynq", "sim"
 COLUMNS = (
     "model", "target", "requantise", "inputs", "orders", "launches", "integers", "seconds", "result"
 )  # fmt: skip

@@ -26,6 +26,7 @@ from trained_models import (
     CLASSIFIERS,
     DETECTOR,
     SHARED,
+    TARGETS,
     Classifier,
     changed_copies,
     inputs_beside,
@@ -39,8 +40,6 @@ from vtac.tools.compiler import compile_model
 
 Array = NDArray[Any]
 
-TARGETS = "pynq", "chisel-pynq", "sim"
-"""Two that do not multiply, and one that does."""
 ONE_ANCHOR = 0.3
 """Boxes are compared where onnxruntime's score of a face is at least this."""
 

@@ -3,26 +3,22 @@
 `test/benchmarks/bench_models.py` judges all seven, `bench_exact.py` compares their integers.
 """
 
-from pathlib import Path
-
-import numpy as np
 import onnxruntime
 import pytest
 from exact_integers import Oracle
 from small_models import one_thread
-from trained_models import model_path, samples_and_inputs
+from trained_models import CALIBRATION, classifier, model_path, samples_and_inputs
 
 import vtac
 
-CALIBRATION = 100
+pytestmark = pytest.mark.usefixtures("shared")
+
 LARGEST_LOSS = 0.005
 """Top-1 may fall by this much against float: half a point."""
 
 
-def test_mnist8(shared: Path) -> None:
-    model = shared / "models" / "mnist8" / "model.onnx"
-    with np.load(shared / "data" / "mnist.npz") as data:
-        images, labels = data["x"].astype(np.float32)[:, None, None], data["y"]
+def test_mnist8() -> None:
+    model, images, labels = classifier("mnist8").load()
     oracle = Oracle([{"Input3": images[CALIBRATION]}])
     module = vtac.compile(model, "pynq", images[:CALIBRATION, 0], observe=oracle.observe)
     assert {placement.where for placement in module.explain} == {"vta_0"}
@@ -38,16 +34,11 @@ def test_mnist8(shared: Path) -> None:
     assert ours >= theirs - LARGEST_LOSS * (len(labels) - CALIBRATION)
 
 
-@pytest.mark.parametrize(
-    ("name", "entry", "target"),
-    [("mlperf_kws_qdq", "input_1", "pynq"), ("mlperf_ad_qdq", "input_1", "sim")],
-)
-def test_integers_are_those_of_the_semantics(
-    shared: Path, name: str, entry: str, target: str
-) -> None:
+@pytest.mark.parametrize(("name", "target"), [("mlperf_kws_qdq", "pynq"), ("mlperf_ad_qdq", "sim")])
+def test_integers_are_those_of_the_semantics(name: str, target: str) -> None:
     _, (first, *_) = samples_and_inputs(name)
-    oracle = Oracle([{entry: first}])
-    shapes = {entry: first.shape}
+    oracle = Oracle([{"input_1": first}])
+    shapes = {"input_1": first.shape}
     module = vtac.compile(model_path(name), target, shapes=shapes, observe=oracle.observe)
     found = oracle.judge(module, orders=(1,))
     assert found.launches == 1 and not found.differences
@@ -57,10 +48,8 @@ def test_integers_are_those_of_the_semantics(
     assert all(node.where == "vta_0" and node.op == "graph.conv" for node in finer)
 
 
-def test_resnet8_answers_as_in_float(shared: Path) -> None:
-    model = shared / "models" / "mlperf_resnet8_float" / "model.onnx"
-    with np.load(shared / "data" / "cifar10.npz") as data:
-        images = data["x"][:, None].astype(np.float32)
+def test_resnet8_answers_as_in_float() -> None:
+    model, images, _ = classifier("mlperf_resnet8_float").load()
     module = vtac.compile(model, "pynq", images[:40])
     hosted = {placement.op for placement in module.explain if placement.where == "host"}
     assert hosted == {"graph.transpose", "Softmax"}

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
+TARGETS = "pynq", "chisel-pynq", "sim"
+"""They are judged on two that do not multiply, and one that does."""
 CALIBRATION = 100
 COPIES = 24
 """Changed copies of the picture, to calibrate the face detector on."""
@@ -52,6 +54,12 @@ CLASSIFIERS = (
 NAMES = (*(model.name for model in CLASSIFIERS), DETECTOR, AUTOENCODER)
 
 
+def classifier(name: str) -> Classifier:
+    """The classifier of that name."""
+    (found,) = (model for model in CLASSIFIERS if model.name == name)
+    return found
+
+
 def model_path(name: str) -> Path:
     """The file of a model of `NAMES`."""
     return SHARED / "models" / name / "model.onnx"
@@ -72,8 +80,7 @@ def samples_and_inputs(name: str) -> tuple[Array, list[Array]]:
     if name == AUTOENCODER:
         inputs = inputs_beside(model_path(name))
         return np.stack(inputs), inputs
-    (model,) = (model for model in CLASSIFIERS if model.name == name)
-    _, images, _ = model.load()
+    _, images, _ = classifier(name).load()
     return images[:CALIBRATION], list(images[CALIBRATION:])
 
 
