@@ -130,7 +130,9 @@ def lower_loops(ctx: VtacContext, module: ModuleOp) -> list[BinaryProgram]:
     module.verify()
     programs = [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
     binaries = [finish_program(program) for program in programs]
-    module.verify(verify_nested_ops=False)  # the programs are verified
+    for op in module.body.block.ops:
+        if not isinstance(op, ProgramOp):  # those are verified
+            op.verify()
     return binaries
 
 
