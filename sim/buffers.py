@@ -1,4 +1,7 @@
-"""The memories of one VTA as arrays, the views that run its instructions, and scratch memory."""
+"""The memories of one VTA as arrays, the views that run its instructions, and scratch memory.
+
+Scratch memory is what steps share for intermediate results, and what BLAS packs operands into.
+"""
 
 import math
 from functools import cache

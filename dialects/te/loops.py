@@ -89,7 +89,7 @@ class ForOp(TeOperation):
 
     @property
     def over(self) -> Range:
-        """The range that is cut into tiles."""
+        """The range that is cut into tiles: its only operands, or the numbers it has instead."""
         start, length = self._operands or integers(self.static_range)
         return Range(start, length)
 
