@@ -164,32 +164,42 @@ def _verify_size(indices: int) -> None:
 def _factor(kernel: bytes) -> list[Table]:
     """Tables that together have exactly these micro-ops, [n, 3] as bytes."""
     micro_ops = np.frombuffer(kernel, np.intp).reshape(-1, 3)
-    by_src = _table(micro_ops[:, 1], micro_ops[:, 0], micro_ops[:, 2])
-    by_wgt = _table(micro_ops[:, 0], micro_ops[:, 2], micro_ops[:, 1])
-    best = max((by_src[3], 1, "src"), (by_wgt[3], 0, "wgt"))
-    if best[0] < _FULL_ENOUGH:
+    dst, src, wgt = micro_ops.T.tolist()
+    by_src, by_wgt = _table(src, dst, wgt), _table(dst, wgt, src)
+    if max(by_src.full, by_wgt.full) < _FULL_ENOUGH:
         return _group(micro_ops)
-    if best[2] == "src":
-        src, dst, wgt, _ = by_src
-        return [Table(dst[None, None, :], src[None, None, :], wgt[None])]
-    dst, wgt, src, _ = by_wgt
-    return [Table(dst[None, :, None], src[None], wgt[None, :, None])]
+    if by_src.full >= by_wgt.full:
+        rows, columns, values = by_src.arrays()
+        return [Table(columns[None, None, :], rows[None, None, :], values[None])]
+    rows, columns, values = by_wgt.arrays()
+    return [Table(rows[None, :, None], values[None], columns[None, :, None])]
 
 
-def _table(
-    rows: Indices, columns: Indices, values: Indices
-) -> tuple[Indices, Indices, Indices, float]:
-    """Values by row and column label, and how full the table is (0 if two share a place)."""
-    row_labels, column_labels = distinct(rows), distinct(columns)
-    row, column = np.searchsorted(row_labels, rows), np.searchsorted(column_labels, columns)
-    size = len(row_labels) * len(column_labels)
-    place = row * len(column_labels) + column
-    full = len(values) / size
-    if full < _FULL_ENOUGH or len(distinct(place)) < len(place):
-        return row_labels, column_labels, values, 0.0
-    table = np.full(size, HOLE, np.intp)
-    table[place] = values
-    return row_labels, column_labels, table.reshape(len(row_labels), -1), full
+@dataclass(frozen=True)
+class _Sparse:
+    """Values by row and column label. `full` is how much of the table has one; 0 if two values
+    share a place.
+    """
+
+    rows: list[int]
+    columns: list[int]
+    values: dict[tuple[int, int], int]
+    full: float
+
+    def arrays(self) -> tuple[Indices, Indices, Indices]:
+        """Rows, columns and the table, with holes."""
+        value = self.values.get
+        table = [[value((row, column), HOLE) for column in self.columns] for row in self.rows]
+        rows, columns, values = (np.array(p, np.intp) for p in (self.rows, self.columns, table))
+        return rows, columns, values
+
+
+def _table(rows: list[int], columns: list[int], values: list[int]) -> _Sparse:
+    """The table of values at these labels, in plain integers: most kernels have few micro-ops."""
+    row_labels, column_labels = sorted(set(rows)), sorted(set(columns))
+    places = dict(zip(zip(rows, columns, strict=True), values, strict=True))
+    full = len(places) / (len(row_labels) * len(column_labels))
+    return _Sparse(row_labels, column_labels, places, full if len(places) == len(values) else 0.0)
 
 
 def _group(micro_ops: Indices) -> list[Table]:
