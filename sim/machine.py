@@ -13,7 +13,8 @@ long as the LOADs of micro-ops bring the same ones.
 """
 
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -53,9 +54,17 @@ MOST_PROGRAMS = 64
 
 _MOST_BOUND = 4096
 
-_BUFFERED = 16
-"""Elements that a NumPy operation buffers: with fewer than a row has it reads views in place, which
-is a third faster."""
+
+@contextmanager
+def _short_buffer() -> Iterator[None]:
+    """NumPy operations that buffer 16 elements: fewer than a row has, and so they read views in
+    place, which is a third faster. Index arrays, which are smaller, take up to three times as long.
+    """
+    buffered = np.setbufsize(16)
+    try:
+        yield
+    finally:
+        np.setbufsize(buffered)
 
 
 class FastMachine:
@@ -88,22 +97,19 @@ class FastMachine:
         self._pending.clear()
         self._strict = program.strict
         steps = self._recordings.pop(program, [])
-        buffered = np.setbufsize(_BUFFERED)
-        try:
-            if not self._replay(steps):
-                self._record(program.instructions, steps)
-        finally:
-            np.setbufsize(buffered)
+        if not self._replay(steps):
+            self._record(program.instructions, steps)
         self._keep(program, steps)
 
     def _replay(self, steps: list[Step]) -> bool:
         """Run what is recorded; behind other micro-ops than before, forget it and stop."""
         if not steps:
             return False
-        for self.position, step in enumerate(steps):
-            if step() is True:
-                del steps[self.position + 1 :]
-                return False
+        with _short_buffer():
+            for self.position, step in enumerate(steps):
+                if step() is True:
+                    del steps[self.position + 1 :]
+                    return False
         return True
 
     def _record(self, instructions: list[Instruction], steps: list[Step]) -> None:
@@ -118,8 +124,9 @@ class FastMachine:
                 self._bind_stretch(instructions, steps)
             except Fault as found:
                 fault = found  # What is before it runs first, and may itself be at fault.
-            for self.position in range(first, len(steps)):
-                steps[self.position]()
+            with _short_buffer():
+                for self.position in range(first, len(steps)):
+                    steps[self.position]()
             if fault is not None:
                 self.position = len(steps)
                 raise fault
