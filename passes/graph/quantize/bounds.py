@@ -164,13 +164,14 @@ class _Errors:
         numbers = self.plan.contractions[group]
         powers = (self.network.power(group.a.value), self.network.power(group.b.value))
         known = contraction_errors(numbers, (of_a, of_b), (a, b), self.model, powers)
-        if (scale := numbers.scale) is not None:
-            more = _SLACK_STEPS + (self.model.rounding if group.is_rounded else 0.0)
-            known.append(np.full(1, scale.value * more))
-            if (rescaling := numbers.rescaling) is not None:
-                steps = np.full(len(numbers.bias), numbers.step)
-                known.append(_largest(_multiplier_error(steps, scale, rescaling)))
-        return self.model.total(known)
+        if (scale := numbers.scale) is None:
+            return self.model.total(known)
+        known.append(np.full(1, scale.value * _SLACK_STEPS))
+        if (rescaling := numbers.rescaling) is None:
+            return self.model.total(known)
+        steps = np.full(len(numbers.bias), numbers.step)
+        known.append(_largest(_multiplier_error(steps, scale, rescaling)))
+        return self.model.both_rounded(self.model.total(known), scale.value)
 
     def _clip_error(self, layer: Layer) -> float:
         """How far the stored bounds lie from the real ones, where int8 reaches these."""
@@ -264,8 +265,9 @@ class _Errors:
                 lo, hi = clamp_bounds(op)
                 return self.model.clamped(known[0], before, (lo, hi), self._free(op.result, lo))
             case FakeQuantizeOp():
-                both = np.full(1, 2 * op.scale.value.data * (self.model.rounding + _SLACK_STEPS))
-                return self.model.total([known[0], both])
+                step = op.scale.value.data
+                slack = np.full(1, 2 * step * _SLACK_STEPS)
+                return self.model.both_rounded(self.model.total([known[0], slack]), step)
             case MaxPoolOp():
                 return self._passed(op, known[0])
             case AveragePoolOp() | GlobalAveragePoolOp():

@@ -91,7 +91,7 @@ def contraction_errors(
     model: ErrorModel,
     powers: tuple[float | None, float | None] = (None, None),
 ) -> list[Array]:
-    """The errors that a product brings with it.
+    """The errors that a product brings with it; where the network rounds too, before both round.
 
     errors, ranges, powers: of its operands, the last their mean squares, if they are known.
     """
@@ -106,7 +106,7 @@ def contraction_errors(
         np.full(1, FLOAT32_STEP * (group.inner + 4) * group.inner * a * b * group.factor),
         np.full(1, numbers.bias_error),
     ]
-    if numbers.scale is not None and (numbers.shift or numbers.rescaling is not None):
+    if numbers.scale is not None and numbers.shift:
         found.append(np.full(1, numbers.scale.value * model.rounding))
     return found
 
