@@ -3,7 +3,7 @@
 ``python test/benchmarks/bench_light.py [MODEL]...`` prints, for each: nodes and products that the
 accelerator computes, processor seconds to compile and to simulate a picture, and how far results
 lie from onnxruntime's: root mean square over the pictures, as a share of the result's own and of
-what the quantiser estimated. A model whose error is far above it makes the exit status 1.
+what the quantiser estimated. An error above `TOLERANCE` times its estimate makes the exit status 1.
 ``--explain`` adds what stays on the host.
 """
 
@@ -33,7 +33,13 @@ from vtac.tools.planner import main_function
 
 CALIBRATION = 8
 TOLERANCE = 2.0
-"""Errors may be this many times their estimates, which are no bounds."""
+"""Errors may be this many times their estimates.
+
+An estimate is no bound but an expectation: the root mean square that independent errors would have.
+The multiple is chosen, not derived. It leaves room for errors that go together and for few
+pictures, and catches an estimate that has lost what matters (docs/quantisation.md has the multiples
+seen).
+"""
 COLUMNS = "model", "nodes", "products", "compile s", "run s", "cycles", "output: error, of estimate"
 
 
@@ -51,7 +57,7 @@ class OutputError:
 
     @property
     def holds(self) -> bool:
-        """Whether the estimate was not far too low."""
+        """Whether the error is within `TOLERANCE` times its estimate, if there is one."""
         return self.estimate is None or self.error <= TOLERANCE * self.estimate
 
     def __str__(self) -> str:
