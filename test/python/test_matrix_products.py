@@ -71,7 +71,7 @@ def places(module: vtac.Module, kind: str) -> list[str]:
     return [found.where for found in module.explain if found.op == kind]
 
 
-@settings(max_examples=4)
+@settings(max_examples=12)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(MACHINES)))
 def test_random_products(random: Random, target: str) -> None:
     network = product_network(random)
