@@ -38,11 +38,25 @@ times what it computes, and whatever runs beside it a core."""
 
 
 def open_session(model: onnx.ModelProto) -> Any:
-    """onnxruntime on a model, on the CPU. Raises one of `FAILURES` where it cannot load it."""
+    """onnxruntime on a model, on the CPU. Raises one of `FAILURES` where it cannot load it.
+
+    What it cannot optimise it may still load as it is: taking the branch of an If that a constant
+    chooses, it may refuse the ranks that it finds there.
+    """
+    data = model.SerializeToString()
+    try:
+        return _session(data, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+    except FAILURES as error:
+        try:
+            return _session(data, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+        except FAILURES:
+            raise error from None
+
+
+def _session(model: bytes, level: onnxruntime.GraphOptimizationLevel) -> Any:
     options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = level
     options.log_severity_level = _LEAST_SEVERE_LOGGED
     options.add_session_config_entry(*_NO_ROUNDING)
     options.add_session_config_entry(*_NO_SPINNING)
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

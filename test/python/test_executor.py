@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from tiny_package import LANES, tiny_package
 
 from vtac.dialects.errors import CompileError
@@ -15,6 +15,7 @@ from vtac.dialects.target import Target
 from vtac.runtime.device import SimulatorDevice
 from vtac.runtime.executor import Module, load
 from vtac.runtime.host import attach_blobs, detach_blobs, open_model
+from vtac.runtime.sessions import open_session
 from vtac.sim import execute
 
 IMAGE = np.arange(LANES, dtype=np.float32)[None]
@@ -138,6 +139,35 @@ def test_what_onnxruntime_lacks_runs_in_the_reference_evaluator() -> None:
     theta = np.array([[[1, 0, 0], [0, 1, 0]]], np.float32)
     (grid,) = part.run([theta, np.array([1, 1, 2, 2])])
     assert grid.shape == (1, 2, 2, 2)
+
+
+def test_what_onnxruntime_cannot_optimise_it_runs_as_it_is() -> None:
+    tensor = helper.make_tensor_value_info
+
+    def branch(count: str, *shape: int) -> onnx.GraphProto:
+        value = numpy_helper.from_array(np.full(shape, 2, np.int64))
+        node = helper.make_node("Constant", [], [count], value=value)
+        return helper.make_graph([node], count, [], [tensor(count, TensorProto.INT64, None)])
+
+    # Without the If, Range sees a vector where it wants a scalar.
+    scalar, vector = branch("scalar"), branch("vector", 1)
+    nodes = [
+        helper.make_node("If", ["chosen"], ["n"], then_branch=scalar, else_branch=vector),
+        helper.make_node("Range", ["zero", "n", "one"], ["r"]),
+        helper.make_node("Add", ["x", "r"], ["y"]),
+    ]
+    constants = {"chosen": np.array(False), "zero": np.int64(0), "one": np.int64(1)}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [tensor("x", TensorProto.INT64, [2])],
+        [tensor("y", TensorProto.INT64, [2])],
+        [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    session = open_session(helper.make_model(graph, opset_imports=opsets, ir_version=8))
+    (y,) = session.run(None, {"x": np.array([5, 7])})
+    assert y.tolist() == [5, 8]
 
 
 def test_what_nobody_runs_is_one_error() -> None:

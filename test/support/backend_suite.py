@@ -105,7 +105,8 @@ class _Vtac:
         """By how much the last results may be off: where no bound is known, by a 32nd."""
         if not self.bounds:
             return 0.0
-        sizes = [np.abs(x).max(initial=0) for x in expected if isinstance(x, np.ndarray)]
+        numbers = [x for x in expected if isinstance(x, np.ndarray) and x.dtype.kind in "fiu"]
+        sizes = [np.abs(x).max(initial=0) for x in numbers]
         unknown = max(sizes) / 32 if None in self.bounds and sizes else 0.0
         return float(max([unknown, *(bound for bound in self.bounds if bound is not None)]))
 
@@ -123,7 +124,10 @@ class _Vtac:
         options: dict[str, Any] = {"target": MULTIPLIES}
         if self.mode == "calibrated":
             arrays = all(
-                isinstance(array, np.ndarray) and array.size and array.dtype.kind in "fiub"
+                isinstance(array, np.ndarray)
+                and array.size
+                and array.dtype.kind in "fiub"
+                and np.isfinite(array).all()
                 for array in fed.values()
             )
             options["calibration"] = (
