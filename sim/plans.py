@@ -46,7 +46,7 @@ class Plans:
         self.gemm, self.reset, self.alu = cached(self._gemm), cached(self._reset), cached(self._alu)
         self._relative_gemm = cached(self._plan_gemm)
         self._relative_alu = cached(self._plan_alu)
-        self._largest = cached(self._largest_indices)
+        self._room = cached(self._largest_bases)
         self._depths = target.acc_depth, target.inp_depth, target.wgt_depth
         offsets, masks, reserved = micro_op_bits(target)
         self._bits = offsets.tolist(), masks.tolist(), int(reserved)
@@ -83,27 +83,28 @@ class Plans:
         """
         offsets, masks, reserved = self._bits
         differences = (words - np.uint32(base)).tobytes()
-        largest = self._largest(differences)
-        if largest is None or base & reserved:
+        room = self._room(differences, loops)
+        if room is None or base & reserved:
             return None
         dst, src, wgt = (base >> offset & mask for offset, mask in zip(offsets, masks, strict=True))
-        last = [dst + largest[0], src + largest[1], wgt + largest[2]]
-        for count, *factors in loops:
-            for column, factor in enumerate(factors):
-                last[column] += (count - 1) * factor
-        for index, depth in zip(last, self._depths, strict=True):
-            if index >= depth:
-                return None
+        if dst > room[0] or src > room[1] or wgt > room[2]:
+            return None
         return self._relative_gemm(differences, loops), (dst, src, wgt)
 
-    def _largest_indices(self, kernel: bytes) -> list[int] | None:
-        """The largest dst, src and wgt; None if a word is not a micro-op."""
+    def _largest_bases(self, kernel: bytes, loops: Loops) -> list[int] | None:
+        """The largest dst, src and wgt from which on a kernel stays inside the buffers; None if a
+        word is not a micro-op.
+        """
         try:
             micro_ops = decode_kernel(self.target, kernel)
         except Fault:
             return None
-        largest: list[int] = micro_ops.max(axis=0).tolist()
-        return largest
+        return [
+            depth - 1 - highest - sum((count - 1) * factors[column] for count, *factors in loops)
+            for column, (depth, highest) in enumerate(
+                zip(self._depths, micro_ops.max(axis=0).tolist(), strict=True)
+            )
+        ]
 
     def gemm_pieces(self, kernel: bytes, loops: Loops) -> Iterator[tuple[GemmPlan, Bases]]:
         """The same in pieces, for what is `TooLarge`."""

@@ -21,6 +21,7 @@ from vtac.dialects.vta.encoding import (
 )
 from vtac.sim import SimulationError, Simulator, pending
 from vtac.sim.machine import FastMachine
+from vtac.sim.plans import plans_of
 from vtac.sim.reference import ReferenceMachine
 
 
@@ -111,6 +112,31 @@ def test_sums_that_wait(shape: str, room: int, monkeypatch: pytest.MonkeyPatch) 
                 Simulator(target, lambda _, machine=machine: machine).run(words, dram, strict=False)
         np.testing.assert_array_equal(*images)
         np.testing.assert_array_equal(fast.buffers.acc, plain.acc.reshape(target.acc_depth, -1))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("shape", ["1x16", "4x8"])
+def test_words_that_differ_by_as_much(shape: str, order: tuple[int, int]) -> None:
+    """A dst that falls while src rises is, in the words, a dst that rises to the last."""
+    target = SHAPES[shape]
+    kernels = [(0, target.acc_depth - 1), (0, 0)], [(1, 0), (0, 1)]
+    words = [encode_micro_ops(target, *kernels[which]) for which in order]
+    assert len({int(second) - int(first) for first, second in words}) == 1
+    author = Author(target, 1)
+    author.dram[MICRO_OPS : MICRO_OPS + 16] = np.concatenate(words).view(np.uint8)
+    sizes = {Memory.INP: 2, Memory.WGT: 1, Memory.UOP: 4}
+    for memory, x in sizes.items():
+        place = MICRO_OPS if memory is Memory.UOP else DATA
+        base = place // target.element_bytes(memory)
+        load = Load(memory=memory, sram_base=0, dram_base=base, y_size=1, x_size=x, x_stride=x)
+        author.program.append(load)
+    gemms = [Gemm(uop_bgn=u, uop_end=u + 2, iter_out=1, iter_in=1) for u in (0, 2)]
+    author.program += [*gemms, Finish()]
+    plans_of.cache_clear()
+    fast, plain = (outcome(target, m, author, True) for m in (FastMachine, ReferenceMachine))
+    assert fast[3] is None
+    assert fast[1].any(axis=1).nonzero()[0].tolist() == [0, 1, target.acc_depth - 1]
+    np.testing.assert_array_equal(fast[1], plain[1])
 
 
 def test_most_programs_run_to_their_end() -> None:
