@@ -230,6 +230,7 @@ def _contraction_at(
     reasons: Mapping[Operation, str],
     declined: Mapping[Operation, str],
 ) -> Contraction | None:
+    """The product of activations that ends in ``root``, and whether int32 leaves it."""
     found = contraction_at(root, network, reasons, declined)
     if found is None:
         return None

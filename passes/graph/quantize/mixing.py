@@ -11,8 +11,8 @@ hardly differ are rounded, few results differ, but by a whole step
 where the estimated error of what the accelerator leaves falls most for each cycle that is added,
 one layer at a time, as long as that is worth it and a budget lasts: mixed precision by sensitivity
 and cost (Dong et al., "HAWQ", section 3), with the quantiser's own error model for the sensitivity.
-What a layer would bring is estimated anew only for those that promised most (Minoux, "Accelerated
-greedy algorithms for maximizing submodular set functions").
+One choice may make another worth more (errors of the second layer count once the first has none),
+so what layers bring is estimated anew in each step, for those that promised most.
 """
 
 from collections.abc import Iterable
