@@ -150,7 +150,7 @@ def integers(kind: type[np.generic], *shape: int) -> np.ndarray:
     return array
 
 
-def integer_products(
+def assert_products_are_exact(
     kind: str, x: np.ndarray, constants: dict[str, np.ndarray], expected: np.ndarray, **more: object
 ) -> None:
     """Compile one node whose other inputs are constant; it is exact, and on the accelerator."""
@@ -182,11 +182,11 @@ def test_integer_convolution_leaves_as_int32(
     less = (w.astype(int) - w_zero.astype(int).reshape(-1, 1, 1, 1)).reshape(2, 3, 2, 3, 3)
     expected = np.einsum("ngcyxhw,gochw->ngoyx", grouped, less).reshape(1, 6, *windows.shape[2:4])
     constants = {"w": w, "x_zero": x_zero, "w_zero": w_zero}
-    integer_products("ConvInteger", x, constants, expected, group=2, pads=[1, 0, 1, 1])
+    assert_products_are_exact("ConvInteger", x, constants, expected, group=2, pads=[1, 0, 1, 1])
 
 
 @pytest.mark.parametrize("shape", [(3, 20), (2, 3, 20), (20,)])
 def test_integer_product_leaves_as_int32(shape: tuple[int, ...]) -> None:
     """Matrices, several or rows alone; uint8 weights without a zero point reach 255."""
     x, w = integers(np.uint8, *shape), integers(np.uint8, 20, 7)
-    integer_products("MatMulInteger", x, {"w": w}, x.astype(int) @ w.astype(int))
+    assert_products_are_exact("MatMulInteger", x, {"w": w}, x.astype(int) @ w.astype(int))

@@ -80,7 +80,7 @@ def lowered(number: int) -> Lowered:
     return Lowered(module, kernel, stages, inputs, expected)
 
 
-def compare(expected: list[np.ndarray], found: list[np.ndarray]) -> None:
+def assert_equal(expected: list[np.ndarray], found: list[np.ndarray]) -> None:
     for want, have in zip(expected, found, strict=True):
         np.testing.assert_array_equal(want, have)
 
@@ -90,7 +90,7 @@ def compare(expected: list[np.ndarray], found: list[np.ndarray]) -> None:
 def test_random_schedules_keep_results(number: int, seed: int) -> None:
     case = lowered(number)
     kernel = case.scheduled(Scheduler(case.stages, Random(seed), pads=True).schedule())
-    compare(case.expected, run_loops(kernel, case.inputs))
+    assert_equal(case.expected, run_loops(kernel, case.inputs))
     assert not any(isinstance(op, te.UpdateOp) for op in kernel.walk())
 
 
@@ -99,7 +99,7 @@ def test_random_schedules_keep_results(number: int, seed: int) -> None:
 def test_the_interpreter_looks_at_points_together_or_one_by_one(number: int, seed: int) -> None:
     case = lowered(number)
     kernel = case.scheduled(Scheduler(case.stages, Random(seed), pads=True).schedule())
-    compare(run_loops(kernel, case.inputs), run_loops(kernel, case.inputs, plain=True))
+    assert_equal(run_loops(kernel, case.inputs), run_loops(kernel, case.inputs, plain=True))
 
 
 def launched(case: Lowered, kernel: te.KernelOp) -> list[np.ndarray]:
@@ -137,7 +137,7 @@ def test_random_schedules_on_the_simulator(number: int, seed: int) -> None:
         assert "lies wholly in the padding" in str(error)  # only te.pad needs that
         assert any(isinstance(op, te.CopyOp) and op.pads is not None for op in kernel.walk())
         return
-    compare(case.expected, found)
+    assert_equal(case.expected, found)
 
 
 def test_one_thread_and_two_compute_the_same() -> None:
@@ -152,8 +152,8 @@ def test_one_thread_and_two_compute_the_same() -> None:
     places = {}
     for threads in (1, 2):
         kernel = case.scheduled(two_tiles(case, threaded=threads == 2))
-        compare(case.expected, run_loops(kernel, case.inputs))
-        compare(case.expected, launched(case, kernel))
+        assert_equal(case.expected, run_loops(kernel, case.inputs))
+        assert_equal(case.expected, launched(case, kernel))
         scratch = (op for op in kernel.walk() if isinstance(op, te.AllocOp))
         places[threads] = sum(te.scope_of(op.buffer) is te.Scope.ACC for op in scratch)
     assert places == {1: 1, 2: 2}

@@ -205,7 +205,7 @@ def loops_text(rng: random.Random, target: Target) -> str:
     return module_text(target, x, w, v, f"{y}8", body)
 
 
-def run_text(text: str, seed: int, span: int = 128) -> None:
+def assert_runs_alike(text: str, seed: int, span: int = 128) -> None:
     """Fill in the constants of a text, run it both ways, and compare."""
     ctx = context()
     rng = np.random.default_rng(seed)
@@ -233,7 +233,7 @@ def test_random_kernels(name: str) -> None:
     @settings(max_examples=8)
     @given(st.integers(0, 1 << 30))
     def check(seed: int) -> None:
-        run_text(loops_text(random.Random(seed), target), seed)
+        assert_runs_alike(loops_text(random.Random(seed), target), seed)
 
     check()
 
@@ -241,4 +241,4 @@ def test_random_kernels(name: str) -> None:
 def test_micro_op_memory_is_reloaded() -> None:
     small = Target.named("pynq").replace(uop_entries=6)
     for seed in range(8):
-        run_text(loops_text(random.Random(seed), small), seed)
+        assert_runs_alike(loops_text(random.Random(seed), small), seed)

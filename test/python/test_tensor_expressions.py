@@ -24,8 +24,10 @@ def int8(*shape: int) -> np.ndarray:
 
 def test_the_page_that_teaches_it(root: Path) -> None:
     page = (root / "docs/tensor-expressions.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert blocks
     room: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+    for block in blocks:
         exec(block, room)
 
 
