@@ -16,6 +16,7 @@ from onnx import (
     TensorProto,
     TypeProto,
     ValueInfoProto,
+    helper,
     numpy_helper,
 )
 from xdsl.dialects.builtin import (
@@ -35,6 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 from vtac.dialects.context import Array, VtacContext, constant_attr, tensor_type
 from vtac.dialects.graph import ConstantOp, GridAttr, HostOp, integers, set_grid
 from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf, subgraphs
+from vtac.lowering.onnx_to_graph.block_products import widen_products
 from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
 from vtac.lowering.onnx_to_graph.check import (
     captured_names,
@@ -51,7 +53,7 @@ from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.lowering.onnx_to_graph.shapes import Shapes, fix_shapes, infer_types, network_inputs
-from vtac.lowering.onnx_to_graph.types import dense_dtype, import_type
+from vtac.lowering.onnx_to_graph.types import dense_dtype, import_type, widened
 from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
 
 ROUNDS = 64
@@ -75,11 +77,12 @@ def import_model(
     small = inline_functions(skeleton(model))
     _name_all(small.graph)
     weights = {t.name: t for t in model.graph.initializer} | large_constants(model.graph, 0)
+    widened_weights = widen_products(small, weights)
     whole = take_apart(small, weights)
     fix_shapes(small, [i.name for i in inputs], shapes or {})
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
-    constants |= large_constants(model.graph)
+    constants |= large_constants(model.graph) | widened_weights
     fixed = {i.name: i for i in small.graph.input}
     outputs = [output.name for output in model.graph.output]
     importer = _Importer(ctx, small, types, constants, outputs, whole)
@@ -177,7 +180,8 @@ class _Importer:
             argument = self.block.insert_arg(import_type(value.type), len(self.block.args))
             self._define(value.name, argument)
         for sparse in graph.sparse_initializer:
-            self._host_constant(sparse.values.name, "sparse_value", sparse)
+            name = sparse.values.name
+            self._host_constant(name, "sparse_value", sparse, self._type(name))
         for node in sorted_nodes(graph):
             self._node(node)
         results = [self.value(name) for name in self.outputs]
@@ -198,7 +202,9 @@ class _Importer:
         if name not in self.values:
             array = self.array(name)
             if array is None:
-                self._host_constant(name, "value", self.constants[name])
+                tensor = self.constants[name]
+                type = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+                self._host_constant(name, "value", tensor, import_type(type))
             else:
                 op = self._new_constant(array, value_hint(name) or "constant")
                 self._insert(set_grid(op, self.grids.get(name)), name)
@@ -213,6 +219,13 @@ class _Importer:
                 return None
             self.arrays[name] = numpy_helper.to_array(tensor)
         return self.arrays[name]
+
+    def widened(self, name: str) -> Array | None:
+        """The numbers of a constant of any number type; None for anything else (`widened`)."""
+        array = self.array(name)
+        if array is None and name in self.constants:
+            return widened(self.constants[name])
+        return array
 
     def _define(self, name: str, value: SSAValue) -> None:
         self.values[name] = value
@@ -230,11 +243,15 @@ class _Importer:
         return import_type(self.types.get(name))
 
     def _host_constant(
-        self, name: str, attribute: str, message: TensorProto | SparseTensorProto
+        self,
+        name: str,
+        attribute: str,
+        message: TensorProto | SparseTensorProto,
+        type: Attribute,
     ) -> None:
         """A constant of a type that the IR has no tensors of."""
         value = import_protobuf(self.ctx, message, value_hint(name) or "constant")
-        op = HostOp("Constant", [], [self._type(name)], onnx_attributes={attribute: value})
+        op = HostOp("Constant", [], [type], onnx_attributes={attribute: value})
         self._insert(op, name)
         self._define(name, op.outputs[0])
 
@@ -253,6 +270,7 @@ class _Importer:
                 self.opsets[""],
                 operand_of=self.value,
                 constant_of=self.array,
+                widened_of=self.widened,
                 type_of=self._type,
                 used=self.read.__contains__,
                 new_constant=self._new_constant,
@@ -290,9 +308,9 @@ class _Importer:
             self._define(output, op.results[0])
 
     def _constant(self, node: NodeProto) -> bool:
-        """Treat a Constant as a weight, if the IR has tensors of its type."""
+        """Treat a Constant as a weight, if it is one tensor."""
         attr = node.attribute[0] if len(node.attribute) == 1 else None
-        if attr is None or attr.name != "value" or dense_dtype(attr.t.data_type) is None:
+        if attr is None or attr.name != "value":
             return False
         self.constants[node.output[0]] = attr.t
         return True

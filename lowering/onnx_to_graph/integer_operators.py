@@ -118,7 +118,7 @@ class QuantisedNode:
             if scale.data_type not in _SCALES:
                 raise StaysOnHostError("its scales are neither float32 nor float16", Kind.TYPE)
             if at - 1 != form.weights and max(_size(scale), _size(zero_point)) != 1:
-                raise StaysOnHostError("an activation has a scale a channel")
+                raise StaysOnHostError("an activation has one scale per channel")
         known = {a.name: helper.get_attribute_value(a) for a in self.node.attribute}
         for name, value in form.dropped.items():
             if known.get(name, value) != value:

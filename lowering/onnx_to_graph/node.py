@@ -27,6 +27,7 @@ class Node:
     """A node with its surroundings.
 
     operand, constant: by position; None where the input is absent (or is no constant).
+    widened: as constant, also of number types that NumPy lacks (`types.widened`).
     is_used: whether anything reads the output at a position.
     """
 
@@ -34,6 +35,7 @@ class Node:
     opset: int
     operand_of: Callable[[str], SSAValue]
     constant_of: Callable[[str], Array | None]
+    widened_of: Callable[[str], Array | None]
     type_of: Callable[[str], Attribute]
     used: Callable[[str], bool]
     new_constant: Callable[[Array, str], ConstantOp]
@@ -60,6 +62,13 @@ class Node:
     def constant(self, index: int) -> Array | None:
         """The value of an input that is there and constant."""
         return self.constant_of(self.proto.input[index]) if self.has(index) else None
+
+    def widened(self, index: int) -> Array | None:
+        """The numbers of an input that is there and constant, whatever number type it has.
+
+        4-bit integers come as 8-bit integers; bfloat16, float8 and float4 come as float32.
+        """
+        return self.widened_of(self.proto.input[index]) if self.has(index) else None
 
     def shape(self, index: int) -> tuple[int, ...] | None:
         """The shape of the input at a position; None where its rank is unknown."""

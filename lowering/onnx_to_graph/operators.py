@@ -6,9 +6,10 @@ then carried whole, as is every operator not in ``CONVERTERS``.
 
 from math import prod
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, TensorType, f64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, AnyFloat, FloatAttr, TensorType, f64
 from xdsl.ir import Operation, SSAValue
 
+from vtac.dialects.context import element_dtype
 from vtac.dialects.graph import (
     AddOp,
     BatchNormOp,
@@ -26,7 +27,14 @@ from vtac.lowering.onnx_to_graph import (
     quantisation,
     windows,
 )
-from vtac.lowering.onnx_to_graph.node import Converter, Node, StaysOnHostError, known_shape, scalar
+from vtac.lowering.onnx_to_graph.node import (
+    ConstantResult,
+    Converter,
+    Node,
+    StaysOnHostError,
+    known_shape,
+    scalar,
+)
 from vtac.passes.graph.reasons import Kind
 
 
@@ -49,6 +57,14 @@ def matmul(node: Node) -> Operation:
     """MatMul."""
     node.floats(0, 1)
     return MatMulOp(node.operand(0), node.operand(1), node.result_type())
+
+
+def cast(node: Node) -> ConstantResult:
+    """Cast of a constant to a float type."""
+    array, type = node.widened(0), node.result_type()
+    if array is None or not isinstance(type.element_type, AnyFloat):
+        raise StaysOnHostError("it casts no constant to floats", Kind.TYPE)
+    return ConstantResult(array.astype(element_dtype(type.element_type)))
 
 
 def add(node: Node) -> Operation:
@@ -138,6 +154,7 @@ CONVERTERS: dict[str, Converter] = {
     "Add": add,
     "AveragePool": windows.average_pool,
     "BatchNormalization": batch_norm,
+    "Cast": cast,
     "Clip": clip,
     "Concat": arrangements.concat,
     "Conv": windows.conv,

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, TypeProto, helper
+from onnx import TensorProto, TypeProto, helper, numpy_helper
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
 
-from vtac.dialects.context import element_dtype, element_type
+from vtac.dialects.context import Array, element_dtype, element_type
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import OpaqueType, packing
 
@@ -39,10 +39,37 @@ _DENSE: Mapping[int, np.dtype[Any]] = {
     )
 }
 
+_WIDENED: Mapping[str, type[np.generic]] = {
+    "INT2": np.int8,
+    "INT4": np.int8,
+    "UINT2": np.uint8,
+    "UINT4": np.uint8,
+    "BFLOAT16": np.float32,
+    "FLOAT4E2M1": np.float32,
+    "FLOAT8E4M3FN": np.float32,
+    "FLOAT8E4M3FNUZ": np.float32,
+    "FLOAT8E5M2": np.float32,
+    "FLOAT8E5M2FNUZ": np.float32,
+    "FLOAT8E8M0": np.float32,
+}
+"""Number types that NumPy lacks, each with a type of NumPy's that holds all its values exactly."""
+
 
 def dense_dtype(code: int) -> np.dtype[Any] | None:
     """The dtype of a ``TensorProto.DataType`` that the IR holds as a tensor; None for the rest."""
     return _DENSE.get(code)
+
+
+def widened(tensor: TensorProto) -> Array | None:
+    """The numbers of a tensor in an element type of NumPy's that holds them exactly.
+
+    4-bit integers become 8-bit integers; bfloat16, float8 and float4 become float32. None for
+    strings and complex numbers.
+    """
+    if dense_dtype(tensor.data_type) is not None:
+        return numpy_helper.to_array(tensor)
+    wide = _WIDENED.get(TensorProto.DataType.Name(tensor.data_type))
+    return None if wide is None else numpy_helper.to_array(tensor).astype(wide)
 
 
 def _tensor_name(code: int) -> str:
