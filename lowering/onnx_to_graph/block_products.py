@@ -13,6 +13,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from vtac.dialects.context import Array
+from vtac.lowering.onnx_to_graph.rewriting import replace_nodes
 from vtac.lowering.onnx_to_graph.types import dense_dtype
 
 MICROSOFT, OPERATOR = "com.microsoft", "MatMulNBits"
@@ -29,23 +30,22 @@ def widen_products(
     that its attributes ask for, stays as it is.
     """
     made: dict[str, TensorProto] = {}
-    nodes: list[NodeProto] = []
-    for node in model.graph.node:
-        weights = None
-        if (node.domain, node.op_type) == (MICROSOFT, OPERATOR):
-            weights = _float_weights(node, constants)
+
+    def parts(node: NodeProto) -> list[NodeProto] | None:
+        if (node.domain, node.op_type) != (MICROSOFT, OPERATOR):
+            return None
+        weights = _float_weights(node, constants)
         if weights is None:
-            nodes.append(NodeProto.FromString(node.SerializeToString()))
-            continue
+            return None
         name = f"{node.output[0]}.weights"
         made[name] = numpy_helper.from_array(weights, name)
-        model.graph.input.append(
-            helper.make_tensor_value_info(name, made[name].data_type, weights.shape)
-        )
-        nodes += _product(node, name)
-    if made:
-        del model.graph.node[:]
-        model.graph.node.extend(nodes)
+        return _product(node, name)
+
+    replace_nodes(model.graph, parts)
+    model.graph.input.extend(
+        helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)
+        for name, tensor in made.items()
+    )
     return made
 
 

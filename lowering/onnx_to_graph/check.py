@@ -88,11 +88,10 @@ def large_constants(graph: GraphProto, largest: int = LARGE) -> dict[str, Tensor
 
 
 def graph_problems(model: ModelProto) -> list[Problem]:
-    """Opsets, unknown operators, undefined and doubly defined values, cycles."""
-    problems = _opset_problems(model)
+    """Unknown operators, undefined and doubly defined values, cycles."""
     checker = _GraphChecker(opsets_of(model), {(f.domain, f.name) for f in model.functions})
     checker.check(model.graph, {})
-    return problems + checker.problems
+    return checker.problems
 
 
 def schema_problems(model: ModelProto) -> list[Problem]:
@@ -111,7 +110,28 @@ def schema_problems(model: ModelProto) -> list[Problem]:
     return []
 
 
-def _opset_problems(model: ModelProto) -> list[Problem]:
+def host_loads(model: ModelProto) -> bool:
+    """Whether onnxruntime loads a model that the checks here refuse.
+
+    Asked only of models that would be refused. Optimisations are off: they do not decide whether a
+    model is legal. Large models are not asked about, since protobuf serialises at most 2 GiB.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception:  # onnxruntime's classes of errors have no base in common
+        return False
+    return True
+
+
+def opset_problems(model: ModelProto) -> list[Problem]:
+    """Opsets that are absent, too old, or newer than onnx knows."""
     opsets = opsets_of(model)
     if not opsets:
         return [Problem("model", "it does not say which opset it uses")]

@@ -48,6 +48,7 @@ from vtac.lowering.onnx_to_graph.check import (
 )
 from vtac.lowering.onnx_to_graph.fold import fold_constants
 from vtac.lowering.onnx_to_graph.functions import inline_functions
+from vtac.lowering.onnx_to_graph.fused_operators import split_fused
 from vtac.lowering.onnx_to_graph.integer_operators import take_apart
 from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, StaysOnHostError
@@ -77,6 +78,7 @@ def import_model(
     small = inline_functions(skeleton(model))
     _name_all(small.graph)
     weights = {t.name: t for t in model.graph.initializer} | large_constants(model.graph, 0)
+    split_fused(small)
     widened_weights = widen_products(small, weights)
     whole = take_apart(small, weights)
     fix_shapes(small, [i.name for i in inputs], shapes or {})

@@ -15,6 +15,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from vtac.lowering.onnx_to_graph.check import plain_domain
 from vtac.lowering.onnx_to_graph.node import StaysOnHostError
+from vtac.lowering.onnx_to_graph.rewriting import replace_nodes
 from vtac.passes.graph.reasons import Kind, Reason
 
 
@@ -65,17 +66,16 @@ def take_apart(model: ModelProto, constants: Mapping[str, TensorProto]) -> dict[
     constants: by name, those of nodes and of initialisers, large ones included. Returns why others
     stay whole, by the names of their results.
     """
-    graph, nodes = model.graph, []
     whole: dict[str, Reason] = {}
-    for node in graph.node:
+
+    def parts(node: NodeProto) -> list[NodeProto] | None:
         try:
-            nodes += QuantisedNode(graph, node, constants).parts()
+            return QuantisedNode(model.graph, node, constants).parts()
         except StaysOnHostError as refusal:
             whole[node.output[0]] = Reason(str(refusal), refusal.kind)
-            nodes.append(node)
-    copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
+            return None
+
+    replace_nodes(model.graph, parts)
     return whole
 
 
@@ -87,14 +87,14 @@ class QuantisedNode:
     node: NodeProto
     constants: Mapping[str, TensorProto]
 
-    def parts(self) -> list[NodeProto]:
-        """What the node becomes: itself, if it is nothing of that kind."""
+    def parts(self) -> list[NodeProto] | None:
+        """What the node becomes; None for every other operator."""
         kind = plain_domain(self.node.domain), self.node.op_type
         form = self._concat() if kind == (_MICROSOFT, "QLinearConcat") else FORMS.get(kind)
         if kind == (_MICROSOFT, "QGemm"):
             form = self._gemm()
         if form is None or not any(self.node.output):
-            return [self.node]
+            return None
         self.check(form)
         return list(self._apart(form))
 

@@ -11,7 +11,12 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph.attributes import subgraphs
-from vtac.lowering.onnx_to_graph.check import graph_problems, schema_problems
+from vtac.lowering.onnx_to_graph.check import (
+    graph_problems,
+    host_loads,
+    opset_problems,
+    schema_problems,
+)
 
 ModelSource = str | os.PathLike[str] | bytes | ModelProto
 
@@ -24,7 +29,9 @@ _BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 def load_model(source: ModelSource) -> ModelProto:
     """The model, checked: what it uses is defined and known, and all its weights are there.
 
-    A path may have external data beside it, which is read. Raises CompileError with every problem.
+    What onnxruntime loads although the checks of its operators fail is accepted: it runs on the
+    host (operators that are deprecated, domains that onnxruntime's own optimiser writes). A path
+    may have external data beside it, which is read. Raises CompileError with every problem.
     """
     if isinstance(source, ModelProto):
         model, folder, where = source, None, "model"
@@ -56,8 +63,11 @@ def load_model(source: ModelSource) -> ModelProto:
         for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]
         if value.type.tensor_type.elem_type not in TensorProto.DataType.values()
     ]
-    problems += graph_problems(model)
-    problems = problems or schema_problems(model)
+    problems += opset_problems(model)
+    if not problems:
+        problems = graph_problems(model) or schema_problems(model)
+        if problems and host_loads(model):
+            problems = []
     if problems:
         raise CompileError(problems)
     return model
