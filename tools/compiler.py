@@ -269,7 +269,8 @@ class _Driver:
         """The imported network, its symbolic dimensions fixed as far as anything says how."""
         with self._step("import"):
             model = load_model(source)
-            module = import_model(model, self.ctx, shapes=shapes)
+            widen = calibration is not None
+            module = import_model(model, self.ctx, shapes=shapes, widen_halves=widen)
         samples = None
         if calibration is not None:
             with self._step("read samples"):
@@ -277,7 +278,8 @@ class _Driver:
                 calibration = read_source(calibration)
                 found = shapes_from_samples(calibration, specs)
                 if found:
-                    module = import_model(model, self.ctx, shapes={**found, **shapes})
+                    known = {**found, **shapes}
+                    module = import_model(model, self.ctx, shapes=known, widen_halves=True)
                     specs = input_specs(main_function(module))
                 samples = load_samples(calibration, specs)
             self.report.notes += samples.notes

@@ -49,6 +49,7 @@ from vtac.lowering.onnx_to_graph.check import (
 from vtac.lowering.onnx_to_graph.fold import fold_constants
 from vtac.lowering.onnx_to_graph.functions import inline_functions
 from vtac.lowering.onnx_to_graph.fused_operators import split_fused
+from vtac.lowering.onnx_to_graph.half_floats import widen_half_floats
 from vtac.lowering.onnx_to_graph.integer_operators import take_apart
 from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, StaysOnHostError
@@ -65,12 +66,18 @@ FIX_SHAPES = "Symbolic dimensions can be fixed: --shape."
 
 
 def import_model(
-    source: ModelSource, ctx: VtacContext, *, shapes: Shapes | None = None
+    source: ModelSource,
+    ctx: VtacContext,
+    *,
+    shapes: Shapes | None = None,
+    widen_halves: bool = False,
 ) -> ModuleOp:
     """A module whose ``@main`` computes what the model does, with weights in ``ctx.resources``.
 
     source: path, bytes or message; checked as ``load_model`` does.
     shapes: input name to its shape, for inputs with symbolic dimensions.
+    widen_halves: whether operators on float16 and bfloat16 compute in float32, as the quantiser
+    wants it (`half_floats`).
     Raises CompileError with everything that is wrong.
     """
     model = load_model(source)
@@ -85,6 +92,8 @@ def import_model(
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
     constants |= large_constants(model.graph) | widened_weights
+    if widen_halves and widen_half_floats(small, types, constants, CONVERTERS.__contains__):
+        types = infer_types(small)
     fixed = {i.name: i for i in small.graph.input}
     outputs = [output.name for output in model.graph.output]
     importer = _Importer(ctx, small, types, constants, outputs, whole)

@@ -63,7 +63,7 @@ def cast(node: Node) -> ConstantResult:
     """Cast of a constant to a float type."""
     array, type = node.widened(0), node.result_type()
     if array is None or not isinstance(type.element_type, AnyFloat):
-        raise StaysOnHostError("it casts no constant to floats", Kind.TYPE)
+        raise StaysOnHostError("it casts what is not constant, or to other than floats", Kind.TYPE)
     return ConstantResult(array.astype(element_dtype(type.element_type)))
 
 
