@@ -176,12 +176,16 @@ def test_attributes_of_every_kind_survive():
 
 def test_tensors_of_types_that_numpy_lacks():
     model = small_model(
-        [node("Cast", ["w"], ["c"], to=TensorProto.FLOAT), node("Add", ["c", "x"], ["y"])],
+        [
+            node("Cast", ["w"], ["i"], to=TensorProto.INT32),
+            node("Cast", ["i"], ["c"], to=TensorProto.FLOAT),
+            node("Add", ["c", "x"], ["y"]),
+        ],
         {"x": [2]},
         ["y"],
     )
     model.graph.initializer.append(helper.make_tensor("w", TensorProto.BFLOAT16, [2], [1.5, 2.5]))
-    assert_imports(model, {"x": floats((2,))}, "Constant", "Cast", "graph.add")
+    assert_imports(model, {"x": floats((2,))}, "Constant", "Cast", "Cast", "graph.add")
 
 
 # Names, opsets, sets of ops.
