@@ -55,6 +55,7 @@ from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.lowering.onnx_to_graph.shapes import Shapes, fix_shapes, infer_types, network_inputs
+from vtac.lowering.onnx_to_graph.sparse_constants import make_dense
 from vtac.lowering.onnx_to_graph.types import dense_dtype, import_type, widened
 from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
 
@@ -85,13 +86,14 @@ def import_model(
     small = inline_functions(skeleton(model))
     _name_all(small.graph)
     weights = {t.name: t for t in model.graph.initializer} | large_constants(model.graph, 0)
+    made = make_dense(small)
     split_fused(small)
-    widened_weights = widen_products(small, weights)
+    made |= widen_products(small, weights)
     whole = take_apart(small, weights)
     fix_shapes(small, [i.name for i in inputs], shapes or {})
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
-    constants |= large_constants(model.graph) | widened_weights
+    constants |= large_constants(model.graph) | made
     if widen_halves and widen_half_floats(small, types, constants, CONVERTERS.__contains__):
         types = infer_types(small)
     fixed = {i.name: i for i in small.graph.input}

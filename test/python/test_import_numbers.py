@@ -45,7 +45,7 @@ def product_with(
     graph = helper.make_graph(
         nodes, "g", [value_info("x", [3, inner])], [value_info("y", None)], weights
     )
-    opsets = [helper.make_opsetid("", 23), *(helper.make_opsetid(*named) for named in extra)]
+    opsets = [helper.make_opsetid("", 21), *(helper.make_opsetid(*named) for named in extra)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
@@ -191,3 +191,59 @@ def test_strings_cross_the_host_parts_of_a_calibrated_network():
     expected = run(model, {"x": x})
     assert found["labels"].tolist() == ["cat", "dog"]
     assert found["named"].tolist() == expected[1].tolist()
+
+
+@given(st.integers(0, 12), st.booleans(), st.booleans(), st.integers(0, 99))
+@settings(max_examples=30)
+def test_sparse_constants_are_dense(count, flat, as_node, seed):
+    rng = np.random.default_rng(seed)
+    places = np.sort(rng.choice(12, count, replace=False))
+    indices = places if flat else np.stack(np.unravel_index(places, (4, 3)), axis=1)
+    values = numpy_helper.from_array(floats((count,), seed), "w")
+    index = numpy_helper.from_array(indices.astype(np.int64), "i")
+    sparse = helper.make_sparse_tensor(values, index, [4, 3])
+    nodes = [node("MatMul", ["x", "w"], ["y"])]
+    if as_node:
+        nodes.insert(0, node("Constant", [], ["w"], sparse_value=sparse))
+    model = product_with(nodes, [], 4)
+    if not as_node:
+        model.graph.sparse_initializer.append(sparse)
+    module, x = import_model(model, context()), floats((3, 4), 5)
+    assert kinds(module) == ["graph.matmul"]
+    dense = np.zeros(12, np.float32)
+    dense[places] = floats((count,), seed)
+    ctx = context()
+    found = run(host_model(import_model(model, ctx), ctx), {"x": x})[0]
+    np.testing.assert_allclose(found, x @ dense.reshape(4, 3), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("place", ["before", "between", "after"])
+@pytest.mark.parametrize("kind", ["RandomNormal", "RandomUniform", "Constant"])
+def test_host_operators_without_operands_beside_quantised_layers(kind, place):
+    if kind == "Constant":
+        noise = node("Constant", [], ["n"], value_strings=["a", "b"])
+        use = [node("StringNormalizer", ["n"], ["t"]), node("Shape", ["t"], ["i"])]
+        use += [node("Cast", ["i"], ["f"], to=TensorProto.FLOAT)]
+        use += [node("Sub", ["f", "f"], ["r"])]
+    else:
+        tiny = {"scale": 1e-30} if kind == "RandomNormal" else {"low": 0.0, "high": 1e-30}
+        noise, use = node(kind, [], ["r"], shape=[3, 6], seed=1.0, **tiny), []
+    names = {"before": ("x", "p"), "between": ("a", "p"), "after": ("b", "y")}
+    source, result = names[place]
+    added = node("Add", [source, "r"], [result])
+    nodes = [
+        noise,
+        *use,
+        *([added] if place == "before" else []),
+        node("MatMul", ["p" if place == "before" else "x", "w"], ["a"]),
+        *([added] if place == "between" else []),
+        node("MatMul", ["p" if place == "between" else "a", "v"], ["b"]),
+        added if place == "after" else node("Relu", ["b"], ["y"]),
+    ]
+    weights = [numpy_helper.from_array(floats((6, 6), seed), n) for n, seed in (("w", 1), ("v", 2))]
+    model, x = product_with(nodes, weights, 6), floats((3, 6), 5)
+    module = compile_model(model, "pynq", {"x": np.stack([x, -x])})
+    assert sum(p.op == "graph.matmul" and p.where != "host" for p in module.explain) == 2
+    expected = run(model, {"x": x})[0]
+    error = module.run({"x": x})["y"] - expected
+    assert np.sqrt((error**2).mean() / (expected**2).mean()) < 0.05

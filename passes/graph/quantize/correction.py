@@ -200,7 +200,9 @@ class _Correction:
         known = [operand for operand in operands if operand is not None]
         if len(known) < len(operands):
             return
-        batches = [list(batch) for batch in zip(*known, strict=True)]
+        # An op without operands, such as a random generator, has results in each batch too.
+        count = len(self.observed.batches)
+        batches = [[operand[index] for operand in known] for index in range(count)]
         results = self.observed.evaluate(op, batches)
         for place, result in enumerate(op.results):
             self.reals[result] = [batch[place] for batch in results]
