@@ -97,7 +97,9 @@ def upsample(b: OnnxBuilder, op: UpsampleOp) -> None:
         kind = "Upsample" if b.opset < 10 else "Resize"
         b.add(kind, [x, b.weight(scales, "scales")], output, mode="nearest")
     else:
-        inputs = [x, "", b.weight(scales, "scales")]
+        # The region of interest, which this mode does not read, may be absent since opset 13.
+        region = b.weight(np.zeros(0, np.float32), "roi") if b.opset < 13 else ""
+        inputs = [x, region, b.weight(scales, "scales")]
         b.add(
             "Resize",
             inputs,
@@ -110,9 +112,11 @@ def upsample(b: OnnxBuilder, op: UpsampleOp) -> None:
 
 
 def extreme(b: OnnxBuilder, op: MaxOp | MinOp) -> None:
-    """Max or Min; of integers since opset 12."""
+    """Max or Min; of integers since opset 12, of shapes that differ since opset 8."""
     if not is_float(op.a):
         b.require(op, 12)
+    elif shape_of(op.a) != shape_of(op.b):
+        b.require(op, 8)
     same("Max" if isinstance(op, MaxOp) else "Min")(b, op)
 
 

@@ -165,6 +165,8 @@ def gemm(b: OnnxBuilder, op: GemmOp) -> None:
 
 def matmul(b: OnnxBuilder, op: MatMulOp) -> None:
     """MatMul, or MatMulInteger of int8 tensors."""
+    if not is_float(op.a):
+        b.require(op, 10)
     same("MatMul" if is_float(op.a) else "MatMulInteger")(b, op)
 
 
