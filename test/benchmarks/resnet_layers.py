@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from graph_reference import run_reference
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -23,7 +24,6 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
 from vtac.passes.graph.codegen import Stage
 from vtac.runtime.executor import Module
-from vtac.runtime.reference import run_reference
 from vtac.sim import TimingPreset, TimingReport
 from vtac.tools.compiler import compile_model
 from vtac.tools.stages import STAGES

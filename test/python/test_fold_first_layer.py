@@ -1,6 +1,7 @@
 """fold-first-layer: random convolutions keep their integers, in the reference and in ONNX."""
 
 import numpy as np
+from graph_reference import run_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import run
@@ -15,7 +16,6 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.graph.fold_first_layer import FoldFirstLayerPass
 from vtac.passes.graph.folds import digits
-from vtac.runtime.reference import run_reference
 
 LAYOUT = PackedAttr(2, 16)
 TARGET = Target.named("sim").replace(log_batch=1)

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import onnx
 import pytest
+from graph_reference import run_reference
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -29,7 +30,6 @@ from vtac.dialects.context import constant_attr
 from vtac.dialects.errors import CompileError
 from vtac.lowering.graph_to_onnx import OPSET, build_model, host_model
 from vtac.lowering.onnx_to_graph import import_model
-from vtac.runtime.reference import run_reference
 
 node = helper.make_node
 

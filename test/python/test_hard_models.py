@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from graph_reference import run_reference
 from onnx import helper, numpy_helper
 from small_models import context, floats, kinds, run, small_model
 from xdsl.dialects.builtin import ModuleOp
@@ -22,7 +23,6 @@ from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.quantize import error_bounds
 from vtac.passes.graph.reasons import host_reason
 from vtac.runtime.executor import Module
-from vtac.runtime.reference import run_reference
 from vtac.tools.compiler import compile_model
 from vtac.tools.ir_files import module_text
 from vtac.tools.planner import main_function

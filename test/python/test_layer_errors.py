@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graph_reference import run_reference
 from onnx import ModelProto, helper
 from small_models import CLEANING, context, floats, small_model
 from xdsl.dialects.builtin import ModuleOp
@@ -20,7 +21,6 @@ from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.quantize import QuantizePass
 from vtac.passes.graph.reasons import HostReason, Kind, host_reason
 from vtac.runtime.calibration import calibrate, calibration_values
-from vtac.runtime.reference import run_reference
 from vtac.runtime.samples import load_samples, tensor_specs
 from vtac.tools.agreement import Agreement
 from vtac.tools.keep_float import keep_float

@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 import onnx
 import pytest
+from graph_reference import run_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -22,7 +23,6 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.quantize import error_bounds
-from vtac.runtime.reference import run_reference
 from vtac.tools.discovery import OurPasses
 from vtac.tools.pipelines import parse_passes
 from vtac.tools.planner import main_function

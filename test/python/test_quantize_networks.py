@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+from graph_reference import run_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import one_thread
@@ -19,7 +20,6 @@ from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.quantize import QuantizePass, error_bounds, error_estimates
 from vtac.runtime.calibration import calibrate, calibration_values
-from vtac.runtime.reference import run_reference
 from vtac.runtime.samples import input_specs, load_samples
 from vtac.tools.discovery import load_dialects, our_passes
 

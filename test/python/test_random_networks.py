@@ -1,6 +1,6 @@
 """Whole networks, random: the accelerator's integers against the reference, and against floats.
 
-The reference is the quantised graph evaluated in NumPy (`vtac.runtime.reference`), which shares no
+The reference is the quantised graph evaluated in NumPy (`graph_reference`), which shares no
 code with what lies below. It starts from the imported IR, so it cannot see a wrong import: half of
 the networks lose nothing in quantisation, and must reproduce onnxruntime's floats exactly.
 """

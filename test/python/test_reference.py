@@ -3,10 +3,12 @@
 import itertools
 from typing import Any
 
+import graph_reference as reference
 import numpy as np
 import onnx.helper as oh
 import onnxruntime
 import pytest
+from graph_reference import run_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
@@ -18,8 +20,6 @@ from xdsl.parser import Parser
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError
-from vtac.runtime import reference
-from vtac.runtime.reference import run_reference
 from vtac.tools.discovery import load_dialects
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -1,6 +1,6 @@
 """Whether a compiled model computes the integers that the written semantics say.
 
-The oracle is `vtac.runtime.reference`, docs/quantisation.md in NumPy. It evaluates the network as
+The oracle is `graph_reference`, docs/quantisation.md in NumPy. It evaluates the network as
 the quantiser left it and as the partitioner did, but for what the host alone knows and what comes
 of that (a softmax at the end). Then what every launch is given and what it returns is compared, in
 several orders of the machine's modules.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from graph_reference import run_reference
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import CallOp, ReturnOp
@@ -23,7 +24,6 @@ from vtac.runtime.engine import LaunchOptions, LaunchResult, signatures_of
 from vtac.runtime.engines.vta import VtaEngine, VtaSession, target_of
 from vtac.runtime.executor import Module
 from vtac.runtime.package import Function, Package, Value
-from vtac.runtime.reference import run_reference
 from vtac.tools.planner import main_function
 
 Array = NDArray[Any]

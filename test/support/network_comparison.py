@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnxruntime
+from graph_reference import run_reference
 from random_networks import Network
 from small_models import one_thread
 from xdsl.dialects.builtin import ModuleOp
@@ -10,7 +11,6 @@ import vtac
 from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
 from vtac.passes.graph.quantize import error_bounds
-from vtac.runtime.reference import run_reference
 from vtac.tools.planner import main_function
 
 TARGETS = {

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from graph_reference import run_reference
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, ModuleOp, StringAttr, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -17,7 +18,6 @@ from vtac.dialects.context import VtacContext, constant_attr, tensor_type
 from vtac.dialects.graph.ranges import set_range
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.passes.graph.quantize import QuantizePass
-from vtac.runtime.reference import run_reference
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
