@@ -46,9 +46,7 @@ from vtac.dialects.graph.network import (
     BatchNormOp,
     ClipOp,
     ConvOp,
-    GemmOp,
     GlobalAveragePoolOp,
-    MatMulOp,
     MaxPoolOp,
     PoolOp,
     ReluOp,
@@ -58,11 +56,18 @@ from vtac.dialects.graph.network import (
     broadcast,
     integers,
     is_static,
+    known_extents,
     shape_of,
     window_extent,
 )
 from vtac.dialects.graph.padding import pad_property, pad_value_of
-from vtac.dialects.graph.products import BatchMatMulOp, reads_weights, weights_of
+from vtac.dialects.graph.products import (
+    BatchMatMulOp,
+    GemmOp,
+    MatMulOp,
+    reads_weights,
+    weights_of,
+)
 from vtac.dialects.graph.quantised import (
     AddBiasOp,
     DequantizeOp,
@@ -76,6 +81,16 @@ from vtac.dialects.graph.quantised import (
 )
 from vtac.dialects.graph.rescale import RescaleOp
 from vtac.dialects.graph.structure import CompositeOp, ConstantOp, HostOp, YieldOp
+from vtac.dialects.graph.traits import (
+    Contracts,
+    ElementWise,
+    Linear,
+    MovesElements,
+    Pools,
+    SelectsElements,
+    WeightedOp,
+    moved,
+)
 from vtac.dialects.graph.unfolding import UnfoldOp
 
 Graph = Dialect(
@@ -141,9 +156,11 @@ __all__ = [
     "CompositeOp",
     "ConcatOp",
     "ConstantOp",
+    "Contracts",
     "ConvOp",
     "DequantizeOp",
     "DivOp",
+    "ElementWise",
     "FakeQuantizeOp",
     "GemmOp",
     "Given",
@@ -155,10 +172,12 @@ __all__ = [
     "HostOp",
     "JoinBytesOp",
     "LeakyReluOp",
+    "Linear",
     "MatMulOp",
     "MaxOp",
     "MaxPoolOp",
     "MinOp",
+    "MovesElements",
     "MulOp",
     "NegOp",
     "OpaqueType",
@@ -167,6 +186,7 @@ __all__ = [
     "PackedAttr",
     "PadOp",
     "PoolOp",
+    "Pools",
     "ProtobufAttr",
     "QuantizeOp",
     "RangeAttr",
@@ -174,6 +194,7 @@ __all__ = [
     "RequantizeOp",
     "RescaleOp",
     "ReshapeOp",
+    "SelectsElements",
     "ShiftLeftOp",
     "SliceOp",
     "SplitBytesOp",
@@ -184,6 +205,7 @@ __all__ = [
     "UnfoldOp",
     "UnpackOp",
     "UpsampleOp",
+    "WeightedOp",
     "WindowOp",
     "YieldOp",
     "broadcast",
@@ -191,7 +213,9 @@ __all__ = [
     "grid_of",
     "integers",
     "is_static",
+    "known_extents",
     "least_byte",
+    "moved",
     "packing",
     "pad_property",
     "pad_value_of",

@@ -30,6 +30,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.network import I64Array, UnaryOp, integers, shape_of, verify_shape
+from vtac.dialects.graph.traits import Linear, MovesElements, SelectsElements
 
 
 @irdl_op_definition
@@ -40,7 +41,7 @@ class ConcatOp(IRDLOperation):
     inputs = var_operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
     result = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), MovesElements(), SelectsElements(), Linear())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$inputs attr-dict `:` functional-type(operands, results)"
 
@@ -74,6 +75,7 @@ class SliceOp(UnaryOp):
     """
 
     name = "graph.slice"
+    traits = traits_def(MovesElements(), SelectsElements(), Linear())
     starts = prop_def(I64Array.constr(i64))
     steps = prop_def(I64Array.constr(i64))
 
@@ -102,6 +104,7 @@ class TakeChannelsOp(UnaryOp):
     """The channels (dimension 1) with these indices, in this order (ONNX Gather)."""
 
     name = "graph.take_channels"
+    traits = traits_def(MovesElements(), SelectsElements(), Linear())
     indices = prop_def(I64Array.constr(i64))
 
     def __init__(self, x: SSAValue, indices: Sequence[int], result_type: Attribute):
@@ -122,6 +125,7 @@ class PadOp(UnaryOp):
     """A constant around a tensor (ONNX Pad): ``pads`` are all begins, then all ends."""
 
     name = "graph.pad"
+    traits = traits_def(MovesElements(), Linear())
     pads = prop_def(I64Array.constr(i64))
     value = prop_def(FloatAttr[AnyFloat])
 
@@ -148,6 +152,7 @@ class UpsampleOp(UnaryOp):
     """Each element ``factors`` times in each dimension: nearest neighbours (ONNX Resize)."""
 
     name = "graph.upsample"
+    traits = traits_def(MovesElements(), SelectsElements(), Linear())
     factors = prop_def(I64Array.constr(i64))
 
     def __init__(self, x: SSAValue, factors: Sequence[int], result_type: Attribute):
@@ -172,6 +177,7 @@ class TransposeOp(UnaryOp):
     """Dimension i of the result is dimension ``permutation[i]`` of the operand (ONNX Transpose)."""
 
     name = "graph.transpose"
+    traits = traits_def(MovesElements(), SelectsElements(), Linear())
     permutation = prop_def(I64Array.constr(i64))
 
     def __init__(self, x: SSAValue, permutation: Sequence[int], result_type: Attribute):

@@ -14,6 +14,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.network import ArithmeticOp, UnaryOp, broadcast, shape_of, verify_shape
+from vtac.dialects.graph.traits import ElementWise, Linear
 
 
 @irdl_op_definition
@@ -21,6 +22,7 @@ class SubOp(ArithmeticOp):
     """``a - b`` (ONNX Sub)."""
 
     name = "graph.sub"
+    traits = traits_def(ElementWise(), Linear())
 
 
 @irdl_op_definition
@@ -28,6 +30,7 @@ class MulOp(ArithmeticOp):
     """``a * b`` (ONNX Mul)."""
 
     name = "graph.mul"
+    traits = traits_def(ElementWise(), Linear())
 
 
 @irdl_op_definition
@@ -35,6 +38,7 @@ class DivOp(ArithmeticOp):
     """``a / b`` (ONNX Div)."""
 
     name = "graph.div"
+    traits = traits_def(ElementWise(), Linear())
 
 
 @irdl_op_definition
@@ -42,6 +46,7 @@ class MaxOp(ArithmeticOp):
     """The larger of ``a`` and ``b`` (ONNX Max of two)."""
 
     name = "graph.max"
+    traits = traits_def(ElementWise())
 
 
 @irdl_op_definition
@@ -49,6 +54,7 @@ class MinOp(ArithmeticOp):
     """The smaller of ``a`` and ``b`` (ONNX Min of two)."""
 
     name = "graph.min"
+    traits = traits_def(ElementWise())
 
 
 @irdl_op_definition
@@ -56,6 +62,7 @@ class NegOp(UnaryOp):
     """``-x`` (ONNX Neg)."""
 
     name = "graph.neg"
+    traits = traits_def(ElementWise(), Linear())
 
 
 @irdl_op_definition
@@ -63,6 +70,7 @@ class LeakyReluOp(UnaryOp):
     """``x``, or ``alpha * x`` where x is negative (ONNX LeakyRelu)."""
 
     name = "graph.leaky_relu"
+    traits = traits_def(ElementWise())
     alpha = prop_def(FloatAttr[AnyFloat])
 
     def __init__(self, x: SSAValue, alpha: float, result_type: Attribute):
@@ -77,7 +85,7 @@ class PReluOp(IRDLOperation):
     x = operand_def(TensorType)
     slope = operand_def(TensorType)
     result = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), ElementWise())
     assembly_format = "$x `,` $slope attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, slope: SSAValue, result_type: Attribute):
@@ -97,6 +105,7 @@ class HardSigmoidOp(UnaryOp):
     """``clip(alpha * x + beta, 0, 1)`` (ONNX HardSigmoid)."""
 
     name = "graph.hard_sigmoid"
+    traits = traits_def(ElementWise())
     alpha = prop_def(FloatAttr[AnyFloat])
     beta = prop_def(FloatAttr[AnyFloat])
 
@@ -109,3 +118,4 @@ class HardSwishOp(UnaryOp):
     """``x * clip(x / 6 + 1 / 2, 0, 1)`` (ONNX HardSwish)."""
 
     name = "graph.hard_swish"
+    traits = traits_def(ElementWise())

@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Operation, OpResult, ParametrizedAttribute, SSAValue
-from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def, traits_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -32,6 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 from vtac.dialects.graph.network import UnaryOp
 from vtac.dialects.graph.quantised import DequantizeOp
 from vtac.dialects.graph.structure import ConstantOp
+from vtac.dialects.graph.traits import ElementWise
 
 _LEAST = {i8: -128, IntegerType(8, Signedness.UNSIGNED): 0}
 
@@ -48,6 +49,7 @@ class FakeQuantizeOp(UnaryOp):
     """
 
     name = "graph.fake_quantize"
+    traits = traits_def(ElementWise())
     scale = prop_def(FloatAttr[AnyFloat])
     zero_point = prop_def(IntegerAttr[IntegerType])
     low = prop_def(IntegerAttr[IntegerType])

@@ -7,6 +7,7 @@ Tensors are [N, C, spatial...]; ``pads`` are ONNX's, all begins and then all end
 
 from abc import ABC
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from xdsl.dialects.builtin import (
@@ -37,6 +38,15 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.padding import pad_property, verify_pad_value
+from vtac.dialects.graph.traits import (
+    Contracts,
+    ElementWise,
+    Linear,
+    MovesElements,
+    Pools,
+    SelectsElements,
+    WeightedOp,
+)
 
 I64Array = DenseArrayBase[IntegerType]
 
@@ -55,6 +65,11 @@ def is_static(value: SSAValue) -> bool:
     """Whether the value is a tensor all of whose dimensions are known."""
     shape = shape_of(value)
     return shape is not None and DYNAMIC_INDEX not in shape
+
+
+def known_extents(value: SSAValue) -> list[int]:
+    """The extents of a tensor, where one that is not known counts as 1."""
+    return [1 if extent == DYNAMIC_INDEX else extent for extent in shape_of(value) or ()]
 
 
 def window_extent(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
@@ -174,13 +189,14 @@ class WindowOp(IRDLOperation, ABC):
 
 
 @irdl_op_definition
-class ConvOp(WindowOp):
+class ConvOp(WindowOp, WeightedOp):
     """Convolution (ONNX Conv; ConvInteger without zero points on int8): w is [O, C/group, k...].
 
     pad_value: what int8 windows read in the padding, 0 if it is not given.
     """
 
     name = "graph.conv"
+    traits = traits_def(Contracts(), Linear())
 
     # IRDL lists a class's own operands before inherited ones: x is declared again to come first.
     x = operand_def(TensorType)
@@ -216,6 +232,30 @@ class ConvOp(WindowOp):
                 **pad_property(pad_value),
             },
         )
+
+    @property
+    def data(self) -> SSAValue:
+        """The activations."""
+        return self.x
+
+    @property
+    def weights(self) -> SSAValue:
+        """[O, C/group, kernel...]."""
+        return self.w
+
+    @property
+    def addend(self) -> SSAValue | None:
+        """The bias."""
+        return self.bias
+
+    @property
+    def groups(self) -> int:
+        """The attribute ``group``."""
+        return self.group.value.data
+
+    def products(self) -> int:
+        """All weights of an output channel."""
+        return prod(known_extents(self.w)[1:])
 
     def kernel_shape(self) -> tuple[int, ...]:
         """Spatial extents of the weights."""
@@ -278,6 +318,7 @@ class MaxPoolOp(PoolOp):
     """Maximum over each window; a pad never wins (ONNX MaxPool with one output)."""
 
     name = "graph.max_pool"
+    traits = traits_def(SelectsElements())
 
 
 @irdl_op_definition
@@ -285,6 +326,7 @@ class AveragePoolOp(PoolOp):
     """Mean over each window (ONNX AveragePool); pads count only with ``count_include_pad``."""
 
     name = "graph.average_pool"
+    traits = traits_def(Pools(), Linear())
     count_include_pad = prop_def(BoolAttr)
 
 
@@ -296,6 +338,7 @@ class SumPoolOp(PoolOp):
     """
 
     name = "graph.sum_pool"
+    traits = traits_def(Pools(), Linear())
     pad_value = opt_prop_def(IntegerAttr[IntegerType])
 
     def verify_(self) -> None:
@@ -309,6 +352,7 @@ class GlobalAveragePoolOp(UnaryOp):
     """Mean over all spatial dimensions, which stay as extents of 1."""
 
     name = "graph.global_average_pool"
+    traits = traits_def(Pools(), Linear())
 
     def verify_(self) -> None:
         """[N, C, 1...]."""
@@ -317,82 +361,11 @@ class GlobalAveragePoolOp(UnaryOp):
 
 
 @irdl_op_definition
-class GemmOp(IRDLOperation):
-    """``alpha * A B + beta * C`` with A and B perhaps transposed (ONNX Gemm); int8 gives int32."""
-
-    name = "graph.gemm"
-    a = operand_def(TensorType)
-    b = operand_def(TensorType)
-    c = opt_operand_def(TensorType)
-    alpha = prop_def(FloatAttr[AnyFloat])
-    beta = prop_def(FloatAttr[AnyFloat])
-    trans_a = prop_def(BoolAttr)
-    trans_b = prop_def(BoolAttr)
-    result = result_def(TensorType)
-    traits = traits_def(Pure())
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format = "$a `,` $b (`bias` $c^)? attr-dict `:` functional-type(operands, results)"
-
-    def __init__(
-        self,
-        a: SSAValue,
-        b: SSAValue,
-        c: SSAValue | None,
-        result_type: Attribute,
-        *,
-        alpha: float = 1.0,
-        beta: float = 1.0,
-        trans_a: bool = False,
-        trans_b: bool = False,
-    ):
-        super().__init__(
-            operands=[a, b, c],
-            result_types=[result_type],
-            properties={
-                "alpha": FloatAttr(alpha, f64),
-                "beta": FloatAttr(beta, f64),
-                "trans_a": BoolAttr.from_bool(trans_a),
-                "trans_b": BoolAttr.from_bool(trans_b),
-            },
-        )
-
-    def verify_(self) -> None:
-        """Matrices whose inner extents agree."""
-        a, b = list(shape_of(self.a) or ()), list(shape_of(self.b) or ())
-        if len(a) != 2 or len(b) != 2:
-            raise VerifyException("gemm multiplies matrices: both operands must have rank 2")
-        if self.trans_a.value.data:
-            a.reverse()
-        if self.trans_b.value.data:
-            b.reverse()
-        if DYNAMIC_INDEX not in (a[1], b[0]) and a[1] != b[0]:
-            raise VerifyException(f"inner extents differ: {a[1]} and {b[0]}")
-        verify_shape(self.result, [a[0], b[1]])
-
-
-@irdl_op_definition
-class MatMulOp(BinaryOp):
-    """Matrix product over the last two dimensions, the others broadcast (ONNX MatMul)."""
-
-    name = "graph.matmul"
-
-    def verify_(self) -> None:
-        """As in NumPy: a vector is a row on the left, a column on the right."""
-        a, b = list(shape_of(self.a) or ()), list(shape_of(self.b) or ())
-        if not a or not b:
-            raise VerifyException("matmul multiplies vectors and matrices, not scalars")
-        inner = a[-1], b[max(len(b) - 2, 0)]
-        if DYNAMIC_INDEX not in inner and inner[0] != inner[1]:
-            raise VerifyException(f"inner extents differ: {inner[0]} and {inner[1]}")
-        outer = broadcast(a[:-2], b[:-2])
-        verify_shape(self.result, [*outer, *a[-2:-1], *(b[-1:] if len(b) > 1 else [])])
-
-
-@irdl_op_definition
 class AddOp(ArithmeticOp):
     """Elementwise sum with broadcasting (ONNX Add); on int32 the sum of accumulators."""
 
     name = "graph.add"
+    traits = traits_def(ElementWise(), Linear())
 
 
 @irdl_op_definition
@@ -400,6 +373,7 @@ class ReluOp(UnaryOp):
     """``max(x, 0)``."""
 
     name = "graph.relu"
+    traits = traits_def(ElementWise())
 
 
 @irdl_op_definition
@@ -407,6 +381,7 @@ class ClipOp(UnaryOp):
     """``min(max(x, min), max)`` with constant bounds, either of which may be absent."""
 
     name = "graph.clip"
+    traits = traits_def(ElementWise())
     min = opt_prop_def(FloatAttr[AnyFloat])
     max = opt_prop_def(FloatAttr[AnyFloat])
 
@@ -416,6 +391,7 @@ class ReshapeOp(UnaryOp):
     """The same elements in row-major order under another static or partly known shape."""
 
     name = "graph.reshape"
+    traits = traits_def(MovesElements(), SelectsElements(), Linear())
 
     def verify_(self) -> None:
         """The number of elements stays."""
@@ -441,7 +417,7 @@ class BatchNormOp(IRDLOperation):
     variance = operand_def(TensorType)
     epsilon = prop_def(FloatAttr[AnyFloat])
     result = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), ElementWise(), Linear())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = (
         "$x `,` $scale `,` $bias `,` $mean `,` $variance attr-dict `:`"

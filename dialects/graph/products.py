@@ -1,13 +1,16 @@
-"""Products of matrices neither of which is constant."""
+"""Products of matrices: dense layers, and products neither of whose factors is constant."""
 
 from typing import Any, cast
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
+    BoolAttr,
+    FloatAttr,
     IntegerAttr,
     IntegerType,
     TensorType,
+    f64,
     i8,
     i32,
     i64,
@@ -18,6 +21,7 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     prop_def,
     result_def,
     traits_def,
@@ -26,8 +30,110 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.attributes import packing
-from vtac.dialects.graph.network import shape_of, verify_shape
+from vtac.dialects.graph.network import BinaryOp, broadcast, known_extents, shape_of, verify_shape
 from vtac.dialects.graph.structure import CompositeOp
+from vtac.dialects.graph.traits import Contracts, Linear, WeightedOp
+
+
+@irdl_op_definition
+class GemmOp(WeightedOp):
+    """``alpha * A B + beta * C`` with A and B perhaps transposed (ONNX Gemm); int8 gives int32."""
+
+    name = "graph.gemm"
+    a = operand_def(TensorType)
+    b = operand_def(TensorType)
+    c = opt_operand_def(TensorType)
+    alpha = prop_def(FloatAttr[AnyFloat])
+    beta = prop_def(FloatAttr[AnyFloat])
+    trans_a = prop_def(BoolAttr)
+    trans_b = prop_def(BoolAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure(), Contracts(), Linear())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$a `,` $b (`bias` $c^)? attr-dict `:` functional-type(operands, results)"
+
+    def __init__(
+        self,
+        a: SSAValue,
+        b: SSAValue,
+        c: SSAValue | None,
+        result_type: Attribute,
+        *,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        trans_a: bool = False,
+        trans_b: bool = False,
+    ):
+        super().__init__(
+            operands=[a, b, c],
+            result_types=[result_type],
+            properties={
+                "alpha": FloatAttr(alpha, f64),
+                "beta": FloatAttr(beta, f64),
+                "trans_a": BoolAttr.from_bool(trans_a),
+                "trans_b": BoolAttr.from_bool(trans_b),
+            },
+        )
+
+    @property
+    def data(self) -> SSAValue:
+        """The first factor."""
+        return self.a
+
+    @property
+    def weights(self) -> SSAValue:
+        """The second factor."""
+        return self.b
+
+    @property
+    def addend(self) -> SSAValue | None:
+        """C."""
+        return self.c
+
+    @property
+    def groups(self) -> int:
+        """All channels meet."""
+        return 1
+
+    def products(self) -> int:
+        """The inner extent."""
+        return known_extents(self.a)[0 if self.trans_a.value.data else -1]
+
+    def verify_(self) -> None:
+        """Matrices whose inner extents agree."""
+        a, b = list(shape_of(self.a) or ()), list(shape_of(self.b) or ())
+        if len(a) != 2 or len(b) != 2:
+            raise VerifyException("gemm multiplies matrices: both operands must have rank 2")
+        if self.trans_a.value.data:
+            a.reverse()
+        if self.trans_b.value.data:
+            b.reverse()
+        if DYNAMIC_INDEX not in (a[1], b[0]) and a[1] != b[0]:
+            raise VerifyException(f"inner extents differ: {a[1]} and {b[0]}")
+        verify_shape(self.result, [a[0], b[1]])
+
+
+@irdl_op_definition
+class MatMulOp(BinaryOp):
+    """Matrix product over the last two dimensions, the others broadcast (ONNX MatMul)."""
+
+    name = "graph.matmul"
+    traits = traits_def(Contracts(), Linear())
+
+    def products(self) -> int:
+        """The inner extent."""
+        return known_extents(self.a)[-1]
+
+    def verify_(self) -> None:
+        """As in NumPy: a vector is a row on the left, a column on the right."""
+        a, b = list(shape_of(self.a) or ()), list(shape_of(self.b) or ())
+        if not a or not b:
+            raise VerifyException("matmul multiplies vectors and matrices, not scalars")
+        inner = a[-1], b[max(len(b) - 2, 0)]
+        if DYNAMIC_INDEX not in inner and inner[0] != inner[1]:
+            raise VerifyException(f"inner extents differ: {inner[0]} and {inner[1]}")
+        outer = broadcast(a[:-2], b[:-2])
+        verify_shape(self.result, [*outer, *a[-2:-1], *(b[-1:] if len(b) > 1 else [])])
 
 
 @irdl_op_definition
@@ -47,7 +153,7 @@ class BatchMatMulOp(IRDLOperation):
     b = operand_def(TensorType)
     batch = prop_def(IntegerAttr[IntegerType])
     result = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Contracts(), Linear())
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$a `,` $b attr-dict `:` functional-type(operands, results)"
 
@@ -62,6 +168,10 @@ class BatchMatMulOp(IRDLOperation):
     def entries(self) -> int:
         """How many matrices each operand holds."""
         return self.batch.value.data
+
+    def products(self) -> int:
+        """The inner extent."""
+        return known_extents(self.a)[-1]
 
     def verify_(self) -> None:
         """Static matrices whose rows divide into the entries, and whose columns agree."""

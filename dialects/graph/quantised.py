@@ -36,6 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.attributes import packing
 from vtac.dialects.graph.network import UnaryOp, shape_of, verify_shape
+from vtac.dialects.graph.traits import ElementWise
 
 BYTES = 4
 """Byte planes of an int32 tensor."""
@@ -51,6 +52,7 @@ class QuantizeOp(UnaryOp):
     """``saturate(round_half_even(x / scale) + zero_point)`` as int8 or uint8 (QuantizeLinear)."""
 
     name = "graph.quantize"
+    traits = traits_def(ElementWise())
     scale = prop_def(FloatAttr[AnyFloat])
     zero_point = prop_def(IntegerAttr[IntegerType])
 
@@ -68,6 +70,7 @@ class DequantizeOp(UnaryOp):
     """``scale * (x - zero_point)`` of integers; one scale, or one a channel (dimension 1)."""
 
     name = "graph.dequantize"
+    traits = traits_def(ElementWise())
     scales = prop_def(DenseArrayBase[Float64Type].constr(f64))
     zero_point = prop_def(IntegerAttr[IntegerType])
 
@@ -97,7 +100,7 @@ class ShiftLeftOp(IRDLOperation):
     x = operand_def(TensorType)
     amount = operand_def(TensorType)
     result = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), ElementWise())
     assembly_format = "$x `,` $amount attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, amount: SSAValue, result_type: Attribute):
@@ -179,6 +182,7 @@ class RequantizeOp(RequantisationOp):
     """
 
     name = "graph.requantize"
+    traits = traits_def(ElementWise())
     # IRDL lists a class's own operands before inherited ones: acc is declared again to come first.
     acc = operand_def(TensorType)
     bias = operand_def(TensorType)
@@ -215,7 +219,7 @@ class AddBiasOp(IRDLOperation):
     acc = operand_def(TensorType)
     bias = operand_def(TensorType)
     result = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), ElementWise())
     assembly_format = "$acc `,` $bias attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, acc: SSAValue, bias: SSAValue, result_type: Attribute):

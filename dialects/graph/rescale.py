@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.quantised import RequantisationOp
+from vtac.dialects.graph.traits import ElementWise
 
 LARGEST_SHIFT = 31
 
@@ -21,6 +22,7 @@ class RescaleOp(RequantisationOp):
     """
 
     name = "graph.rescale"
+    traits = traits_def(ElementWise())
     # IRDL lists a class's own operands before inherited ones: acc is declared again to come first.
     acc = operand_def(TensorType)
     bias = operand_def(TensorType)

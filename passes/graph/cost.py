@@ -8,47 +8,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, AnyFloat, IntegerType, TensorType
+from xdsl.dialects.builtin import AnyFloat, IntegerType, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.graph import (
-    BatchMatMulOp,
     CompositeOp,
     ConstantOp,
-    ConvOp,
-    GemmOp,
-    MatMulOp,
+    Contracts,
     YieldOp,
+    known_extents,
     shape_of,
 )
 from vtac.dialects.target import Target
 from vtac.passes.graph.codegen import Codegen, HostModel
 
-PRODUCTS = (BatchMatMulOp, ConvOp, GemmOp, MatMulOp)
-"""Ops that multiply and accumulate."""
-
 
 def elements(value: SSAValue) -> int:
     """How many elements a tensor has, a dimension that is not known counted as 1."""
-    return prod(_extents(value))
-
-
-def _extents(value: SSAValue) -> list[int]:
-    shape = shape_of(value)
-    return [0] if shape is None else [1 if extent == DYNAMIC_INDEX else extent for extent in shape]
+    return 0 if shape_of(value) is None else prod(known_extents(value))
 
 
 def macs_of(op: Operation) -> int:
     """The multiply-accumulates of one op; 0 where it has none."""
-    if not isinstance(op, PRODUCTS):
+    if not op.has_trait(Contracts):
         return 0
-    if isinstance(op, ConvOp):
-        taps = prod(_extents(op.w)[1:])
-    elif isinstance(op, GemmOp):
-        taps = _extents(op.a)[0 if op.trans_a.value.data else -1]
-    else:
-        taps = _extents(op.a)[-1]
-    return elements(op.result) * taps
+    products: int = op.products()  # type: ignore[attr-defined]
+    return elements(op.results[0]) * products
 
 
 def bytes_of(values: Iterable[SSAValue]) -> int:

@@ -8,12 +8,11 @@ on the host) is quantised from there; what enters as integers is dequantised. No
 options.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
@@ -25,22 +24,15 @@ from xdsl.pattern_rewriter import (
 from xdsl.rewriter import InsertPoint
 
 from vtac.dialects.graph import (
-    ConcatOp,
     ConstantOp,
     DequantizeOp,
     FakeQuantizeOp,
     HostOp,
-    MaxPoolOp,
     QuantizeOp,
-    ReshapeOp,
-    SliceOp,
-    TransposeOp,
-    UpsampleOp,
+    SelectsElements,
     least_byte,
+    moved,
 )
-
-MOVING = (ConcatOp, MaxPoolOp, ReshapeOp, SliceOp, TransposeOp, UpsampleOp)
-"""Ops that choose or move elements, the same ones whatever a monotonic function makes of them."""
 
 
 @dataclass(frozen=True)
@@ -70,35 +62,35 @@ def _maker(value: SSAValue) -> Operation | None:
     return value.owner if isinstance(value.owner, Operation) else None
 
 
+def _moves(op: Operation | None) -> bool:
+    """Whether an op's elements are elements of its operands, so that rounding commutes with it."""
+    return op is not None and op.has_trait(SelectsElements, value_if_unregistered=False)
+
+
+def _sources(value: SSAValue) -> list[Operation | None]:
+    """The ops whose results a value's elements are, behind all that only moves them."""
+    sources, seen, behind = [], {value}, [value]
+    while behind:
+        op = _maker(behind.pop())
+        if op is None or not _moves(op):
+            sources.append(op)
+            continue
+        behind += [operand for operand in op.operands if operand not in seen]
+        seen.update(op.operands)
+    return sources
+
+
 def _is_on_grid(value: SSAValue, steps: _Steps) -> bool:
     """Whether all elements are what some integers at these steps stand for."""
-    op = _maker(value)
-    if isinstance(op, MOVING):
-        return all(_is_on_grid(operand, steps) for operand in op.operands)
-    return isinstance(op, FakeQuantizeOp | DequantizeOp) and _steps_of(op) == steps
+    return all(
+        isinstance(op, FakeQuantizeOp | DequantizeOp) and _steps_of(op) == steps
+        for op in _sources(value)
+    )
 
 
 def _comes_from_quantize(value: SSAValue) -> bool:
     """Whether integers were floats, and have only been moved since."""
-    op = _maker(value)
-    if isinstance(op, MOVING):
-        return all(map(_comes_from_quantize, op.operands))
-    return isinstance(op, QuantizeOp) and _steps_of(op) is not None
-
-
-def _of_operands(op: Operation, operands: Sequence[SSAValue], element: Attribute) -> Operation:
-    """A moving op over other operands."""
-    result = op.results[0].type
-    assert isinstance(result, TensorType)
-    attributes = {name: attr for name, attr in op.attributes.items() if name != "graph.ranges"}
-    moved = type(op).create(
-        operands=operands,
-        result_types=[TensorType(element, result.get_shape())],
-        properties=op.properties.copy(),
-        attributes=attributes,
-    )
-    moved.location = op.location
-    return moved
+    return all(isinstance(op, QuantizeOp) and _steps_of(op) is not None for op in _sources(value))
 
 
 class _DequantizeFirst(RewritePattern):
@@ -108,7 +100,7 @@ class _DequantizeFirst(RewritePattern):
     def match_and_rewrite(self, op: DequantizeOp, rewriter: PatternRewriter) -> None:
         """Match a dequantisation of integers that were moved."""
         move = _maker(op.x)
-        if not isinstance(move, MOVING) or _steps_of(op) is None:
+        if move is None or not _moves(move) or _steps_of(op) is None:
             return
         if not _comes_from_quantize(op.x):
             return
@@ -119,8 +111,8 @@ class _DequantizeFirst(RewritePattern):
             type = TensorType(f32, operand.type.get_shape())
             reals.append(DequantizeOp(operand, scales, zero_point, type))
             reals[-1].location = op.location
-        moved = _of_operands(move, [real.results[0] for real in reals], f32)
-        rewriter.replace(op, [*reals, moved])
+        again = moved(move, [real.results[0] for real in reals], f32)
+        rewriter.replace(op, [*reals, again])
 
 
 class _FusePair(RewritePattern):
@@ -181,7 +173,7 @@ class _RoundBeforeMoving(RewritePattern):
         if _is_on_grid(op.x, steps):
             rewriter.replace(op, [], [op.x])
             return
-        if not isinstance(move, MOVING) or not op.x.has_one_use():
+        if move is None or not _moves(move) or not op.x.has_one_use():
             return
         rounded: list[Operation] = [
             FakeQuantizeOp(value, steps.scale, steps.zero_point, value.type, low=steps.low)
@@ -189,8 +181,8 @@ class _RoundBeforeMoving(RewritePattern):
         ]
         for fake in rounded:
             fake.location = op.location
-        moved = _of_operands(move, [fake.results[0] for fake in rounded], f32)
-        rewriter.replace(op, [*rounded, moved])
+        again = moved(move, [fake.results[0] for fake in rounded], f32)
+        rewriter.replace(op, [*rounded, again])
         rewriter.erase(move)
 
 
@@ -199,8 +191,8 @@ class _DropUnused(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         """Match a quantisation, dequantisation or move without readers."""
-        ours = (QuantizeOp, DequantizeOp, FakeQuantizeOp, *MOVING)
-        if isinstance(op, ours) and not op.results[0].uses:
+        rounds = isinstance(op, QuantizeOp | DequantizeOp | FakeQuantizeOp)
+        if (rounds or _moves(op)) and not op.results[0].uses:
             rewriter.erase(op)
 
 

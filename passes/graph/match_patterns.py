@@ -15,10 +15,8 @@ from xdsl.passes import ModulePass
 
 from vtac.dialects.graph import (
     RANGES_ATTRIBUTE,
-    BatchMatMulOp,
     CompositeOp,
-    ConvOp,
-    GemmOp,
+    Contracts,
     YieldOp,
 )
 from vtac.passes.graph.codegen import CODEGEN, NamedPattern, codegens_named, target_of_module
@@ -98,5 +96,5 @@ def _wrap(name: str, match: Match) -> None:
 def _anchor(match: Match) -> Operation:
     """The op after which the group is called: its first product, else the last op with a name."""
     named = [inner for inner in match.ops if not isinstance(inner.location, UnknownLoc)]
-    products = [inner for inner in named if isinstance(inner, BatchMatMulOp | ConvOp | GemmOp)]
+    products = [inner for inner in named if inner.has_trait(Contracts)]
     return (products or named[-1:] or match.ops[-1:])[0]

@@ -13,20 +13,15 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from vtac.dialects.context import Array, Observations, VtacContext, constant_value
 from vtac.dialects.graph import (
     AveragePoolOp,
-    ConcatOp,
     ConstantOp,
     ConvOp,
     GemmOp,
     Given,
     GlobalAveragePoolOp,
-    MaxPoolOp,
+    MovesElements,
     PadOp,
-    ReshapeOp,
-    SliceOp,
+    SelectsElements,
     SumPoolOp,
-    TakeChannelsOp,
-    TransposeOp,
-    UpsampleOp,
     given_by,
     row_steps,
     shape_of,
@@ -37,9 +32,6 @@ from vtac.passes.graph.quantize.averages import window_counts
 from vtac.passes.graph.quantize.forms import Form
 
 PoolingOp = AveragePoolOp | GlobalAveragePoolOp | SumPoolOp
-MOVING = (ConcatOp, MaxPoolOp, PadOp, ReshapeOp, SliceOp, TakeChannelsOp, TransposeOp, UpsampleOp)
-"""Ops that make no new numbers."""
-
 CoreOp = ConvOp | GemmOp | AveragePoolOp | GlobalAveragePoolOp | SumPoolOp
 """Ops that sum many products, or many elements, into each accumulator."""
 
@@ -106,7 +98,7 @@ class Network:
 
     def _moved_range(self, op: Operation | None) -> tuple[float, float] | None:
         """The range of what only moves elements: that of all operands together."""
-        if not isinstance(op, MOVING):
+        if op is None or not (op.has_trait(MovesElements) or op.has_trait(SelectsElements)):
             return None
         ranges = [self.range_of(operand) for operand in op.operands]
         known = [found for found in ranges if found is not None]

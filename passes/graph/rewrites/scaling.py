@@ -11,11 +11,11 @@ from vtac.dialects.context import Array
 from vtac.dialects.graph import (
     AddOp,
     BatchNormOp,
-    ConvOp,
     DivOp,
     GemmOp,
     MulOp,
     SubOp,
+    WeightedOp,
     shape_of,
 )
 from vtac.passes.graph.constants import channel_vector, constant_of, new_constant
@@ -27,7 +27,7 @@ from vtac.passes.graph.rewrites.gemm import is_normal
 class Layer:
     """A convolution or dense layer with constant weights [O, ...], and bias [O] or none."""
 
-    op: ConvOp | GemmOp
+    op: WeightedOp
     weights: Array
     bias: Array | None
 
@@ -35,13 +35,12 @@ class Layer:
 def layer_before(ctx: Context, value: SSAValue) -> Layer | None:
     """The layer that computes ``value`` for one user only."""
     op = value.owner
-    if not value.has_one_use() or not isinstance(op, ConvOp | GemmOp):
+    if not value.has_one_use() or not isinstance(op, WeightedOp):
         return None
     if isinstance(op, GemmOp) and not is_normal(op):
         return None
-    operand, addend = (op.w, op.bias) if isinstance(op, ConvOp) else (op.b, op.c)
-    weights, bias = constant_of(ctx, operand), constant_of(ctx, addend)
-    if weights is None or weights.dtype.kind != "f" or (addend is not None and bias is None):
+    weights, bias = constant_of(ctx, op.weights), constant_of(ctx, op.addend)
+    if weights is None or weights.dtype.kind != "f" or (op.addend is not None and bias is None):
         return None
     return Layer(op, weights, bias)
 
@@ -59,7 +58,7 @@ def fold_affine(
     factor, offset: one number an output channel, or None for 1 and 0. Computed in float64.
     """
     old, dtype = layer.op, layer.weights.dtype
-    weight_operand, bias_operand = (old.w, old.bias) if isinstance(old, ConvOp) else (old.b, old.c)
+    weight_operand, bias_operand = old.weights, old.addend
     made: list[Operation] = []
     if factor is not None:
         along = (-1,) + (1,) * (layer.weights.ndim - 1)
@@ -77,20 +76,12 @@ def fold_affine(
     rewriter.erase(old)
 
 
-def _with_operands(old: ConvOp | GemmOp, weights: SSAValue, bias: SSAValue | None) -> Operation:
-    if isinstance(old, ConvOp):
-        new: Operation = ConvOp(
-            old.x,
-            weights,
-            bias,
-            old.result.type,
-            strides=old.strides.get_values(),
-            pads=old.pads.get_values(),
-            dilations=old.dilations.get_values(),
-            group=old.group.value.data,
-        )
-    else:
-        new = GemmOp(old.a, weights, bias, old.result.type, trans_b=True)
+def _with_operands(old: WeightedOp, weights: SSAValue, bias: SSAValue | None) -> Operation:
+    new = type(old).create(
+        operands=[old.data, weights, *([] if bias is None else [bias])],
+        result_types=[old.result.type],
+        properties=old.properties.copy(),
+    )
     new.location = old.location
     return new
 

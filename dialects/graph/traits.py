@@ -1,0 +1,105 @@
+"""What passes ask about ops: properties that several ops share, so that no pass lists classes.
+
+A property holds for an op whatever its attributes are and whatever its operands hold. Passes ask
+with ``op.has_trait(MovesElements)``. An op that has one of these properties must say so: that is
+how a new op takes part in every pass that relies on the property.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation, result_def
+from xdsl.traits import OpTrait
+
+from vtac.dialects.graph.attributes import RANGES_ATTRIBUTE
+
+
+class ElementWise(OpTrait):
+    """Each element of the result is a function of the operands' elements at its place alone.
+
+    Operands broadcast, and a vector with one number a channel counts as broadcast.
+    """
+
+
+class MovesElements(OpTrait):
+    """Each element of the result is an element of an operand, or a constant that the op names.
+
+    Which one depends on its place alone, never on values. Integers that stand for real numbers can
+    be moved in place of these.
+    """
+
+
+class SelectsElements(OpTrait):
+    """Each element of the result is an element of an operand, whatever these hold.
+
+    A function that never decreases can be applied before or after the op alike:
+    ``op(f(x)) == f(op(x))``. So it is with rounding to the steps of a scale.
+    """
+
+
+class Contracts(OpTrait):
+    """Each element of the result is a sum of products of elements of two operands.
+
+    The op says how many products that are: a method ``products() -> int``, where a dimension that
+    is not known counts as 1.
+    """
+
+
+class Pools(OpTrait):
+    """Each element of the result is the sum or the mean of the elements in a window.
+
+    Windows lie within one channel.
+    """
+
+
+class Linear(OpTrait):
+    """``op(a x + b y) == a op(x) + b op(y)``, but for a constant that is added to the result.
+
+    x and y stand for the first operand, all others held fixed; in `ConcatOp` for all together.
+    """
+
+
+class WeightedOp(IRDLOperation, ABC):
+    """What a convolution and a dense layer share, by one name for both."""
+
+    result = result_def(TensorType)
+
+    @property
+    @abstractmethod
+    def data(self) -> SSAValue:
+        """The activations."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> SSAValue:
+        """The weights."""
+
+    @property
+    @abstractmethod
+    def addend(self) -> SSAValue | None:
+        """What is added to the products: the bias."""
+
+    @property
+    @abstractmethod
+    def groups(self) -> int:
+        """How many groups of channels are kept apart."""
+
+
+def moved(op: Operation, operands: Sequence[SSAValue], element: Attribute) -> Operation:
+    """An op with one result over other operands of the same shapes, with another element type.
+
+    For ops whose meaning does not depend on the element type. Calibrated ranges stay behind.
+    """
+    result = op.results[0].type
+    assert isinstance(result, TensorType)
+    attributes = {name: attr for name, attr in op.attributes.items() if name != RANGES_ATTRIBUTE}
+    made = type(op).create(
+        operands=operands,
+        result_types=[TensorType(element, result.get_shape())],
+        properties=op.properties.copy(),
+        attributes=attributes,
+    )
+    made.location = op.location
+    return made
