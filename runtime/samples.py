@@ -9,7 +9,8 @@ For an input of shape [N, rest...] an array may be
   [B, N, rest...]   B full batches, for which all N must be known;
   [rest...]         one sample;
 and a list holds any of these, one after another. Samples are regrouped into batches of N. The last
-batch is filled up with samples from the start: a repeated sample moves no minimum or maximum.
+batch is filled up with samples from the start: a repeated sample moves no minimum or maximum. One
+whole value of an input, such as the first state of a recurrent network, serves every batch.
 """
 
 import os
@@ -20,7 +21,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    ArrayAttr,
+    DictionaryAttr,
+    StringAttr,
+    TensorType,
+)
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument
 
@@ -43,11 +50,19 @@ _WHERE = "calibration samples"
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A model's input: name, shape (DYNAMIC_INDEX where unknown), element type."""
+    """A model's input: name, shape (DYNAMIC_INDEX where unknown), element type.
+
+    symbols: by axis, the name of an unknown dimension, "" elsewhere; empty where there are none.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    symbols: tuple[str, ...] = ()
+
+    def symbol(self, axis: int) -> str:
+        """The name of an unknown dimension; "" for any other."""
+        return self.symbols[axis] if axis < len(self.symbols) else ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +96,7 @@ class Samples:
     def _batch(self, name: str, index: int) -> Array:
         array, size = self.arrays[name], self.batch_sizes[name]
         if size == 0:  # an input without dimensions has no batch: each entry is a whole input
-            return cast(Array, np.asarray(array[index]))
+            return cast(Array, np.asarray(array[index % len(array)]))
         rows = np.arange(index * size, (index + 1) * size) % len(array)
         return cast(Array, array[rows])
 
@@ -101,10 +116,25 @@ def input_specs(function: FuncOp) -> list[InputSpec]:
 def tensor_specs(function: FuncOp) -> list[InputSpec]:
     """Those inputs of an imported network that are tensors of numbers."""
     return [
-        InputSpec(name, argument.type.get_shape(), element_dtype(argument.type.element_type))
+        InputSpec(
+            name,
+            argument.type.get_shape(),
+            element_dtype(argument.type.element_type),
+            _symbols(function, argument.index),
+        )
         for name, argument in _named_inputs(function)
         if isinstance(argument.type, TensorType)
     ]
+
+
+def _symbols(function: FuncOp, index: int) -> tuple[str, ...]:
+    """The names of an argument's dimensions, as import leaves them in ``graph.symbols``."""
+    attributes = function.arg_attrs.data[index] if function.arg_attrs is not None else None
+    names = attributes.data.get("graph.symbols") if isinstance(attributes, DictionaryAttr) else None
+    if not isinstance(names, ArrayAttr):
+        return ()
+    texts = [name.data for name in names.data if isinstance(name, StringAttr)]
+    return tuple("" if text == "?" else text for text in texts)
 
 
 def _named_inputs(function: FuncOp) -> Iterator[tuple[str, BlockArgument]]:
@@ -152,13 +182,23 @@ def _label_names(entries: Mapping[str, Entry], inputs: Sequence[InputSpec]) -> l
 
 
 def shapes_from_samples(source: Source, inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
-    """Full shapes of the inputs whose shape is partly unknown: batch 1, the rest from the samples.
+    """Full shapes of the inputs whose shape is partly unknown, from the samples.
 
-    Inputs whose shape is known are left out. Raises CompileError as ``load_samples`` does.
+    An unknown batch is 1, unless it has a name that stands for a further axis of some input: then
+    the samples of that input say what it is. Inputs whose shape is known are left out. Raises
+    CompileError as ``load_samples`` does.
     """
     samples = load_samples(source, inputs)
+    extents = {
+        spec.symbol(axis): samples.arrays[spec.name].shape[axis]
+        for spec in inputs
+        for axis in range(1, len(spec.shape))
+    }
     return {
-        spec.name: (_batch_size(spec), *samples.arrays[spec.name].shape[1:])
+        spec.name: (
+            extents.get(spec.symbol(0), _batch_size(spec)) if spec.symbol(0) else _batch_size(spec),
+            *samples.arrays[spec.name].shape[1:],
+        )
         for spec in inputs
         if DYNAMIC_INDEX in spec.shape
     }
@@ -217,7 +257,8 @@ def _joined(entry: Entry, spec: InputSpec) -> Array:
     if len({row.shape[1:] for row in rows}) > 1:
         shapes = sorted({str(list(row.shape[1:])) for row in rows})
         what = f"samples for input '{spec.name}' differ in shape: {', '.join(shapes)}"
-        raise CompileError(Problem(_WHERE, what))
+        hint = "A program is for one shape: crop, pad or resize them to the size that you will use."
+        raise CompileError(Problem(_WHERE, what, hint))
     joined = _cast(rows[0] if len(rows) == 1 else np.concatenate(rows), spec)
     if len(joined) == 0:
         raise CompileError(Problem(_WHERE, f"there are none for input '{spec.name}'"))
@@ -285,14 +326,25 @@ def _batch_size(spec: InputSpec) -> int:
 
 def _regrouped(arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Samples:
     counts = {name: -(-len(array) // max(sizes[name], 1)) for name, array in arrays.items()}
-    samples = {(sizes[name], len(array)) for name, array in arrays.items() if sizes[name]}
-    if len(set(counts.values())) > 1 or len(samples) > len({size for size, _ in samples}):
+    count = max(counts.values(), default=0)
+    # Where there are several batches, an input with one whole value has the same in all of them.
+    several = {
+        name: array
+        for name, array in arrays.items()
+        if count == 1 or len(array) != max(sizes[name], 1)
+    }
+    samples = {(sizes[name], len(array)) for name, array in several.items() if sizes[name]}
+    if any(counts[name] != count for name in several) or len(samples) > len(
+        {size for size, _ in samples}
+    ):
         listed = ", ".join(f"'{name}' {len(array)}" for name, array in arrays.items())
-        raise CompileError(Problem(_WHERE, f"inputs have different numbers of samples: {listed}"))
+        what = f"inputs have different numbers of samples: {listed}"
+        hint = "Give as many of each; one whole value of an input, such as a state, serves all."
+        raise CompileError(Problem(_WHERE, what, hint))
     notes = [
         f"{len(array)} calibration samples of '{name}' do not fill batches of {sizes[name]}: "
         "the last batch repeats samples from the start"
         for name, array in arrays.items()
         if sizes[name] and len(array) % sizes[name]
     ]
-    return Samples(arrays, sizes, next(iter(counts.values()), 0), tuple(notes))
+    return Samples(arrays, sizes, count, tuple(notes))

@@ -1,5 +1,6 @@
 """Everything wrong with a model's graph at once, where onnx.checker stops at the first."""
 
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -22,6 +23,9 @@ HOST_DOMAINS = frozenset(
 )
 """Domains whose operators the host engine runs."""
 
+_NO_SYMBOLS = frozenset({"none", "unknown", "unk", "undefined", "any", "dynamic", "nan"})
+"""Names of dimensions that say only that the extent is not known."""
+
 LARGE = 1024
 """Constants above this many elements take no part in checks and shape inference."""
 
@@ -42,10 +46,20 @@ def opsets_of(model: ModelProto) -> dict[str, int]:
     return {plain_domain(o.domain): o.version for o in model.opset_import}
 
 
+def is_symbol(name: str) -> bool:
+    """Whether the name of a dimension stands for one extent wherever it is used.
+
+    Exporters write ``?``, ``None``, ``-1`` and the like for every extent that they do not know; two
+    such extents may differ.
+    """
+    return bool(re.search(r"[A-Za-z]", name)) and name.lower() not in _NO_SYMBOLS
+
+
 def skeleton(model: ModelProto) -> ModelProto:
     """The model with its large constants as mere inputs: small to copy and to infer.
 
-    Outputs that are inputs or weights are left out: they have types already.
+    Dimensions of which nothing is known have no name in it (`is_symbol`). Outputs that are inputs
+    or weights are left out: they have types already.
     """
     # Version 3 wanted initialisers to be inputs; onnx then ignores those that are none.
     small = ModelProto(ir_version=4 if model.ir_version == 3 else model.ir_version)
@@ -73,6 +87,8 @@ def skeleton(model: ModelProto) -> ModelProto:
         for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
             if dim.dim_value < 0:  # as some exporters write unknown extents; onnx would abort
                 dim.ClearField("dim_value")
+            if dim.dim_param and not is_symbol(dim.dim_param):
+                dim.ClearField("dim_param")
     return small
 
 

@@ -1,0 +1,120 @@
+"""Shapes that a model leaves open, and what calibration samples say of them."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from small_models import context, floats, run, value_info
+from xdsl.dialects.builtin import DYNAMIC_INDEX
+
+from vtac.dialects.errors import CompileError
+from vtac.dialects.graph import shape_of
+from vtac.lowering.onnx_to_graph import import_model
+from vtac.tools.compiler import compile_model
+from vtac.tools.planner import main_function
+
+node = helper.make_node
+
+
+def two_inputs(first: list, second: list) -> onnx.ModelProto:
+    """A product of ``a`` [first, 4] and one of ``b`` [second, 4], each a result."""
+    weights = [numpy_helper.from_array(floats((4, 3), seed), n) for n, seed in (("v", 1), ("w", 2))]
+    graph = helper.make_graph(
+        [node("MatMul", ["a", "v"], ["y"]), node("MatMul", ["b", "w"], ["z"])],
+        "g",
+        [value_info("a", [*first, 4]), value_info("b", [*second, 4])],
+        [value_info("y", None), value_info("z", None)],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("name", ["?", "", "-1", "*", "None", "unknown", None])
+def test_what_is_no_name_is_no_common_extent(name):
+    module = import_model(two_inputs([name], [name]), context(), shapes={"a": (2, 4), "b": (5, 4)})
+    assert [shape_of(argument) for argument in main_function(module).args] == [(2, 4), (5, 4)]
+    open_one = import_model(two_inputs([name], [name]), context(), shapes={"a": (2, 4)})
+    assert [shape_of(argument) for argument in main_function(open_one).args] == [
+        (2, 4),
+        (DYNAMIC_INDEX, 4),
+    ]
+
+
+@pytest.mark.parametrize("name", ["batch", "N", "unk__12"])
+def test_a_name_is_a_common_extent(name):
+    module = import_model(two_inputs([name], [name]), context(), shapes={"a": (2, 4)})
+    assert [shape_of(argument) for argument in main_function(module).args] == [(2, 4), (2, 4)]
+    with pytest.raises(CompileError, match=f"dimension '{name}' is 5 here and 2 in 'a'"):
+        import_model(two_inputs([name], [name]), context(), shapes={"a": (2, 4), "b": (5, 4)})
+
+
+def test_shapes_go_before_samples():
+    samples = {"a": floats((6, 4), 3), "b": floats((2, 4), 4)}
+    module = compile_model(two_inputs(["?"], ["?"]), "pynq", samples, shapes={"a": (3, 4)})
+    assert [value.shape for value in module.inputs] == [(3, 4), (1, 4)]
+    assert {p.where for p in module.explain} == {"vta_0", "vta_1"}
+
+
+def recurrent(batch: str | int | None, layers: int = 1) -> onnx.ModelProto:
+    """An LSTM over [time, batch, 6] with a state [1, batch, 5], and a product behind it."""
+    tensors = {
+        "w": floats((1, 20, 6), 1) / 4,
+        "r": floats((1, 20, 5), 2) / 4,
+        "v": floats((5, 3), 3),
+        "shape": np.array([-1, 5]),
+    }
+    graph = helper.make_graph(
+        [
+            node("Transpose", ["x"], ["t"], perm=[1, 0, 2]),
+            node("LSTM", ["t", "w", "r", "", "", "h0", "c0"], ["", "h"], hidden_size=5),
+            node("Reshape", ["h", "shape"], ["f"]),
+            node("MatMul", ["f", "v"], ["y"]),
+        ],
+        "g",
+        [
+            value_info("x", [batch, 7, 6]),
+            value_info("h0", [1, batch, 5]),
+            value_info("c0", [1, batch, 5]),
+        ],
+        [value_info("y", None)],
+        [numpy_helper.from_array(array, name) for name, array in tensors.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("batch", "states", "samples"),
+    [
+        (1, (1, 1, 5), 8),  # one state for eight samples
+        (1, (8, 1, 5), 8),  # a state for each
+        (2, (1, 2, 5), 8),  # four batches share a state
+        ("batch", (1, 1, 5), 8),
+        ("batch", (1, 4, 5), 8),  # the state says that the batch is 4
+        ("batch", (1, 8, 5), 8),
+        (None, (1, 1, 5), 8),
+    ],
+)
+def test_states_of_recurrent_networks(batch, states, samples):
+    model, x = recurrent(batch), floats((samples, 7, 6), 5)
+    state = floats(states, 6) / 4
+    module = compile_model(model, "pynq", {"x": x, "h0": state, "c0": state})
+    size = states[1]
+    assert [value.shape for value in module.inputs] == [(size, 7, 6), (1, size, 5), (1, size, 5)]
+    feeds = {"x": x[:size], "h0": state[:1], "c0": state[:1]}
+    expected, found = run(model, feeds)[0], module.run(feeds)["y"]
+    assert np.sqrt(((found - expected) ** 2).mean() / (expected**2).mean()) < 0.05
+    assert any(p.where == "vta_0" for p in module.explain)
+
+
+def test_numbers_of_samples_that_differ_are_explained():
+    samples = {"a": floats((6, 4), 3), "b": floats((4, 4), 4)}
+    with pytest.raises(CompileError, match="different numbers of samples: 'a' 6, 'b' 4") as error:
+        compile_model(two_inputs([1], [1]), "pynq", samples)
+    assert "one whole value of an input, such as a state, serves all" in str(error.value)
+
+
+def test_samples_of_several_sizes_are_explained():
+    samples = {"a": [floats((2, 3, 4)), floats((2, 5, 4))], "b": floats((2, 4))}
+    with pytest.raises(CompileError, match="'a' differ in shape") as error:
+        compile_model(two_inputs(["n", "m"], [1]), "pynq", samples)
+    assert "A program is for one shape" in str(error.value)
