@@ -49,6 +49,7 @@ from vtac.tools.ir_files import module_text, write_ir
 from vtac.tools.keep_float import keep_float
 from vtac.tools.layer_errors import Calibrated, ErrorOptions, LayerErrors
 from vtac.tools.observations import Observed
+from vtac.tools.observed_shapes import observed_types
 from vtac.tools.partition_report import macs_of_layers, partition_report
 from vtac.tools.pipelines import parse_passes
 from vtac.tools.placements import Nodes, place_nodes, quantisation_of
@@ -277,11 +278,17 @@ class _Driver:
                 specs = input_specs(main_function(module))
                 calibration = read_source(calibration)
                 found = shapes_from_samples(calibration, specs)
+                fixed = {**found, **shapes}
                 if found:
-                    known = {**found, **shapes}
-                    module = import_model(model, self.ctx, shapes=known, widen_halves=True)
+                    module = import_model(model, self.ctx, shapes=fixed, widen_halves=True)
                     specs = input_specs(main_function(module))
                 samples = load_samples(calibration, specs)
+            with self._step("observe shapes"):
+                known = observed_types(module, model, fixed, samples)
+                if known:
+                    module = import_model(
+                        model, self.ctx, shapes=fixed, known=known, widen_halves=True
+                    )
             self.report.notes += samples.notes
             self.report.notes += [
                 f"input '{name}' has shape {list(shape)}, from the calibration samples"

@@ -6,15 +6,12 @@ names in ``graph.symbols``. The module's ``graph.opsets`` says what the host ops
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 from onnx import (
-    GraphProto,
-    ModelProto,
     NodeProto,
     SparseTensorProto,
     TensorProto,
-    TypeProto,
     ValueInfoProto,
     helper,
     numpy_helper,
@@ -35,32 +32,20 @@ from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.context import Array, VtacContext, constant_attr, tensor_type
 from vtac.dialects.graph import ConstantOp, GridAttr, HostOp, integers, set_grid
-from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf, subgraphs
-from vtac.lowering.onnx_to_graph.block_products import widen_products
-from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
+from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf
 from vtac.lowering.onnx_to_graph.check import (
     captured_names,
-    large_constants,
     opsets_of,
     plain_domain,
-    skeleton,
     sorted_nodes,
 )
-from vtac.lowering.onnx_to_graph.fold import fold_constants
-from vtac.lowering.onnx_to_graph.functions import inline_functions
-from vtac.lowering.onnx_to_graph.fused_operators import split_fused
-from vtac.lowering.onnx_to_graph.half_floats import widen_half_floats
-from vtac.lowering.onnx_to_graph.integer_operators import take_apart
 from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
-from vtac.lowering.onnx_to_graph.shapes import Shapes, fix_shapes, infer_types, network_inputs
-from vtac.lowering.onnx_to_graph.sparse_constants import make_dense
+from vtac.lowering.onnx_to_graph.prepare import KnownTypes, Prepared, prepare
+from vtac.lowering.onnx_to_graph.shapes import Shapes
 from vtac.lowering.onnx_to_graph.types import dense_dtype, import_type, widened
 from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
-
-ROUNDS = 64
-"""Each round of folding may reveal shapes that let the next one fold more."""
 
 FIX_SHAPES = "Symbolic dimensions can be fixed: --shape."
 """The way out for nodes whose shapes are not known."""
@@ -71,56 +56,20 @@ def import_model(
     ctx: VtacContext,
     *,
     shapes: Shapes | None = None,
+    known: KnownTypes | None = None,
     widen_halves: bool = False,
 ) -> ModuleOp:
     """A module whose ``@main`` computes what the model does, with weights in ``ctx.resources``.
 
     source: path, bytes or message; checked as ``load_model`` does.
     shapes: input name to its shape, for inputs with symbolic dimensions.
+    known: types of values that shape inference does not find (`unknown_shapes`).
     widen_halves: whether operators on float16 and bfloat16 compute in float32, as the quantiser
     wants it (`half_floats`).
     Raises CompileError with everything that is wrong.
     """
-    model = load_model(source)
-    inputs = network_inputs(model)
-    small = inline_functions(skeleton(model))
-    _name_all(small.graph)
-    weights = {t.name: t for t in model.graph.initializer} | large_constants(model.graph, 0)
-    made = make_dense(small)
-    split_fused(small)
-    made |= widen_products(small, weights)
-    whole = take_apart(small, weights)
-    fix_shapes(small, [i.name for i in inputs], shapes or {})
-    types = _settle(small)
-    constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
-    constants |= large_constants(model.graph) | made
-    if widen_halves and widen_half_floats(small, types, constants, CONVERTERS.__contains__):
-        types = infer_types(small)
-    fixed = {i.name: i for i in small.graph.input}
-    outputs = [output.name for output in model.graph.output]
-    importer = _Importer(ctx, small, types, constants, outputs, whole)
-    return importer.run([fixed[i.name] for i in inputs])
-
-
-def _name_all(graph: GraphProto) -> None:
-    """Name every one of a Split's outputs, in place: onnxruntime crashes where one has no name."""
-    for node in graph.node:
-        for inner in subgraphs(node.attribute):
-            _name_all(inner)
-        if node.op_type == "Split" and not all(node.output):
-            known = next(filter(None, node.output), "split")
-            for index, name in enumerate(node.output):
-                node.output[index] = name or f"{known}.unused.{index}"
-
-
-def _settle(model: ModelProto) -> dict[str, TypeProto]:
-    """Fold and correct until nothing changes; the types of all values."""
-    types = infer_types(model)
-    for _ in range(ROUNDS):
-        if not correct_ceiling(model, types) and not fold_constants(model, types):
-            break
-        types = infer_types(model)
-    return types
+    prepared = prepare(load_model(source), shapes or {}, known or {}, widen_halves)
+    return _Importer(ctx, prepared).run(prepared.inputs)
 
 
 def value_hint(name: str) -> str | None:
@@ -156,26 +105,15 @@ def _argument_attributes(value: ValueInfoProto) -> DictionaryAttr:
 
 
 class _Importer:
-    """Builds the body of ``@main`` node by node.
+    """Builds the body of ``@main`` node by node."""
 
-    whole: why nodes are not taken apart that might have been, by the names of their results.
-    """
-
-    def __init__(
-        self,
-        ctx: VtacContext,
-        model: ModelProto,
-        types: dict[str, TypeProto],
-        constants: dict[str, TensorProto],
-        outputs: list[str],
-        whole: Mapping[str, Reason],
-    ):
+    def __init__(self, ctx: VtacContext, prepared: Prepared):
         self.ctx = ctx
-        self.model = model
-        self.types = types
-        self.constants = constants
-        self.outputs = outputs
-        self.whole = whole
+        self.model = model = prepared.model
+        self.types = prepared.types
+        self.constants = dict(prepared.constants)
+        self.outputs = outputs = prepared.outputs
+        self.whole = prepared.whole
         self.opsets = opsets_of(model)
         self.block = Block()
         self.values: dict[str, SSAValue] = {}
@@ -186,7 +124,7 @@ class _Importer:
         self.read.update(name for node in model.graph.node for name in captured_names(node))
         self.read.update(outputs)
 
-    def run(self, inputs: list[ValueInfoProto]) -> ModuleOp:
+    def run(self, inputs: Sequence[ValueInfoProto]) -> ModuleOp:
         """The module."""
         graph = self.model.graph
         for value in inputs:

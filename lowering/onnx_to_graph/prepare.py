@@ -1,0 +1,97 @@
+"""A model made ready for import: small, in forms that converters know, its values typed.
+
+Everything here rewrites ONNX by ONNX: functions are inlined, fused and quantised operators taken
+apart, constants folded, shapes fixed and inferred.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
+
+from vtac.lowering.onnx_to_graph.attributes import subgraphs
+from vtac.lowering.onnx_to_graph.block_products import widen_products
+from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
+from vtac.lowering.onnx_to_graph.check import large_constants, skeleton
+from vtac.lowering.onnx_to_graph.fold import fold_constants
+from vtac.lowering.onnx_to_graph.functions import inline_functions
+from vtac.lowering.onnx_to_graph.fused_operators import split_fused
+from vtac.lowering.onnx_to_graph.half_floats import widen_half_floats
+from vtac.lowering.onnx_to_graph.integer_operators import take_apart
+from vtac.lowering.onnx_to_graph.operators import CONVERTERS
+from vtac.lowering.onnx_to_graph.shapes import Shapes, fix_shapes, infer_types, network_inputs
+from vtac.lowering.onnx_to_graph.sparse_constants import make_dense
+from vtac.passes.graph.reasons import Reason
+
+ROUNDS = 64
+"""Each round of folding may reveal shapes that let the next one fold more."""
+
+KnownTypes = Mapping[str, TypeProto]
+"""Types of values by name, of which shape inference does not know how they come about."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model whose large constants are mere inputs, and what is known beside it.
+
+    types: of every value. constants: by name, the large ones included. inputs: what a user feeds,
+    with shapes fixed. outputs: the names of the results. whole: why nodes are not taken apart that
+    might have been, by the name of their first result.
+    """
+
+    model: ModelProto
+    types: Mapping[str, TypeProto]
+    constants: Mapping[str, TensorProto]
+    inputs: Sequence[ValueInfoProto]
+    outputs: Sequence[str]
+    whole: Mapping[str, Reason]
+
+
+def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, widen_halves: bool) -> Prepared:
+    """A checked model, ready for import; see `import_model` for the arguments."""
+    inputs = network_inputs(model)
+    small = inline_functions(skeleton(model))
+    _name_all(small.graph)
+    weights = {t.name: t for t in model.graph.initializer} | large_constants(model.graph, 0)
+    made = make_dense(small)
+    split_fused(small)
+    made |= widen_products(small, weights)
+    whole = take_apart(small, weights)
+    fix_shapes(small, [i.name for i in inputs], shapes)
+    _tell(small.graph, known)
+    types = _settle(small)
+    constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
+    constants |= large_constants(model.graph) | made
+    if widen_halves and widen_half_floats(small, types, constants, CONVERTERS.__contains__):
+        types = infer_types(small)
+    fixed = {i.name: i for i in small.graph.input}
+    outputs = [output.name for output in model.graph.output]
+    return Prepared(small, types, constants, [fixed[i.name] for i in inputs], outputs, whole)
+
+
+def _name_all(graph: GraphProto) -> None:
+    """Name every one of a Split's outputs, in place: onnxruntime crashes where one has no name."""
+    for node in graph.node:
+        for inner in subgraphs(node.attribute):
+            _name_all(inner)
+        if node.op_type == "Split" and not all(node.output):
+            known = next(filter(None, node.output), "split")
+            for index, name in enumerate(node.output):
+                node.output[index] = name or f"{known}.unused.{index}"
+
+
+def _tell(graph: GraphProto, known: KnownTypes) -> None:
+    """Declare the types of values, in place; shape inference goes on from there."""
+    declared = {value.name: value for value in [*graph.value_info, *graph.output]}
+    for name, type in known.items():
+        (declared.get(name) or graph.value_info.add(name=name)).type.CopyFrom(type)
+
+
+def _settle(model: ModelProto) -> dict[str, TypeProto]:
+    """Fold and correct until nothing changes; the types of all values."""
+    types = infer_types(model)
+    for _ in range(ROUNDS):
+        if not correct_ceiling(model, types) and not fold_constants(model, types):
+            break
+        types = infer_types(model)
+    return types
