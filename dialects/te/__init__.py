@@ -22,6 +22,7 @@ from .attributes import (
 )
 from .body import YieldOp, combiner, scalar_body, yielded
 from .buffers import AllocOp, CopyOp, Padded
+from .canonical import canonical_text, digest_of_kernel
 from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
 from .fusion import UnfuseOp
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
@@ -117,8 +118,10 @@ __all__ = [
     "VthreadOp",
     "YieldOp",
     "buffer_type",
+    "canonical_text",
     "combiner",
     "declared",
+    "digest_of_kernel",
     "identity_map",
     "integers",
     "map_of",

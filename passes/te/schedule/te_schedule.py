@@ -8,17 +8,15 @@ Takes kernels of tensors whose stages are single operations (te-split-bodies). L
 are, each with a `te.schedule`, which names the standard intrinsics (te-declare-intrinsics).
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, NameLoc
-from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.dialects.te import CallOp, KernelOp, ScheduleOp
+from vtac.dialects.te import CallOp, KernelOp, ScheduleOp, canonical_text
 from vtac.passes.te.schedule.emit import schedule_of
 from vtac.passes.te.schedule.plan import Plan
 from vtac.passes.te.schedule.search import search
@@ -39,7 +37,7 @@ class TeSchedulePass(ModulePass):
                 Problem("", "there is no vtac.target on the module", "vta-opt --target sets one.")
             )
         scheduled = {s.kernel.root_reference.data for s in op.ops if isinstance(s, ScheduleOp)}
-        layers, plans = _layers(op), dict[Hashable, Plan]()
+        layers, plans = _layers(op), dict[str, Plan]()
         problems: list[Problem] = []
         for kernel in list(op.ops):
             if not isinstance(kernel, KernelOp) or kernel.is_lowered:
@@ -50,31 +48,15 @@ class TeSchedulePass(ModulePass):
             layer = ", ".join(layers.get(name, ())) or f"te.kernel @{name}"
             try:
                 structure = structure_of(kernel, layer)
-                form = _form(kernel)
-                if form not in plans:
-                    plans[form] = search(structure, target, layer)
-                schedule = schedule_of(kernel, structure, plans[form])
+                text = canonical_text(kernel)
+                if text not in plans:
+                    plans[text] = search(structure, target, layer)
+                schedule = schedule_of(kernel, structure, plans[text])
                 op.body.block.insert_op_after(schedule, kernel)
             except CompileError as error:
                 problems += error.problems
         if problems:
             raise CompileError(problems)
-
-
-def _form(kernel: KernelOp) -> Hashable:
-    """What a plan depends on: all of the kernel but names and the constants in its bodies."""
-    place: dict[SSAValue, Hashable] = {
-        value: (number, value.type) for number, value in enumerate(kernel.body.block.args)
-    }
-    form: list[Hashable] = []
-    for number, compute in enumerate(kernel.computes):
-        place[compute.result] = number
-        reads = tuple((place[read.value], read.rows, read.outside) for read in compute.reads)
-        body = tuple(op.name for op in compute.body.block.ops)
-        domain = compute.spatial.extents, compute.reduce.extents
-        init = None if compute.init is None else place[compute.init]
-        form.append((domain, reads, init, compute.element_type, body))
-    return tuple(form)
 
 
 def _layers(module: ModuleOp) -> dict[str, list[str]]:

@@ -1,0 +1,78 @@
+"""The canonical text of a kernel of tensors: what a schedule can depend on, and nothing else.
+
+Two kernels have the same text exactly if they differ in nothing but the names of kernel, values,
+stages and axes, locations, attributes, and the numbers in the bodies of their computes. Layers of
+one shape therefore share their schedule, and a record of a schedule finds its kernel by the digest
+of this text.
+"""
+
+import hashlib
+from collections.abc import Iterator
+
+from xdsl.dialects import arith
+from xdsl.ir import Block, SSAValue
+
+from .affine import Row
+from .compute import ComputeOp, KernelOp, Read
+
+
+def canonical_text(kernel: KernelOp) -> str:
+    """The canonical text: one line for the parameters, each compute, and the results.
+
+    Values and iteration variables are numbered in their order, parameters first. The kernel must
+    have tensors (te-to-loops comes later).
+    """
+    assert not kernel.is_lowered, "the canonical text is that of a kernel of tensors"
+    block = kernel.body.block
+    numbers: dict[SSAValue, int] = {value: number for number, value in enumerate(block.args)}
+    lines = [f"({', '.join(str(type) for type in block.arg_types)})"]
+    for compute in kernel.computes:
+        numbers[compute.result] = len(numbers)
+        lines.append(f"%{numbers[compute.result]} = {_compute(compute, numbers)}")
+    last = block.last_op
+    assert last is not None
+    lines.append(f"yield {', '.join(f'%{numbers[value]}' for value in last.operands)}")
+    return "\n".join(lines)
+
+
+def digest_of_kernel(kernel: KernelOp) -> str:
+    """SHA-256 of the canonical text, in hexadecimal."""
+    return hashlib.sha256(canonical_text(kernel).encode()).hexdigest()
+
+
+def _compute(compute: ComputeOp, numbers: dict[SSAValue, int]) -> str:
+    start = ""
+    if compute.init is not None:
+        start = f" init %{numbers[compute.init]}"
+    elif compute.identity is not None:
+        start = f" identity {compute.identity.value.data}"
+    reads = ", ".join(_read(read, numbers) for read in compute.reads)
+    body = "; ".join(_body(compute.body.block))
+    spatial, reduce = list(compute.spatial.extents), list(compute.reduce.extents)
+    return f"{spatial} reduce {reduce} ins ({reads}){start} {{{body}}} -> {compute.element_type}"
+
+
+def _read(read: Read, numbers: dict[SSAValue, int]) -> str:
+    rows = ", ".join(map(_row, read.rows))
+    outside = "" if read.outside is None else f" outside {read.outside}"
+    return f"%{numbers[read.value]}[{rows}]{outside}"
+
+
+def _row(row: Row) -> str:
+    total = " + ".join([*(f"{by} * d{variable}" for variable, by in row.terms), str(row.constant)])
+    return total if row.divisor == 1 else f"({total}) / {row.divisor}"
+
+
+def _body(block: Block) -> Iterator[str]:
+    """The operations of a body; of constants only the type."""
+    numbers: dict[SSAValue, int] = {value: number for number, value in enumerate(block.args)}
+    for op in block.ops:
+        numbers.update((result, len(numbers)) for result in op.results)
+        operands = ", ".join(f"#{numbers[value]}" for value in op.operands)
+        properties = "" if isinstance(op, arith.ConstantOp) else _properties(op.properties)
+        types = ", ".join(str(type) for type in op.result_types)
+        yield f"{op.name}{properties} ({operands}) -> ({types})"
+
+
+def _properties(properties: dict[str, object]) -> str:
+    return "".join(f" {name}={properties[name]}" for name in sorted(properties))
