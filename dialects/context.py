@@ -1,4 +1,4 @@
-"""What passes see besides the module: the table of weights, and someone to ask for cycles.
+"""What passes see besides the module: the table of weights, and what the driver knows.
 
 A pass gets a ``VtacContext`` and the module, nothing else. Constants above ``INLINE_ELEMENTS``
 elements are resources: the text has name, type and digest, the bytes lie here, read-only.
@@ -163,14 +163,6 @@ class Resources(Mapping[str, Array]):
         return other
 
 
-class TimingModel(Protocol):
-    """Someone who knows how many cycles a program takes (the drivers put the simulator here)."""
-
-    def cycles(self, program: Any) -> int:
-        """Cycles from launch to FINISH of an encoded program."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Stored:
     """What stands for a float value once its function is quantised.
@@ -222,11 +214,10 @@ class Observations(Protocol):
 class VtacContext(Context):
     """xDSL's context with the resource table, the codegens and, perhaps, more.
 
-    timing: someone to ask for cycles. observations: what the network at hand does on samples.
+    observations: what the network at hand does on samples.
     """
 
     resources: Resources = field(default_factory=Resources)
-    timing: TimingModel | None = None
     codegens: Callable[[], Sequence[object]] = tuple
     """Finds who may take regions of a network, by falling priority (`vtac.passes.graph.codegen`).
 
@@ -247,7 +238,6 @@ class VtacContext(Context):
             base._loaded_types,
             base._registered_dialects,
             self.resources.copy(),
-            self.timing,
             self.codegens,
             self.observations,
             self.lowerings,
