@@ -4,8 +4,10 @@ Takes the binary alone. Control is here (which instruction next, what to report,
 what the instructions do is in `machine` (fast) and, as the plain definition, in `reference`.
 """
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -66,6 +68,16 @@ class Simulator:
         return replace(program.counters, bytes_moved=dict(program.counters.bytes_moved))
 
 
+_SIMULATORS = 8
+"""Simulators that `run` and `execute` keep, with the programs that each of them remembers."""
+
+
+@lru_cache(maxsize=_SIMULATORS)
+def _simulator(target: Target, thread: int) -> Simulator:
+    """The simulator of a target in a thread: a program that runs again is not planned again."""
+    return Simulator(target)
+
+
 def run(
     target: Target,
     insns: NDArray[np.uint64],
@@ -73,9 +85,14 @@ def run(
     strict: bool = True,
     order_seed: int | None = None,
 ) -> tuple[NDArray[np.uint8], Counters]:
-    """The DRAM image after a program, a new array, and what the run did (see `Simulator.run`)."""
+    """The DRAM image after a program, a new array, and what the run did (see `Simulator.run`).
+
+    Programs are remembered by target and thread, the latest ones: a second call on the same program
+    is as fast as `Simulator.run`.
+    """
     image = np.array(dram, dtype=np.uint8)
-    counters = Simulator(target).run(insns, image, strict, order_seed)
+    simulator = _simulator(target, threading.get_ident())
+    counters = simulator.run(insns, image, strict, order_seed)
     return image, counters
 
 
