@@ -61,11 +61,6 @@ def verify_program(
         raise SimulationError(-1, None, "the program has no FINISH and never ends")
 
 
-def is_chisel(target: Target) -> bool:
-    """Whether the target descends from the Chisel design, whose ALU and DMA have their ways."""
-    return target.preset.startswith("chisel-")
-
-
 def objection(
     target: Target, instruction: Instruction, dram_bytes: int | None, strict: bool
 ) -> str | None:
@@ -170,19 +165,20 @@ def _alu_objection(target: Target, alu: Alu, strict: bool) -> str | None:
     if alu.alu_opcode is AluOpcode.SHR:
         if alu.use_imm and abs(alu.imm) > MAX_SHIFT:
             return f"shift by {alu.imm}, but amounts go from -{MAX_SHIFT} to {MAX_SHIFT}"
-        if strict and not alu.use_imm and alu.imm < 0 and is_chisel(target):
+        if strict and not alu.use_imm and alu.imm < 0 and target.shr_sign_of_imm:
             return "a negative immediate turns the register shift round on the Chisel design"
     return None
 
 
 def whole_inp_loads(target: Target, program: Sequence[Instruction]) -> list[int]:
-    """The LOADs that the Chisel design may lose (VTA.md, section 3)."""
-    if not is_chisel(target):
-        return []
+    """The LOADs of INP that are larger than the machine is sure to complete.
+
+    See `Target.largest_load`.
+    """
     return [
         index
         for index, instruction in enumerate(program)
         if isinstance(instruction, Load)
         and instruction.memory is Memory.INP
-        and instruction.x_size * instruction.y_size >= target.inp_depth
+        and instruction.x_size * instruction.y_size > target.largest_load(Memory.INP)
     ]

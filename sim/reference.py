@@ -25,7 +25,7 @@ from ..dialects.vta.encoding import (
 from .elements import out_of_range
 from .errors import Fault
 from .launch import Launch
-from .legality import MAX_SHIFT, is_chisel
+from .legality import MAX_SHIFT
 
 MicroOps = Iterator[tuple[int, int, int]]
 
@@ -172,7 +172,7 @@ class ReferenceMachine:
             case AluOpcode.MUL:
                 return left * right
             case AluOpcode.SHR:
-                low = 0 if is_chisel(self.target) and not alu.use_imm else -MAX_SHIFT
+                low = 0 if self.target.shr_sign_of_imm and not alu.use_imm else -MAX_SHIFT
                 if right.min() < low or right.max() > MAX_SHIFT:
                     raise Fault(
                         f"shift amounts {right.min()} to {right.max()}, but they go from {low} to"

@@ -19,7 +19,7 @@ from .buffers import Buffers, Rows, Scratch
 from .elements import Elements, Indices, grid_of
 from .errors import Fault
 from .gemm_plan import Chunk, Placement
-from .legality import MAX_SHIFT, is_chisel
+from .legality import MAX_SHIFT
 
 Step = Callable[[], bool | None]
 """Runs an instruction. True says that other micro-ops came than those that later steps expect."""
@@ -279,7 +279,7 @@ class AluStep:
         self._levels: list[Callable[[], object]] = []
         for level in plan.levels:
             if alu.alu_opcode is AluOpcode.SHR and not alu.use_imm and level.src is not None:
-                low = 0 if is_chisel(buffers.target) else -MAX_SHIFT
+                low = 0 if buffers.target.shr_sign_of_imm else -MAX_SHIFT
                 self._levels.append(partial(_verify_amounts, acc, level.src, low))
             self._levels.append(_operation(alu, acc, level))
 

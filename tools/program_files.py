@@ -8,7 +8,6 @@ vta-run, have absolute addresses and no buffers; their machine has the features 
 unless one is given.
 """
 
-import dataclasses
 import io
 import json
 import os
@@ -19,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import FEATURES, PRESETS, Configuration, Target
+from vtac.dialects.target import FEATURES, PRESETS, Target
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.runtime.atomic import read_whole, write_whole
 from vtac.runtime.package import Function, read_package
-from vtac.runtime.package.records import from_json
 from vtac.runtime.vta_program import from_function, resources_of, to_function
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -41,7 +39,7 @@ def write_program(
     if Path(path).suffix != ".npz":
         raise CompileError(Problem(str(path), "a program is a .bin or an .npz"))
     function, blobs = to_function(program, resources)
-    target = dataclasses.asdict(program.target.data)
+    target = program.target.fields()
     arrays: dict[str, Array] = {
         "insns": program.insns,
         "config": np.array(json.dumps(program.target.to_replay_config(), sort_keys=True)),
@@ -113,12 +111,12 @@ def _read_npz(
             features = {f: getattr(PRESETS["sim"], f) for f in FEATURES}
             return _bare(words, given or Target.from_vta_config(config, **features)), {}
         metadata = json.loads(str(arrays["metadata"]))
-        target = from_json(Configuration, json.loads(str(arrays["target"])), where)
+        target = Target.from_fields(json.loads(str(arrays["target"])))
         name = metadata.pop("name")
     except (KeyError, ValueError, OSError, EOFError, AttributeError) as error:
         raise CompileError(Problem(where, f"is not the .npz of a program: {error}")) from None
     files = {k.removeprefix(_FILES): v.tobytes() for k, v in arrays.items() if _FILES in k}
     blobs = {k.removeprefix(_BLOBS): v.tobytes() for k, v in arrays.items() if _BLOBS in k}
     function = Function(name, "vta", metadata, files, tuple(sorted(blobs)))
-    program = from_function(function, Target(target), blobs, where)
+    program = from_function(function, target, blobs, where)
     return program, resources_of(function, blobs, where)

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Target
+from vtac.dialects.target import TIMING_PRESETS, Target
 from vtac.runtime.atomic import write_whole
 from vtac.sim import TimingPreset, TimingReport
-from vtac.sim.timing import PRESETS, preset_for
+from vtac.sim.timing import preset_for
 from vtac.sim.timing.pictures import PlotsMissing, roofline_picture, timeline_picture
 from vtac.sim.timing.trace import as_trace
 
-PRESET_HELP = f"Timing presets: {', '.join(PRESETS)}, and NAME-ideal (memory that answers at once)."
+PRESET_HELP = (
+    f"Timing presets: {', '.join(TIMING_PRESETS)}, and NAME-ideal (memory that answers at once)."
+)
 
 _PICTURES = {"timeline": timeline_picture, "roofline": roofline_picture}
 _SUFFIXES = (".png", ".svg", ".pdf")

@@ -8,7 +8,6 @@ The clock needs no data; ``--check`` also looks for hazards in the same program.
 """
 
 import argparse
-import dataclasses
 import io
 import sys
 from collections.abc import Sequence
@@ -23,15 +22,13 @@ from rich.table import Table
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import PRESETS as TARGETS
-from vtac.dialects.target import Target
+from vtac.dialects.target import PRESETS, TIMING_FIELDS, TIMING_PRESETS, Target
 from vtac.dialects.vta import ProgramOp
 from vtac.dialects.vta.encoding import EncodingError
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.runtime.atomic import read_whole
 from vtac.sim import SimulationError, TimingReport, check, estimate
-from vtac.sim.timing import PRESETS, TimingPreset
 from vtac.sim.timing.render import as_csv, as_json, as_table
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.discovery import load_dialects
@@ -59,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = ArgumentParser(
         prog="vta-sim",
         description="Time a program on a machine, and say where its cycles go.",
-        epilog=f"Targets: {', '.join(TARGETS)}. {PRESET_HELP}",
+        epilog=f"Targets: {', '.join(PRESETS)}. {PRESET_HELP}",
     )
     parser.add_argument(
         "program", nargs="?", help="an .npz or .bin of words, vta IR (.mlir), or a .vtapkg"
@@ -180,12 +177,12 @@ def _print_presets() -> None:
     """A row a value, a column a preset."""
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("value")
-    for name in PRESETS:
+    for name in TIMING_PRESETS:
         table.add_column(name, justify="right", no_wrap=True)
-    for field in dataclasses.fields(TimingPreset):
-        if field.name != "name":
-            values = [getattr(preset, field.name) for preset in PRESETS.values()]
-            table.add_row(field.name, *(_value_text(value) for value in values))
+    for name in ("verified", *TIMING_FIELDS):
+        if name != "name":
+            values = [getattr(preset, name) for preset in TIMING_PRESETS.values()]
+            table.add_row(name, *(_value_text(value) for value in values))
     width = None if sys.stdout.isatty() else 120
     Console(highlight=False, width=width).print(table)
 

@@ -193,7 +193,7 @@ class KernelRun:
         lanes = [te.Padded(*item, 0, 0) for item in whole]
         if clamp(window, sram.shape) != sram.window or parts[-te.LANES :] != lanes:
             self._fail("a load with pads fills the whole of its buffer, with whole elements")
-        largest = _largest_load(self._target, sram.memory)
+        largest = self._target.largest_load(sram.memory)
         try:
             transfers = padded_rectangles(parts[: -te.LANES], dram.shape, largest)
         except PaddingError as error:
@@ -210,7 +210,7 @@ class KernelRun:
         lattice: Lattice | None,
     ) -> list[Rectangle]:
         starts, extents = zip(*window, strict=True) if window else ((), ())
-        largest = _largest_load(self._target, memory)
+        largest = self._target.largest_load(memory)
         if dram.packed is None or 0 in extents:
             return rectangles(starts, extents, dram.shape, sram.window, largest, lattice)
         if window not in dram.packed:
@@ -295,14 +295,3 @@ _HANDLERS = cast(
         te.YieldOp: KernelRun._nothing,
     },
 )
-
-
-def _largest_load(target: Target, memory: Memory) -> int:
-    """Elements of one transfer at most: the Chisel design may lose a load of the whole INP buffer.
-
-    See VTA.md, section 3.
-    """
-    whole = target.depth(memory)
-    if memory is Memory.INP and target.preset.startswith("chisel-"):
-        return whole - 1
-    return whole

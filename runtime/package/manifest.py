@@ -6,16 +6,13 @@ blobs/SHA256        a large constant
 ir/NAME.mlir        the IR of a level, where kept
 """
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.utils.exceptions import VerifyException
-
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import PRESETS, Configuration, Target
+from vtac.dialects.target import PRESETS, Target, TargetError
 from vtac.runtime.package.contents import (
     Function,
     Output,
@@ -58,7 +55,7 @@ class Manifest:
 
     format: str
     version: int
-    target: Configuration | None
+    target: Mapping[str, Any] | None
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
     values: tuple[Value, ...]
@@ -76,7 +73,7 @@ def to_files(package: Package) -> dict[str, bytes]:
     manifest = Manifest(
         FORMAT,
         VERSION,
-        None if package.target is None else package.target.data,
+        None if package.target is None else package.target.fields(),
         package.inputs,
         package.outputs,
         package.values,
@@ -148,14 +145,13 @@ def _read_manifest(files: Mapping[str, bytes], where: str) -> Manifest:
     return from_json(Manifest, data, f"{where}: {MANIFEST}")
 
 
-def _target(configuration: Configuration, where: str) -> Target:
-    changes = dataclasses.asdict(configuration)
-    preset = changes.pop("preset")
-    if preset not in PRESETS:
+def _target(fields: Mapping[str, Any], where: str) -> Target:
+    preset = fields.get("preset")
+    if not isinstance(preset, str) or preset not in PRESETS:
         raise CompileError(Problem(where, f"was made for an unknown target preset {preset!r}"))
     try:
-        return Target.named(preset).replace(**changes)
-    except (ValueError, VerifyException) as error:
+        return Target.from_fields(fields)
+    except TargetError as error:
         raise CompileError(Problem(where, f"its target is impossible: {error}")) from None
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...dialects.target import INSTRUCTION_BYTES, TimingPreset
 from ..legality import Column
 from ..tokens import Module, Queue
 from .channel import ACC, FETCH, INP, UOP, WGT
 from .machine import CHANNEL_OF, Timeline
-from .presets import INSTRUCTION_BYTES, TimingPreset
 from .work import Kind, Work
 
 

@@ -16,7 +16,7 @@ import itertools
 import operator
 from bisect import bisect_left, insort
 
-from .presets import TimingPreset
+from ...dialects.target import TimingPreset
 from .requests import Requests
 
 FETCH, UOP, INP, WGT, ACC = range(5)

@@ -27,10 +27,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...dialects.target import INSTRUCTION_BYTES, TimingPreset
 from ..tokens import CONSUMER, Module, Queue, Schedule, deadlock_reason
 from .channel import FETCH, INP, NEVER, UOP, Channel, Transfer
 from .padding import padding_idle
-from .presets import INSTRUCTION_BYTES, TimingPreset
 from .requests import Requests, cut
 from .work import READERS, Kind, Work
 

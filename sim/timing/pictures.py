@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dialects.target import Target
+from ...dialects.target import Target, TimingPreset
 from ..tokens import Module
 from .accounts import Account
-from .presets import TimingPreset
 from .report import TimingReport
 from .work import Kind
 

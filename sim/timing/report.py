@@ -1,15 +1,15 @@
 """What the clock says about one program: its cycles, its events, and where the time went."""
 
+import os
 from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...dialects.target import Target
+from ...dialects.target import Target, TimingPreset
 from .accounts import Account, Accounts
 from .machine import Machine, Timeline
-from .presets import TimingPreset, preset_for
 from .work import Work, prepare
 
 
@@ -77,6 +77,13 @@ class TimingReport:
     def regions(self) -> tuple[Account, ...]:
         """The same for each label, in order of first appearance; empty without labels."""
         return self._accounts.by_label()
+
+
+def preset_for(
+    target: Target, preset: "str | os.PathLike[str] | TimingPreset | None" = None
+) -> TimingPreset:
+    """The rates that were asked for (see `TimingPreset.of`), or the target's own."""
+    return target.timing if preset is None else TimingPreset.of(preset)
 
 
 def estimate(

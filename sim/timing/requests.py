@@ -7,7 +7,7 @@ when they are contiguous.
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from .presets import TimingPreset
+from ...dialects.target import TimingPreset
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...dialects.target import Memory, Target
+from ...dialects.target import Memory, Target, TimingPreset
 from ...dialects.vta.encoding import AluOpcode, Instruction, Opcode, decode, instruction_columns
 from ..errors import SimulationError
 from ..legality import Column, decode_program, doubtful_transfers, objection
 from ..tokens import CONSUMES, PRODUCES, Module, Queue
 from .channel import ACC, INP, UOP, WGT
-from .presets import TimingPreset
 from .requests import Requests, cut
 
 ZERO_COUNT = 1 << 14

@@ -1,13 +1,22 @@
 """The target attribute: presets, configurations, text, and what it refuses."""
 
 import json
+from pathlib import Path
 
 import pytest
 from xdsl.context import Context
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
 
-from vtac.dialects.target import PRESETS, Memory, Target, TargetDialect, TargetError
+from vtac.dialects.errors import CompileError
+from vtac.dialects.target import (
+    PRESETS,
+    TIMING_FIELDS,
+    Memory,
+    Target,
+    TargetDialect,
+    TargetError,
+)
 
 CONFIG = {
     "TARGET": "sim",
@@ -41,14 +50,14 @@ def test_the_default_machine() -> None:
     assert (target.batch, target.block) == (1, 16)
     assert [target.depth(m) for m in Memory] == [8192, 1024, 2048, 2048, 2048, 2048]
     assert [target.element_bytes(m) for m in Memory] == [4, 256, 16, 64, 16, 16]
-    assert (target.queue_depth, target.token_depth, target.timing) == (512, 1024, "hls-pynq")
+    assert (target.queue_depth, target.token_depth, target.timing.name) == (512, 1024, "hls-pynq")
     assert target.alu_mul and target.acc_load_int8 and target.alu_bypass and not target.alu_imm_src
 
 
 def test_chisel_presets_have_fewer_micro_ops_than_the_fields_name() -> None:
     target = Target.named("chisel-de10")
     assert (target.uop_depth, target.uop_entries, target.depth(Memory.UOP)) == (8192, 2048, 2048)
-    assert target.token_depth == 255 and target.timing == "chisel-de10"
+    assert target.token_depth == 255 and target.timing.name == "chisel-de10"
     assert target.alu_imm_src and not (target.alu_mul or target.alu_bypass or target.acc_load_int8)
 
 
@@ -111,6 +120,14 @@ def test_text_that_names_no_machine(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        (small_config(TARGET="vcu118"), "TARGET is 'vcu118', but must be one of sim, tsim, pynq"),
+        (small_config(HW_VER="9"), "HW_VER is '9', but must be one of 0.0.1, 0.0.2"),
+        (small_config(latency=3), "unknown keys latency"),
+        (small_config(FEATURES=["mul"]), "FEATURES of vta_config must be a list of alu_mul"),
+        ({"base": "zynq"}, "no target preset 'zynq'"),
+        ({"base": "pynq", "colour": 3}, "a target has no 'colour'"),
+        ({"base": "pynq", "latency": "3"}, "latency must be int"),
+        ({"base": "pynq", "port_bytes": 12}, "port_bytes must be a power of two"),
         (small_config(LOG_OUT_WIDTH=3), "unknown keys LOG_OUT_WIDTH"),
         ({"LOG_BLOCK": 4}, "lacks LOG_INP_WIDTH"),
         (small_config(LOG_WGT_WIDTH=2), "must be 3, 3, 5"),
@@ -131,3 +148,107 @@ def test_machines_that_nobody_could_build(config: dict[str, object], message: st
 def test_micro_op_entries_must_be_nameable() -> None:
     with pytest.raises(TargetError, match="uop_entries is 16384"):
         Target.named("sim").replace(uop_entries=16384)
+
+
+RATES = {
+    "latency": 64,
+    "clock_mhz": 333.5,
+    "inp_beat_limit": None,
+    "fetch_ahead": True,
+    "fetch_batch": 4,
+    "name": 'my "own"',
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("key", RATES)
+def test_rates_print_and_parse(name: str, key: str) -> None:
+    target = Target.named(name).replace(**{key: RATES[key]})
+    assert getattr(target.timing, key) == RATES[key]
+    assert parse(str(target)) == target
+    assert Target.from_fields(json.loads(json.dumps(target.fields()))) == target
+
+
+def test_rates_follow_the_timing_preset_that_they_change() -> None:
+    text = '#target.vta<"chisel-pynq", timing = "hls-ultra96-ideal", latency = 64>'
+    target = parse(text)
+    assert (target.timing.port_bytes, target.timing.latency) == (16, 64)
+    assert target.timing.ideal_memory and str(target) == text
+    assert str(Target.named("chisel-pynq").replace(latency=64)) == (
+        '#target.vta<"chisel-pynq", latency = 64>'
+    )
+
+
+def test_a_feature_that_fetch_must_decode_is_decoded() -> None:
+    target = parse('#target.vta<"chisel-pynq", alu_mul = true>')
+    assert target.timing.extensions
+    assert str(target) == '#target.vta<"chisel-pynq", alu_mul = true>'
+    deaf = target.replace(extensions=False)
+    assert parse(str(deaf)) == deaf
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_packages_of_former_versions_have_no_rates(preset: str) -> None:
+    target = Target.named(preset)
+    timing = "hls-pynq" if target.timing.name.startswith("hls") else target.timing.name
+    rates = TIMING_FIELDS.keys() - {"queue_depth", "token_depth"}
+    old = {key: value for key, value in target.fields().items() if key not in rates}
+    del old["shr_sign_of_imm"]
+    assert Target.from_fields({**old, "timing": timing}) == target
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+def test_a_machine_in_a_file(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"wide.{suffix}"
+    changes = {"base": "chisel-pynq", "LOG_BLOCK": 5, "log_acc_buff_size": 16, "port_bytes": 32}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in changes.items()]
+    path.write_text(json.dumps(changes) if suffix == "json" else "\n".join(lines))
+    target = Target.of(path)
+    assert (target.block, target.acc_depth, target.timing.port_bytes) == (32, 512, 32)
+    assert target.shr_sign_of_imm and target.alu_imm_src and not target.alu_bypass
+    assert target.timing.name == "wide" and not target.timing.verified
+    assert parse(str(target)) == target
+    path.write_text('{"base": "pynq", "latency": -1}' if suffix == "json" else "latency = 3")
+    with pytest.raises(TargetError, match=rf"wide\.{suffix}: .*(latency must|LOG_INP_WIDTH)"):
+        Target.of(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [("tsim", "chisel-pynq"), ("chisel-de10", "chisel-de10"), ("zcu104", "ultra96")],
+)
+def test_a_configuration_of_a_known_machine_keeps_its_rules(name: str, preset: str) -> None:
+    config = small_config(TARGET=name)
+    target, base = Target.from_vta_config(config), Target.named(preset)
+    assert target == base
+    assert Target.from_vta_config({**config, "FEATURES": ["alu_mul"]}) == base.replace(
+        alu_mul=True, alu_imm_src=False, alu_bypass=False
+    )
+    again = Target.from_vta_config(target.to_replay_config())
+    assert again.shr_sign_of_imm == base.shr_sign_of_imm
+    assert again.alu_imm_src == base.alu_imm_src
+
+
+@pytest.mark.parametrize(
+    ("changes", "largest"),
+    [
+        ({}, 2047),
+        ({"log_inp_buff_size": 14}, 1024),
+        ({"log_inp_buff_size": 16, "log_acc_buff_size": 16}, 2047),
+        ({"log_batch": 1}, 1023),
+        ({"port_bytes": 16}, 2048),
+        ({"inp_beat_limit": None}, 2048),
+    ],
+)
+def test_loads_stay_below_what_the_machine_may_lose(
+    changes: dict[str, object], largest: int
+) -> None:
+    target = Target.named("chisel-pynq").replace(**changes)
+    assert target.largest_load(Memory.INP) == largest
+    assert target.largest_load(Memory.ACC) == target.acc_depth
+
+
+def test_errors_about_machines_are_compile_errors() -> None:
+    with pytest.raises(CompileError) as error:
+        Target.of("zynq")
+    assert isinstance(error.value, TargetError) and len(error.value.problems) == 1

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from clock_programs import alu, gemm, load, store
 
-from vtac.dialects.target import Memory, Target, TargetError
+from vtac.dialects.target import TIMING_PRESETS, Memory, Target, TargetError
 from vtac.dialects.vta.encoding import Finish, encode
 from vtac.sim import estimate
-from vtac.sim.timing import PRESETS, PresetError, TimingPreset, preset_for
+from vtac.sim.timing import PresetError, TimingPreset, preset_for
 
 SIM = Target.named("sim")
 
@@ -45,7 +45,7 @@ def test_the_targets_depths_are_those_of_its_own_preset() -> None:
 
 
 def test_only_the_chisel_presets_are_verified() -> None:
-    assert {name for name, preset in PRESETS.items() if preset.verified} == {
+    assert {name for name, preset in TIMING_PRESETS.items() if preset.verified} == {
         "chisel-pynq",
         "chisel-de10",
     }

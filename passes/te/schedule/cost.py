@@ -7,10 +7,11 @@ sure asks the timing simulator about the best few; this only has to rank.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import INSTRUCTION_BYTES, Memory, Target, TimingPreset
 from vtac.passes.te.schedule.footprint import Extents, Flags
 
 DISTURBANCE = 100
@@ -42,15 +43,62 @@ class Rates:
     launch: int
 
     @staticmethod
+    @lru_cache(maxsize=64)
     def of(target: Target) -> "Rates":
-        """The rates behind the target's timing preset."""
-        element = target.element_bytes(Memory.OUT)
-        if target.timing.startswith("chisel"):
-            burst = 16 if target.timing.startswith("chisel-de10") else 256
-            writes, launch = -(-8 * burst // element), 23 + 2 * (burst // 2)
-            return Rates((1, 2), 7, 23, 5, 8, 3 * -(-element // 16), 3, max(writes, 1), launch)
-        beat = 16 if target.timing.startswith("ultra96") else 8
-        return Rates((2, 2), 5, 23, 2, beat, -(-element // beat), 3, 256 * beat // element, 279)
+        """The rates of a target, derived from its `TimingPreset` and the rules of the clock."""
+        timing, element = target.timing, target.element_bytes(Memory.OUT)
+        ideal = timing.ideal_memory
+        # A machine that fetches ahead is taken to hide two cycles of an instruction, and the reads
+        # of a store, as the estimates of the HLS design always have.
+        ahead = timing.fetch_ahead
+        idle = 0 if ahead else timing.store_idle_cycles
+        return Rates(
+            alu=(timing.alu_immediate_cycles, timing.alu_register_cycles),
+            instruction=max(timing.compute_overhead + (-1 if ahead else 1), 0),
+            load=_IDEAL_LOAD if ideal else timing.latency + _LOAD,
+            fetch=_fetch(timing),
+            beat=_IDEAL_BEAT if ideal else _bytes_a_cycle(timing),
+            store=max(idle + (0 if ideal else timing.beats(element)), 1),
+            row=0 if ideal else timing.store_request_cycles,
+            burst=max(timing.burst_bytes // element, 1),
+            launch=_launch(timing),
+        )
+
+
+_LOAD = 7
+"""Cycles of a load that are neither beats nor the memory's latency."""
+
+_IDEAL_LOAD, _IDEAL_BEAT = 6, 1 << 30
+"""A load's cycles where memory is ideal, and bytes a cycle that no transfer reaches."""
+
+_FETCH = 5
+"""Cycles of a fetch that are neither beats, nor latency, nor dispatch."""
+
+
+def _bytes_a_cycle(timing: TimingPreset) -> int:
+    """Bytes of a stream of full bursts that pass the port in a cycle, at least one.
+
+    A request of B beats takes B cycles, unless its reader asks less often than that, or too few
+    requests may be under way to hide the latency.
+    """
+    beats = timing.burst_beats
+    answered = -(-(timing.latency + 2 + beats) // timing.outstanding)
+    return max(timing.burst_bytes // max(beats, timing.request_interval, answered), 1)
+
+
+def _fetch(timing: TimingPreset) -> int:
+    """Cycles of an instruction while fetch alone uses the memory."""
+    count = timing.fetch_instructions
+    coming = 0 if timing.ideal_memory else timing.beats(INSTRUCTION_BYTES * count) + timing.latency
+    coming += _FETCH
+    return max((max(coming, count) if timing.fetch_ahead else coming + count) // count, 1)
+
+
+def _launch(timing: TimingPreset) -> int:
+    """Cycles from launch to the start of the first instruction of a long program."""
+    if timing.ideal_memory:
+        return _LOAD
+    return timing.latency + _LOAD + timing.beats(INSTRUCTION_BYTES * timing.fetch_instructions)
 
 
 @dataclass(frozen=True)

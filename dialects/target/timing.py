@@ -1,24 +1,26 @@
-"""What the clock assumes of a machine: every number that the timing rules leave open.
+"""The rates of a machine: every number that the rules of the clock leave open.
 
-The skeleton is that of the Chisel design of Apache tvm-vta, one module beside the other, with a
-read channel that all readers share and a write channel of its own for STORE; a preset fills in the
-numbers. ``chisel-pynq`` and ``chisel-de10`` agree with the design's RTL in every cycle; the others
-put the published rates of the HLS design on the same skeleton and are *not* verified against
-hardware. An architect's question is a preset with one value changed:
+The rules are those of the Chisel design of Apache tvm-vta: three modules side by side, one read
+channel that all readers share, and a write channel for STORE. A `TimingPreset` fills in the
+numbers. It is a part of the target (`Configuration.timing`), so the clock in ``sim/timing`` and the
+cost models of the passes read the same values. ``chisel-pynq`` and ``chisel-de10`` agree with the
+design's RTL in every cycle. The others put the published rates of the HLS design on the same rules
+and are not verified against hardware.
+
+A preset with one value changed describes another machine:
 ``TimingPreset.named("chisel-pynq").replace(latency=32)``.
 """
 
 import dataclasses
-import json
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...dialects.target import Target, TargetError
+from .entries import SUFFIXES, listed, read_entries
+from .errors import PresetError
 
 IDEAL = "-ideal"
 """``NAME-ideal`` is the preset NAME with `TimingPreset.ideal_memory`."""
@@ -26,88 +28,84 @@ IDEAL = "-ideal"
 INSTRUCTION_BYTES = 16
 
 
-class PresetError(TargetError):
-    """A timing preset that does not exist or makes no sense; the message names the choices."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingPreset:
-    """The numbers of one machine. Times are in cycles, sizes in what each line says."""
+    """The rates of one machine. Times are in cycles, sizes in the unit that each line states."""
 
     name: str
-    verified: bool = False
-    """Whether the RTL agrees in every cycle. `replace` makes it False."""
+    """Shown in reports. It has no other effect."""
     clock_mhz: float = 100.0
-    """Only turns cycles into seconds."""
+    """Clock frequency; it only converts cycles to seconds."""
 
     port_bytes: int = 8
-    """Bytes of a beat, what a memory channel moves a cycle: a power of two."""
+    """Bytes of a beat, which a memory channel moves in one cycle: a power of two."""
     burst_beats: int = 256
-    """Beats of a request at most: a power of two."""
+    """Largest number of beats of a request: a power of two."""
     aligned_bursts: bool = True
-    """Whether requests also end at every multiple of a burst's bytes; never do they cross a row."""
+    """Whether requests also end at every multiple of a burst's bytes. They never cross a row."""
     latency: int = 16
-    """Delay of a request that finds the memory with nothing to do."""
+    """Delay of a request that finds the memory idle."""
     outstanding: int = 16
-    """Requests of a channel under way at most."""
+    """Largest number of requests under way on one channel."""
     request_interval: int = 2
     """Cycles from one request of a reader to its next."""
     read_channels: int = 1
-    """1; 2: inp and wgt have their own; 3: so has fetch. Each with its own port and memory."""
+    """1: shared by all readers. 2: inp and wgt have their own. 3: fetch has its own, too. Each
+    channel has its own port and memory."""
     ideal_memory: bool = False
-    """Whether memory answers at once, whatever the width: reads and writes cost no beats."""
+    """Whether memory answers at once, whatever the width: reads and writes take no beats."""
 
     fetch_batch: int | None = None
-    """Instructions that one fetch asks for; None: as many as fit a burst."""
+    """Instructions of one fetch request; None: as many as fit a burst."""
     fetch_ahead: bool = False
-    """Whether the next fetch starts while the last one is dispatched, or only after it."""
+    """Whether the next fetch starts while the previous one is dispatched, or only after it."""
     queue_depth: int = 512
     """Instructions that a module's queue holds, the running one included."""
     token_depth: int = 255
-    """Tokens that a dependence queue counts; a push beyond is lost."""
+    """Tokens that a dependence queue counts; a push beyond them is lost."""
 
     gemm_cycles: int = 1
-    """A micro-op of GEMM."""
+    """Cycles of a GEMM micro-op."""
     alu_immediate_cycles: int = 1
-    """A micro-op of ALU with an immediate."""
+    """Cycles of an ALU micro-op with an immediate."""
     alu_register_cycles: int = 2
-    """A micro-op of ALU with two accumulators."""
+    """Cycles of an ALU micro-op with two accumulator operands."""
     compute_overhead: int = 6
-    """A GEMM or ALU instruction beside its micro-ops."""
+    """Cycles of a GEMM or ALU instruction besides its micro-ops."""
     gemm_distance: int = 1
-    """Micro-ops from one to the next that may add to the same accumulator (1: neighbours may). A
-    rule for programs, which are trusted to keep it; it costs no cycles here. That the HLS design
-    needs a distance is known, how much is not: the presets state the depth of a short pipeline."""
+    """Least number of micro-ops between two that add to the same accumulator (1: neighbours may).
+    A rule for programs, which are trusted to follow it; it costs no cycles here. The HLS design
+    needs a distance of unknown size: its presets state the depth of a short pipeline."""
 
     store_idle_cycles: int = 1
-    """Reading the next element between the writes of two."""
+    """Cycles of a STORE to read the next element between the writes of two elements."""
     store_request_cycles: int = 3
-    """Address handshake and response of a write request."""
+    """Cycles of the address handshake and the response of a write request."""
 
     extensions: bool = False
-    """Whether fetch decodes ALU MUL and LOAD ACC_8BIT; else it stops there for good."""
+    """Whether fetch decodes ALU MUL and LOAD ACC_8BIT. Otherwise it stops there for good."""
     inp_beat_limit: int | None = 4096
     """A LOAD INP of exactly so many beats is lost if all its requests leave before its first beat:
     the counter of beats under way wraps to 0. None: the counter is wide enough."""
 
     def __post_init__(self) -> None:
-        for name in _FIELDS:
+        for name in TIMING_FIELDS:
             _check(name, getattr(self, name))
         if self.read_channels > 3:
             raise PresetError(f"read_channels is {self.read_channels}, but at most 3 have a use")
 
     @classmethod
     def named(cls, name: str) -> "TimingPreset":
-        """The preset of that name, or of NAME-ideal. Raises `PresetError` on an unknown one."""
+        """The preset of that name, or of NAME-ideal. Raises `PresetError` on an unknown name."""
         base = name.removesuffix(IDEAL)
-        if base not in PRESETS:
+        if base not in TIMING_PRESETS:
             raise PresetError(
-                f"there is no timing preset {name!r}; the presets are {', '.join(PRESETS)}, each"
-                f" also as NAME{IDEAL}"
+                f"there is no timing preset {name!r}; the presets are {listed(TIMING_PRESETS)},"
+                f" each also as NAME{IDEAL}"
             )
         if base == name:
-            return PRESETS[name]
-        return dataclasses.replace(PRESETS[base], name=name, verified=False, ideal_memory=True)
+            return TIMING_PRESETS[name]
+        return dataclasses.replace(TIMING_PRESETS[base], name=name, ideal_memory=True)
 
     @classmethod
     def of(cls, spec: "str | os.PathLike[str] | TimingPreset") -> "TimingPreset":
@@ -119,9 +117,12 @@ class TimingPreset:
         if isinstance(spec, TimingPreset):
             return spec
         text = os.fspath(spec)
-        if Path(text).suffix not in (".toml", ".json"):
+        if Path(text).suffix not in SUFFIXES:
             return cls.named(text)
-        entries = dict(_read(Path(text)))
+        try:
+            entries = read_entries(Path(text))
+        except ValueError as error:
+            raise PresetError(str(error)) from None
         base = entries.pop("base", "chisel-pynq")
         if not isinstance(base, str):
             raise PresetError(f"{text}: base must be the name of a preset, not {base!r}")
@@ -131,19 +132,23 @@ class TimingPreset:
             raise PresetError(f"{text}: {error}") from None
 
     def replace(self, **changes: Any) -> "TimingPreset":
-        """The same machine with some values changed, so no longer verified.
+        """The same rates with some values changed.
 
         Raises `PresetError` on a value that does not exist or makes no sense.
         """
         for key, value in changes.items():
             _check(key, value)
-        if not changes.keys() - {"name", "clock_mhz"}:
-            return dataclasses.replace(self, **changes)
-        return dataclasses.replace(self, **{"verified": False, **changes})
+        return dataclasses.replace(self, **changes)
 
     def replace_text(self, changes: Mapping[str, str]) -> "TimingPreset":
         """As `replace`, the values as text: ``{"latency": "32", "fetch_ahead": "true"}``."""
         return self.replace(**{key: _from_text(key, text) for key, text in changes.items()})
+
+    @property
+    def verified(self) -> bool:
+        """Whether the RTL agrees in every cycle with a machine of these rates."""
+        rates = self.replace(name="", clock_mhz=1.0)
+        return any(rates == known.replace(name="", clock_mhz=1.0) for known in _VERIFIED)
 
     @property
     def burst_bytes(self) -> int:
@@ -152,13 +157,19 @@ class TimingPreset:
 
     @property
     def fetch_instructions(self) -> int:
-        """Instructions that one fetch asks for."""
+        """Instructions of one fetch request."""
         if self.fetch_batch is not None:
             return self.fetch_batch
         return max(1, self.burst_bytes // INSTRUCTION_BYTES)
 
+    def beats(self, size: int) -> int:
+        """Beats of so many bytes."""
+        return -(-size // self.port_bytes)
 
-_FIELDS = {f.name: f for f in dataclasses.fields(TimingPreset) if f.name != "verified"}
+
+TIMING_FIELDS = {f.name: f for f in dataclasses.fields(TimingPreset)}
+"""The values of a `TimingPreset`, by name."""
+
 _OPTIONAL = ("fetch_batch", "inp_beat_limit")
 _MAY_BE_ZERO = ("latency", "compute_overhead", "store_idle_cycles", "store_request_cycles")
 _POWERS_OF_TWO = ("port_bytes", "burst_beats")
@@ -166,11 +177,11 @@ _MOST = 1 << 20
 
 
 def _kind(key: str) -> type:
-    if key not in _FIELDS:
-        raise PresetError(f"a timing preset has no {key!r}; it has {', '.join(_FIELDS)}")
+    if key not in TIMING_FIELDS:
+        raise PresetError(f"a timing preset has no {key!r}; it has {listed(TIMING_FIELDS)}")
     if key == "name":
         return str
-    return int if key in _OPTIONAL else type(_FIELDS[key].default)
+    return int if key in _OPTIONAL else type(TIMING_FIELDS[key].default)
 
 
 def _check(key: str, value: object) -> None:
@@ -207,20 +218,9 @@ def _from_text(key: str, text: str) -> object:
         raise PresetError(f"{key} must be {kind.__name__}, not {text!r}") from None
 
 
-def _read(path: Path) -> Mapping[str, object]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        entries = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except OSError as error:
-        raise PresetError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise PresetError(f"{path} is not {path.suffix[1:].upper()}: {error}") from None
-    if not isinstance(entries, dict):
-        raise PresetError(f"{path} must contain one object")
-    return entries
-
-
-_CHISEL = TimingPreset(name="chisel-pynq", verified=True)
+_CHISEL = TimingPreset(name="chisel-pynq")
+_CHISEL_DE10 = _CHISEL.replace(name="chisel-de10", burst_beats=16)
+_VERIFIED = (_CHISEL, _CHISEL_DE10)
 
 _HLS = TimingPreset(
     name="hls-pynq",
@@ -233,33 +233,14 @@ _HLS = TimingPreset(
     inp_beat_limit=None,
 )
 
-PRESETS: Mapping[str, TimingPreset] = {
+TIMING_PRESETS: Mapping[str, TimingPreset] = {
     preset.name: preset
     for preset in (
         _CHISEL,
-        dataclasses.replace(_CHISEL, name="chisel-de10", burst_beats=16),
+        _CHISEL_DE10,
         _HLS,
-        dataclasses.replace(_HLS, name="hls-de10nano", burst_beats=16),
-        dataclasses.replace(_HLS, name="hls-ultra96", port_bytes=16, clock_mhz=333.0),
+        _HLS.replace(name="hls-de10nano", burst_beats=16),
+        _HLS.replace(name="hls-ultra96", port_bytes=16, clock_mhz=333.0),
     )
 }
 """The presets that have a name; each also exists as NAME-ideal."""
-
-_BOARDS = {"de10nano": "hls-de10nano", "ultra96": "hls-ultra96"}
-"""Targets whose default timing is ``hls-pynq``, but with their own clock and port."""
-
-
-def preset_for(
-    target: Target, preset: "str | os.PathLike[str] | TimingPreset | None" = None
-) -> TimingPreset:
-    """The preset that was asked for, or the target's own, which has the target's depths."""
-    if preset is not None:
-        return TimingPreset.of(preset)
-    name = target.timing
-    if name == "hls-pynq":
-        name = _BOARDS.get(target.preset, name)
-    chosen = TimingPreset.named(name)
-    depths = {"queue_depth": target.queue_depth, "token_depth": target.token_depth}
-    if all(getattr(chosen, key) == value for key, value in depths.items()):
-        return chosen
-    return chosen.replace(**depths)
