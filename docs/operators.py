@@ -3,7 +3,7 @@
 ``make docs``; a test holds the page against what this would write. Nothing about an operator is
 written here. Its restrictions are the reasons that users are given (``--explain``), read from the
 source of whoever gives them: the converter of the operator (``raise StaysOnHostError``), the
-quantiser (``why_not``, in the case of the op that the converter makes) and the predicates of the
+quantiser (``why_not`` of the rule for the op that the converter makes) and the predicates of the
 codegen's patterns; operators that a pass rewrites come with what it takes. A new operator or a new
 refusal is in the page by being in the code.
 """
@@ -33,7 +33,8 @@ from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.passes.graph import quantize
 from vtac.passes.graph.annotate import BORDER
 from vtac.passes.graph.patterns import OpPattern
-from vtac.passes.graph.quantize.eligibility import COMPUTING, why_not
+from vtac.passes.graph.quantize.groups import why_not
+from vtac.passes.graph.quantize.rules import RULES
 from vtac.passes.graph.quantize.scales import Obstacle
 from vtac.passes.graph.reasons import Reason
 
@@ -129,22 +130,28 @@ def _where(made: list[type[Operation]]) -> str:
         return "nowhere"
     if all(kind in BORDER for kind in made):
         return "between"
-    return "accelerator" if any(k in COMPUTING or k in taken for k in made) else "host"
+    return "accelerator" if any(k in RULES or k in taken for k in made) else "host"
 
 
 def _refusals(kind: type[Operation]) -> Iterator[str]:
     """Why the quantiser or the codegen would leave an op of a kind."""
-    if kind in COMPUTING:
-        reader = _Reader(kind=kind)
-        reader.read(why_not)
+    if kind in RULES:
+        reader = _Reader()
+        limit = VtaCodegen().integer_limits(None).get(kind)
+        for function in (limit, *(vars(c).get("why_not") for c in type(RULES[kind]).__mro__)):
+            reader.read(function)
         yield from reader.texts
     table = _predicates()
     uses = Counter(predicate for _, predicate in table)
     for other, predicate in table:
-        if other is kind and uses[predicate] == 1 and kind not in COMPUTING:
+        if other is kind and uses[predicate] == 1 and not _computes(kind):
             reader = _Reader()
             reader.read(predicate)
             yield from reader.texts
+
+
+def _computes(kind: type[Operation]) -> bool:
+    return kind in RULES and RULES[kind].computes
 
 
 @cache
@@ -307,6 +314,8 @@ class _Scope:
                 for target in node.targets:
                     if isinstance(target, ast.Name):
                         self.assigned.setdefault(target.id, []).append(node.value)
+            elif isinstance(node, ast.NamedExpr):
+                self.assigned.setdefault(node.target.id, []).append(node.value)
 
     def value(self, node: ast.expr) -> object:
         """What a name or an attribute stands for; a parameter ``node`` is a `Node`."""

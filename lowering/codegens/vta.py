@@ -4,10 +4,10 @@ It takes int8 only, so it has the network quantised first; what its functions th
 rest of the compiler.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, i8
+from xdsl.dialects.builtin import TensorType, i8
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import VtacContext
@@ -17,8 +17,10 @@ from vtac.dialects.graph import (
     BatchMatMulOp,
     ClipOp,
     CompositeOp,
+    ConstantOp,
     ConvOp,
     GemmOp,
+    HardSwishOp,
     MaxOp,
     MaxPoolOp,
     MinOp,
@@ -41,8 +43,8 @@ from vtac.lowering.codegens.vta_cycles import region_cycles
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.passes.graph.codegen import Codegen, NamedPattern, Stage
 from vtac.passes.graph.patterns import Predicate, Recursive, constant, op, wildcard
-from vtac.passes.graph.quantize.eligibility import COMPUTING
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.quantize.rules import RULES
+from vtac.passes.graph.reasons import Kind, Reason, unusable_shape
 
 QUANTISED = Stage("quantised", "quantize{shift=$shift requantise=$requantise}")
 """Floats that were calibrated become integers; the driver fills in its options."""
@@ -70,17 +72,16 @@ NOT_QUANTISED = Reason(
 )
 
 
+NO_PRODUCTS = Reason(
+    "it multiplies two tensors, and the ALU of the target does not multiply (sim's does)",
+    Kind.OPERATOR,
+    "Compile for a target that multiplies (alu_mul).",
+)
+
+
 def _static(operation: Operation) -> str | None:
-    for value in (*operation.operands, *operation.results):
-        shape = shape_of(value)
-        if shape is not None and DYNAMIC_INDEX in shape:
-            known = ", ".join("?" if e == DYNAMIC_INDEX else str(e) for e in shape)
-            return Reason(
-                f"shape [{known}] is not known when compiling", Kind.SHAPE, "Fix it: --shape."
-            )
-        if shape is not None and 0 in shape:
-            return Reason(f"shape {list(shape)} has no elements", Kind.SHAPE)
-    return None
+    reasons = map(unusable_shape, (*operation.operands, *operation.results))
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _int8_input(operation: Operation) -> str | None:
@@ -136,7 +137,7 @@ def _repeats_space_only(operation: Operation) -> str | None:
     assert isinstance(operation, UpsampleOp)
     if max(operation.factors.get_values()[:2], default=1) == 1:
         return None
-    return Reason("it repeats the batch or channels", Kind.ATTRIBUTE)
+    return Reason("it repeats the batch or channels: only space can be repeated", Kind.ATTRIBUTE)
 
 
 def _moves_space_only(operation: Operation) -> str | None:
@@ -147,6 +148,14 @@ def _moves_space_only(operation: Operation) -> str | None:
     return Reason(f"transpose {order} moves channels or the batch", Kind.ATTRIBUTE)
 
 
+def _multiplies_accumulators(operation: Operation) -> str | None:
+    """Asked where the ALU does not multiply."""
+    assert isinstance(operation, MulOp | HardSwishOp)
+    if any(isinstance(operand.owner, ConstantOp) for operand in operation.operands):
+        return None
+    return NO_PRODUCTS
+
+
 class VtaCodegen(Codegen):
     """Everything that the GEMM core and the ALU can do on int8 tensors."""
 
@@ -154,6 +163,7 @@ class VtaCodegen(Codegen):
     priority: ClassVar[int] = 100
     default: ClassVar[bool] = True
     uses_target: ClassVar[bool] = True
+    quantises: ClassVar[bool] = True
 
     def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
         """Accumulators and what ends them, max pooling, reshapes that the layout makes void."""
@@ -214,7 +224,22 @@ class VtaCodegen(Codegen):
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:
         """What stayed real had no ranges, or the quantiser has said already why not."""
-        return NOT_QUANTISED if isinstance(op, (*COMPUTING, ReshapeOp)) else None
+        return NOT_QUANTISED if type(op) in RULES else None
+
+    def integer_limits(self, target: Target | None) -> Mapping[type[Operation], Predicate]:
+        """What keeps float ops of some kinds from having an integer form that it takes."""
+        limits: dict[type[Operation], Predicate] = {
+            TransposeOp: _moves_space_only,
+            UpsampleOp: _repeats_space_only,
+        }
+        if target is None or not target.alu_mul:
+            limits |= {HardSwishOp: _multiplies_accumulators, MulOp: _multiplies_accumulators}
+        return limits
+
+    def refuses_in_integers(self, op: Operation, target: Target | None) -> str | None:
+        """What its own patterns would say of the integer form."""
+        limit = self.integer_limits(target).get(type(op))
+        return None if limit is None else limit(op)
 
     def preparation(self) -> Sequence[Stage]:
         """Integers, byte planes for those of 32 bits, and a first layer that fills its blocks."""

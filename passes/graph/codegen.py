@@ -72,7 +72,8 @@ class Codegen(ABC):
 
     name: in ``codegen`` attributes and names of functions. priority: who is asked first where the
     user does not say. default: whether it is asked unless the user says who is.
-    uses_target: whether what it makes depends on the target.
+    uses_target: whether what it makes depends on the target. quantises: whether its preparation
+    quantises the network for it.
     engine: the run half (`vtac.runtime.engine.Engine`), where it is not ``runtime/engines/NAME``.
     """
 
@@ -80,6 +81,7 @@ class Codegen(ABC):
     priority: ClassVar[int] = 0
     default: ClassVar[bool] = False
     uses_target: ClassVar[bool] = False
+    quantises: ClassVar[bool] = False
     engine: ClassVar[object | None] = None
 
     # What it takes.
@@ -102,6 +104,14 @@ class Codegen(ABC):
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:
         """Why it cannot take an op that matched nothing, in its own words; None for the usual."""
+        return None
+
+    def refuses_in_integers(self, op: Operation, target: Target | None) -> str | None:
+        """Why it could not take a float op if that computed in integers; None if it could.
+
+        The quantiser asks codegens that prepare the network by it (`quantises`), so that no op is
+        rounded for a codegen that does not take it then.
+        """
         return None
 
     # What happens on the way. Passes of a `Stage` see the whole module.
@@ -163,7 +173,13 @@ def codegens_of(ctx: Context) -> list[Codegen]:
     """The codegens of a pass's context, by falling priority."""
     if not isinstance(ctx, VtacContext):
         raise CompileError(Problem("", "this pass needs a VtacContext, which knows the codegens"))
-    return [codegen for codegen in ctx.codegens() if isinstance(codegen, Codegen)]
+    return known_codegens(ctx)
+
+
+def known_codegens(ctx: Context) -> list[Codegen]:
+    """The codegens of a context, by falling priority; none where it knows of none."""
+    known = ctx.codegens() if isinstance(ctx, VtacContext) else ()
+    return [codegen for codegen in known if isinstance(codegen, Codegen)]
 
 
 def codegens_named(ctx: Context, name: str | None) -> list[Codegen]:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import DYNAMIC_INDEX, StringAttr
+from xdsl.ir import Operation, SSAValue
 
-from vtac.dialects.graph import HostOp
+from vtac.dialects.graph import HostOp, shape_of
 
 HOST_REASON = "graph.host_reason"
 """Attribute of an op that stays on the host: why, in words for the user."""
@@ -104,3 +104,15 @@ def settled_reasons(ops: Iterable[Operation]) -> dict[Operation, str]:
     """The reasons of those ops that are settled."""
     found = {op: host_reason(op) for op in ops if is_settled(op)}
     return {op: Reason(r.text, r.kind, r.hint) for op, r in found.items() if r is not None}
+
+
+def unusable_shape(value: SSAValue) -> Reason | None:
+    """Why a tensor's shape keeps an op on the host: extents must be known, and not 0."""
+    shape = shape_of(value)
+    if shape is not None and DYNAMIC_INDEX in shape:
+        known = ", ".join("?" if extent == DYNAMIC_INDEX else str(extent) for extent in shape)
+        what = f"shape [{known}] is not known when compiling"
+        return Reason(what, Kind.SHAPE, "Fix it: --shape.")
+    if shape is not None and 0 in shape:
+        return Reason(f"shape {list(shape)} has no elements", Kind.SHAPE)
+    return None

@@ -9,8 +9,6 @@ requantisation (half a step, nothing where the shift is 0). float32's own roundi
 that we compare with is small, but counted.
 """
 
-from collections.abc import Sequence
-from math import inf
 from typing import cast
 
 import numpy as np
@@ -18,48 +16,24 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array
-from vtac.dialects.graph import (
-    AddOp,
-    AveragePoolOp,
-    ClipOp,
-    ConcatOp,
-    ConstantOp,
-    ConvOp,
-    FakeQuantizeOp,
-    GlobalAveragePoolOp,
-    HardSigmoidOp,
-    HostOp,
-    MaxPoolOp,
-    MulOp,
-    NegOp,
-    PadOp,
-    ReluOp,
-    ReshapeOp,
-    SliceOp,
-    SubOp,
-    TransposeOp,
-    UpsampleOp,
-    shape_of,
-)
+from vtac.dialects.graph import ConstantOp, HostOp
 from vtac.passes.graph.quantize.contraction_numbers import contraction_errors
 from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.error_models import (
     FLOAT32_STEP,
+    SLACK_STEPS,
     ErrorModel,
     Range,
-    free_of_zero,
     host_error,
 )
 from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum, clamp_bounds
-from vtac.passes.graph.quantize.network import groups_of, pooled_area, summed_elements
+from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.numbers import Layer, Rescaling, pad_value, real_bias
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.quantize.products import product_errors
+from vtac.passes.graph.quantize.rules import rule_of
+from vtac.passes.graph.quantize.rules.rule import ErrorContext, largest, magnitude
 from vtac.passes.graph.quantize.scales import Scale
-
-_SLACK_STEPS = 2.0**-12
-"""What the float32 division of QuantizeLinear and a scale rounded to float32 add, in steps."""
 
 Bound = Array | None
 """One error a channel (or one for all); None where nothing is known."""
@@ -92,6 +66,7 @@ class _Errors:
         self.remembered = remembered
         self.model = model
         self.network = plan.network
+        self.around = ErrorContext(model, plan.network)
         self.errors: dict[SSAValue, Bound] = {}
         self.int8 = {g.root.results[0] for g in plan.groups if g.root.results[0] in plan.scales}
 
@@ -113,11 +88,13 @@ class _Errors:
         if error is None or value in self.int8 or self.network.given(value) is not None:
             return error
         step = np.full(1, self.plan.scales[value].value)
-        return self.model.total([error, step * (self.model.rounding + _SLACK_STEPS)])
+        return self.model.total([error, step * (self.model.rounding + SLACK_STEPS)])
 
     def _group(self, group: Group) -> Bound:
         if isinstance(group, PassThrough):
-            return self._passed(group.root, self._stored(group.root.x))
+            error, rule = self._stored(group.inputs[0]), rule_of(group.root)
+            assert rule is not None
+            return None if error is None else rule.error(group.root, [error], self.around)
         if isinstance(group, Contraction):
             return self._contraction(group)
         layer = self.plan.layers[group]
@@ -125,8 +102,8 @@ class _Errors:
         errors = [self._stored(value) for value in planned.skips]
         if planned.pooling is not None:
             error = self._stored(planned.pooling.x)
-            count, area = summed_elements(planned.pooling), pooled_area(planned.pooling)
-            errors.append(None if error is None else self.model.summed(error, count) / area)
+            count, divisor = planned.pooling.count, planned.pooling.divisor
+            errors.append(None if error is None else self.model.summed(error, count) / divisor)
         if group.join == "mul":
             errors += self._group_product(layer)
         else:
@@ -139,7 +116,7 @@ class _Errors:
         known.append(np.abs(real_bias(self.network, group) - stored_bias))
         if layer.scale is not None:
             alone = 0.0 if group.is_rounded else self.model.rounding
-            rounding = np.where(layer.shift > 0, alone, 0.0) + _SLACK_STEPS
+            rounding = np.where(layer.shift > 0, alone, 0.0) + SLACK_STEPS
             known += [layer.scale.value * rounding, np.full(1, self._clip_error(layer))]
         if layer.rescaling is not None and layer.scale is not None:
             known.append(_multiplier_error(layer.steps, layer.scale, layer.rescaling))
@@ -153,7 +130,7 @@ class _Errors:
             error = self.model.both_rounded(error, layer.scale.value)
             least, most = self.network.range_of(group.root.results[0]) or (lo, hi)
             lo, hi = max(lo, least), min(hi, most)
-        free = self._free(group.root.results[0], group.lo)
+        free = self.around.free(group.root.results[0], group.lo)
         return self.model.clamped(error, self.network.range_of(group.unclamped), (lo, hi), free)
 
     def _contraction(self, group: Contraction) -> Bound:
@@ -166,11 +143,11 @@ class _Errors:
         known = contraction_errors(numbers, (of_a, of_b), (a, b), self.model, powers)
         if (scale := numbers.scale) is None:
             return self.model.total(known)
-        known.append(np.full(1, scale.value * _SLACK_STEPS))
+        known.append(np.full(1, scale.value * SLACK_STEPS))
         if (rescaling := numbers.rescaling) is None:
             return self.model.total(known)
         steps = np.full(len(numbers.bias), numbers.step)
-        known.append(_largest(_multiplier_error(steps, scale, rescaling)))
+        known.append(largest(_multiplier_error(steps, scale, rescaling)))
         return self.model.both_rounded(self.model.total(known), scale.value)
 
     def _clip_error(self, layer: Layer) -> float:
@@ -214,7 +191,7 @@ class _Errors:
         stored = weights * unit.reshape(-1, *[1] * (real.ndim - 1))
         power = self.network.power(form.operand)
         wrong = self.model.wrong(real - stored, values, power)
-        own = self.model.total([wrong, _float_error(real, _magnitude(values))])
+        own = self.model.total([wrong, _float_error(real, magnitude(values))])
         return self.model.folded(stored, form.group), own
 
     def _values(self, value: SSAValue) -> Range:
@@ -222,34 +199,8 @@ class _Errors:
         step = 128 * self.plan.scales[value].value
         return self.network.range_of(value) or (-step, step)
 
-    def _passed(self, op: MaxPoolOp | ReshapeOp | TransposeOp | UpsampleOp, error: Bound) -> Bound:
-        """Behind what moves elements; a maximum picks those that no relu has clamped."""
-        found = self.network.range_of(op.x)
-        if error is None or not isinstance(op, MaxPoolOp) or found is None:
-            return _moved(error, op)
-        before, after = (self._free(value, found[0]) for value in (op.x, op.result))
-        if before is None or after is None:
-            return error
-        return self.model.picked(error, before, after)
-
-    def _free(self, value: SSAValue, lo: float) -> Array | None:
-        """The share of each channel that is above a bound of 0, as far as that can be observed."""
-        observed = self.network.observations
-        if lo != 0 or observed is None:
-            return None
-        mean, power = observed.mean(value), observed.power(value)
-        return None if mean is None or power is None else free_of_zero(mean, power)
-
     def _power(self, op: HostOp) -> float | None:
         return self.network.power(op.outputs[0]) if len(op.outputs) == 1 else None
-
-    def _float_product(self, op: MulOp, errors: Sequence[Array]) -> Bound:
-        """Each factor's error times the other, and both errors."""
-        a, b = errors
-        of_a, of_b = (_magnitude(self.network.range_of(value)) for value in (op.a, op.b))
-        if not np.isfinite([of_a, of_b]).all():
-            return None
-        return self.model.total([a * of_b, b * of_a, a * b])
 
     def _float_op(self, op: Operation) -> Bound:
         """Ops that stay float: what comes in wrong leaves wrong."""
@@ -259,44 +210,11 @@ class _Errors:
             return None
         if isinstance(op, ConstantOp) or not any(error.any() for error in known):
             return np.zeros(1)
-        match op:
-            case ReluOp() | ClipOp():
-                before = self.network.range_of(op.x)
-                lo, hi = clamp_bounds(op)
-                return self.model.clamped(known[0], before, (lo, hi), self._free(op.result, lo))
-            case FakeQuantizeOp():
-                step = op.scale.value.data
-                slack = np.full(1, 2 * step * _SLACK_STEPS)
-                return self.model.both_rounded(self.model.total([known[0], slack]), step)
-            case MaxPoolOp():
-                return self._passed(op, known[0])
-            case AveragePoolOp() | GlobalAveragePoolOp():
-                return known[0]
-            case ReshapeOp():
-                return _moved(known[0], op)
-            case AddOp() | SubOp() if shape_of(op.a) == shape_of(op.b):
-                return self.model.total(known)
-            case AddOp() | SubOp():
-                return self.model.total([_largest(error) for error in known])
-            case MulOp():
-                return self._float_product(op, [_largest(error) for error in known])
-            case ConcatOp() | SliceOp() | PadOp() | UpsampleOp() | TransposeOp() | NegOp():
-                return _largest(np.concatenate(known))
-            case HardSigmoidOp():
-                return known[0] * abs(op.alpha.value.data)
-            case ConvOp() if self.network.constant(op.w) is not None:
-                folded = self.model.folded(self.network.given_weights(op), groups_of(op))
-                return self.model.through(folded, known[0])
-            case HostOp(inputs=(operand,)):
-                largest, power = _magnitude(self.network.range_of(operand)), self._power(op)
-                return host_error(op, known[0], largest, power, self.model)
-            case _:
-                return None
-
-
-def _largest(error: Array) -> Array:
-    """One number that holds for all channels."""
-    return np.full(1, error.max())
+        if isinstance(op, HostOp) and len(op.inputs) == 1 and not op.captured:
+            most, power = magnitude(self.network.range_of(op.inputs[0])), self._power(op)
+            return host_error(op, known[0], most, power, self.model)
+        rule = rule_of(op)
+        return None if rule is None else rule.error(op, known, self.around)
 
 
 def _multiplier_error(steps: Array, scale: Scale, numbers: Rescaling) -> Array:
@@ -307,22 +225,7 @@ def _multiplier_error(steps: Array, scale: Scale, numbers: Rescaling) -> Array:
     return cast(Array, np.minimum(off, 255) * scale.value)
 
 
-def _magnitude(values: Range | None) -> float:
-    """The largest magnitude within a range."""
-    return inf if values is None else max(abs(values[0]), abs(values[1]))
-
-
 def _float_error(weights: Array, magnitude: float) -> Array:
     """Rounding of a float32 sum of products."""
     terms = np.abs(weights).reshape(len(weights), -1)
     return cast(Array, FLOAT32_STEP * (terms.shape[1] + 2) * terms.sum(axis=1) * magnitude)
-
-
-def _moved(error: Bound, op: MaxPoolOp | ReshapeOp | TransposeOp | UpsampleOp) -> Bound:
-    """Across a pooling or a reshape: channels keep theirs if they are still channels."""
-    if error is None or not isinstance(op, ReshapeOp):
-        return error
-    before, after = shape_of(op.x) or (), shape_of(op.result) or ()
-    if before[:2] == after[:2]:
-        return error
-    return np.full(1, error.max())

@@ -27,7 +27,7 @@ from vtac.dialects.graph import (
     grid_of,
     shape_of,
 )
-from vtac.passes.graph.quantize.network import Network, producer
+from vtac.passes.graph.quantize.network import Network, is_matrix_product, producer
 
 SourceOp = MatMulOp | GemmOp
 """Ops that multiply matrices."""
@@ -97,17 +97,6 @@ class Contraction:
         return broadcast(self.a.batch, self.b.batch)
 
 
-def is_contraction(op: Operation, network: Network) -> bool:
-    """Whether an op multiplies matrices that are no dense layer: two activations, for example.
-
-    Canonicalisation makes dense layers, which are Gemm, of products with constant matrices [in,
-    out]; other constants are laid out as activations are.
-    """
-    if isinstance(op, GemmOp):
-        return network.constant(op.b) is None or bool(op.trans_a.value.data)
-    return isinstance(op, MatMulOp)
-
-
 def given_constant(value: SSAValue, network: Network) -> Given | None:
     """The scale of a constant that the network brings along, with a zero point for int8."""
     array, grid = network.constant(value), grid_of(value)
@@ -132,7 +121,7 @@ def contraction_at(
     """
     covered, order, factor = [root], list(range(len(shape_of(root.results[0]) or ()))), 1.0
     op = root
-    while not is_contraction(op, network):
+    while not is_matrix_product(op, network):
         if op in kept:
             return None
         if isinstance(op, TransposeOp):

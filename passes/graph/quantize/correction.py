@@ -24,7 +24,6 @@ from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers, p
 from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
-from vtac.passes.graph.quantize.network import PoolingOp, pooled_area, summed_elements
 from vtac.passes.graph.quantize.numbers import (
     Inner,
     Layer,
@@ -38,6 +37,7 @@ from vtac.passes.graph.quantize.numbers import (
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
 from vtac.passes.graph.quantize.rounding import MOST_INPUTS, Moments, alike, round_together
+from vtac.passes.graph.quantize.rules.pooling import Pooling
 
 ROUNDS = 16
 """Steps towards equal means, at most; each moves a bias by what the mean is off."""
@@ -208,8 +208,8 @@ class _Correction:
             self.reals[result] = [batch[place] for batch in results]
 
     def _pass_through(self, group: PassThrough) -> None:
-        results = self.observed.evaluate(group.root, [[x] for x in self._integers(group.root.x)])
-        self.stored[group.root.result] = [batch[0] for batch in results]
+        results = self.observed.evaluate(group.root, [[x] for x in self._integers(group.inputs[0])])
+        self.stored[group.root.results[0]] = [batch[0] for batch in results]
 
     def _contraction(self, numbers: ContractionNumbers) -> None:
         """The result of a product, as real numbers where the accumulators leave."""
@@ -308,12 +308,12 @@ class _Correction:
             more = (offset - offsets[0]).astype(np.float32)
             addend[:] = [x + _channels(more, x) for x in addend]
 
-    def _pooled(self, pooling: PoolingOp) -> list[Array]:
+    def _pooled(self, pooling: Pooling) -> list[Array]:
         zero = self.plan.scales[pooling.x].zero_point
         inputs = self._less(pooling.x, zero)
-        results = self.observed.evaluate(pooling, [[x] for x in inputs])
-        area, share = np.float32(pooled_area(pooling)), np.float32(zero * summed_elements(pooling))
-        return [np.rint(batch[0] * area) + share for batch in results]
+        results = self.observed.evaluate(pooling.source, [[x] for x in inputs])
+        divisor, share = np.float32(pooling.divisor), np.float32(zero * pooling.count)
+        return [np.rint(batch[0] * divisor) + share for batch in results]
 
     def _form(self, form: Form, weights: Array) -> list[Array]:
         op = _products(form, weights.shape)

@@ -1,6 +1,6 @@
 """Turns a plan into ops: integers where the groups were, and the border to what stays float."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,41 +12,37 @@ from vtac.dialects.context import Array, Stored, constant_attr, tensor_type
 from vtac.dialects.graph import (
     AddBiasOp,
     AddOp,
-    AveragePoolOp,
     ClipOp,
     ConstantOp,
-    ConvOp,
     DequantizeOp,
     FakeQuantizeOp,
-    GemmOp,
     Given,
     MaxOp,
-    MaxPoolOp,
     MinOp,
     MulOp,
     QuantizeOp,
     RequantizeOp,
     RescaleOp,
-    ReshapeOp,
     ShiftLeftOp,
     SumPoolOp,
-    TransposeOp,
     UpsampleOp,
+    WeightedOp,
     given_by,
     least_byte,
+    moved,
     pad_property,
     shape_of,
 )
 from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers
 from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.eligibility import COMPUTING
 from vtac.passes.graph.quantize.emit_contraction import emit_contraction
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
-from vtac.passes.graph.quantize.network import PoolingOp
 from vtac.passes.graph.quantize.numbers import Inner, Layer, Rescaling, form_offsets, pad_value
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.quantize.planes import PLANE_BITS, split
+from vtac.passes.graph.quantize.rules import computes
+from vtac.passes.graph.quantize.rules.pooling import Pooling
 from vtac.passes.graph.reasons import NOTE, keep_on_host
 
 _JOINS: Mapping[str, Callable[..., Operation]] = {
@@ -63,7 +59,7 @@ def emit(plan: Plan) -> list[Stored]:
     What stands for the float values that became integers, in order of execution.
     """
     for op, reason in plan.reasons.items():
-        if isinstance(op, COMPUTING):
+        if computes(op):
             keep_on_host(op, reason)
     emitter = _Emitter(plan)
     for group in plan.groups:
@@ -115,22 +111,10 @@ class _Emitter:
         self.reals: dict[SSAValue, SSAValue] = {}
 
     def pass_through(self, group: PassThrough) -> None:
-        """Max pooling of int8, and what moves or repeats it."""
-        op, type = group.root, _integer_type(group.root.result, i8)
-        x = self.as_int8(op.x, op)
-        if isinstance(op, ReshapeOp):
-            self._define(op.result, self._insert(ReshapeOp(x, type), op, op).results[0])
-            return
-        if isinstance(op, TransposeOp):
-            moved = TransposeOp(x, op.permutation.get_values(), type)
-            self._define(op.result, self._insert(moved, op, op).results[0])
-            return
-        if isinstance(op, UpsampleOp):
-            copies = UpsampleOp(x, op.factors.get_values(), type)
-            self._define(op.result, self._insert(copies, op, op).results[0])
-            return
-        pool = _pooling(MaxPoolOp, op, x, type)
-        self._define(op.result, self._insert(pool, op, op).results[0])
+        """The same op over int8."""
+        op = group.root
+        same = moved(op, [self.as_int8(group.inputs[0], op)], i8)
+        self._define(op.results[0], self._insert(same, op, op))
 
     def contraction(self, numbers: ContractionNumbers) -> None:
         """A product of two activations."""
@@ -154,8 +138,8 @@ class _Emitter:
         bias = self._constant(layer.bias.astype(np.int32), "bias", root)
         if layer.scale is None:
             total = self._insert(AddBiasOp(acc, bias, acc.type), root, source)
-            real = DequantizeOp(total.results[0], layer.steps.tolist(), 0, result.type)
-            self.reals[result] = self._insert(real, root, source).results[0]
+            real = DequantizeOp(total, layer.steps.tolist(), 0, result.type)
+            self.reals[result] = self._insert(real, root, source)
             result.replace_all_uses_with(self.reals[result])
             return
         shift = self._constant(layer.shift.astype(np.int32), "shift", root)
@@ -171,7 +155,7 @@ class _Emitter:
         )
         if root in self.plan.notes:
             requantize.attributes[NOTE] = StringAttr(self.plan.notes[root])
-        self._define(result, self._insert(requantize, root, source).results[0])
+        self._define(result, self._insert(requantize, root, source))
 
     def _rescale(self, layer: Layer, numbers: Rescaling, acc: SSAValue) -> None:
         """The end of a sum by multiplication."""
@@ -189,7 +173,7 @@ class _Emitter:
             zero_point=scale.zero_point,
         )
         source = layer.group.core or root
-        self._define(root.results[0], self._insert(op, root, source).results[0])
+        self._define(root.results[0], self._insert(op, root, source))
 
     def as_int8(self, value: SSAValue, before: Operation) -> SSAValue:
         """A float value as int8: what a group left, or quantised where it is first read."""
@@ -227,7 +211,7 @@ class _Emitter:
 
     def stored(self) -> list[Stored]:
         """What stands for each float value that has become integers."""
-        covered: dict[SSAValue, Sequence[Operation]] = {
+        covered: dict[SSAValue, Collection[Operation]] = {
             group.root.results[0]: group.covered for group in self.plan.groups
         }
         found = []
@@ -240,7 +224,7 @@ class _Emitter:
                     None if scale is None else scale.value,
                     0 if scale is None else scale.zero_point,
                     self.plan.network.factors.get(value),
-                    covered.get(value, ()),
+                    tuple(covered.get(value, ())),
                 )
             )
         return found
@@ -262,17 +246,17 @@ class _Emitter:
         if high:
             bits = np.full(len(layer.bias), PLANE_BITS, np.int32)
             up = ShiftLeftOp(self._total(high, root), self._constant(bits, "plane", root), type)
-            terms.append(self._insert(up, root, root).results[0])
+            terms.append(self._insert(up, root, root))
         if group.pooling is not None:
             zero = self.plan.scales[group.pooling.x].zero_point
             pooled = _sum_pool(group.pooling, self.as_int8(group.pooling.x, root), type, zero)
-            terms.append(self._insert(pooled, root, group.pooling).results[0])
+            terms.append(self._insert(pooled, root, group.pooling.source))
         for form, (_, low) in zip(group.forms, planes, strict=True):
             terms.append(self._product(form, low, root, group.join == "mul"))
         for value, amount in zip(group.skips, layer.amounts, strict=True):
             x = self.as_int8(value, root)
             vector = self._constant(amount.astype(np.int32), "amount", root)
-            terms.append(self._insert(ShiftLeftOp(x, vector, type), root, root).results[0])
+            terms.append(self._insert(ShiftLeftOp(x, vector, type), root, root))
         if group.join in ("max", "min"):
             self._share_offset(layer, terms)
         for place, inner in enumerate(layer.inner):
@@ -287,25 +271,25 @@ class _Emitter:
         w = self._constant(weights, _weights_name(form), root)
         outside = pad_value(form, self.plan.scales) if form.is_padded else 0
         product = product_op(form, x, w, type, outside)
-        return self._insert(product, root, form.source).results[0]
+        return self._insert(product, root, form.source)
 
     def _total(
         self, terms: list[SSAValue], root: Operation, join: Callable[..., Operation] = AddOp
     ) -> SSAValue:
         total = terms[0]
         for term in terms[1:]:
-            total = self._insert(join(total, term, term.type), root, root).results[0]
+            total = self._insert(join(total, term, term.type), root, root)
         return total
 
     def _limited(self, inner: Inner, term: SSAValue, root: Operation) -> SSAValue:
         """One factor of a product."""
         if inner.bias.any():
             bias = self._constant(inner.bias.astype(np.int32), "offset", root)
-            term = self._insert(AddBiasOp(term, bias, term.type), root, root).results[0]
+            term = self._insert(AddBiasOp(term, bias, term.type), root, root)
         if inner.lo is not None and inner.hi is not None:
             lo, hi = FloatAttr(float(inner.lo), f64), FloatAttr(float(inner.hi), f64)
             clip = ClipOp(term, term.type, min=lo, max=hi)
-            term = self._insert(clip, root, root).results[0]
+            term = self._insert(clip, root, root)
         return term
 
     def _spread(self, x: SSAValue, form: Form, root: Operation) -> SSAValue:
@@ -316,7 +300,7 @@ class _Emitter:
             return x
         shape = [n * factor for n, factor in zip(before, factors, strict=True)]
         copies = UpsampleOp(x, factors, TensorType(i8, shape))
-        return self._insert(copies, root, form.source).results[0]
+        return self._insert(copies, root, form.source)
 
     def _share_offset(self, layer: Layer, terms: list[SSAValue]) -> None:
         """Bring accumulators that are compared to the offset of the first."""
@@ -326,7 +310,7 @@ class _Emitter:
             if more.any():
                 bias = self._constant(more, "offset", root)
                 moved = AddBiasOp(terms[place], bias, terms[place].type)
-                terms[place] = self._insert(moved, root, root).results[0]
+                terms[place] = self._insert(moved, root, root)
 
     def _constant(self, array: Array, hint: str, before: Operation) -> SSAValue:
         attr = constant_attr(self.plan.network.ctx, array, hint)
@@ -334,10 +318,10 @@ class _Emitter:
         self.plan.network.block.insert_op_before(op, before)
         return op.result
 
-    def _insert(self, op: Operation, before: Operation, source: Operation) -> Operation:
+    def _insert(self, op: Operation, before: Operation, source: Operation) -> SSAValue:
         op.location = source.location
         self.plan.network.block.insert_op_before(op, before)
-        return op
+        return op.results[0]
 
     def _define(self, value: SSAValue, stored: SSAValue) -> None:
         stored.name_hint = value.name_hint
@@ -348,39 +332,22 @@ def _integer_type(value: SSAValue, element: Attribute) -> TensorType[Any]:
     return TensorType(element, shape_of(value) or ())
 
 
-def _pooling(
-    kind: type[MaxPoolOp] | type[SumPoolOp],
-    like: MaxPoolOp | AveragePoolOp | SumPoolOp,
-    x: SSAValue,
-    type: Attribute,
-    **more: Attribute,
-) -> Operation:
-    """A pooling with the window of another."""
-    return kind(
+def _sum_pool(pooling: Pooling, x: SSAValue, type: Attribute, zero_point: int) -> Operation:
+    """The sums of a pooling; pads are the zero point where they count."""
+    counts = pooling.pads_count and any(pooling.pads)
+    return SumPoolOp(
         x,
         type,
-        kernel=like.kernel.get_values(),
-        strides=like.strides.get_values(),
-        pads=like.pads.get_values(),
-        dilations=like.dilations.get_values(),
-        **more,
+        kernel=pooling.kernel,
+        strides=pooling.strides,
+        pads=pooling.pads,
+        dilations=pooling.dilations,
+        **pad_property(zero_point if counts else 0),
     )
-
-
-def _sum_pool(pooling: PoolingOp, x: SSAValue, type: Attribute, zero_point: int) -> Operation:
-    """The sums of an average pooling; pads are the zero point where they count."""
-    if isinstance(pooling, AveragePoolOp | SumPoolOp):
-        counts = isinstance(pooling, SumPoolOp) or pooling.count_include_pad.value.data
-        value = zero_point if counts and any(pooling.pads.get_values()) else 0
-        return _pooling(SumPoolOp, pooling, x, type, **pad_property(value))
-    spatial = (shape_of(pooling.x) or ())[2:]
-    ones, zeros = [1] * len(spatial), [0] * 2 * len(spatial)
-    return SumPoolOp(x, type, kernel=spatial, strides=ones, pads=zeros, dilations=ones)
 
 
 def _weights_name(form: Form) -> str:
     source = form.source
-    if isinstance(source, ConvOp | GemmOp):
-        given = source.w if isinstance(source, ConvOp) else source.b
-        return given.name_hint or "weights"
+    if isinstance(source, WeightedOp):
+        return source.weights.name_hint or "weights"
     return "selection"

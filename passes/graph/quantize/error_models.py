@@ -22,6 +22,9 @@ Range = tuple[float, float]
 FLOAT32_STEP = 2.0**-23
 """Relative rounding of one float32 operation, generously."""
 
+SLACK_STEPS = 2.0**-12
+"""What the float32 division of QuantizeLinear and a scale rounded to float32 add, in steps."""
+
 _SMALL = 0.25
 """Deviations, in steps, below which no error reaches a whole step."""
 

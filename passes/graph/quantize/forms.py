@@ -19,7 +19,7 @@ import numpy as np
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.context import Array
-from vtac.dialects.graph import ConcatOp, ConvOp, GemmOp, PadOp, SliceOp, TakeChannelsOp, shape_of
+from vtac.dialects.graph import ConcatOp, Contracts, ConvOp, GemmOp, WeightedOp, shape_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Form:
     @property
     def multiplies(self) -> bool:
         """Whether it is work worth rounding operands for, not a mere selection or scaling."""
-        return isinstance(self.source, ConvOp | GemmOp)
+        return self.source.has_trait(Contracts)
 
     @property
     def is_padded(self) -> bool:
@@ -68,21 +68,15 @@ class Form:
         return bool((fractions == 0.5).all())
 
 
-def form_of(core: ConvOp | GemmOp, result: SSAValue, factor: Array) -> Form:
+def form_of(core: WeightedOp, result: SSAValue, factor: Array) -> Form:
     """The form that a convolution or a dense layer is, without its bias."""
-    if isinstance(core, GemmOp):
-        return Form(core, core.a, result, None, factor, (), (), (), 1)
-    return Form(
-        core,
-        core.x,
-        result,
-        None,
-        factor,
-        core.strides.get_values(),
-        core.pads.get_values(),
-        core.dilations.get_values(),
-        core.group.value.data,
-    )
+    strides: Sequence[int] = ()
+    pads: Sequence[int] = ()
+    dilations: Sequence[int] = ()
+    if isinstance(core, ConvOp):
+        strides, pads = core.strides.get_values(), core.pads.get_values()
+        dilations = core.dilations.get_values()
+    return Form(core, core.data, result, None, factor, strides, pads, dilations, core.groups)
 
 
 def taken_apart(form: Form, concat: ConcatOp, weights: Array) -> Iterator[Form]:
@@ -143,97 +137,6 @@ def selection(
         group,
         outside=outside,
     )
-
-
-def selected(op: SliceOp | PadOp | TakeChannelsOp, result: SSAValue, factor: Array) -> Form:
-    """The form of an op that cuts or pads; ``constant_part`` is the rest."""
-    if isinstance(op, TakeChannelsOp):
-        matrix = np.eye(_shape(op.x)[1])[list(op.indices.get_values())]
-        return selection(op, op.x, result, factor, matrix=matrix)
-    if isinstance(op, PadOp):
-        pads, value = list(op.pads.get_values()), op.value.value.data
-        return _taken(op, op.x, result, factor, pads=pads, outside=value)
-    return _taken(op, op.x, result, factor, pads=_cut_pads(op), steps=op.steps.get_values())
-
-
-def joined(
-    op: ConcatOp, cuts: Sequence[SliceOp | None], result: SSAValue, factor: Array
-) -> Iterator[Form]:
-    """A form for each operand of a concatenation.
-
-    cuts: for each operand the slice of space that makes it, if the form is to read what that cuts
-    (`takes_cut`).
-    """
-    axis, first = op.axis.value.data, 0
-    for operand, cut in zip(op.inputs, cuts, strict=True):
-        pads = _joined_pads(op, axis, first, operand)
-        first += _shape(operand)[axis]
-        if cut is None:
-            yield _taken(op, operand, result, factor, pads=pads)
-            continue
-        both = [pad + more for pad, more in zip(pads, _cut_pads(cut), strict=True)]
-        yield _taken(op, cut.x, result, factor, pads=both, steps=cut.steps.get_values())
-
-
-def takes_cut(op: ConcatOp, cut: SliceOp) -> bool:
-    """Whether a form can join channels and cut space at once."""
-    return op.axis.value.data == 1 and _shape(cut.x)[:2] == _shape(cut.result)[:2]
-
-
-def _cut_pads(op: SliceOp) -> list[int]:
-    """How far inside its operand the windows of a slice begin and end, as negative pads."""
-    starts, steps = op.starts.get_values(), op.steps.get_values()
-    reached = [
-        start + (count - 1) * step + 1
-        for start, step, count in zip(starts, steps, _shape(op.result), strict=True)
-    ]
-    ends = [reach - size for reach, size in zip(reached, _shape(op.x), strict=True)]
-    return [*(-start for start in starts), *ends]
-
-
-def constant_part(op: SliceOp | PadOp | TakeChannelsOp) -> Array:
-    """What an op puts where no operand has elements, one number a channel."""
-    part = np.zeros(_shape(op.result)[1])
-    if isinstance(op, PadOp):
-        pads, rank = op.pads.get_values(), len(_shape(op.x))
-        part[: pads[1]] = op.value.value.data
-        part[len(part) - pads[rank + 1] :] = op.value.value.data
-    return part
-
-
-def _joined_pads(op: ConcatOp, axis: int, first: int, operand: SSAValue) -> list[int]:
-    """What lies before and behind an operand in the joined tensor."""
-    rank = len(_shape(operand))
-    pads = [0] * (2 * rank)
-    pads[axis] = first
-    pads[rank + axis] = _shape(op.result)[axis] - first - _shape(operand)[axis]
-    return pads
-
-
-def _taken(
-    source: Operation,
-    operand: SSAValue,
-    result: SSAValue,
-    factor: Array,
-    *,
-    pads: Sequence[int],
-    steps: Sequence[int] | None = None,
-    outside: float = 0.0,
-) -> Form:
-    """The form for pads (perhaps negative) and steps over all dimensions but the batch."""
-    shape = _shape(operand)
-    rank, channels = len(shape), shape[1]
-    steps = steps or [1] * rank
-    spatial = [*pads[2:rank], *pads[rank + 2 :]]
-    if not pads[1] and not pads[rank + 1] and steps[1] == 1:
-        ones = np.ones((channels, 1))
-        return selection(source, operand, result, factor, matrix=ones, group=channels,
-                         strides=steps[2:], pads=spatial, outside=outside)  # fmt: skip
-    outputs = (channels + pads[1] + pads[rank + 1] - 1) // steps[1] + 1
-    taken = np.arange(outputs) * steps[1] - pads[1]
-    matrix = (taken[:, None] == np.arange(channels)).astype(np.float64)
-    return selection(source, operand, result, factor, matrix=matrix,
-                     strides=steps[2:], pads=spatial, outside=outside)  # fmt: skip
 
 
 def _shape(value: SSAValue) -> Sequence[int]:

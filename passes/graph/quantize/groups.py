@@ -3,16 +3,16 @@
 A *sum* is a core (convolution, dense layer, average pooling: at most one), further linear forms
 (``forms``), addends that come in as int8, constants a channel, and the relu and clip that follow.
 Everything enters one accumulator, so that a residual block rounds once. Max pooling and reshape
-pass int8 through.
+pass int8 through. What each op brings along is its rule's to say (``rules``).
 
 Groups are grown from their last op upwards, so that each takes as much as it may; a value that
 anybody else reads (or the network returns) ends its group.
 """
 
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Collection, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.func import ReturnOp
@@ -20,76 +20,42 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import (
-    AddOp,
-    AveragePoolOp,
-    BatchNormOp,
-    ClipOp,
     ConcatOp,
-    ConvOp,
-    DivOp,
+    ElementWise,
     FakeQuantizeOp,
-    GemmOp,
-    HardSigmoidOp,
-    HardSwishOp,
     HostOp,
-    LeakyReluOp,
-    MaxPoolOp,
-    MulOp,
-    NegOp,
-    PadOp,
-    PReluOp,
-    ReluOp,
     ReshapeOp,
-    SliceOp,
-    SubOp,
-    TakeChannelsOp,
-    TransposeOp,
-    UpsampleOp,
+    WeightedOp,
     is_static,
     shape_of,
 )
-from vtac.passes.graph.quantize.averages import averages, is_uneven
-from vtac.passes.graph.quantize.contractions import Contraction, contraction_at, is_contraction
-from vtac.passes.graph.quantize.eligibility import (
-    COMPUTING,
-    SELECTIONS,
-    SUMS,
-    is_product,
-    normalisation_of,
-    scaling_of,
-    slope_of,
-    why_not,
-)
-from vtac.passes.graph.quantize.forms import (
-    Form,
-    constant_part,
-    diagonal,
-    form_of,
-    joined,
-    selected,
-    spread,
-    taken_apart,
-    takes_cut,
-)
+from vtac.passes.graph.quantize.contractions import Contraction, contraction_at
+from vtac.passes.graph.quantize.forms import Form, diagonal, form_of, taken_apart
 from vtac.passes.graph.quantize.network import (
-    CoreOp,
     Network,
-    PoolingOp,
     channels_of,
     is_channel_vector,
     is_dense,
+    is_float32,
+    is_matrix_product,
     producer,
-    products,
 )
+from vtac.passes.graph.quantize.rules import computes, rule_of
+from vtac.passes.graph.quantize.rules.pooling import Pooling, pooling_of
+from vtac.passes.graph.quantize.rules.rule import (
+    ClampRule,
+    CoreRule,
+    Join,
+    JoinRule,
+    LinearRule,
+    PassingRule,
+    SumRule,
+    Terms,
+)
+from vtac.passes.graph.reasons import Kind, Reason, unusable_shape
 
 COMPARING_OPERATORS = frozenset({"ArgMax", "Softmax", "LogSoftmax"})
 """ONNX operators that compare the elements of their operand: ties between int8 would decide."""
-
-
-HARD_SWISH = 1 / 6, 1 / 2
-"""Slope and offset of the hard sigmoid in a hard swish."""
-
-Join = Literal["add", "max", "min", "mul"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +72,13 @@ class Sum:
     """
 
     root: Operation
-    core: CoreOp | None
+    core: Operation | None
     forms: Sequence[Form]
     skips: Sequence[SSAValue]
     bias: Array
     lo: float
     hi: float
-    covered: Sequence[Operation]
+    covered: Collection[Operation]
     leaves_int32: bool = False
     join: Join = "add"
     gate: tuple[float, float] | None = None
@@ -124,9 +90,9 @@ class Sum:
         return [*pooled, *(form.operand for form in self.forms), *self.skips]
 
     @property
-    def pooling(self) -> PoolingOp | None:
+    def pooling(self) -> Pooling | None:
         """The core, if it sums elements without weights."""
-        return self.core if isinstance(self.core, PoolingOp) else None
+        return pooling_of(self.core)
 
     @property
     def only_clamps(self) -> bool:
@@ -137,9 +103,11 @@ class Sum:
     @property
     def unclamped(self) -> SSAValue:
         """The value of the float network that the bounds clamp, and that is rounded."""
-        ends = FakeQuantizeOp | ReluOp | ClipOp
-        inner = (op.results[0] for op in self.covered if not isinstance(op, ends))
-        return next(inner, None) or self.skips[0]
+        rules = ((op, rule_of(op)) for op in self.covered)
+        for op, rule in rules:
+            if not isinstance(rule, ClampRule) or isinstance(rule, LinearRule):
+                return op.results[0]
+        return self.skips[0]
 
     @property
     def is_rounded(self) -> bool:
@@ -158,12 +126,12 @@ class PassThrough:
 
     leaves_int32: ClassVar[bool] = False
 
-    root: MaxPoolOp | ReshapeOp | TransposeOp | UpsampleOp
+    root: Operation
 
     @property
     def inputs(self) -> list[SSAValue]:
         """The value read as int8."""
-        return [self.root.x]
+        return [self.root.operands[0]]
 
     @property
     def covered(self) -> Sequence[Operation]:
@@ -196,14 +164,13 @@ def find_groups(
     """
     grouping = Grouping(reasons=dict(declined))
     for op in network.block.ops:
-        if isinstance(op, COMPUTING) and op not in declined:
-            reason = why_not(op, network)
-            if reason is not None:
-                grouping.reasons[op] = reason
+        if computes(op) and op not in declined and (reason := why_not(op, network)) is not None:
+            grouping.reasons[op] = reason
     grower = _Grower(network, grouping.reasons, apart)
     covered: set[Operation] = set()
     for op in reversed(list(network.block.ops)):
-        if op in covered or not isinstance(op, (*COMPUTING, ReshapeOp)):
+        rule = rule_of(op)
+        if op in covered or rule is None:
             continue
         group: Group | None = _contraction_at(op, network, grouping.reasons, declined)
         if group is not None:
@@ -211,17 +178,30 @@ def find_groups(
                 grouping.reasons.pop(other, None)
         elif op in grouping.reasons:
             continue
-        elif isinstance(op, (*SUMS, FakeQuantizeOp)):
+        elif isinstance(rule, SumRule):
             group = grower.sum_at(op)
-        elif isinstance(op, MaxPoolOp | TransposeOp | UpsampleOp) or (
-            isinstance(op, ReshapeOp) and _feeds(op, covered)
-        ):
+        elif isinstance(rule, PassingRule) and (rule.computes or _feeds(op, covered)):
             group = PassThrough(op)
         if group is not None:
             grouping.groups.append(group)
             covered.update(group.covered)
     grouping.groups.reverse()
     return grouping
+
+
+def why_not(op: Operation, network: Network) -> str | None:
+    """Why an op that computes has no integer form, as far as it can be told from the op alone."""
+    for value in (*op.operands, *op.results):
+        if (unusable := unusable_shape(value)) is not None:
+            return unusable
+        if not is_float32(value):
+            return Reason(f"it computes with {value.type}, only f32 is quantised", Kind.TYPE)
+    if len(shape_of(op.results[0]) or ()) < 2:
+        return Reason("its result has no channels: rank below 2", Kind.SHAPE)
+    if (reason := network.refusal(op)) is not None:
+        return reason
+    rule = rule_of(op)
+    return None if rule is None else rule.why_not(op, network)
 
 
 def _contraction_at(
@@ -232,29 +212,18 @@ def _contraction_at(
 ) -> Contraction | None:
     """The product of activations that ends in ``root``, and whether int32 leaves it."""
     found = contraction_at(root, network, reasons, declined)
-    if found is None:
-        return None
-    result = root.results[0]
-    if found.is_rounded:
+    if found is None or found.is_rounded:
         return found
+    result = root.results[0]
     # Without a multiplier the host rounds to a scale of the network's own.
     rounded = all(isinstance(use.operation, FakeQuantizeOp) for use in result.uses)
     return replace(found, leaves_int32=rounded or _is_compared(result, reasons))
 
 
-def _feeds(op: ReshapeOp, covered: Set[Operation]) -> bool:
-    return is_static(op.x) and any(use.operation in covered for use in op.result.uses)
-
-
-@dataclass
-class _Terms:
-    """The addends under the root of a sum, as a walk finds them."""
-
-    bias: Array
-    covered: list[Operation]
-    cores: list[tuple[CoreOp, Array]] = field(default_factory=list)
-    forms: list[Form] = field(default_factory=list)
-    skips: list[SSAValue] = field(default_factory=list)
+def _feeds(op: Operation, covered: Set[Operation]) -> bool:
+    """Whether a group reads what an op hands on."""
+    uses = op.results[0].uses
+    return is_static(op.operands[0]) and any(use.operation in covered for use in uses)
 
 
 @dataclass(frozen=True)
@@ -280,31 +249,35 @@ class _Grower:
 
     def sum_at(self, root: Operation) -> Sum:
         """The largest sum that ends in ``root``. Where the network rounds, a sum ends."""
-        result, covered, lo, hi = root.results[0], [root], -inf, inf
+        result, covered, lo, hi = root.results[0], {root: None}, -inf, inf
         op = root
-        while isinstance(op, FakeQuantizeOp | ReluOp | ClipOp | HardSigmoidOp):
-            low, high = clamp_bounds(op)
-            lo, hi = _clamped(low, lo, hi), _clamped(high, lo, hi)
-            if isinstance(op, HardSigmoidOp):
+        while isinstance(rule := rule_of(op), ClampRule):
+            low, high = rule.bounds(op)
+            lo, hi = min(max(low, lo), hi), min(max(high, lo), hi)
+            if isinstance(rule, LinearRule):
                 break
-            inner = self._interior(op.x)
+            inner = self._interior(op.operands[0])
             if inner is None:
                 bias = np.zeros(channels_of(result))
-                return Sum(root, None, [], [op.x], bias, lo, hi, covered)
-            covered.append(inner)
+                return Sum(root, None, [], [op.operands[0]], bias, lo, hi, covered)
+            covered[inner] = None
             op = inner
-        if isinstance(op, LeakyReluOp | PReluOp):
-            return self._sloped(root, op, lo, hi, covered)
-        if isinstance(op, HardSwishOp) or (isinstance(op, MulOp) and is_product(op, self.network)):
-            return self._product(root, op, lo, hi, covered)
+        terms = self._terms(result, covered)
+        if isinstance(rule, JoinRule) and (found := rule.joined(op, self.network, result)):
+            return Sum(
+                root, None, found.forms, [], terms.bias, lo, hi, covered,
+                join=found.join, gate=found.gate,
+            )  # fmt: skip
+        assert isinstance(rule, LinearRule), "what neither clamps nor joins is linear"
         for walk in _WALKS:
-            terms = _Terms(np.zeros(channels_of(result)), list(covered))
-            self._enter(op, np.ones(1), terms, result, walk)
-            core = self._choose_core(terms, result)
+            terms = self._terms(result, covered)
+            rule.enter(op, np.ones(1), terms)
+            self._collect(terms, walk)
+            core = self._choose_core(terms)
             if core is None or not terms.forms:
                 break
-        forms = terms.forms
-        if isinstance(core, ConvOp | GemmOp):
+        forms: Sequence[Form] = terms.forms
+        if isinstance(core, WeightedOp):
             factor = next(factor for other, factor in terms.cores if other is core)
             forms = self._core_forms(core, form_of(core, result, factor), terms)
             terms.bias += factor * self.network.bias(core)
@@ -312,141 +285,62 @@ class _Grower:
         int32 = is_dense(core) and not (bounded or terms.skips) and _is_compared(result)
         return Sum(root, core, forms, terms.skips, terms.bias, lo, hi, terms.covered, int32)
 
-    def _core_forms(self, core: ConvOp | GemmOp, form: Form, terms: _Terms) -> list[Form]:
+    def _terms(self, result: SSAValue, covered: dict[Operation, None]) -> Terms:
+        """A sum without addends yet."""
+        bias = np.zeros(channels_of(result))
+        return Terms(self.network, result, self._interior, bias, dict(covered))
+
+    def _core_forms(self, core: WeightedOp, form: Form, terms: Terms) -> list[Form]:
         """A core; several where it alone reads channels that are joined for it."""
         concat = self._interior(form.operand)
         if not isinstance(concat, ConcatOp) or concat.axis.value.data != 1 or form.group > 1:
             return [form]
         if is_dense(core):  # whose accumulators may be the result: they are those of one form
             return [form]
-        terms.covered.append(concat)
+        terms.covered[concat] = None
         return list(taken_apart(form, concat, self.network.given_weights(core)))
 
-    def _sloped(
-        self,
-        root: Operation,
-        op: LeakyReluOp | PReluOp,
-        lo: float,
-        hi: float,
-        covered: list[Operation],
-    ) -> Sum:
-        """``max(x, slope * x)``, or the minimum where slopes are above 1."""
-        result, slope = root.results[0], slope_of(op, self.network)
-        join: Join = "max" if (slope <= 1).all() else "min"
-        forms = [diagonal(op, op.x, result, factor) for factor in (np.ones(1), slope)]
-        bias = np.zeros(channels_of(result))
-        return Sum(root, None, forms, [], bias, lo, hi, covered, join=join)
-
-    def _product(
-        self, root: Operation, op: HardSwishOp | MulOp, lo: float, hi: float,
-        covered: list[Operation],
-    ) -> Sum:  # fmt: skip
-        """``a * b``, or ``x`` times its hard sigmoid."""
-        result, one = root.results[0], np.ones(1)
-        bias = np.zeros(channels_of(result))
-        if isinstance(op, HardSwishOp):
-            forms, gate = [diagonal(op, op.x, result, one)] * 2, HARD_SWISH
-            return Sum(root, None, forms, [], bias, lo, hi, covered, join="mul", gate=gate)
-        forms = [spread(op, value, result, one) for value in (op.a, op.b)]
-        forms.sort(key=lambda form: form.group == 1)
-        return Sum(root, None, forms, [], bias, lo, hi, covered, join="mul")
-
-    def _choose_core(self, terms: _Terms, result: SSAValue) -> CoreOp | None:
+    def _choose_core(self, terms: Terms) -> Operation | None:
         """One core shares its accumulators; the others, and what they cover, stay apart."""
         # The widest sum is the one that a rounding of its own would hurt most.
-        core = max((core for core, _ in terms.cores), key=products, default=None)
+        core = max((core for core, _ in terms.cores), key=_width, default=None)
         for other, factor in terms.cores:
             if other is not core:
-                self._leaf(other.result, factor, terms, result, other)
-            elif other not in terms.covered:
-                terms.covered.append(other)
+                _add_leaf(terms, other.results[0], factor, other)
+            else:
+                terms.covered[other] = None
         return core
 
-    def _enter(
-        self, op: Operation, factor: Array, terms: _Terms, result: SSAValue, walk: _Walk
-    ) -> None:
-        """Take in ``factor`` times the result of an op that is part of the sum."""
-        match op:
-            case AddOp() | SubOp():
-                self._operand(op.a, factor, terms, result, walk, op)
-                sign = -1 if isinstance(op, SubOp) else 1
-                self._operand(op.b, sign * factor, terms, result, walk, op)
-            case NegOp():
-                self._operand(op.x, -factor, terms, result, walk, op)
-            case HardSigmoidOp():
-                terms.bias += factor * op.beta.value.data
-                self._operand(op.x, factor * op.alpha.value.data, terms, result, walk, op)
-            case MulOp() | DivOp():
-                value, numbers = scaling_of(op, self.network)
-                self._operand(value, factor * numbers, terms, result, walk, op)
-            case AveragePoolOp() if is_uneven(op):
-                terms.forms += averages(op, result, factor)
-            case BatchNormOp():
-                scale, offset = normalisation_of(op, self.network)
-                terms.bias += factor * offset
-                self._operand(op.x, factor * scale, terms, result, walk, op)
-            case ConcatOp():
-                cuts = [self._cut(value, op) for value in op.inputs]
-                terms.covered += [cut for cut in cuts if cut is not None]
-                terms.forms += joined(op, cuts, result, factor)
-            case SliceOp() | PadOp() | TakeChannelsOp():
-                terms.forms.append(selected(op, result, factor))
-                terms.bias += factor * constant_part(op)
-            case _:
-                assert isinstance(op, CoreOp)
-                terms.cores.append((op, factor))
+    def _collect(self, terms: Terms, walk: _Walk) -> None:
+        """Take in all that is still to be looked at, depth first and from left to right."""
+        behind: list[tuple[SSAValue, Array, Operation]] = []
+        while terms.pending or behind:
+            behind += reversed(terms.pending)
+            terms.pending.clear()
+            value, factor, reader = behind.pop()
+            inner = self._interior(value)
+            rule = rule_of(inner)
+            if self._is_vector(value, terms.result):
+                channels = channels_of(terms.result)
+                terms.bias += factor * self.network.channel_vector(value, channels)
+            elif inner is None or not isinstance(rule, LinearRule):
+                _add_leaf(terms, value, factor, reader)
+            elif isinstance(rule, CoreRule):
+                if walk.cores and inner not in self.apart and rule.shares(inner, factor):
+                    terms.cores.append((inner, factor))
+                else:
+                    _add_leaf(terms, value, factor, reader)
+            elif (rule.selects and not walk.selections) or self._ends_sum(inner, rule):
+                _add_leaf(terms, value, factor, reader)
+            else:
+                terms.covered[inner] = None
+                rule.enter(inner, factor, terms)
 
-    def _operand(
-        self,
-        value: SSAValue,
-        factor: Array,
-        terms: _Terms,
-        result: SSAValue,
-        walk: _Walk,
-        reader: Operation,
-    ) -> None:
-        """Take in ``factor`` times a value that ``reader`` reads."""
-        inner = self._interior(value)
-        if self._is_vector(value, result):
-            terms.bias += factor * self.network.channel_vector(value, channels_of(result))
-        elif isinstance(inner, CoreOp) and walk.cores and self._joins(inner, factor):
-            terms.cores.append((inner, factor))
-        elif isinstance(inner, AddOp) or (
-            isinstance(inner, SELECTIONS)
-            and walk.selections
-            and not (isinstance(inner, MulOp) and is_product(inner, self.network))
-        ):
-            terms.covered.append(inner)
-            self._enter(inner, factor, terms, result, walk)
-        else:
-            self._leaf(value, factor, terms, result, reader)
-
-    def _cut(self, value: SSAValue, op: ConcatOp) -> SliceOp | None:
-        """The slice that makes an operand of a concatenation, if it disappears into that."""
-        inner = self._interior(value)
-        return inner if isinstance(inner, SliceOp) and takes_cut(op, inner) else None
-
-    def _joins(self, core: CoreOp, factor: Array) -> bool:
-        """Whether a core may share its accumulators, multiplied by ``factor``."""
-        if isinstance(core, AveragePoolOp) and is_uneven(core):
-            return False
-        return core not in self.apart and (
-            isinstance(core, ConvOp | GemmOp) or bool((factor == 1).all())
-        )
-
-    def _leaf(
-        self,
-        value: SSAValue,
-        factor: Array,
-        terms: _Terms,
-        result: SSAValue,
-        reader: Operation,
-    ) -> None:
-        """Take in ``factor`` times a value that is read as int8."""
-        if (factor == 1).all():
-            terms.skips.append(value)
-        else:
-            terms.forms.append(diagonal(reader, value, result, factor))
+    def _ends_sum(self, op: Operation, rule: SumRule[Any]) -> bool:
+        """Whether an op rounds before others may add to it: it clamps, compares or multiplies."""
+        if isinstance(rule, JoinRule):
+            return rule.joined(op, self.network, op.results[0]) is not None
+        return isinstance(rule, ClampRule)
 
     def _is_vector(self, value: SSAValue, result: SSAValue) -> bool:
         """Whether a value is a constant with one number a channel."""
@@ -457,27 +351,26 @@ class _Grower:
     def _interior(self, value: SSAValue) -> Operation | None:
         """The op that makes ``value``, if it may disappear into the group of its only reader."""
         op = producer(value)
-        if not isinstance(op, SUMS) or op in self.reasons or not value.has_one_use():
+        rule = rule_of(op)
+        if op is None or not isinstance(rule, SumRule) or not rule.interior:
             return None
-        if is_contraction(op, self.network):
+        if op in self.reasons or not value.has_one_use() or is_matrix_product(op, self.network):
             return None
         return op
 
 
-def clamp_bounds(op: FakeQuantizeOp | ReluOp | ClipOp | HardSigmoidOp) -> tuple[float, float]:
-    """Between which bounds an op clamps; of those of stored integers, requantisation takes care."""
-    if isinstance(op, FakeQuantizeOp):
-        return -inf, inf
-    if isinstance(op, ReluOp):
-        return 0.0, inf
-    if isinstance(op, HardSigmoidOp):
-        return 0.0, 1.0
-    hi = inf if op.max is None else op.max.value.data
-    return (-inf if op.min is None else min(op.min.value.data, hi), hi)
+def _add_leaf(terms: Terms, value: SSAValue, factor: Array, reader: Operation) -> None:
+    """Take in ``factor`` times a value that is read as int8."""
+    if (factor == 1).all():
+        terms.skips.append(value)
+    else:
+        terms.forms.append(diagonal(reader, value, terms.result, factor))
 
 
-def _clamped(x: float, lo: float, hi: float) -> float:
-    return min(max(x, lo), hi)
+def _width(core: Operation) -> int:
+    rule = rule_of(core)
+    assert isinstance(rule, CoreRule)
+    return rule.width(core)
 
 
 def _is_compared(value: SSAValue, hosted: Container[Operation] = ()) -> bool:
@@ -485,14 +378,23 @@ def _is_compared(value: SSAValue, hosted: Container[Operation] = ()) -> bool:
 
     hosted: ops that stay float: what is masked or moved by one of them there is compared, too.
     """
-    users = [use.operation for use in value.uses]
-    return bool(users) and all(_compares(user, hosted) for user in users)
+    behind, seen = [value], {value}
+    while behind:
+        uses = list(behind.pop().uses)
+        if not uses:
+            return False
+        for user in (use.operation for use in uses):
+            if _compares(user) or isinstance(user, ReturnOp):
+                continue
+            arithmetic = user.has_trait(ElementWise) and len(user.operands) == 2
+            rounds = isinstance(user, ReshapeOp | FakeQuantizeOp)
+            if not rounds and not (arithmetic and user in hosted):
+                return False
+            if user.results[0] not in seen:
+                seen.add(user.results[0])
+                behind.append(user.results[0])
+    return True
 
 
-def _compares(user: Operation, hosted: Container[Operation]) -> bool:
-    if isinstance(user, HostOp) and user.op_type.data in COMPARING_OPERATORS:
-        return True
-    passes_on = isinstance(user, ReshapeOp | FakeQuantizeOp) or (
-        isinstance(user, AddOp | SubOp | MulOp | DivOp) and user in hosted
-    )
-    return isinstance(user, ReturnOp) or (passes_on and _is_compared(user.results[0], hosted))
+def _compares(user: Operation) -> bool:
+    return isinstance(user, HostOp) and user.op_type.data in COMPARING_OPERATORS

@@ -26,7 +26,6 @@ from vtac.dialects.graph import shape_of
 from vtac.passes.graph.quantize.bounds import Remembered, value_errors
 from vtac.passes.graph.quantize.error_models import Expected
 from vtac.passes.graph.quantize.groups import Sum
-from vtac.passes.graph.quantize.network import summed_elements
 from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy
 from vtac.passes.graph.quantize.plan import Plan
 from vtac.passes.graph.quantize.planes import split
@@ -157,7 +156,7 @@ def _cycles(layer: Layer, block: int) -> float:
     products = 0
     pooling, high = layer.group.pooling, False
     if pooling is not None:
-        products += summed_elements(pooling)
+        products += pooling.count
     for form, weights in zip(layer.group.forms, layer.weights, strict=True):
         outputs, inputs = len(weights) // form.group, weights.shape[1]
         read = min(form.group, -(-block // outputs)) * inputs

@@ -17,7 +17,7 @@ from vtac.dialects.context import Array
 from vtac.passes.graph.quantize import planes
 from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Sum
-from vtac.passes.graph.quantize.network import Network, channels_of, pooled_area
+from vtac.passes.graph.quantize.network import Network, channels_of
 from vtac.passes.graph.quantize.numbers import (
     LARGEST_INT32,
     OVERFLOW,
@@ -60,7 +60,7 @@ def _steps(network: Network, group: Sum, scales: Mapping[SSAValue, Scale]) -> Ar
     """The real value of an accumulator's step in each channel, float64."""
     channels = channels_of(group.root.results[0])
     if group.pooling is not None:
-        return np.full(channels, scales[group.pooling.x].value / pooled_area(group.pooling))
+        return np.full(channels, scales[group.pooling.x].value / group.pooling.divisor)
     for form in group.forms:
         if form.multiplies:
             given = network.given_rows(form)

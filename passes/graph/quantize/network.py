@@ -12,28 +12,23 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from vtac.dialects.context import Array, Observations, VtacContext, constant_value
 from vtac.dialects.graph import (
-    AveragePoolOp,
     ConstantOp,
     ConvOp,
     GemmOp,
     Given,
-    GlobalAveragePoolOp,
+    MatMulOp,
     MovesElements,
     PadOp,
     SelectsElements,
-    SumPoolOp,
+    WeightedOp,
     given_by,
     row_steps,
     shape_of,
 )
 from vtac.dialects.graph.ranges import range_of
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.passes.graph.quantize.averages import window_counts
+from vtac.passes.graph.codegen import known_codegens
 from vtac.passes.graph.quantize.forms import Form
-
-PoolingOp = AveragePoolOp | GlobalAveragePoolOp | SumPoolOp
-CoreOp = ConvOp | GemmOp | AveragePoolOp | GlobalAveragePoolOp | SumPoolOp
-"""Ops that sum many products, or many elements, into each accumulator."""
 
 
 class Network:
@@ -44,6 +39,12 @@ class Network:
         self.function = function
         self.factors: Mapping[SSAValue, Array] = {}
         """By what channels of values are enlarged (``equalisation``): powers of two, [C]."""
+
+    def refusal(self, op: Operation) -> str | None:
+        """Why no codegen takes the integer form of an op; None if one does, or none is known."""
+        asked = [codegen for codegen in known_codegens(self.ctx) if codegen.quantises]
+        reasons = [codegen.refuses_in_integers(op, self.target) for codegen in asked]
+        return None if not all(reasons) else next(iter(reasons), None)
 
     @property
     def multiplies(self) -> bool:
@@ -119,12 +120,12 @@ class Network:
         if form.matrix is not None or enlarged or not (form.factor == 1).all():
             return None
         source = form.source
-        assert isinstance(source, ConvOp | GemmOp), "others have a matrix of their own"
+        assert isinstance(source, WeightedOp), "others have a matrix of their own"
         if isinstance(source, GemmOp) and not (
             source.trans_b.value.data and source.alpha.value.data == 1
         ):
             return None
-        steps = row_steps(source.operands[1], channels_of(source.result))
+        steps = row_steps(source.weights, channels_of(source.result))
         return None if steps is None else np.array(steps)
 
     def weights(self, form: Form) -> Array:
@@ -134,7 +135,7 @@ class Network:
         """
         w = form.matrix
         if w is None:
-            assert isinstance(form.source, ConvOp | GemmOp), "others have a matrix of their own"
+            assert isinstance(form.source, WeightedOp), "others have a matrix of their own"
             w = self.given_weights(form.source)
         rows = form.factor * self.factors.get(form.result, np.ones(1))
         if form.operand in self.factors:
@@ -142,23 +143,22 @@ class Network:
             rows = rows / np.repeat(taken, len(w) // len(taken))
         return cast(Array, w * rows.reshape(-1, *(1 for _ in w.shape[1:])))
 
-    def given_weights(self, core: ConvOp | GemmOp) -> Array:
+    def given_weights(self, layer: WeightedOp) -> Array:
         """The weights of a layer [O, ...] in float64; alpha and transposition of a gemm applied."""
-        w = self.constant(core.w if isinstance(core, ConvOp) else core.b)
+        w = self.constant(layer.weights)
         assert w is not None, "the quantiser takes ops with constant weights only"
-        if isinstance(core, ConvOp):
+        if not isinstance(layer, GemmOp):
             return w.astype(np.float64)
-        w = w if core.trans_b.value.data else w.T
-        return cast(Array, w.astype(np.float64) * core.alpha.value.data)
+        w = w if layer.trans_b.value.data else w.T
+        return cast(Array, w.astype(np.float64) * layer.alpha.value.data)
 
-    def bias(self, core: CoreOp) -> Array:
+    def bias(self, layer: WeightedOp) -> Array:
         """Real bias [O] in float64; zeros where there is none."""
-        channels = channels_of(core.result)
-        if isinstance(core, ConvOp) and core.bias is not None:
-            return self.channel_vector(core.bias, channels)
-        if isinstance(core, GemmOp) and core.c is not None:
-            return self.channel_vector(core.c, channels) * core.beta.value.data
-        return np.zeros(channels)
+        channels = channels_of(layer.result)
+        if layer.addend is None:
+            return np.zeros(channels)
+        bias = self.channel_vector(layer.addend, channels)
+        return bias * layer.beta.value.data if isinstance(layer, GemmOp) else bias
 
     def channel_vector(self, value: SSAValue, channels: int) -> Array:
         """A constant that holds one number a channel (or one in all), as float64 [C]."""
@@ -170,16 +170,6 @@ class Network:
 def channels_of(value: SSAValue) -> int:
     """Extent of the channel dimension."""
     return (shape_of(value) or ())[1]
-
-
-def data_operand(core: CoreOp) -> SSAValue:
-    """The activations that a core reads."""
-    return core.a if isinstance(core, GemmOp) else core.x
-
-
-def groups_of(core: ConvOp | GemmOp) -> int:
-    """How many groups of channels a core keeps apart."""
-    return core.group.value.data if isinstance(core, ConvOp) else 1
 
 
 def producer(value: SSAValue) -> Operation | None:
@@ -202,24 +192,6 @@ def is_channel_vector(shape: Sequence[int], other: Sequence[int]) -> bool:
     )
 
 
-def summed_elements(op: PoolingOp) -> int:
-    """How many elements each window of a pooling sums, pads included that count."""
-    return prod(op.kernel.get_values()) if isinstance(op, SumPoolOp) else pooled_area(op)
-
-
-def products(core: CoreOp) -> int:
-    """How many products (or elements) a core sums into each accumulator."""
-    match core:
-        case ConvOp():
-            return prod((shape_of(core.w) or ())[1:])
-        case GemmOp():
-            return (shape_of(core.a) or ())[1]
-        case AveragePoolOp() | SumPoolOp():
-            return prod(core.kernel.get_values())
-        case GlobalAveragePoolOp():
-            return prod((shape_of(core.x) or ())[2:])
-
-
 def is_dense(op: Operation | None) -> bool:
     """Whether an op is a dense layer: a gemm, or a convolution whose kernel covers its input."""
     if isinstance(op, ConvOp):
@@ -227,14 +199,12 @@ def is_dense(op: Operation | None) -> bool:
     return isinstance(op, GemmOp)
 
 
-def pooled_area(op: PoolingOp) -> int:
-    """By how much a pooling divides its sums (the same everywhere, see ``eligibility``)."""
-    shape = shape_of(op.x) or ()
-    if isinstance(op, SumPoolOp):
-        return 1
-    if isinstance(op, GlobalAveragePoolOp):
-        return prod(shape[2:])
-    kernel = op.kernel.get_values()
-    if op.count_include_pad.value.data:
-        return prod(kernel)
-    return int(window_counts(op).flat[0])
+def is_matrix_product(op: Operation | None, network: Network) -> bool:
+    """Whether an op multiplies matrices that are no dense layer: two activations, for example.
+
+    Canonicalisation makes dense layers, which are Gemm, of products with constant matrices [in,
+    out]; other constants are laid out as activations are.
+    """
+    if isinstance(op, GemmOp):
+        return network.constant(op.b) is None or bool(op.trans_a.value.data)
+    return isinstance(op, MatMulOp)

@@ -19,8 +19,6 @@ from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.network import (
     Network,
     channels_of,
-    pooled_area,
-    summed_elements,
 )
 from vtac.passes.graph.quantize.planes import (
     ONE_PLANE,
@@ -161,7 +159,7 @@ def _common_step(group: Sum, scales: Mapping[SSAValue, Scale]) -> Scale:
     """The step of accumulators without weights: the pooling's, or the finest of all values."""
     values = [scales[value] for value in (*group.skips, group.root.results[0])]
     if group.pooling is not None:
-        step = scales[group.pooling.x].divided(pooled_area(group.pooling))
+        step = scales[group.pooling.x].divided(group.pooling.divisor)
     else:
         step = min(values, key=lambda scale: scale.exponent)
     if any(value.exponent < step.exponent for value in values):
@@ -309,7 +307,7 @@ def offset_of(
     """What takes the zero points of a sum's operands out of it again, one number a channel."""
     offset: Any = np.zeros(channels_of(group.root.results[0]))
     if group.pooling is not None:
-        offset = offset - scales[group.pooling.x].zero_point * summed_elements(group.pooling)
+        offset = offset - scales[group.pooling.x].zero_point * group.pooling.count
     count = len(group.forms) if group.join == "add" else 1
     for form, w in zip(group.forms[:count], weights[:count], strict=True):
         offset = offset + form_offset(form, w, scales)
@@ -382,7 +380,7 @@ def largest_bias(layer: Layer) -> Array:
         rows = magnitudes(weights).reshape(len(weights), -1)
         terms = terms + LARGEST_INT8 * rows.sum(axis=1)
     if layer.group.pooling is not None:
-        terms = terms + LARGEST_INT8 * float(summed_elements(layer.group.pooling))
+        terms = terms + LARGEST_INT8 * float(layer.group.pooling.count)
     for amount in layer.amounts:
         terms = terms + np.ldexp(float(LARGEST_INT8), amount)
     return cast(Array, LARGEST_INT32 - terms)

@@ -26,7 +26,7 @@ from xdsl.ir import SSAValue
 from vtac.dialects.graph import Given
 from vtac.passes.graph.quantize.contractions import Contraction, given_constant
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
-from vtac.passes.graph.quantize.network import Network, pooled_area
+from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.zero_points import LOWEST, find_shifted
 from vtac.passes.graph.reasons import Kind, Reason
 
@@ -197,7 +197,7 @@ class _Choice:
                 self._coarsen(self._variable(skip), self.needs[result] * _FINEST_ADDEND)
             self._union(group, result, self._variable(skip), Fraction(1))
         if group.pooling is not None:
-            odd, _ = odd_part(pooled_area(group.pooling))
+            odd, _ = odd_part(group.pooling.divisor)
             operand = self._variable(group.pooling.x)
             self._union(group, result, operand, Fraction(1, odd))
 
@@ -322,7 +322,7 @@ def ceil_log2(ratio: float) -> int:
 def _least_scale(network: Network, group: Sum, chosen: dict[SSAValue, Scale]) -> float:
     """The scale below which a core would have to shift to the left."""
     if group.pooling is not None:
-        return chosen[group.pooling.x].value / pooled_area(group.pooling)
+        return chosen[group.pooling.x].value / group.pooling.divisor
     if group.join == "mul":
         return 0.0
     largest = (

@@ -12,10 +12,9 @@ from dataclasses import replace
 import numpy as np
 from xdsl.ir import SSAValue
 
-from vtac.dialects.graph import AveragePoolOp, SumPoolOp, shape_of
-from vtac.passes.graph.quantize.forms import Form, diagonal
+from vtac.passes.graph.quantize.forms import diagonal
 from vtac.passes.graph.quantize.groups import Sum
-from vtac.passes.graph.quantize.network import PoolingOp, pooled_area
+from vtac.passes.graph.quantize.rules.pooling import Pooling
 from vtac.passes.graph.quantize.scales import Scale
 
 
@@ -24,32 +23,19 @@ def shiftable(group: Sum, scales: Mapping[SSAValue, Scale]) -> Sum:
     scale = scales[group.root.results[0]]
     untied = [skip for skip in group.skips if not scale.is_tied(scales[skip])]
     pooling = group.pooling
-    if pooling is not None and scale.is_tied(scales[pooling.x].divided(pooled_area(pooling))):
+    if pooling is not None and scale.is_tied(scales[pooling.x].divided(pooling.divisor)):
         pooling = None
     return with_forms(group, untied, pooling)
 
 
-def with_forms(group: Sum, skips: list[SSAValue], pooling: PoolingOp | None) -> Sum:
+def with_forms(group: Sum, skips: list[SSAValue], pooling: Pooling | None) -> Sum:
     """The sum with forms instead of some of its addends, and of its pooling if one is named."""
     if not skips and pooling is None:
         return group
     result = group.root.results[0]
     forms = [*group.forms, *(diagonal(group.root, skip, result, np.ones(1)) for skip in skips)]
     if pooling is not None:
-        forms.append(_mean(pooling, result))
+        forms.append(pooling.form(result))
     kept = [skip for skip in group.skips if skip not in skips]
     core = group.core if pooling is None else None
     return replace(group, forms=forms, skips=kept, core=core)
-
-
-def _mean(pooling: PoolingOp, result: SSAValue) -> Form:
-    """An average pooling as a depthwise convolution."""
-    shape, area = shape_of(pooling.x) or (), pooled_area(pooling)
-    rank = len(shape) - 2
-    kernel, strides, pads, dilations = shape[2:], [1] * rank, [0] * 2 * rank, [1] * rank
-    if isinstance(pooling, AveragePoolOp | SumPoolOp):
-        kernel = tuple(pooling.kernel.get_values())
-        strides, pads = list(pooling.strides.get_values()), list(pooling.pads.get_values())
-        dilations = list(pooling.dilations.get_values())
-    matrix = np.full((shape[1], 1, *kernel), 1 / area)
-    return Form(pooling, pooling.x, result, matrix, np.ones(1), strides, pads, dilations, shape[1])

@@ -1,0 +1,153 @@
+"""Rules of activations: those that clamp, those with two slopes, hard swish."""
+
+from collections.abc import Sequence
+from math import inf
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import (
+    ClipOp,
+    FakeQuantizeOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LeakyReluOp,
+    PReluOp,
+    ReluOp,
+)
+from vtac.passes.graph.quantize.error_models import SLACK_STEPS, Range
+from vtac.passes.graph.quantize.forms import diagonal
+from vtac.passes.graph.quantize.network import Network, channels_of, is_channel_vector
+from vtac.passes.graph.quantize.rules.rule import (
+    ClampRule,
+    ErrorContext,
+    Joined,
+    JoinRule,
+    LinearRule,
+    Terms,
+    known_shape,
+)
+from vtac.passes.graph.reasons import Kind, Reason
+
+HARD_SWISH = 1 / 6, 1 / 2
+"""Slope and offset of the hard sigmoid in a hard swish."""
+
+
+class Relu(ClampRule[ReluOp]):
+    """``max(x, 0)``."""
+
+    def bounds(self, op: ReluOp) -> Range:
+        """No upper bound."""
+        return 0.0, inf
+
+
+class Clip(ClampRule[ClipOp]):
+    """``min(max(x, min), max)``."""
+
+    def bounds(self, op: ClipOp) -> Range:
+        """The upper bound wins where they cross, as in ONNX."""
+        hi = inf if op.max is None else op.max.value.data
+        return (-inf if op.min is None else min(op.min.value.data, hi)), hi
+
+
+class FakeQuantize(ClampRule[FakeQuantizeOp]):
+    """Where the network itself rounds, a sum ends; the bounds are those of int8."""
+
+    interior: ClassVar[bool] = False
+
+    def bounds(self, op: FakeQuantizeOp) -> Range:
+        """Requantisation takes care of the bounds of stored integers."""
+        return -inf, inf
+
+    def error(
+        self, op: FakeQuantizeOp, errors: Sequence[Array], around: ErrorContext
+    ) -> Array | None:
+        """Values that differ may be rounded apart."""
+        step = op.scale.value.data
+        slack = np.full(1, 2 * step * SLACK_STEPS)
+        return around.model.both_rounded(around.model.total([errors[0], slack]), step)
+
+
+class HardSigmoid(ClampRule[HardSigmoidOp], LinearRule[HardSigmoidOp]):
+    """``clip(alpha * x + beta, 0, 1)``: a linear form between bounds."""
+
+    def bounds(self, op: HardSigmoidOp) -> Range:
+        """Of any hard sigmoid."""
+        return 0.0, 1.0
+
+    def enter(self, op: HardSigmoidOp, factor: Array, terms: Terms) -> None:
+        """What is clamped."""
+        terms.bias += factor * op.beta.value.data
+        terms.read(op.x, factor * op.alpha.value.data, op)
+
+    def error(
+        self, op: HardSigmoidOp, errors: Sequence[Array], around: ErrorContext
+    ) -> Array | None:
+        """Errors grow by the slope."""
+        return errors[0] * abs(op.alpha.value.data)
+
+
+SlopedT = TypeVar("SlopedT", LeakyReluOp, PReluOp)
+
+
+class _Sloped(JoinRule[SlopedT], Generic[SlopedT]):
+    """``max(x, slope * x)``, or the minimum where slopes are above 1."""
+
+    def slope(self, op: SlopedT, network: Network) -> Array:
+        """By what negative elements are multiplied: float64, one number a channel."""
+        raise AssertionError("both kinds of ops say what their slopes are")
+
+    def joined(self, op: SlopedT, network: Network, result: SSAValue) -> Joined | None:
+        """x, and x times the slope."""
+        slope = self.slope(op, network)
+        forms = [diagonal(op, op.x, result, factor) for factor in (np.ones(1), slope)]
+        return Joined(forms, "max" if (slope <= 1).all() else "min")
+
+
+class LeakyRelu(_Sloped[LeakyReluOp]):
+    """One slope."""
+
+    def slope(self, op: LeakyReluOp, network: Network) -> Array:
+        """The attribute, in each channel."""
+        return np.full(channels_of(op.result), op.alpha.value.data)
+
+    def why_not(self, op: LeakyReluOp, network: Network) -> str | None:
+        """The slope must be a number."""
+        return _slopes(self.slope(op, network))
+
+
+class PRelu(_Sloped[PReluOp]):
+    """One slope a channel."""
+
+    def slope(self, op: PReluOp, network: Network) -> Array:
+        """The constant operand."""
+        return network.channel_vector(op.slope, channels_of(op.result))
+
+    def why_not(self, op: PReluOp, network: Network) -> str | None:
+        """Slopes must be constant, one a channel, and all on one side of 1."""
+        if network.constant(op.slope) is None:
+            return Reason("its slopes are not constant", Kind.ATTRIBUTE)
+        if not is_channel_vector(known_shape(op.slope), known_shape(op.result)):
+            return Reason("its slopes differ within a channel", Kind.SHAPE)
+        return _slopes(self.slope(op, network))
+
+
+def _slopes(slope: Array) -> str | None:
+    if not np.isfinite(slope).all():
+        return Reason("its slopes are not finite", Kind.NUMBERS)
+    if (slope < 1).any() and (slope > 1).any():
+        return Reason(
+            "some of its slopes are below 1 and some above: neither a maximum nor a minimum",
+            Kind.NUMBERS,
+        )
+    return None
+
+
+class HardSwish(JoinRule[HardSwishOp]):
+    """``x`` times its hard sigmoid."""
+
+    def joined(self, op: HardSwishOp, network: Network, result: SSAValue) -> Joined | None:
+        """x, and x as the gate reads it."""
+        return Joined([diagonal(op, op.x, result, np.ones(1))] * 2, "mul", HARD_SWISH)

@@ -1,0 +1,173 @@
+"""Rules of arithmetic: sums, products, normalisation by constants."""
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import AddOp, BatchNormOp, DivOp, MulOp, NegOp, SubOp
+from vtac.passes.graph.evaluate import batch_norm_affine
+from vtac.passes.graph.quantize.forms import spread
+from vtac.passes.graph.quantize.network import Network, channels_of, is_channel_vector
+from vtac.passes.graph.quantize.rules.rule import (
+    ErrorContext,
+    Joined,
+    JoinRule,
+    LinearRule,
+    Terms,
+    known_shape,
+    largest,
+    magnitude,
+)
+from vtac.passes.graph.reasons import Kind, Reason
+
+SumT = TypeVar("SumT", AddOp, SubOp)
+ScalingT = TypeVar("ScalingT", MulOp, DivOp)
+
+
+class _Addition(LinearRule[SumT], Generic[SumT]):
+    """``a + b`` or ``a - b``."""
+
+    sign = 1
+
+    def why_not(self, op: SumT, network: Network) -> str | None:
+        """Shapes are equal, unless one operand is a constant with one number a channel."""
+        a, b = known_shape(op.a), known_shape(op.b)
+        if a == b or _constant_a_channel(op, network) is not None:
+            return None
+        kind = "addition" if isinstance(op, AddOp) else "subtraction"
+        return Reason(f"broadcasting {kind} of shapes {list(a)} and {list(b)}", Kind.SHAPE)
+
+    def enter(self, op: SumT, factor: Array, terms: Terms) -> None:
+        """Both operands."""
+        terms.read(op.a, factor, op)
+        terms.read(op.b, self.sign * factor, op)
+
+    def error(self, op: SumT, errors: Sequence[Array], around: ErrorContext) -> Array | None:
+        """Errors add up; where shapes differ, channels may not be channels."""
+        if known_shape(op.a) != known_shape(op.b):
+            errors = [largest(error) for error in errors]
+        return around.model.total(errors)
+
+
+class Add(_Addition[AddOp]):
+    """``a + b``: any sum may contain it."""
+
+    selects = False
+
+
+class Sub(_Addition[SubOp]):
+    """``a - b``."""
+
+    sign = -1
+
+
+class Neg(LinearRule[NegOp]):
+    """``-x``."""
+
+    def enter(self, op: NegOp, factor: Array, terms: Terms) -> None:
+        """The operand with the other sign."""
+        terms.read(op.x, -factor, op)
+
+    def error(self, op: NegOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
+        """Errors stay."""
+        return largest(errors[0])
+
+
+class BatchNorm(LinearRule[BatchNormOp]):
+    """A factor and an offset for each channel."""
+
+    def why_not(self, op: BatchNormOp, network: Network) -> str | None:
+        """Statistics are constants."""
+        if any(network.constant(value) is None for value in op.operands[1:]):
+            return Reason("its statistics are not constant", Kind.ATTRIBUTE)
+        return None
+
+    def enter(self, op: BatchNormOp, factor: Array, terms: Terms) -> None:
+        """``scale * x + offset``."""
+        channels = channels_of(op.result)
+        vectors = [terms.network.channel_vector(v, channels) for v in op.operands[1:]]
+        scale, offset = batch_norm_affine(op, *vectors)
+        terms.bias += factor * offset
+        terms.read(op.x, factor * scale, op)
+
+
+class _Scaling(LinearRule[ScalingT], Generic[ScalingT]):
+    """A product or quotient with a constant that has one number a channel."""
+
+    def why_not(self, op: ScalingT, network: Network) -> str | None:
+        """The other operand is such a constant, and finite."""
+        found = _constant_a_channel(op, network)
+        divides = isinstance(op, DivOp)
+        if found is None or (divides and found[0] is not op.a):
+            shapes = f"shapes {list(known_shape(op.a))} and {list(known_shape(op.b))}"
+            what = "divides" if divides else "multiplies"
+            return Reason(
+                f"it {what} tensors of {shapes}: one must be a constant with one number a channel",
+                Kind.SHAPE,
+            )
+        numbers = network.channel_vector(found[1], channels_of(op.result))
+        if not np.isfinite(numbers).all() or (divides and not numbers.all()):
+            return Reason("its constant has infinite factors", Kind.NUMBERS)
+        return None
+
+    def enter(self, op: ScalingT, factor: Array, terms: Terms) -> None:
+        """The operand, scaled."""
+        found = _constant_a_channel(op, terms.network)
+        assert found is not None, "eligible products have a constant operand"
+        numbers = terms.network.channel_vector(found[1], channels_of(op.result))
+        terms.read(found[0], factor * (1 / numbers if isinstance(op, DivOp) else numbers), op)
+
+
+class Div(_Scaling[DivOp]):
+    """``a / b``."""
+
+
+class Mul(_Scaling[MulOp], JoinRule[MulOp]):
+    """``a * b``: a scaling, or a product of two tensors."""
+
+    def why_not(self, op: MulOp, network: Network) -> str | None:
+        """A product broadcasts over space, or an only channel over all."""
+        if not _is_product(op, network):
+            return super().why_not(op, network)
+        a, b, result = (known_shape(value) for value in (op.a, op.b, op.result))
+        if len(a) != len(b) or a[0] != b[0] or result not in (a, b):
+            return Reason(f"broadcasting product of shapes {list(a)} and {list(b)}", Kind.SHAPE)
+        return None
+
+    def joined(self, op: MulOp, network: Network, result: SSAValue) -> Joined | None:
+        """Both factors, the one with all channels first."""
+        if not _is_product(op, network):
+            return None
+        forms = [spread(op, value, result, np.ones(1)) for value in (op.a, op.b)]
+        return Joined(sorted(forms, key=lambda form: form.group == 1), "mul")
+
+    def error(self, op: MulOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
+        """Each factor's error times the other, and both errors."""
+        a, b = (largest(error) for error in errors)
+        of_a, of_b = (magnitude(around.network.range_of(value)) for value in (op.a, op.b))
+        if not np.isfinite([of_a, of_b]).all():
+            return None
+        return around.model.total([a * of_b, b * of_a, a * b])
+
+
+def _is_product(op: MulOp, network: Network) -> bool:
+    """Whether neither factor is a constant."""
+    return all(network.constant(value) is None for value in (op.a, op.b))
+
+
+def _constant_a_channel(
+    op: AddOp | SubOp | MulOp | DivOp, network: Network
+) -> tuple[SSAValue, SSAValue] | None:
+    """The operand and the constant with one number a channel of it, if that is what it has."""
+    result = known_shape(op.result)
+    for vector, other in ((op.b, op.a), (op.a, op.b)):
+        if (
+            network.constant(vector) is not None
+            and known_shape(other) == result
+            and is_channel_vector(known_shape(vector), result)
+        ):
+            return other, vector
+    return None

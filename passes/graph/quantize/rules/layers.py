@@ -1,0 +1,60 @@
+"""Rules of layers: convolutions, dense layers, products of matrices."""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Generic, TypeVar
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import ConvOp, GemmOp, MatMulOp
+from vtac.passes.graph.quantize.network import Network, is_channel_vector, is_matrix_product
+from vtac.passes.graph.quantize.rules.rule import CoreRule, ErrorContext, Rule, known_shape
+from vtac.passes.graph.reasons import Kind, Reason
+
+LayerT = TypeVar("LayerT", ConvOp, GemmOp)
+
+
+class _Layer(CoreRule[LayerT], Generic[LayerT]):
+    """Products with constant weights."""
+
+    def width(self, op: LayerT) -> int:
+        """What the op says."""
+        return op.products()
+
+
+class Conv(_Layer[ConvOp]):
+    """A convolution."""
+
+    def why_not(self, op: ConvOp, network: Network) -> str | None:
+        """Weights and bias are constants."""
+        if network.constant(op.w) is None:
+            return Reason("its weights are not constant", Kind.ATTRIBUTE)
+        if op.bias is not None and network.constant(op.bias) is None:
+            return Reason("its bias is not constant", Kind.ATTRIBUTE)
+        return None
+
+    def error(self, op: ConvOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
+        """Through the weights."""
+        if around.network.constant(op.w) is None:
+            return None
+        folded = around.model.folded(around.network.given_weights(op), op.groups)
+        return around.model.through(folded, errors[0])
+
+
+class Gemm(_Layer[GemmOp]):
+    """A dense layer, or a product of two activations (`contractions`)."""
+
+    def why_not(self, op: GemmOp, network: Network) -> str | None:
+        """The bias is a constant vector; a factor of activations is above 0."""
+        alpha = op.alpha.value.data
+        if is_matrix_product(op, network) and not 0 < alpha < inf:
+            return Reason(f"its factor alpha is {alpha:g}, not above 0", Kind.ATTRIBUTE)
+        if op.c is not None:
+            if network.constant(op.c) is None:
+                return Reason("its bias is not constant", Kind.ATTRIBUTE)
+            if not is_channel_vector(known_shape(op.c), known_shape(op.result)):
+                return Reason("its bias differs between rows", Kind.SHAPE)
+        return None
+
+
+class MatMul(Rule[MatMulOp]):
+    """A product of two activations (`contractions`)."""

@@ -1,0 +1,53 @@
+"""Rules of what hands on int8 as it is: max pooling, and what moves or repeats elements."""
+
+from collections.abc import Sequence
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import MaxPoolOp, ReshapeOp, TransposeOp, UpsampleOp
+from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.quantize.rules.pooling import OUTSIDE, window_counts
+from vtac.passes.graph.quantize.rules.rule import ErrorContext, PassingRule, known_shape
+
+
+class MaxPool(PassingRule[MaxPoolOp]):
+    """The largest element of each window."""
+
+    def why_not(self, op: MaxPoolOp, network: Network) -> str | None:
+        """Every window has an element."""
+        return None if window_counts(op).all() else OUTSIDE
+
+    def error(self, op: MaxPoolOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
+        """A maximum picks elements that no relu has clamped."""
+        found = around.network.range_of(op.x)
+        if found is None:
+            return errors[0]
+        before, after = (around.free(value, found[0]) for value in (op.x, op.result))
+        if before is None or after is None:
+            return errors[0]
+        return around.model.picked(errors[0], before, after)
+
+
+class Reshape(PassingRule[ReshapeOp]):
+    """The same elements under another shape. It never needs a reason to stay on the host."""
+
+    computes = False
+
+    def keeps_channels(self, op: ReshapeOp) -> bool:
+        """If batch and channels stay."""
+        return known_shape(op.x)[:2] == known_shape(op.result)[:2]
+
+
+class Transpose(PassingRule[TransposeOp]):
+    """Another order of dimensions."""
+
+    def keeps_channels(self, op: TransposeOp) -> bool:
+        """If batch and channels stay in front."""
+        return tuple(op.permutation.get_values()[:2]) == (0, 1)
+
+
+class Upsample(PassingRule[UpsampleOp]):
+    """Repeated elements."""
+
+    def keeps_channels(self, op: UpsampleOp) -> bool:
+        """If only space is repeated."""
+        return set(op.factors.get_values()[:2]) == {1}

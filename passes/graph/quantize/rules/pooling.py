@@ -1,0 +1,215 @@
+"""Rules of average and sum pooling.
+
+A pooling is a sum of elements over a divisor, whose odd part goes into the scale of the result.
+Where pads are left out, a window at the border averages fewer elements than others. The reciprocal
+of its count is a product over dimensions, and along each it is that of most windows, plus a
+correction at every window that differs: a depthwise convolution with strides so long that all its
+windows but that one lie outside. All weights are multiples of one fraction, so that powers of two
+and its odd part between scales make them exact.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from itertools import product
+from math import lcm, prod
+from typing import cast
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import (
+    AveragePoolOp,
+    GlobalAveragePoolOp,
+    SumPoolOp,
+    WindowOp,
+    window_extent,
+)
+from vtac.passes.graph.quantize.forms import Form
+from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.quantize.rules.rule import CoreRule, ErrorContext, OpT, Terms, known_shape
+from vtac.passes.graph.reasons import Kind, Reason
+
+MOST_FORMS = 9
+"""Of one pooling: as many as a 3 x 3 window with pads on all sides needs."""
+
+OUTSIDE = Reason("a window lies wholly in the padding", Kind.ATTRIBUTE)
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """A pooling as the sum of ``count`` elements of each window over ``divisor``.
+
+    kernel, strides, pads, dilations: as in `WindowOp`. pads_count: whether the pads are among the
+    elements.
+    """
+
+    source: Operation
+    x: SSAValue
+    kernel: Sequence[int]
+    strides: Sequence[int]
+    pads: Sequence[int]
+    dilations: Sequence[int]
+    count: int
+    divisor: int
+    pads_count: bool
+
+    def form(self, result: SSAValue) -> Form:
+        """The same as a depthwise convolution."""
+        channels = known_shape(self.x)[1]
+        matrix = np.full((channels, 1, *self.kernel), 1 / self.divisor)
+        where = self.strides, self.pads, self.dilations
+        return Form(self.source, self.x, result, matrix, np.ones(1), *where, channels)
+
+
+def pooling_of(op: Operation | None) -> Pooling | None:
+    """A pooling all of whose windows have the same divisor; None for other ops."""
+    if isinstance(op, GlobalAveragePoolOp):
+        kernel = known_shape(op.x)[2:]
+        ones, area = [1] * len(kernel), prod(kernel)
+        return Pooling(op, op.x, kernel, ones, [0] * 2 * len(kernel), ones, area, area, False)
+    if not isinstance(op, AveragePoolOp | SumPoolOp):
+        return None
+    kernel = op.kernel.get_values()
+    pads_count = isinstance(op, SumPoolOp) or bool(op.count_include_pad.value.data)
+    count = prod(kernel) if pads_count else int(window_counts(op).flat[0])
+    divisor = 1 if isinstance(op, SumPoolOp) else count
+    strides, pads, dilations = (v.get_values() for v in (op.strides, op.pads, op.dilations))
+    return Pooling(op, op.x, kernel, strides, pads, dilations, count, divisor, pads_count)
+
+
+class _PoolingRule(CoreRule[OpT]):
+    """What the poolings share."""
+
+    def shares(self, op: OpT, factor: Array) -> bool:
+        """Sums of elements have no weights to take up a factor."""
+        return bool((factor == 1).all())
+
+    def width(self, op: OpT) -> int:
+        """The elements of a window."""
+        pooling = pooling_of(op)
+        assert pooling is not None
+        return prod(pooling.kernel)
+
+
+class GlobalAveragePool(_PoolingRule[GlobalAveragePoolOp]):
+    """The mean over all of space."""
+
+    def error(
+        self, op: GlobalAveragePoolOp, errors: Sequence[Array], around: ErrorContext
+    ) -> Array | None:
+        """A mean errs no more than its elements."""
+        return errors[0]
+
+
+class SumPool(_PoolingRule[SumPoolOp]):
+    """The sum over windows."""
+
+    def why_not(self, op: SumPoolOp, network: Network) -> str | None:
+        """Float sums have no pads."""
+        return Reason("sums with pads", Kind.ATTRIBUTE) if any(op.pads.get_values()) else None
+
+
+class AveragePool(_PoolingRule[AveragePoolOp]):
+    """The mean over windows: one sum, or linear forms where windows count differently."""
+
+    def why_not(self, op: AveragePoolOp, network: Network) -> str | None:
+        """Divisors are few and not 0."""
+        if op.count_include_pad.value.data:
+            return None
+        counts = window_counts(op)
+        needed = prod(1 + int((along != _usual(along)).sum()) for along in axis_counts(op))
+        if counts.all() and needed > MOST_FORMS:
+            return Reason(
+                f"its windows average {counts.min()} to {counts.max()} elements: too many divisors",
+                Kind.ATTRIBUTE,
+            )
+        return None if counts.all() else OUTSIDE
+
+    def enter(self, op: AveragePoolOp, factor: Array, terms: Terms) -> None:
+        """The core, or the forms of an uneven pooling."""
+        if _is_uneven(op):
+            terms.forms += _averages(op, terms.result, factor)
+        else:
+            super().enter(op, factor, terms)
+
+    def shares(self, op: AveragePoolOp, factor: Array) -> bool:
+        """The forms of an uneven pooling stay apart."""
+        return not _is_uneven(op) and super().shares(op, factor)
+
+    def error(
+        self, op: AveragePoolOp, errors: Sequence[Array], around: ErrorContext
+    ) -> Array | None:
+        """A mean errs no more than its elements."""
+        return errors[0]
+
+
+def axis_counts(op: WindowOp) -> list[Array]:
+    """How many taps of each window lie inside the operand, along each spatial dimension."""
+    strides, dilations = op.strides.get_values(), op.dilations.get_values()
+    kernel, pads, counts = op.kernel_shape(), op.pads.get_values(), []
+    for axis, size in enumerate(known_shape(op.x)[2:]):
+        pad = pads[axis] + pads[len(kernel) + axis]
+        extent = window_extent(size, kernel[axis], strides[axis], pad, dilations[axis])
+        starts = np.arange(extent) * strides[axis] - pads[axis]
+        taps = starts[:, None] + np.arange(kernel[axis]) * dilations[axis]
+        counts.append(cast(Array, ((taps >= 0) & (taps < size)).sum(axis=1)))
+    return counts
+
+
+def window_counts(op: WindowOp) -> Array:
+    """How many taps of each window lie inside the operand: an array over the output positions."""
+    return reduce(np.multiply.outer, axis_counts(op))
+
+
+def _is_uneven(op: AveragePoolOp) -> bool:
+    """Whether windows are divided by different counts."""
+    if op.count_include_pad.value.data:
+        return False
+    return any(len(np.unique(counts)) > 1 for counts in axis_counts(op))
+
+
+def _averages(op: AveragePoolOp, result: SSAValue, factor: Array) -> Iterator[Form]:
+    """The forms of an uneven pooling: most windows, and what corrects the others."""
+    channels, kernel = known_shape(op.x)[1], op.kernel.get_values()
+    divisor = lcm(*np.unique(window_counts(op)).tolist())
+    for parts in product(*(_parts(op, axis) for axis in range(len(kernel)))):
+        share = prod((part.share for part in parts), start=Fraction(1))
+        matrix = np.full((channels, 1, *kernel), float(share))
+        pads = [*(part.before for part in parts), *(part.after for part in parts)]
+        strides = [part.stride for part in parts]
+        dilations = op.dilations.get_values()
+        yield Form(op, op.x, result, matrix, factor, strides, pads, dilations, channels, divisor)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Windows along one axis that get the same share of their sums."""
+
+    share: Fraction
+    stride: int
+    before: int
+    after: int
+
+
+def _parts(op: AveragePoolOp, axis: int) -> Sequence[_Part]:
+    kernel, rank = op.kernel.get_values(), len(op.kernel.get_values())
+    stride, pads = op.strides.get_values()[axis], op.pads.get_values()
+    size, along = known_shape(op.x)[2 + axis], axis_counts(op)[axis]
+    reach = op.dilations.get_values()[axis] * (kernel[axis] - 1) + 1
+    usual = _usual(along)
+    parts = [_Part(Fraction(1, usual), stride, pads[axis], pads[rank + axis])]
+    for index in np.flatnonzero(along != usual).tolist():
+        step = size + reach  # the windows beside this one leave the operand
+        before = index * step - (index * stride - pads[axis])
+        after = (len(along) - 1) * step + reach - size - before
+        share = Fraction(1, int(along[index])) - Fraction(1, usual)
+        parts.append(_Part(share, step, before, after))
+    return parts
+
+
+def _usual(counts: Array) -> int:
+    """What most windows count."""
+    return int(np.bincount(counts).argmax())

@@ -1,0 +1,183 @@
+"""What a rule is: all that the quantiser knows about one kind of op.
+
+Each kind of op that computes has one rule, registered in ``rules``. A rule says whether an op has
+an integer form at all (``why_not``), how it takes part in groups of ops that round once, and how
+errors pass through it where it stays float. What a rule hands over are linear forms (`Form`),
+bounds and constants, so that scales, numbers and emission know no kinds of ops.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import ClassVar, Generic, Literal, TypeVar
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from vtac.dialects.context import Array
+from vtac.dialects.graph import shape_of
+from vtac.passes.graph.quantize.error_models import ErrorModel, Range, free_of_zero
+from vtac.passes.graph.quantize.forms import Form
+from vtac.passes.graph.quantize.network import Network
+
+OpT = TypeVar("OpT", bound=Operation)
+
+Join = Literal["add", "max", "min", "mul"]
+"""What becomes of the accumulators of several forms."""
+
+
+@dataclass
+class Terms:
+    """The addends of a sum while it is collected from its root upwards.
+
+    result: what the sum computes. maker: the op that makes a value, if it may disappear into this
+    sum. bias: constant addends, float64 [C]. covered: ops that the sum replaces. cores: ops that
+    sum products or windows, each with its factor. forms: addends with weights. skips: addends read
+    as they are. pending: values still to be looked at, with their factors and readers.
+    """
+
+    network: Network
+    result: SSAValue
+    maker: Callable[[SSAValue], Operation | None]
+    bias: Array
+    covered: dict[Operation, None]
+    cores: list[tuple[Operation, Array]] = field(default_factory=list)
+    forms: list[Form] = field(default_factory=list)
+    skips: list[SSAValue] = field(default_factory=list)
+    pending: list[tuple[SSAValue, Array, Operation]] = field(default_factory=list)
+
+    def read(self, value: SSAValue, factor: Array, reader: Operation) -> None:
+        """Add ``factor`` times a value that an op of the sum reads."""
+        self.pending.append((value, factor, reader))
+
+
+@dataclass(frozen=True)
+class ErrorContext:
+    """What a rule needs to know to pass errors on."""
+
+    model: ErrorModel
+    network: Network
+
+    def free(self, value: SSAValue, lo: float) -> Array | None:
+        """The share of each channel above a lower bound of 0, as far as it has been observed."""
+        observed = self.network.observations
+        if lo != 0 or observed is None:
+            return None
+        mean, power = observed.mean(value), observed.power(value)
+        return None if mean is None or power is None else free_of_zero(mean, power)
+
+
+class Rule(Generic[OpT]):
+    """The rule of a kind of op. This one's ops stay float, and must say why."""
+
+    computes: ClassVar[bool] = True
+    """Whether an op that stays on the host needs a reason."""
+
+    def why_not(self, op: OpT, network: Network) -> str | None:
+        """Why an op has no integer form, from the op alone; None if it has one."""
+        return None
+
+    def error(self, op: OpT, errors: Sequence[Array], around: ErrorContext) -> Array | None:
+        """The error of the result of a float op: one number a channel, or one for all.
+
+        errors: of its operands, all known and not all 0. None where nothing can be said.
+        """
+        return None
+
+
+class PassingRule(Rule[OpT]):
+    """Ops that hand on int8 at the scale of their operand."""
+
+    def keeps_channels(self, op: OpT) -> bool:
+        """Whether channels of the result are those of the operand."""
+        return True
+
+    def error(self, op: OpT, errors: Sequence[Array], around: ErrorContext) -> Array | None:
+        """Errors stay as they are; where channels mix, the largest holds for all."""
+        return errors[0] if self.keeps_channels(op) else largest(errors[0])
+
+
+class SumRule(Rule[OpT]):
+    """Ops that can be part of a sum, which ends in one requantisation."""
+
+    interior: ClassVar[bool] = True
+    """Whether other ops of the sum may follow it."""
+
+
+class LinearRule(SumRule[OpT]):
+    """Ops whose result is a sum of linear forms of their operands and a constant."""
+
+    selects: ClassVar[bool] = True
+    """Whether it selects or scales elements: no sum has both these and convolutions."""
+
+    @abstractmethod
+    def enter(self, op: OpT, factor: Array, terms: Terms) -> None:
+        """Add ``factor`` times the result of an op to a sum."""
+
+
+class CoreRule(LinearRule[OpT]):
+    """Ops that sum many products or elements into each accumulator. A sum has at most one."""
+
+    selects: ClassVar[bool] = False
+
+    def enter(self, op: OpT, factor: Array, terms: Terms) -> None:
+        """It becomes the core, or is requantised on its own."""
+        terms.cores.append((op, factor))
+
+    def shares(self, op: OpT, factor: Array) -> bool:
+        """Whether other addends may enter its accumulators, multiplied by ``factor``."""
+        return True
+
+    @abstractmethod
+    def width(self, op: OpT) -> int:
+        """How many products or elements it sums into each accumulator."""
+
+
+class ClampRule(SumRule[OpT]):
+    """Ops that clamp each element, which requantisation does anyway."""
+
+    @abstractmethod
+    def bounds(self, op: OpT) -> Range:
+        """Between which real bounds."""
+
+    def error(self, op: OpT, errors: Sequence[Array], around: ErrorContext) -> Array | None:
+        """Clamping moves no two values apart."""
+        before, (lo, hi) = around.network.range_of(op.operands[0]), self.bounds(op)
+        free = around.free(op.results[0], lo)
+        return around.model.clamped(errors[0], before, (lo, hi), free)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Two forms whose accumulators are compared or multiplied.
+
+    gate: slope and offset of the second factor, if that is a hard sigmoid.
+    """
+
+    forms: Sequence[Form]
+    join: Join
+    gate: tuple[float, float] | None = None
+
+
+class JoinRule(SumRule[OpT]):
+    """Ops whose result is the larger, the smaller or the product of two accumulators."""
+
+    @abstractmethod
+    def joined(self, op: OpT, network: Network, result: SSAValue) -> Joined | None:
+        """The two forms; None where an op is linear all the same."""
+
+
+def largest(*errors: Array) -> Array:
+    """One number that holds for all channels."""
+    return np.full(1, max(error.max() for error in errors))
+
+
+def magnitude(values: Range | None) -> float:
+    """The largest magnitude within a range."""
+    return inf if values is None else max(abs(values[0]), abs(values[1]))
+
+
+def known_shape(value: SSAValue) -> tuple[int, ...]:
+    """The shape of a tensor that is known to be one."""
+    return shape_of(value) or ()
