@@ -42,10 +42,15 @@ ALU_CYCLES = 2
 
 @dataclass(frozen=True)
 class TensorLanes:
-    """What lies in the rows and columns of a tensor's elements, as dimensions."""
+    """What lies in the rows and columns of a tensor's elements, as dimensions.
+
+    weights: whether elements have BLOCK rows, as the GEMM core reads its second operand, and zeros
+    where the axes end.
+    """
 
     rows: Lane
     columns: Lane
+    weights: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,19 +145,29 @@ class Subscripts:
 class Chooser:
     """The choices for one compute.
 
-    lanes: those of each operand that another stage makes; None for a parameter.
+    lanes: those of each operand that another stage makes or that the caller passes in lanes; None
+    for a parameter that is packed as the compute needs it. widens: whether a value that is only
+    widened is multiplied by 1, which may change its lanes; else `te-legalize-casts` widens it.
     """
 
-    def __init__(self, compute: ComputeOp, target: Target, lanes: Sequence[TensorLanes | None]):
-        self.compute, self.target, self.lanes = compute, target, lanes
+    def __init__(
+        self,
+        compute: ComputeOp,
+        target: Target,
+        lanes: Sequence[TensorLanes | None],
+        widens: bool = True,
+    ):
+        self.compute, self.target, self.lanes, self.widens = compute, target, lanes, widens
         self.reads = [Subscripts(read) for read in compute.reads]
         self.rank = len(compute.spatial)
 
-    def choices(self, init: TensorLanes | None) -> list[Choice]:
-        """All that fit, the cheapest first. init: lanes of the tensor that is accumulated onto."""
+    def choices(self, result: TensorLanes | None) -> list[Choice]:
+        """All that fit, the cheapest first. result: the lanes that the result must have, if any."""
         factors = factors_of(self.compute)
+        if factors is not None and factors.constant is not None and not self.widens:
+            factors = None
         found = self._of_alu() if factors is None else self._of_product(factors)
-        fitting = [c for c in found if init is None or c.result == init]
+        fitting = [c for c in found if result is None or c.result == result]
         return sorted(fitting, key=lambda choice: choice.cost)
 
     def _of_alu(self) -> Iterator[Choice]:
@@ -206,8 +221,13 @@ class Chooser:
             yield from self._with_operands(first, None)
             return
         for x, w in {(first, factors.reads[1]), (factors.reads[1], first)}:
-            if self.lanes[w] is None:
+            if self._may_be_weights(w):
                 yield from self._with_operands(x, w)
+
+    def _may_be_weights(self, operand: int) -> bool:
+        """Whether an operand lies as weights do, or can."""
+        known = self.lanes[operand]
+        return known is None or known.weights
 
     def _with_operands(self, x: int, w: int | None) -> Iterator[Choice]:
         """The choices with these activations and weights."""
@@ -237,8 +257,18 @@ class Chooser:
             row = _lane(b, self.target.batch)
             if known is not None and known != TensorLanes(a.lane(row), a.lane(depth)):
                 continue
+            if not self._are_weights(w, column, depth):
+                continue
             cost = self._product_cost(x, w, row, column, depth)
             yield Choice(row, column, cost, depth, g, x, w)
+
+    def _are_weights(self, w: int | None, column: Lane, depth: Lane) -> bool:
+        """Whether weights that the caller passes in lanes have these."""
+        known = None if w is None else self.lanes[w]
+        if w is None or known is None:
+            return True
+        operand = self.reads[w]
+        return known == TensorLanes(operand.lane(column), operand.lane(depth), weights=True)
 
     def _may_be_depth(self, variable: int, x: int, w: int | None) -> bool:
         """Whether both operands have the axis, and one of them zeros where the axis ends."""
@@ -249,7 +279,7 @@ class Chooser:
         return any(
             operand.shape[operand.alone[variable]] == extent
             for operand, number in zip(operands, (x, w), strict=False)
-            if number is not None and self.lanes[number] is None
+            if number is not None and self._may_be_weights(number)
         )
 
     def _product_cost(self, x: int, w: int | None, rows: Lane, columns: Lane, depth: Lane) -> int:

@@ -1,9 +1,10 @@
 """Chooses the lanes of all computes of a function together.
 
 A stage must find the tensors that another stage made in the lanes that it needs, also across
-kernels; parameters are packed as it likes. The cheapest combination is found by going through the
-stages in order, the cheapest choice first, and turning back where the costs exceed the best found
-(branch and bound). Stages that share no tensor are apart.
+kernels. Parameters are packed as it likes, unless the caller has packed them already. The cheapest
+combination is found by going through the stages in order, the cheapest choice first, and turning
+back where the costs exceed the best found (branch and bound). Stages that share no tensor are
+apart.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,23 +20,30 @@ MAX_STEPS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
-    """A compute of some kernel. operands, init: the stage that makes each, None for a parameter."""
+class KernelStage:
+    """A compute of some kernel, and where its operands come from.
+
+    operands, init: the stage that makes each, None for a parameter. given: the lanes of parameters
+    that the caller passes in lanes, by the number of the operand. wanted: the lanes that the result
+    must have; None where they are free.
+    """
 
     compute: ComputeOp
     where: str
-    operands: "tuple[Stage | None, ...]"
-    init: "Stage | None"
+    operands: "tuple[KernelStage | None, ...]"
+    init: "KernelStage | None"
+    given: Mapping[int, TensorLanes] = field(default_factory=dict)
+    wanted: TensorLanes | None = None
 
     @property
-    def before(self) -> "Iterator[Stage]":
+    def before(self) -> "Iterator[KernelStage]":
         """The stages that it reads."""
         for stage in (*self.operands, self.init):
             if stage is not None:
                 yield stage
 
 
-def choose_lanes(stages: Sequence[Stage], target: Target) -> dict[ComputeOp, Choice]:
+def choose_lanes(stages: Sequence[KernelStage], target: Target) -> dict[ComputeOp, Choice]:
     """The lanes of each compute; stages are in an order in which each follows what it reads.
 
     Raises `CompileError` for stages that read a tensor in lanes in which it cannot lie.
@@ -61,9 +69,9 @@ def choose_lanes(stages: Sequence[Stage], target: Target) -> dict[ComputeOp, Cho
     return chosen
 
 
-def _parts(stages: Sequence[Stage]) -> list[list[Stage]]:
+def _parts(stages: Sequence[KernelStage]) -> list[list[KernelStage]]:
     """Stages that exchange tensors, in order."""
-    part: dict[Stage, list[Stage]] = {}
+    part: dict[KernelStage, list[KernelStage]] = {}
     for stage in stages:
         joined = [stage]
         for other in stage.before:
@@ -78,7 +86,7 @@ def _parts(stages: Sequence[Stage]) -> list[list[Stage]]:
 
 @dataclass
 class _Search:
-    part: Sequence[Stage]
+    part: Sequence[KernelStage]
     target: Target
     best: list[Choice] | None = None
     deepest: int = 0
@@ -93,7 +101,7 @@ class _Search:
         self._go(0, {}, [], 0)
 
     def _go(
-        self, number: int, lanes: Mapping[Stage, TensorLanes], chosen: list[Choice], cost: int
+        self, number: int, lanes: Mapping[KernelStage, TensorLanes], chosen: list[Choice], cost: int
     ) -> None:
         self._steps += 1
         if cost >= self._least or (self.best is not None and self._steps > MAX_STEPS):
@@ -107,11 +115,15 @@ class _Search:
             after = {**lanes, stage: choice.result}
             self._go(number + 1, after, [*chosen, choice], cost + choice.cost)
 
-    def _choices(self, number: int, lanes: Mapping[Stage, TensorLanes]) -> list[Choice]:
+    def _choices(self, number: int, lanes: Mapping[KernelStage, TensorLanes]) -> list[Choice]:
         stage = self.part[number]
-        known = tuple(None if s is None else lanes[s] for s in stage.operands)
-        init = None if stage.init is None else lanes[stage.init]
-        key = number, (*known, init)
+        known = tuple(
+            stage.given.get(operand) if maker is None else lanes[maker]
+            for operand, maker in enumerate(stage.operands)
+        )
+        result = stage.wanted if stage.init is None else lanes[stage.init]
+        key = number, (*known, result)
         if key not in self._known:
-            self._known[key] = Chooser(stage.compute, self.target, known).choices(init)
+            chooser = Chooser(stage.compute, self.target, known, widens=stage.wanted is None)
+            self._known[key] = chooser.choices(result)
         return self._known[key]

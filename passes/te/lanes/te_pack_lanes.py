@@ -6,19 +6,16 @@ tensor are lanes, products read activations [..., b, k] and weights [..., o, k].
 function get the types that this needs, twice where a tensor is read in two ways; constants are
 packed here. What callers must do is in the ``te.layout`` of parameters and results.
 
-Which axes: `search`. Elementwise products and sums of int8 become products with a reduction over
-the lanes (`choices.factors_of`), since only the GEMM core reads int8.
+Which axes: `search`. The rewrite of a kernel: `packed_kernel`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from xdsl.context import Context
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType, i8, i32
+from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
 
 from vtac.dialects.context import Array, constant_attr, constant_value, tensor_type
@@ -26,22 +23,16 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.te import (
     CallOp,
-    ComputeOp,
     ConstantOp,
     KernelOp,
     Layout,
-    Read,
-    Row,
-    YieldOp,
-    scalar_body,
     shaped,
 )
 from vtac.passes.te.borders import layouts_of, results_of, with_layouts
-from vtac.passes.te.computes import fresh_name
-from vtac.passes.te.lanes.choices import Choice, Subscripts, factors_of
-from vtac.passes.te.lanes.placing import Placement, place_constant, place_operand, place_result
-from vtac.passes.te.lanes.search import Stage, choose_lanes
-from vtac.passes.te.lanes.units import dropped_axes, is_zero, unit_axes
+from vtac.passes.te.lanes.packed_kernel import LaneAssignment, PackedKernel
+from vtac.passes.te.lanes.placing import Placement
+from vtac.passes.te.lanes.search import KernelStage, choose_lanes
+from vtac.passes.te.lanes.units import dropped_axes
 
 
 @dataclass(frozen=True)
@@ -97,11 +88,11 @@ class _Packer:
         stages = self._stages()
         choices = choose_lanes(stages, self.target)
         made = {stage.compute: stage for stage in stages}
-        plan = Plan(choices, dropped_axes(stages, choices), made)
+        assignment = LaneAssignment(choices, made, dropped_axes(stages, choices))
         old = self.function.body.block
         before = layouts_of(self.function.arg_attrs, old.args, "arg")
         self._layout_before = dict(zip(old.args, before, strict=True))
-        kernels = [_Kernel(kernel, plan, self.target) for _, kernel in self.calls]
+        kernels = [PackedKernel(kernel, assignment, self.target) for _, kernel in self.calls]
         for kernel in kernels:
             kernel.rewrite()
         self._declare_parameters(kernels)
@@ -109,10 +100,10 @@ class _Packer:
             self._call(call, kernel)
         self._finish(old)
 
-    def _stages(self) -> list[Stage]:
+    def _stages(self) -> list[KernelStage]:
         """The computes of all kernels, in order, and who makes what they read."""
-        made: dict[SSAValue, Stage] = {}
-        stages: list[Stage] = []
+        made: dict[SSAValue, KernelStage] = {}
+        stages: list[KernelStage] = []
         for call, kernel in self.calls:
             made |= {
                 parameter: made[argument]
@@ -123,7 +114,7 @@ class _Packer:
                 operands = tuple(made.get(read.value) for read in compute.reads)
                 init = None if compute.init is None else made.get(compute.init)
                 where = f'te.kernel @{kernel.sym_name.data}, stage "{compute.label.data}"'
-                made[compute.result] = Stage(compute, where, operands, init)
+                made[compute.result] = KernelStage(compute, where, operands, init)
                 stages.append(made[compute.result])
             made |= {
                 output: made[value]
@@ -131,7 +122,7 @@ class _Packer:
             }
         return stages
 
-    def _declare_parameters(self, kernels: Sequence["_Kernel"]) -> None:
+    def _declare_parameters(self, kernels: Sequence["PackedKernel"]) -> None:
         """The new parameters, in the order of the old ones."""
         wanted: dict[SSAValue, dict[Placement, None]] = {}
         for (call, _), kernel in zip(self.calls, kernels, strict=True):
@@ -146,7 +137,7 @@ class _Packer:
                 self.physical[argument, placement] = new
                 self.layouts.append(placement.layout(layout))
 
-    def _call(self, call: CallOp, kernel: "_Kernel") -> None:
+    def _call(self, call: CallOp, kernel: "PackedKernel") -> None:
         arguments = [
             self._value(call.arguments[number], placement) for number, placement in kernel.given
         ]
@@ -198,203 +189,3 @@ class _Packer:
         self.function.body.detach_block(old)
         old.erase(safe_erase=False)
         self.function.body.add_block(self.block)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What was decided: lanes of each compute, axes that it loses, and who makes what it reads."""
-
-    choices: Mapping[ComputeOp, Choice]
-    dropped: Mapping[ComputeOp, frozenset[int]]
-    stages: Mapping[ComputeOp, Stage]
-
-
-@dataclass
-class _Kernel:
-    """The rewrite of one kernel.
-
-    given: for each new parameter the number of the old one, and its placement. constants: what the
-    call passes after these. results: the placement of each result.
-    """
-
-    kernel: KernelOp
-    plan: Plan
-    target: Target
-    given: list[tuple[int, Placement]] = field(default_factory=list)
-    constants: list[Array] = field(default_factory=list)
-    results: list[Placement] = field(default_factory=list)
-    _block: Block = field(default_factory=Block)
-    _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
-    _numbers: dict[SSAValue, int] = field(default_factory=dict)
-
-    def rewrite(self) -> None:
-        """Build the new body beside the old one, and exchange them."""
-        old = self.kernel.body.block
-        self._numbers = {argument: number for number, argument in enumerate(old.args)}
-        placed = [self._placements(compute) for compute in self.kernel.computes]
-        parameters = self._parameters(placed)
-        for compute, placements in zip(self.kernel.computes, placed, strict=True):
-            self._compute(compute, placements, parameters)
-        batch, block = self.target.batch, self.target.block
-        results = results_of(self.kernel)
-        for value in results:
-            assert isinstance(value.owner, ComputeOp)
-            placement = place_result(self.plan.choices[value.owner], batch, block)
-            self.results.append(placement.without(self.plan.dropped[value.owner]))
-        self._block.add_op(YieldOp(*(self._values[value] for value in results)))
-        self.kernel.properties["function_type"] = FunctionType.from_lists(
-            self._block.arg_types, [self._values[value].type for value in results]
-        )
-        self.kernel.body.detach_block(old)
-        old.erase(safe_erase=False)
-        self.kernel.body.add_block(self._block)
-
-    def _placements(self, compute: ComputeOp) -> list[Placement]:
-        """How each operand must lie; that of a stage of the kernel does so already."""
-        choice = self.plan.choices[compute]
-        batch, block = self.target.batch, self.target.block
-        found = []
-        for number, read in enumerate(compute.reads):
-            placement = place_operand(choice, number, Subscripts(read), batch, block)
-            found.append(placement.without(self._dropped(compute, number, placement)))
-        if choice.depth is not None and choice.weights is None:
-            found.append(place_constant(choice, block))
-        return found
-
-    def _dropped(self, compute: ComputeOp, number: int, placement: Placement) -> frozenset[int]:
-        """The dimensions that an operand has lost: its maker says, or whoever reads a parameter."""
-        maker = self.plan.stages[compute].operands[number]
-        if maker is not None:
-            return self.plan.dropped[maker.compute]
-        read, units = compute.reads[number], unit_axes(compute, self.plan.choices[compute])
-        blocks = placement.shape(shaped(read.value).get_shape())
-        gone = {d for d, row in enumerate(read.rows) if blocks[d] == 1 and is_zero(row, units)}
-        return frozenset(gone - {0} if len(gone) == len(read.rows) else gone)
-
-    def _parameters(
-        self, placed: Sequence[Sequence[Placement]]
-    ) -> dict[tuple[int | str, Placement], SSAValue]:
-        """The new parameters: of tensors first, then of factors that are numbers."""
-        found: dict[tuple[int | str, Placement], SSAValue] = {}
-        factors: dict[tuple[str, Placement], Array] = {}
-        for compute, placements in zip(self.kernel.computes, placed, strict=True):
-            for read, placement in zip(compute.reads, placements, strict=False):
-                number = self._numbers.get(read.value)
-                if number is not None and (number, placement) not in found:
-                    shape = placement.shape(shaped(read.value).get_shape())
-                    type = TensorType(shaped(read.value).element_type, shape)
-                    found[number, placement] = self._parameter(type, read.value.name_hint)
-                    self.given.append((number, placement))
-            if len(placements) > len(compute.reads):
-                value = _constant_factor(compute)
-                array = placements[-1].layout(Layout.plain("", ())).pack(np.array(value, np.int8))
-                factors[f"factor {value}", placements[-1]] = array
-        for key, array in factors.items():
-            found[key] = self._parameter(tensor_type(array), "factor")
-            self.constants.append(array)
-        return found
-
-    def _parameter(self, type: Attribute, hint: str | None) -> SSAValue:
-        argument = self._block.insert_arg(type, len(self._block.args))
-        argument.name_hint = hint
-        return argument
-
-    def _compute(
-        self,
-        compute: ComputeOp,
-        placements: Sequence[Placement],
-        parameters: Mapping[tuple[int | str, Placement], SSAValue],
-    ) -> None:
-        choice = self.plan.choices[compute]
-        axes = _LaneAxes(compute, choice, self.plan.dropped[compute], self.target)
-        reads = []
-        for number, (read, placement) in enumerate(zip(compute.reads, placements, strict=False)):
-            parameter = self._numbers.get(read.value)
-            value = (
-                self._values[read.value] if parameter is None else parameters[parameter, placement]
-            )
-            reads.append(Read(value, axes.rows(read, number, placement), read.outside))
-        element: Attribute = compute.element_type
-        if choice.depth is None:
-            body = compute.body.clone()
-        else:
-            if choice.weights is None:
-                key = f"factor {_constant_factor(compute)}", placements[-1]
-                reads = [reads[choice.activations], Read(parameters[key], axes.weight_lanes)]
-            else:
-                reads = [reads[choice.activations], reads[choice.weights]]
-            body = scalar_body([i32, i8, i8], _multiply_accumulate)
-        starts = choice.depth is not None or len(compute.reduce) > 0
-        init = None if compute.init is None else self._values[compute.init]
-        identity = 0 if compute.identity is None else compute.identity.value.data
-        new = ComputeOp(
-            compute.label.data,
-            dict(axes.spatial),
-            dict(axes.reduce),
-            reads,
-            body,
-            element,
-            identity=identity if starts and init is None else None,
-            init=init,
-        )
-        new.location = compute.location
-        new.result.name_hint = compute.result.name_hint
-        self._block.add_op(new)
-        self._values[compute.result] = new.result
-
-
-class _LaneAxes:
-    """The axes of a compute in lanes: the old ones in blocks, then lanes, for both domains."""
-
-    def __init__(self, compute: ComputeOp, choice: Choice, dropped: frozenset[int], target: Target):
-        self.choice, rank = choice, len(compute.spatial)
-        names = [*compute.spatial.names, *compute.reduce.names]
-        units = unit_axes(compute, choice)
-        if choice.depth is None and units.issuperset(range(rank, len(names))):
-            units = units - {rank}  # a reduction of the ALU keeps one of its axes
-        kept = [v for v in range(len(names)) if v not in (dropped if v < rank else units)]
-        self.spatial = [(names[v], self._blocks(compute, v)) for v in kept if v < rank]
-        self.reduce = [(names[v], self._blocks(compute, v)) for v in kept if v >= rank]
-        self.b, self.o = len(self.spatial), len(self.spatial) + 1
-        self.k = len(kept) + 2
-        self._places = {v: n + (0 if v < rank else 2) for n, v in enumerate(kept)}
-        b, o, k = (fresh_name(lane, names) for lane in ("b", "o", "k"))
-        self.spatial += [(b, target.batch), (o, target.block)]
-        if choice.depth is not None:
-            self.reduce.append((k, target.block))
-
-    def _blocks(self, compute: ComputeOp, variable: int) -> int:
-        return -(-compute.extents[variable] // self.choice.counts.get(variable, 1))
-
-    def rows(self, read: Read, number: int, placement: Placement) -> tuple[Row, ...]:
-        """The subscripts of an operand: blocks, then lanes. Axes that are gone were always 0."""
-        lanes = (self.b, self.o)
-        if self.choice.depth is not None:
-            activations = number == self.choice.activations
-            lanes = (self.b, self.k) if activations else (self.o, self.k)
-        outer = [
-            Row.of(
-                [(self._places[v], c) for v, c in row.terms if v in self._places],
-                row.constant,
-                row.divisor,
-            )
-            for dim, row in enumerate(read.rows)
-            if dim not in placement.dropped
-        ]
-        return (*outer, *(Row.of([(lane, 1)]) for lane in lanes))
-
-    @property
-    def weight_lanes(self) -> tuple[Row, ...]:
-        """The subscripts of weights that are one element."""
-        return Row.of([(self.o, 1)]), Row.of([(self.k, 1)])
-
-
-def _constant_factor(compute: ComputeOp) -> int:
-    factors = factors_of(compute)
-    assert factors is not None and factors.constant is not None
-    return factors.constant
-
-
-def _multiply_accumulate(acc: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
-    product = arith.MuliOp(arith.ExtSIOp(a, i32).result, arith.ExtSIOp(b, i32).result)
-    return arith.AddiOp(acc, product.result).result

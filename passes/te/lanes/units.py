@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from vtac.dialects.te import ComputeOp, Row
 from vtac.passes.te.lanes.choices import Choice
-from vtac.passes.te.lanes.search import Stage
+from vtac.passes.te.lanes.search import KernelStage
 
 
 def unit_axes(compute: ComputeOp, choice: Choice) -> set[int]:
@@ -22,14 +22,15 @@ def is_zero(row: Row, units: set[int]) -> bool:
 
 
 def dropped_axes(
-    stages: Sequence[Stage], choices: Mapping[ComputeOp, Choice]
+    stages: Sequence[KernelStage], choices: Mapping[ComputeOp, Choice]
 ) -> dict[ComputeOp, frozenset[int]]:
-    """For each compute the spatial axes, dimensions of its result, that are left out.
+    """For each compute the axes that are left out: the spatial ones, dimensions of its result, too.
 
-    One is always kept. Stages of the ALU keep the shape of what they read, element by element.
+    One spatial axis is always kept, and one of a reduction of the ALU. Stages of the ALU keep the
+    shape of what they read, element by element.
     """
     units = {stage: unit_axes(stage.compute, choices[stage.compute]) for stage in stages}
-    dropped: dict[Stage, set[int]] = {}
+    dropped: dict[KernelStage, set[int]] = {}
     for stage in stages:
         rank = len(stage.compute.spatial)
         dropped[stage] = {v for v in units[stage] if v < rank}
@@ -50,13 +51,25 @@ def dropped_axes(
                 dropped[a].discard(x)
                 dropped[b].discard(y)
                 changed = True
-    return {stage.compute: frozenset(axes) for stage, axes in dropped.items()}
+    return {
+        stage.compute: frozenset(axes) | _reduced(stage, choices[stage.compute], units[stage])
+        for stage, axes in dropped.items()
+    }
 
 
-Axis = tuple[Stage, int]
+def _reduced(stage: KernelStage, choice: Choice, units: set[int]) -> frozenset[int]:
+    """The axes of a reduction that are left out."""
+    rank, count = len(stage.compute.spatial), len(stage.compute.extents)
+    gone = units.intersection(range(rank, count))
+    if choice.depth is None and len(gone) == count - rank:
+        gone.discard(rank)
+    return frozenset(gone)
 
 
-def _links(stage: Stage, choice: Choice) -> list[tuple[Axis, Axis]]:
+Axis = tuple[KernelStage, int]
+
+
+def _links(stage: KernelStage, choice: Choice) -> list[tuple[Axis, Axis]]:
     """Axes of a stage and of what it reads that must both stay or both go."""
     links: list[tuple[Axis, Axis]] = []
     rank = len(stage.compute.spatial)
