@@ -66,6 +66,18 @@ class Read:
     rows: tuple[Row, ...]
     outside: int | None = None
 
+    def bordered(self, extents: Sequence[int], outside: int) -> "Read":
+        """This read, which says what lies outside if the variables can lead there.
+
+        extents: of the statement's variables. outside: what lies there, unless it is said already.
+        """
+        if self.outside is None:
+            for row, size in zip(self.rows, shaped(self.value).get_shape(), strict=True):
+                low, high = row.interval(extents)
+                if low < 0 or high >= size:
+                    return Read(self.value, self.rows, outside)
+        return self
+
 
 def outside_attr(reads: Sequence[Read]) -> ArrayAttr[Outside]:
     """The property ``outside`` for these reads."""

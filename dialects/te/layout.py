@@ -121,11 +121,43 @@ class Layout:
 
         if array.shape != self.shape:
             raise ValueError(f"{self.name} is {list(self.shape)}, not {list(array.shape)}")
-        index, known = self._index
-        found = np.where(known, array[index], array.dtype.type(0))
+        found = self._split(array)
+        if found is None:
+            index, known = self._index
+            found = np.where(known, array[index], array.dtype.type(0))
         merged = [math.prod(dimension.extents) for dimension in self.dimensions]
         pads = [(0, d.size - used) for d, used in zip(self.dimensions, merged, strict=True)]
         return np.pad(np.broadcast_to(found, self.extents).reshape(merged), pads)
+
+    def _split(self, array: Array) -> Array | None:
+        """The array over all axes, where each of its dimensions is split into axes of its own.
+
+        None where subscripts overlap, as windows do, or where conditions say what is 0. This is
+        what `_index` says in general, without a number for each element.
+        """
+        import numpy as np
+
+        axes: list[int] = []
+        split: list[int] = []
+        pads: list[tuple[int, int]] = []
+        for row, size in zip(self.rows, array.shape, strict=True):
+            step = 1
+            digits = sorted(row.terms, key=lambda term: term[1])
+            for axis, coefficient in digits:
+                if coefficient != step:
+                    return None
+                step *= self.extents[axis]
+            if row.constant or step < size:
+                return None
+            axes += [axis for axis, _ in reversed(digits)]
+            split += [self.extents[axis] for axis, _ in reversed(digits)]
+            pads.append((0, step - size))
+        if self.zeros or len(set(axes)) < len(axes):
+            return None
+        filled = np.pad(array, pads) if any(after for _, after in pads) else array
+        found = filled.reshape(split).transpose(np.argsort(axes).tolist())
+        others = [axis for axis in range(len(self.extents)) if axis not in axes]
+        return np.asarray(np.expand_dims(found, others))
 
     def unpack(self, array: Array, into: Array) -> None:
         """Put the elements of a physical array into a logical one."""

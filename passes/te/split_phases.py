@@ -207,7 +207,9 @@ class _Axes:
                 else:
                     subscripts.append(row.substituted(rows))
             extents = (*spatial.values(), *reduce.values())
-            reads.append(_with_border(Read(read.value, tuple(subscripts), read.outside), extents))
+            # What the last phases read beyond a tensor's end is cut off later; it counts as 0.
+            new = Read(read.value, tuple(subscripts), read.outside)
+            reads.append(new.bordered(extents, 0))
         return ComputeOp(
             self.compute.label.data,
             spatial,
@@ -261,12 +263,3 @@ class _Axes:
                 yield name, (extent - 1 - first) // period + 1
             else:
                 yield name, extent
-
-
-def _with_border(read: Read, extents: Sequence[int]) -> Read:
-    """What the last phases read beyond a tensor's end is cut off later; it counts as 0."""
-    leaves = any(
-        row.interval(extents)[0] < 0 or row.interval(extents)[1] >= size
-        for row, size in zip(read.rows, shaped(read.value).get_shape(), strict=True)
-    )
-    return Read(read.value, read.rows, 0) if leaves and read.outside is None else read

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from vtac.dialects.context import Array, tensor_type
 from vtac.dialects.target import Target
-from vtac.dialects.te import ComputeOp, KernelOp, Layout, Read, Row, YieldOp, scalar_body, shaped
+from vtac.dialects.te import ComputeOp, KernelOp, Read, Row, YieldOp, scalar_body, shaped
 from vtac.passes.te.borders import results_of
 from vtac.passes.te.computes import fresh_name
 from vtac.passes.te.lanes.choices import Choice, Subscripts, factors_of
@@ -54,6 +54,7 @@ class PackedKernel:
     given: list[tuple[int, Placement]] = field(default_factory=list)
     constants: list[Array] = field(default_factory=list)
     results: list[Placement] = field(default_factory=list)
+    _amounts: set[int] = field(default_factory=set)
     _block: Block = field(default_factory=Block)
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
     _numbers: dict[SSAValue, int] = field(default_factory=dict)
@@ -62,6 +63,12 @@ class PackedKernel:
         """Build the new body beside the old one, and exchange them."""
         old = self.kernel.body.block
         self._numbers = {argument: number for number, argument in enumerate(old.args)}
+        self._amounts = {
+            self._numbers[read.value]
+            for compute in self.kernel.computes
+            for read, scalar in zip(compute.reads, _scalars(compute), strict=True)
+            if read.value in self._numbers and _is_amount(scalar)
+        }
         placed = [self._placements(compute) for compute in self.kernel.computes]
         parameters = self._parameters(placed)
         for compute, placements in zip(self.kernel.computes, placed, strict=True):
@@ -79,6 +86,14 @@ class PackedKernel:
         self.kernel.body.detach_block(old)
         old.erase(safe_erase=False)
         self.kernel.body.add_block(self._block)
+
+    def pack(self, number: int, placement: Placement, array: Array) -> Array:
+        """The constant that a call passes for an old parameter, in lanes.
+
+        Amounts of shifts are repeated in the lanes that are left over: there an amount of its own
+        would keep a block from being shifted by one immediate.
+        """
+        return placement.pack(array, repeats_last=number in self._amounts)
 
     def _placements(self, compute: ComputeOp) -> list[Placement]:
         """How each operand must lie; that of a stage of the kernel does so already."""
@@ -107,21 +122,26 @@ class PackedKernel:
     def _parameters(
         self, placed: Sequence[Sequence[Placement]]
     ) -> dict[tuple[int | str, Placement], SSAValue]:
-        """The new parameters: of tensors first, then of factors that are numbers."""
-        found: dict[tuple[int | str, Placement], SSAValue] = {}
+        """The new parameters: tensors in the order of the old ones, then constant factors."""
         factors: dict[tuple[str, Placement], Array] = {}
+        wanted: dict[tuple[int, Placement], SSAValue] = {}
         for compute, placements in zip(self.kernel.computes, placed, strict=True):
             for read, placement in zip(compute.reads, placements, strict=False):
                 number = self._numbers.get(read.value)
-                if number is not None and (number, placement) not in found:
-                    shape = placement.shape(shaped(read.value).get_shape())
-                    type = TensorType(shaped(read.value).element_type, shape)
-                    found[number, placement] = self._parameter(type, read.value.name_hint)
-                    self.given.append((number, placement))
+                if number is not None:
+                    wanted[number, placement] = read.value
             if len(placements) > len(compute.reads):
                 value = _constant_factor(compute)
-                array = placements[-1].layout(Layout.plain("", ())).pack(np.array(value, np.int8))
-                factors[f"factor {value}", placements[-1]] = array
+                factors[f"factor {value}", placements[-1]] = placements[-1].pack(
+                    np.array(value, np.int8)
+                )
+        found: dict[tuple[int | str, Placement], SSAValue] = {}
+        self.given = sorted(wanted, key=lambda where: where[0])
+        for where in self.given:
+            tensor, (_, placement) = wanted[where], where
+            shape = placement.shape(shaped(tensor).get_shape())
+            type = TensorType(shaped(tensor).element_type, shape)
+            found[where] = self._parameter(type, tensor.name_hint)
         for key, array in factors.items():
             found[key] = self._parameter(tensor_type(array), "factor")
             self.constants.append(array)
@@ -217,6 +237,19 @@ class _LaneAxes:
     def weight_lanes(self) -> tuple[Row, ...]:
         """The subscripts of weights that are one element."""
         return Row.of([(self.o, 1)]), Row.of([(self.k, 1)])
+
+
+def _scalars(compute: ComputeOp) -> Sequence[SSAValue]:
+    """The arguments of the body that hold the operands."""
+    return compute.body.block.args[1 if len(compute.reduce) else 0 :]
+
+
+def _is_amount(scalar: SSAValue) -> bool:
+    """Whether other values are shifted by a scalar, and nothing else is done with it."""
+    return bool(scalar.uses) and all(
+        isinstance(use.operation, arith.ShRSIOp | arith.ShLIOp) and use.index == 1
+        for use in scalar.uses
+    )
 
 
 def _constant_factor(compute: ComputeOp) -> int:

@@ -7,6 +7,9 @@ from that of its column.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from vtac.dialects.context import Array
 from vtac.dialects.te import Dimension, Layout, Row
 from vtac.passes.te.lanes.choices import Choice, Lane, Subscripts
 
@@ -36,9 +39,22 @@ class Placement:
         """The physical shape: as many blocks a dimension as needed, and the lanes."""
         return (*self._blocks(logical).values(), *self.size)
 
+    def pack(self, array: Array, repeats_last: bool = False) -> Array:
+        """A constant in lanes; lanes beyond its shape hold zeros, or else repeat the last entry."""
+        if repeats_last:
+            counts = self._counts
+            pads = [(0, -size % counts.get(dim, 1)) for dim, size in enumerate(array.shape)]
+            array = np.pad(array, pads, mode="edge")
+        return self.layout(Layout.plain("", array.shape)).pack(array)
+
+    @property
+    def _counts(self) -> dict[int, int]:
+        """How many values of each dimension lie in a lane."""
+        return {dim: count for dim, count in (*self.rows, *self.columns) if dim is not None}
+
     def _blocks(self, logical: Sequence[int]) -> dict[int, int]:
         """The number of blocks of each dimension that is kept."""
-        counts = {dim: count for dim, count in (*self.rows, *self.columns) if dim is not None}
+        counts = self._counts
         return {
             dim: -(-size // counts.get(dim, 1))
             for dim, size in enumerate(logical)

@@ -67,12 +67,12 @@ class PackLanesPass(ModulePass):
 
 
 Where = tuple[SSAValue, Placement]
-"""A parameter or a constant of the function in some lanes."""
+"""A parameter of the function in some lanes."""
 
 
 @dataclass
 class _Packer:
-    """The rewrite of one function. physical: its new values, by the old one and its placement."""
+    """The rewrite of one function. physical: its new parameters, by old one and placement."""
 
     ctx: Context
     function: FuncOp
@@ -122,7 +122,7 @@ class _Packer:
             }
         return stages
 
-    def _declare_parameters(self, kernels: Sequence["PackedKernel"]) -> None:
+    def _declare_parameters(self, kernels: Sequence[PackedKernel]) -> None:
         """The new parameters, in the order of the old ones."""
         wanted: dict[SSAValue, dict[Placement, None]] = {}
         for (call, _), kernel in zip(self.calls, kernels, strict=True):
@@ -137,9 +137,9 @@ class _Packer:
                 self.physical[argument, placement] = new
                 self.layouts.append(placement.layout(layout))
 
-    def _call(self, call: CallOp, kernel: "PackedKernel") -> None:
+    def _call(self, call: CallOp, kernel: PackedKernel) -> None:
         arguments = [
-            self._value(call.arguments[number], placement) for number, placement in kernel.given
+            self._argument(call, kernel, number, placement) for number, placement in kernel.given
         ]
         arguments += [self._constant(array, "factor") for array in kernel.constants]
         new = CallOp(
@@ -151,15 +151,18 @@ class _Packer:
             after.name_hint = before.name_hint
             self.results[before] = after, placement
 
-    def _value(self, value: SSAValue, placement: Placement) -> SSAValue:
+    def _argument(
+        self, call: CallOp, kernel: PackedKernel, number: int, placement: Placement
+    ) -> SSAValue:
+        """What the new call passes for an argument of the old one."""
+        value = call.arguments[number]
         if value in self.results:
             return self.results[value][0]
         owner = value.owner
-        if isinstance(owner, ConstantOp) and (value, placement) not in self.physical:
+        if isinstance(owner, ConstantOp):
             array = constant_value(self.ctx, owner.value, value.type)
-            layout = placement.layout(Layout.plain("", array.shape))
             hint = value.name_hint or "constant"
-            self.physical[value, placement] = self._constant(layout.pack(array), hint)
+            return self._constant(kernel.pack(number, placement, array), hint)
         return self.physical[value, placement]
 
     def _constant(self, array: Array, hint: str) -> SSAValue:
