@@ -5,7 +5,7 @@ their constants; where a rewrite depends on these, calls that want different thi
 their own (`variants`).
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
 from xdsl.context import Context
@@ -53,6 +53,39 @@ def append_parameter(
         wanted = ConstantOp(constant_attr(ctx, array, hint), tensor_type(array))
         call.operands = (*call.operands, shared_constant(body, wanted).result)
     return argument
+
+
+def replace_constants(
+    ctx: Context,
+    kernel: KernelOp,
+    calls: Sequence[CallOp],
+    parameter: BlockArgument,
+    change: Callable[[Array], Array],
+) -> SSAValue:
+    """Give the kernel's calls other constants for a parameter, all of one new type.
+
+    The place of the parameter, and that of the constants in the calling functions, stay. Returns
+    the parameter under its new type.
+    """
+    made: dict[ConstantOp, ConstantOp] = {}
+    number = parameter.index
+    for call in calls:
+        old = call.arguments[number].owner
+        assert isinstance(old, ConstantOp) and old.parent is not None
+        if old not in made:
+            array = change(constant_value(ctx, old.value, old.result.type))
+            hint = old.result.name_hint or parameter.name_hint or "constant"
+            made[old] = ConstantOp(constant_attr(ctx, array, hint), tensor_type(array))
+            made[old].result.name_hint = old.result.name_hint
+            old.parent.insert_op_before(made[old], old)
+        call.operands[number] = made[old].result
+    for old in made:
+        if not old.result.uses:
+            Rewriter.erase_op(old)
+    (type,) = {new.result.type for new in made.values()}
+    changed = Rewriter.replace_value_with_new_type(parameter, type)
+    _retype(kernel)
+    return changed
 
 
 def drop_parameter(kernel: KernelOp, calls: Sequence[CallOp], parameter: BlockArgument) -> None:
