@@ -52,7 +52,7 @@ QUANTISED = Stage("quantised", "quantize{shift=$shift requantise=$requantise}")
 LOWERING = (
     Stage(
         "te",
-        "graph-to-te,te-legalize-casts,te-fuse-accumulators,te-split-bodies,"
+        "graph-to-te,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,te-split-bodies,"
         "te-drop-clips,te-nest-shifts,te-correct-borders,te-place-biases,te-block-immediates,"
         "te-cover-stores,te-schedule",
     ),

@@ -9,6 +9,7 @@ not; `te-schedule` and the timing simulator know more.
 from collections.abc import Sequence
 from math import ceil, prod
 
+import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import (
@@ -26,7 +27,6 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.dialects.target import Target
-from vtac.lowering.graph_to_te.weights import blocks, is_block_diagonal
 from vtac.passes.graph.cost import computing_ops
 from vtac.passes.te.schedule.cost import Rates
 
@@ -59,16 +59,16 @@ def _elements(value: SSAValue, target: Target) -> int:
     shape = shape_of(value) or ()
     if len(shape) < 2:
         return 0
-    return blocks(shape[0], target.batch) * blocks(shape[1], target.block) * prod(shape[2:])
+    return _blocks(shape[0], target.batch) * _blocks(shape[1], target.block) * prod(shape[2:])
 
 
 def _input_blocks(op: ConvOp, target: Target) -> int:
     """How many blocks of input channels each block of output channels meets."""
     out, group = (shape_of(op.w) or (0,))[0], op.group.value.data
     channels = (shape_of(op.w) or (0, 0))[1] * group
-    if is_block_diagonal(out, channels, group, target.block):
+    if _is_block_diagonal(out, channels, group, target.block):
         return 1
-    return blocks(channels, target.block)
+    return _blocks(channels, target.block)
 
 
 def _gemm_micro_ops(op: Operation, target: Target) -> int:
@@ -79,7 +79,7 @@ def _gemm_micro_ops(op: Operation, target: Target) -> int:
             )
         case BatchMatMulOp() | GemmOp():
             inner = (shape_of(op.b) or (0, 0))[1]
-            return _elements(op.result, target) * blocks(inner, target.block)
+            return _elements(op.result, target) * _blocks(inner, target.block)
         case SumPoolOp():
             return _elements(op.result, target) * prod(op.kernel_shape())
         case ShiftLeftOp():
@@ -109,9 +109,25 @@ def _weight_bytes(op: Operation, target: Target) -> int:
     block = target.block * target.block
     match op:
         case ConvOp():
-            outs = blocks((shape_of(op.w) or (0,))[0], target.block)
+            outs = _blocks((shape_of(op.w) or (0,))[0], target.block)
             return outs * _input_blocks(op, target) * prod(op.kernel_shape()) * block
         case GemmOp():
-            return prod(blocks(extent, target.block) for extent in shape_of(op.b) or ()) * block
+            return prod(_blocks(extent, target.block) for extent in shape_of(op.b) or ()) * block
         case _:
             return 0
+
+
+def _blocks(count: int, block: int) -> int:
+    """How many blocks hold ``count`` channels."""
+    return -(-count // block)
+
+
+def _is_block_diagonal(out: int, channels: int, group: int, block: int) -> bool:
+    """Whether each block of output channels reads only the input block of the same number."""
+    if group == 1 or _blocks(out, block) != _blocks(channels, block):
+        return False
+    outputs = np.arange(out)
+    first = outputs // (out // group) * (channels // group)
+    last = first + channels // group - 1
+    own = outputs // block
+    return bool(np.all(first // block == own) and np.all(last // block == own))

@@ -227,9 +227,10 @@ def _call_kernel(
     arguments = [
         caller.view(_given(caller, value, group), own.type(value.type)) for value in inputs
     ]
-    arguments += [caller.constant(array, hint) for array, hint in builder.constants]
-    name = kernels.add(builder.finish(_identifier(group.name), list(made)))
-    call = CallOp(name, arguments, [value.type for value in made])
+    finished = builder.finish(_identifier(group.name), list(made))
+    arguments += [caller.constant(array, hint) for array, hint in finished.constants]
+    name = kernels.add(finished.kernel)
+    call = CallOp(name, arguments, finished.results)
     call.location = group.layer.location
     caller.block.add_op(call)
     for result, stands_for in zip(call.outputs, made.values(), strict=True):

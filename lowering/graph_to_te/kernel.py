@@ -1,7 +1,8 @@
-"""Builds one kernel: parameters, computes over physical tensors, what its call passes.
+"""Builds one kernel: parameters, computes over logical tensors, what its call passes.
 
 A kernel takes activations first and constants after them. Inside it, values of the graph are known
-by the tensor of te that holds them.
+by the tensor of te that holds them. `KernelBuilder.finish` puts the tensors into lanes, as
+``te-pack-lanes`` does; the lanes of activations are those of the function's layout.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,9 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import packing
 from vtac.dialects.target import Target
 from vtac.dialects.te import ComputeOp, KernelOp, Read, Row, YieldOp, scalar_body
+from vtac.passes.te.lanes.choices import TensorLanes
+from vtac.passes.te.lanes.packed_kernel import LaneAssignment, PackedKernel
+from vtac.passes.te.lanes.search import KernelStage, choose_lanes
 
 SPATIAL_NAMES = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
 
@@ -43,18 +47,38 @@ class Layout:
     rank: int
     entries: int = 1
 
-    def shape(self, logical: Sequence[int]) -> tuple[int, ...]:
-        """Physical shape of a logical shape [N, C, spatial...]."""
-        return self._shape(logical, self.target.batch)
-
-    def _shape(self, logical: Sequence[int], rows: int) -> tuple[int, ...]:
-        """The shape with as many rows in an element."""
-        block = self.target.block
-        spatial = (*logical[2:], *(1 for _ in range(self.rank + 2 - len(logical))))
-        outer: tuple[int, ...] = (-(-logical[0] // rows), -(-logical[1] // block))
+    def logical(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """A shape [N, C, spatial...] with all axes of the function: [entries, N, C, spatial...]."""
+        spatial = (*shape[2:], *(1 for _ in range(self.rank + 2 - len(shape))))
         if self.entries > 1:
-            outer = (self.entries, outer[0] // self.entries, outer[1])
-        return (*outer, *spatial, rows, block)
+            return (self.entries, shape[0] // self.entries, shape[1], *spatial)
+        return (shape[0], shape[1], *spatial)
+
+    def tensor(self, type: Attribute) -> Attribute:
+        """Type of a packed tensor type before its axes go to lanes; any other type as it is."""
+        if packing(type) is None:
+            return type
+        assert isinstance(type, TensorType)
+        return TensorType(type.element_type, self.logical(type.get_shape()))
+
+    def lanes(self, type: Attribute) -> TensorLanes | None:
+        """The lanes of a packed tensor type; None for any other type."""
+        layout = packing(type)
+        if layout is None:
+            return None
+        rows, columns = layout.batch.data, layout.block.data
+        return TensorLanes(
+            ((self.channel - 1, rows),) if rows > 1 else (),
+            ((self.channel, columns),),
+            layout.holds_weights,
+        )
+
+    @property
+    def computed(self) -> TensorLanes:
+        """The lanes of all that stages compute."""
+        batch, block = self.target.batch, self.target.block
+        rows = ((self.channel - 1, batch),) if batch > 1 else ()
+        return TensorLanes(rows, ((self.channel, block),))
 
     def type(self, type: Attribute) -> Attribute:
         """Physical type of a packed tensor type; any other type as it is."""
@@ -62,7 +86,10 @@ class Layout:
         if layout is None:
             return type
         assert isinstance(type, TensorType)
-        return TensorType(type.element_type, self._shape(type.get_shape(), layout.batch.data))
+        shape, lanes = list(self.logical(type.get_shape())), (layout.batch.data, layout.block.data)
+        for dim, lane in zip((self.channel - 1, self.channel), lanes, strict=True):
+            shape[dim] = -(-shape[dim] // lane)
+        return TensorType(type.element_type, [*shape, *lanes])
 
     @property
     def spatial_names(self) -> tuple[str, ...]:
@@ -81,12 +108,12 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all axes of an activation, the lanes last."""
-        return (*self.outer_names, *self.spatial_names, "b", "o")
+        """Names of all axes of an activation."""
+        return (*self.outer_names, *self.spatial_names)
 
-    def domain(self, logical: Sequence[int]) -> dict[str, int]:
-        """The iteration domain of a stage with this logical result shape."""
-        return dict(zip(self.names, self.shape(logical), strict=True))
+    def domain(self, shape: Sequence[int]) -> dict[str, int]:
+        """The iteration domain of a stage with a result of this shape [N, C, spatial...]."""
+        return dict(zip(self.names, self.logical(shape), strict=True))
 
 
 @dataclass
@@ -109,7 +136,7 @@ class KernelBuilder:
 
     def __post_init__(self) -> None:
         for value in self.activations:
-            argument = self.block.insert_arg(self.layout.type(value.type), len(self.block.args))
+            argument = self.block.insert_arg(self.layout.tensor(value.type), len(self.block.args))
             argument.name_hint = value.name_hint
             self.values[value] = argument
 
@@ -186,16 +213,58 @@ class KernelBuilder:
         spatial = dict(zip(self.layout.names, x.type.get_shape(), strict=True))
         rank = len(spatial)
         same = tuple(axis(i) for i in range(rank))
-        channel = (axis(self.layout.channel), axis(rank - 2), axis(rank - 1))
         reads = [Read(value, same) for value in (x, *others)]
-        reads += [Read(value, channel) for value in vectors]
+        reads += [Read(value, (axis(self.layout.channel),)) for value in vectors]
         return self.compute(label, spatial, reads, body, element)
 
-    def finish(self, name: str, results: Sequence[SSAValue]) -> KernelOp:
-        """The kernel, which returns these tensors."""
+    def finish(self, name: str, results: Sequence[SSAValue]) -> "Finished":
+        """The kernel, which returns these tensors, in lanes, and what its call passes."""
         self.block.add_op(YieldOp(*results))
         type = FunctionType.from_lists(self.block.arg_types, [value.type for value in results])
-        return KernelOp(name, type, Region(self.block))
+        kernel = KernelOp(name, type, Region(self.block))
+        stages = self._stages(kernel)
+        choices = choose_lanes(stages, self.layout.target)
+        packed = PackedKernel(
+            kernel,
+            LaneAssignment(choices, {stage.compute: stage for stage in stages}),
+            self.layout.target,
+        )
+        packed.rewrite()
+        count = len(self.activations)
+        constants = []
+        for number, placement in packed.given[count:]:
+            array, hint = self.constants[number - count]
+            constants.append((packed.pack(number, placement, array), hint))
+        return Finished(kernel, kernel.function_type.outputs.data, constants)
+
+    def _stages(self, kernel: KernelOp) -> list[KernelStage]:
+        """The computes, who makes what they read, and the lanes of activations."""
+        lanes = {self.values[value]: self.layout.lanes(value.type) for value in self.activations}
+        made: dict[SSAValue, KernelStage] = {}
+        for compute in kernel.computes:
+            known = [lanes.get(read.value) for read in compute.reads]
+            made[compute.result] = KernelStage(
+                compute,
+                f'te.kernel @{kernel.sym_name.data}, stage "{compute.label.data}"',
+                tuple(made.get(read.value) for read in compute.reads),
+                None if compute.init is None else made[compute.init],
+                {number: found for number, found in enumerate(known) if found is not None},
+                self.layout.computed,
+            )
+        return list(made.values())
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A kernel in lanes.
+
+    results: the types of what it returns. constants: what its call passes after the activations,
+    with hints.
+    """
+
+    kernel: KernelOp
+    results: Sequence[Attribute]
+    constants: Sequence[tuple[Array, str]]
 
 
 def axis(index: int) -> Row:

@@ -1,4 +1,4 @@
-"""Products of matrices, and sums of products in general, as computes over physical tensors."""
+"""Products of matrices, and sums of products in general, as computes over logical tensors."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,6 @@ from xdsl.ir import SSAValue
 
 from vtac.dialects.graph import BatchMatMulOp, GemmOp
 from vtac.dialects.te import Read
-from vtac.lowering.graph_to_te import weights as packed
 from vtac.lowering.graph_to_te.kernel import KernelBuilder, axis, layer_of, unsupported, widen
 from vtac.lowering.graph_to_te.windows import logical_shape
 
@@ -20,15 +19,17 @@ def contraction(
     reduce: Mapping[str, int],
     reads: Sequence[Read],
 ) -> SSAValue:
-    """Append a sum of products of two int8 operands."""
-    return kernel.compute(
-        label, spatial, reads, _multiply_accumulate, i32, reduce=reduce, identity=0
-    )
+    """Append a sum of products of two int8 operands; products alone where nothing is summed."""
+    body = _multiply_accumulate if reduce else _multiply
+    return kernel.compute(label, spatial, reads, body, i32, reduce=reduce, identity=0)
 
 
 def _multiply_accumulate(acc: SSAValue, x: SSAValue, w: SSAValue) -> SSAValue:
-    product = arith.MuliOp(widen(x), widen(w))
-    return arith.AddiOp(acc, product.result).result
+    return arith.AddiOp(acc, _multiply(x, w)).result
+
+
+def _multiply(x: SSAValue, w: SSAValue) -> SSAValue:
+    return arith.MuliOp(widen(x), widen(w)).result
 
 
 def matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
@@ -37,8 +38,7 @@ def matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
         raise unsupported(op, "a gemm with a bias or a transposed input", "normalise it first")
     weights = kernel.constant(op.b, "weights")
     weights = weights if op.trans_b.value.data else weights.T
-    stored = packed.pack_weights(weights, kernel.layout.target.block)
-    w = kernel.parameter(stored, f"{layer_of(op)}.weight")
+    w = kernel.parameter(weights, f"{layer_of(op)}.weight")
     return [_product(op, kernel, w, (kernel.layout.channel,))]
 
 
@@ -61,19 +61,18 @@ def batch_product(op: BatchMatMulOp, kernel: KernelBuilder) -> list[SSAValue]:
 def _product(
     op: GemmOp | BatchMatMulOp, kernel: KernelBuilder, w: SSAValue, outer: Sequence[int]
 ) -> SSAValue:
-    """A contraction over input blocks and lanes. outer: the axes of w before its input blocks."""
+    """A contraction over input channels. outer: the axes of w before its input channels."""
     layout = kernel.layout
     spatial = layout.domain(logical_shape(op.result))
     rank, channel = len(spatial), layout.channel
-    blocks, lane = rank, rank + 1
-    middle = [axis(i) for i in range(channel + 1, rank - 2)]
+    middle = [axis(i) for i in range(channel + 1, rank)]
     before = [axis(i) for i in range(channel)]
     assert isinstance(w.type, TensorType)
+    shape = w.type.get_shape()
     # Weights that were activations have spatial extents, of 1, too.
-    between = middle if len(w.type.get_shape()) == len(outer) + 3 + len(middle) else []
+    between = middle if len(shape) == len(outer) + 1 + len(middle) else []
     reads = [
-        Read(kernel.values[op.a], (*before, axis(blocks), *middle, axis(rank - 2), axis(lane))),
-        Read(w, (*map(axis, outer), axis(blocks), *between, axis(rank - 1), axis(lane))),
+        Read(kernel.values[op.a], (*before, axis(rank), *middle)),
+        Read(w, (*map(axis, outer), axis(rank), *between)),
     ]
-    reduce = {"ci": w.type.get_shape()[len(outer)], "k": layout.target.block}
-    return contraction("gemm", kernel, spatial, reduce, reads)
+    return contraction("gemm", kernel, spatial, {"ci": shape[len(outer)]}, reads)

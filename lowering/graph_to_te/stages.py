@@ -1,8 +1,8 @@
 """Each integer op of the graph as computes: one small function a class, found through a table.
 
-All work on physical tensors. A window reads ``x[n, ci, stride * h + dilation * kh - pad, ..., b,
-k]``; where that may fall outside, the operand says what is read: the op's pad value for sums, -128
-for maxima.
+All work on logical tensors [N, C, spatial...]. A window reads ``x[n, ci, stride * h + dilation * kh
+- pad, ...]``; where that may fall outside, the operand says what is read: the op's pad value for
+sums, -128 for maxima.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +37,6 @@ from vtac.dialects.graph import (
     pad_value_of,
 )
 from vtac.dialects.te import Read, Row
-from vtac.lowering.graph_to_te import weights as packed
 from vtac.lowering.graph_to_te.kernel import (
     KernelBuilder,
     axis,
@@ -79,46 +78,43 @@ def emit(op: Operation, kernel: KernelBuilder) -> None:
 
 
 def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """A contraction over input blocks, taps and lanes.
+    """A contraction over input channels and taps; grouped ones have zero weights between groups.
 
-    Where weights lie in a narrow band of blocks, as those of depthwise convolutions and of
-    selections do, only over the blocks in the band.
+    A depthwise one needs no sum over channels.
     """
     if op.bias is not None:
         raise unsupported(op, "a bias inside the convolution", "requantize adds it")
-    target, hint = kernel.layout.target, f"{layer_of(op)}.weight"
     weights, group = kernel.constant(op.w, "weights"), op.group.value.data
     out, channels = weights.shape[0], weights.shape[1] * group
-    weights = packed.expand_groups(weights, group)
-    diagonal = packed.is_block_diagonal(out, channels, group, target.block)
-    band = (0, 0) if diagonal else packed.band_of(weights, target.block)
-    ins = packed.blocks(channels, target.block)
-    banded = not diagonal and band[1] - band[0] + 1 < ins and not pad_value_of(op)
-    window = Window(op, kernel, () if diagonal else ("ci",))
-    rank = window.rank
-    if not diagonal:
-        window.reduce["ci"] = band[1] - band[0] + 1 if banded else ins
-    lane = rank + len(window.reduce)
-    window.reduce["k"] = target.block
-    if diagonal:
-        stored = packed.pack_diagonal(weights, target.block)
-    elif banded:
-        stored = packed.pack_band(weights, target.block, band)
+    is_depthwise = out == channels == group
+    window = Window(op, kernel, () if is_depthwise else ("ci",))
+    if is_depthwise:
+        weights, outer, channel = weights[:, 0], [window.channel], window.channel
     else:
-        stored = packed.pack_weights(weights, target.block)
-    w = kernel.parameter(stored, hint)
-    block = [axis(window.channel)] if diagonal else [axis(window.channel), axis(rank)]
-    w_rows = (*block, *map(axis, window.taps), axis(rank - 1), axis(lane))
-    channel = axis(window.channel) if diagonal else axis(rank)
-    if banded:
-        channel = Row.of([(window.channel, 1), (rank, 1)], band[0])
-    reads = [window.read(channel, lane, pad_value_of(op)), Read(w, w_rows)]
+        weights, channel = _expand_groups(weights, group), window.rank
+        outer = [window.channel, channel]
+        window.reduce["ci"] = channels
+    w = kernel.parameter(weights, f"{layer_of(op)}.weight")
+    reads = [
+        window.read(axis(channel), pad_value_of(op)),
+        Read(w, tuple(map(axis, (*outer, *window.taps)))),
+    ]
     return [contraction("conv", kernel, window.spatial, window.reduce, reads)]
+
+
+def _expand_groups(weights: Array, group: int) -> Array:
+    """Weights [O, C/group, k...] as [O, C, k...], zero where groups do not meet."""
+    out, inner, *kernel = weights.shape
+    expanded = np.zeros((out, inner * group, *kernel), weights.dtype)
+    for g in range(group):
+        rows = slice(g * out // group, (g + 1) * out // group)
+        expanded[rows, g * inner : (g + 1) * inner] = weights[rows]
+    return expanded
 
 
 def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
     window = Window(op, kernel)
-    reads = [window.read(axis(window.channel), window.rank - 1, pad_value_of(op))]
+    reads = [window.read(axis(window.channel), pad_value_of(op))]
     return [
         kernel.compute(
             "sum_pool",
@@ -134,7 +130,7 @@ def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 def _max_pool(op: MaxPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
     window = Window(op, kernel)
-    reads = [window.read(axis(window.channel), window.rank - 1, LOWEST)]
+    reads = [window.read(axis(window.channel), LOWEST)]
     most = kernel.compute(
         "max_pool",
         window.spatial,
@@ -202,10 +198,10 @@ def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
         scaled = _scaled(op, kernel, x, amounts - common)
         return [_shift_by(kernel, scaled, common)]
     layout, hint = kernel.layout.target, f"{layer_of(op)}.shift"
-    least_of = packed.least_of_blocks(amounts, layout.block)
-    if np.max(amounts - least_of[: len(amounts)]) <= LARGEST_POWER:
-        scaled = _scaled(op, kernel, x, amounts - least_of[: len(amounts)])
-        by = kernel.parameter(packed.pack_vector(least_of, layout.batch, layout.block), hint)
+    least_of = _least_of_blocks(amounts, layout.block)
+    if np.max(amounts - least_of) <= LARGEST_POWER:
+        scaled = _scaled(op, kernel, x, amounts - least_of)
+        by = kernel.parameter(least_of.astype(np.int32), hint)
         return [
             kernel.elementwise(
                 "shift_left", scaled, lambda s, by: arith.ShLIOp(s, by).result, vectors=[by]
@@ -213,7 +209,7 @@ def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
         ]
     if most > LARGEST_INT8_SHIFT:
         raise unsupported(op, f"left shifts from {least} to {most}", "their range is too wide")
-    back = packed.pack_vector(most - amounts, layout.batch, layout.block)
+    back = (most - amounts).astype(np.int32)
     return [
         kernel.elementwise(
             "shift_left",
@@ -226,6 +222,12 @@ def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
     ]
 
 
+def _least_of_blocks(vector: Array, block: int) -> Array:
+    """For each channel of a vector [C] the least entry of its block of channels."""
+    starts = np.arange(0, len(vector), block)
+    return np.repeat(np.minimum.reduceat(vector, starts), block)[: len(vector)]
+
+
 def _shift_by(kernel: KernelBuilder, x: SSAValue, amount: int) -> SSAValue:
     if amount == 0:
         return x
@@ -233,17 +235,13 @@ def _shift_by(kernel: KernelBuilder, x: SSAValue, amount: int) -> SSAValue:
 
 
 def _scaled(op: Operation, kernel: KernelBuilder, x: SSAValue, exponents: Array) -> SSAValue:
-    block = kernel.layout.target.block
-    diagonal = packed.diagonal_powers(exponents.tolist(), block)
-    w = kernel.parameter(diagonal, f"{layer_of(op)}.scale")
+    w = kernel.parameter((1 << exponents).astype(np.int8), f"{layer_of(op)}.scale")
     spatial = kernel.layout.domain(logical_shape(op.results[0]))
-    rank = len(spatial)
-    rows = tuple(axis(i) for i in range(rank - 1))
     reads = [
-        Read(x, (*rows, axis(rank))),
-        Read(w, (axis(kernel.layout.channel), axis(rank - 1), axis(rank))),
+        Read(x, tuple(axis(i) for i in range(len(spatial)))),
+        Read(w, (axis(kernel.layout.channel),)),
     ]
-    return contraction("scale", kernel, spatial, {"k": block}, reads)
+    return contraction("scale", kernel, spatial, {}, reads)
 
 
 def _add(op: AddOp, kernel: KernelBuilder) -> list[SSAValue]:
@@ -295,27 +293,22 @@ def _channel_constant(
     kernel: KernelBuilder, value: SSAValue, what: str, layer: str, allowed: range
 ) -> int | SSAValue:
     """One number where all channels agree on one in ``allowed``, else the vector's parameter."""
-    vector, target = kernel.constant(value, what), kernel.layout.target
+    vector = kernel.constant(value, what)
     if np.all(vector == vector[0]) and int(vector[0]) in allowed:
         return int(vector[0])
-    return kernel.parameter(
-        packed.pack_vector(vector, target.batch, target.block), f"{layer}.{what}"
-    )
+    return kernel.parameter(vector.astype(np.int32), f"{layer}.{what}")
 
 
 def _requantize(op: RequantizeOp, kernel: KernelBuilder) -> list[SSAValue]:
     """``clamp((acc + bias) >> shift, lo, hi)`` in one body; equal numbers become immediates."""
     layer = layer_of(op)
     shift_vector = kernel.constant(op.shift, "shift")
-    target = kernel.layout.target
     if not 0 <= int(shift_vector.min()) <= int(shift_vector.max()) <= 31:
         raise unsupported(op, "a right shift outside 0 to 31", "requantise with another scale")
     bias = _channel_constant(kernel, op.bias, "bias", layer, IMMEDIATES)
     shift: int | SSAValue = int(shift_vector[0])
     if np.any(shift_vector != shift):
-        filled = packed.fill_block(shift_vector, target.block)
-        vector = packed.pack_vector(filled, target.batch, target.block)
-        shift = kernel.parameter(vector, f"{layer}.shift")
+        shift = kernel.parameter(shift_vector.astype(np.int32), f"{layer}.shift")
     lo, hi = op.lo.value.data, op.hi.value.data
 
     def body(acc: SSAValue, *vectors: SSAValue) -> SSAValue:
@@ -417,8 +410,7 @@ def _reshape(op: ReshapeOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 def check_reshape(op: ReshapeOp, kernel: KernelBuilder) -> None:
     """Refuse a reshape that moves anything in the packed layout."""
-    before, after = (kernel.layout.shape(logical_shape(v)) for v in (op.x, op.result))
-    if before[:2] != after[:2] or logical_shape(op.x)[:2] != logical_shape(op.result)[:2]:
+    if logical_shape(op.x)[:2] != logical_shape(op.result)[:2]:
         raise unsupported(
             op,
             f"reshaping {list(logical_shape(op.x))} to {list(logical_shape(op.result))}",

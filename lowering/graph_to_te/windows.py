@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from vtac.dialects.graph import WindowOp, shape_of
@@ -39,22 +38,10 @@ class Window:
             Row.of([(first + i, strides[i]), (tap, dilations[i])], -pads[i])
             for i, tap in enumerate(self.taps)
         ]
-        self.rows += [axis(i) for i in range(first + len(extents), self.rank - 2)]
+        self.rows += [axis(i) for i in range(first + len(extents), self.rank)]
 
-    def read(self, channel: Row, lane: int, outside: int) -> Read:
-        """The read of ``x`` at this block of channels, and this variable for the lane in it."""
-        before = map(axis, range(self.channel))
-        rows = (*before, channel, *self.rows, axis(self.rank - 2), axis(lane))
+    def read(self, channel: Row, outside: int) -> Read:
+        """The read of ``x`` at this channel."""
+        rows = (*map(axis, range(self.channel)), channel, *self.rows)
         extents = (*self.spatial.values(), *self.reduce.values())
-        return read_with_border(self.x, rows, extents, outside)
-
-
-def read_with_border(x: SSAValue, rows: Sequence[Row], extents: Sequence[int], value: int) -> Read:
-    """A read that says what lies outside, if any of it does."""
-    assert isinstance(x.type, TensorType)
-    outside = None
-    for row, size in zip(rows, x.type.get_shape(), strict=True):
-        low, high = row.interval(extents)
-        if low < 0 or high >= size:
-            outside = value
-    return Read(x, tuple(rows), outside)
+        return Read(self.x, rows).bordered(extents, outside)

@@ -106,21 +106,6 @@ builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_i
 
 // -----
 
-// Weights in a band of blocks: the second four of eight channels are read, and nothing else.
-builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_inp_buff_size = 12, log_wgt_buff_size = 14, log_acc_buff_size = 14>} {
-  func.func private @vta_0(%x: tensor<1x8x2xi8, #graph.packed<1, 4>>) -> tensor<1x4x2xi8, #graph.packed<1, 4>> attributes {codegen = "vta"} {
-    %w = graph.constant dense<[[[0], [0], [0], [0], [1], [0], [0], [0]], [[0], [0], [0], [0], [0], [1], [0], [0]], [[0], [0], [0], [0], [0], [0], [1], [0]], [[0], [0], [0], [0], [0], [0], [0], [1]]]> : tensor<4x8x1xi8>
-    %0 = graph.constant dense<0> : tensor<4xi32>
-    %a = graph.conv %x, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, group = 1 : i64} : (tensor<1x8x2xi8, #graph.packed<1, 4>>, tensor<4x8x1xi8>) -> tensor<1x4x2xi32, #graph.packed<1, 4>>
-    %y = graph.requantize %a bias %0 shift %0 {lo = -128 : i64, hi = 127 : i64, scale = 1.0 : f64, zero_point = 0 : i64} : (tensor<1x4x2xi32, #graph.packed<1, 4>>, tensor<4xi32>, tensor<4xi32>) -> tensor<1x4x2xi8, #graph.packed<1, 4>>
-    func.return %y : tensor<1x4x2xi8, #graph.packed<1, 4>>
-  }
-}
-// CHECK:       te.compute "conv" (n = 1, c = 1, w = 2, b = 1, o = 4) reduce (ci = 1, kw = 1, k = 4)
-// CHECK-NEXT:      ins (%x[n, c + ci + 1, w + kw, b, k] : tensor<1x2x2x1x4xi8>,
-
-// -----
-
 // Space in another order.
 builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_inp_buff_size = 12, log_wgt_buff_size = 14, log_acc_buff_size = 14>} {
   func.func private @vta_0(%x: tensor<1x3x2x5xi8, #graph.packed<1, 4>>) -> tensor<1x3x5x2xi8, #graph.packed<1, 4>> attributes {codegen = "vta"} {

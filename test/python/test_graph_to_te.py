@@ -2,7 +2,6 @@
 
 from random import Random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from vtac.dialects import te
 from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import AddOp
 from vtac.lowering.graph_to_te import GraphToTePass
-from vtac.lowering.graph_to_te.weights import expand_groups, pack_vector, pack_weights
 
 PYNQ = TARGETS["1x16"]
 
@@ -125,20 +123,6 @@ def test_bodies_are_single_operations() -> None:
     for compute in kernel.computes:
         ops = [op for op in compute.body.block.ops if not isinstance(op, arith.ConstantOp)]
         assert len(compute.reduce) or len(ops) == 2
-
-
-def test_constants_are_packed() -> None:
-    weights = np.arange(3 * 2 * 2, dtype=np.int8).reshape(3, 2, 2)
-    packed = pack_weights(weights, 2)
-    assert packed.shape == (2, 1, 2, 2, 2)
-    for o in range(3):
-        for c in range(2):
-            np.testing.assert_array_equal(packed[o // 2, 0, :, o % 2, c], weights[o, c])
-    assert not packed[1, :, :, 1].any()
-    vector = pack_vector(np.array([1, 2, 3]), batch=2, block=2)
-    np.testing.assert_array_equal(vector, [[[1, 2], [1, 2]], [[3, 0], [3, 0]]])
-    grouped = expand_groups(np.ones((4, 1), np.int8), 2)
-    np.testing.assert_array_equal(grouped, [[1, 0], [1, 0], [0, 1], [0, 1]])
 
 
 def test_every_problem_is_reported() -> None:

@@ -27,6 +27,7 @@ from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.drop_clips import DropClipsPass
 from vtac.passes.te.fuse_accumulators import FuseAccumulatorsPass
 from vtac.passes.te.legalize_casts import LegalizeCastsPass
+from vtac.passes.te.narrow_bands import NarrowBandsPass
 from vtac.passes.te.nest_shifts import NestShiftsPass
 from vtac.passes.te.place_biases import PlaceBiasesPass
 from vtac.passes.te.schedule.te_schedule import TeSchedulePass
@@ -35,7 +36,12 @@ from vtac.passes.te.te_to_loops import TeToLoops
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-REWRITES: Sequence[type[ModulePass]] = (LegalizeCastsPass, FuseAccumulatorsPass, SplitBodiesPass)
+REWRITES: Sequence[type[ModulePass]] = (
+    NarrowBandsPass,
+    LegalizeCastsPass,
+    FuseAccumulatorsPass,
+    SplitBodiesPass,
+)
 LOOPS: Sequence[type[ModulePass]] = (
     DropClipsPass,
     NestShiftsPass,
