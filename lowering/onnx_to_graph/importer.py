@@ -31,16 +31,19 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.context import Array, VtacContext, constant_attr, tensor_type
+from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import ConstantOp, GridAttr, HostOp, integers, set_grid
 from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf
 from vtac.lowering.onnx_to_graph.check import (
     captured_names,
+    host_loads,
     opsets_of,
     plain_domain,
     sorted_nodes,
 )
 from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, StaysOnHostError
+from vtac.lowering.onnx_to_graph.node_checks import inferred_problems, layer_problems
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.lowering.onnx_to_graph.prepare import KnownTypes, Prepared, prepare
 from vtac.lowering.onnx_to_graph.shapes import Shapes
@@ -68,7 +71,19 @@ def import_model(
     wants it (`half_floats`).
     Raises CompileError with everything that is wrong.
     """
-    prepared = prepare(load_model(source), shapes or {}, known or {}, widen_halves)
+    model = load_model(source)
+    prepared = prepare(model, shapes or {}, known or {}, widen_halves)
+    constants = {
+        name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+        for name, tensor in prepared.constants.items()
+    }
+    types = {**prepared.types, **constants}
+    problems = layer_problems(prepared.model, types)
+    doubtful = inferred_problems(prepared.model, types)
+    # Where onnxruntime loads what onnx's inference refuses, onnxruntime is right.
+    if problems or (doubtful and not host_loads(model)):
+        named = {problem.where for problem in problems}
+        raise CompileError([*problems, *(p for p in doubtful if p.where not in named)])
     return _Importer(ctx, prepared).run(prepared.inputs)
 
 

@@ -14,7 +14,7 @@ from small_models import context, floats, ops_of, small_model
 from vtac.dialects.context import constant_value
 from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import HostOp
-from vtac.lowering.onnx_to_graph import import_model
+from vtac.lowering.onnx_to_graph import import_model, importer
 from vtac.passes.graph.reasons import host_reason
 
 node = helper.make_node
@@ -201,9 +201,16 @@ LISTS = {
     ],
     ids=lambda made: made.op_type if isinstance(made, onnx.NodeProto) else None,
 )  # fmt: skip
-def test_a_node_that_is_wrong_stays_whole(made: onnx.NodeProto, extents: list[int], reason: str):
+def test_a_node_that_is_wrong_is_named(
+    made: onnx.NodeProto, extents: list[int], reason: str, monkeypatch: pytest.MonkeyPatch
+):
     weights = {**LISTS, "w": floats((2, 2, 3, 3))}
-    module = import_model(small_model([made], {"x": extents}, ["y"], weights), context())
+    model = small_model([made], {"x": extents}, ["y"], weights)
+    (problem,) = problems(model)
+    assert problem.startswith(f"node '-> y' ({made.op_type}): ")
+    # Where onnx's inference says nothing, the node stays whole, for the host to judge.
+    monkeypatch.setattr(importer, "inferred_problems", lambda model, types: [])
+    module = import_model(model, context())
     (op,) = ops_of(module)
     found = host_reason(op)
     assert isinstance(op, HostOp) and found is not None and reason in found.text

@@ -1,0 +1,91 @@
+"""Operands that do not fit together are found at import, and the node is named."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from small_models import context, floats, run, small_model
+
+from vtac.dialects.errors import CompileError
+from vtac.lowering.onnx_to_graph import import_model
+
+node = helper.make_node
+IMAGE = [1, 4, 5, 5]
+
+WRONG = {
+    "groups that do not divide channels": ("Conv", {"w": (4, 2, 3, 3)}, {"group": 3}, "4 channels"),
+    "channels": ("Conv", {"w": (4, 2, 3, 3)}, {}, "its input has 4 channels"),
+    "filters": ("Conv", {"w": (3, 2, 3, 3)}, {"group": 2}, "in each of 2 groups"),
+    "bias": ("Conv", {"w": (4, 4, 3, 3), "b": (3,)}, {}, r"its bias is \[3\]"),
+    "rank": ("Conv", {"w": (4, 4, 3)}, {}, "differ in rank"),
+    "window": ("Conv", {"w": (4, 4, 7, 3)}, {}, "its window spans 7 along axis 2"),
+    "dilated window": ("Conv", {"w": (4, 4, 3, 3)}, {"dilations": [1, 3]}, "spans 7 along axis 3"),
+    "kernel": ("Conv", {"w": (4, 4, 3, 3)}, {"kernel_shape": [2, 2]}, "its kernel_shape is"),
+    "transposed groups": ("ConvTranspose", {"w": (4, 2, 3, 3)}, {"group": 3}, "in 3 groups"),
+    "transposed channels": ("ConvTranspose", {"w": (6, 2, 3, 3)}, {"group": 2}, "take 6"),
+    "transposed bias": ("ConvTranspose", {"w": (4, 4, 3, 3), "b": (3,)}, {}, "its bias is"),
+    "norm": ("BatchNormalization", dict.fromkeys("sbmv", (3,)), {}, r"its scale is \[3\]"),
+    "slope": ("PRelu", {"w": (3, 1, 1)}, {}, "does not broadcast"),
+    "addend": ("Add", {"w": (4, 3)}, {}, r"operands \[1, 4, 5, 5\], \[4, 3\]"),
+    "product": ("MatMul", {"w": (4, 3)}, {}, r"operands \[1, 4, 5, 5\], \[4, 3\]"),
+}
+
+
+def wrong_model(*kinds: str) -> onnx.ModelProto:
+    """Each of these nodes on ``x`` [1, 4, 5, 5]."""
+    nodes, weights = [], {}
+    for number, kind in enumerate(kinds):
+        operator, shapes, attributes, _ = WRONG[kind]
+        names = {name: f"{name}{number}" for name in shapes}
+        weights |= {names[name]: floats(shape, number) for name, shape in shapes.items()}
+        operands = ["x", *names.values()]
+        nodes.append(node(operator, operands, [f"y{number}"], f"node{number}", **attributes))
+    return small_model(nodes, {"x": IMAGE}, [f"y{n}" for n in range(len(kinds))], weights)
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_the_node_is_named(kind):
+    model = wrong_model(kind)
+    with pytest.raises(Exception, match=r"."):  # nor does onnxruntime run it
+        run(model, {"x": floats(IMAGE)})
+    with pytest.raises(CompileError, match=WRONG[kind][3]) as error:
+        import_model(model, context())
+    assert f"node 'node0' ({WRONG[kind][0]})" in str(error.value)
+
+
+def test_all_are_told_at_once():
+    kinds = [*WRONG]
+    with pytest.raises(CompileError) as error:
+        import_model(wrong_model(*kinds), context())
+    for number, kind in enumerate(kinds):
+        assert f"node 'node{number}' ({WRONG[kind][0]})" in str(error.value), kind
+
+
+def test_third_operands_of_gemm():
+    model = small_model(
+        [node("Gemm", ["x", "w", "c"], ["y"], "dense", transB=1)],
+        {"x": [2, 4]},
+        ["y"],
+        {"w": floats((3, 4)), "c": floats((5,))},
+    )
+    with pytest.raises(CompileError, match=r"third operand is \[5\] and its result \[2, 3\]"):
+        import_model(model, context())
+
+
+@pytest.mark.parametrize(
+    ("operator", "weights", "attributes"),
+    [
+        ("Conv", {"w": (6, 2, 3, 3), "b": (6,)}, {"group": 2}),
+        ("Conv", {"w": (4, 1, 5, 5)}, {"group": 4, "dilations": [2, 1], "pads": [2, 0, 2, 0]}),
+        ("Conv", {"w": (4, 4, 7, 7)}, {"auto_pad": "SAME_UPPER"}),
+        ("ConvTranspose", {"w": (4, 3, 3, 3), "b": (6,)}, {"group": 2}),
+        ("PRelu", {"w": (1, 5, 1)}, {}),
+        ("BatchNormalization", dict.fromkeys("sbmv", (4,)), {}),
+    ],
+)
+def test_what_fits_is_not_refused(operator, weights, attributes):
+    arrays = {name: np.abs(floats(shape, 1)) for name, shape in weights.items()}
+    nodes = [node(operator, ["x", *arrays], ["y"], **attributes)]
+    model = small_model(nodes, {"x": IMAGE}, ["y"], arrays)
+    assert run(model, {"x": floats(IMAGE)})
+    import_model(model, context())
