@@ -123,7 +123,12 @@ class ElementBuilder(Builder):
         return self.relu(Value(name, shape, x.bound))
 
     def turn(self, x: Value) -> Value:
-        """Space in another order."""
+        """Space in another order, where that moves an element.
+
+        Else it is a reshape, which the host does for nothing at the end of a network.
+        """
+        if sum(extent > 1 for extent in x.shape[2:]) < 2:
+            return x
         order = [0, 1, *range(len(x.shape) - 1, 1, -1)]
         name = self.node("Transpose", [x.name], perm=order)
         return Value(name, tuple(x.shape[axis] for axis in order), x.bound)
