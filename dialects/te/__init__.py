@@ -21,6 +21,7 @@ from .attributes import (
     shaped,
 )
 from .body import YieldOp, combiner, scalar_body, yielded
+from .buffer_assignment import BufferAssignment, StridedView, row_major
 from .buffers import AllocOp, CopyOp, Padded
 from .canonical import canonical_text, digest_of_kernel
 from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
@@ -58,15 +59,18 @@ from .stage_primitives import (
 from .standard import standard_intrinsics
 from .statements import Access, InvokeOp, UpdateOp
 from .view import ViewOp, viewed
+from .windows import AssembleOp, WindowOp
 
 __all__ = [
     "LANES",
     "LAYOUT_ATTRIBUTE",
     "Access",
     "AllocOp",
+    "AssembleOp",
     "AxesOp",
     "AxisType",
     "Box",
+    "BufferAssignment",
     "CacheReadOp",
     "CacheWriteOp",
     "CallOp",
@@ -108,6 +112,7 @@ __all__ = [
     "SpanOp",
     "SplitOp",
     "StageType",
+    "StridedView",
     "Te",
     "TensorizeOp",
     "TileOp",
@@ -116,6 +121,7 @@ __all__ = [
     "UpdateOp",
     "ViewOp",
     "VthreadOp",
+    "WindowOp",
     "YieldOp",
     "buffer_type",
     "canonical_text",
@@ -127,6 +133,7 @@ __all__ = [
     "map_of",
     "outside_value",
     "packing_of",
+    "row_major",
     "rows_of",
     "scalar_body",
     "scope_of",
@@ -153,6 +160,8 @@ Te = Dialect(
         JoinOp,
         ReorderOp,
         ViewOp,
+        WindowOp,
+        AssembleOp,
         VthreadOp,
         UnrollOp,
         CacheReadOp,

@@ -7,6 +7,7 @@ their own; SRAM buffers are ``vta.alloc``, micro-ops inline, no tokens. Calls of
 become ``vta.launch``; kernels and intrinsics are gone.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -31,7 +32,11 @@ from .instructions import STANDARD, Lowering
 from .interpreter import KernelRun
 from .invocation import Invocation
 from .prepared import Prepared
-from .storage import Buffers, bytes_of, name_of
+from .storage import Buffers, Dram, bytes_of, name_of, outer_shape, packed_boxes
+from .transfers import row_major
+
+_KNOWN = te.CallOp | te.ConstantOp | te.ViewOp | te.WindowOp | te.AssembleOp
+"""What a function consists of, besides its return: calls, and what only says where values lie."""
 
 CODEGEN = "vta"
 """Functions with this ``codegen`` run on the accelerator."""
@@ -139,6 +144,7 @@ class _Function:
         self._kernels = kernels
         self.buffers = buffers
         self._names: dict[SSAValue, str] = {}
+        self._assignment = te.BufferAssignment(function.body.block)
 
     def run(self) -> list[Operation]:
         """The instructions, buffers declared aside."""
@@ -153,33 +159,39 @@ class _Function:
             size = bytes_of(value.type)
             self._names[value] = self.buffers.add(hint, BufferKind.OUTPUT, size, index)
         calls = [op for op in block.ops if isinstance(op, te.CallOp)]
-        last_reader = {te.viewed(value): call for call in calls for value in call.arguments}
+        last_use: dict[SSAValue, te.CallOp] = {}
+        for call in calls:
+            for value in (*call.operands, *call.results):
+                last_use[self._assignment[value].buffer] = call
+        dead: dict[te.CallOp, list[SSAValue]] = {call: [] for call in calls}
+        for buffer, call in last_use.items():
+            if isinstance(buffer.owner, te.CallOp | te.AssembleOp) and buffer not in outputs:
+                dead[call].append(buffer)
         out: list[Operation] = []
         site = 0
         for call in calls:
             site += self._call(call, out, site)
-            read = map(te.viewed, call.arguments)
-            dead = {v for v in read if last_reader[v] is call}
-            dead |= {v for v in call.outputs if v not in last_reader}
-            for value in dead:
-                if isinstance(value.owner, te.CallOp) and value not in outputs:
-                    self.buffers.release(self._names[value])
+            for buffer in dead[call]:
+                self.buffers.release(self._names[buffer])
         return out
 
     def _outputs(self) -> Sequence[SSAValue]:
+        """The values whose buffers the function returns, once all values have their places."""
         where = f"function @{self._function.sym_name.data}"
         outputs: Sequence[SSAValue] = ()
         for op in self._function.body.block.ops:
             if isinstance(op, ReturnOp):
-                outputs = tuple(map(te.viewed, op.arguments))
-            elif not isinstance(op, te.CallOp | te.ConstantOp | te.ViewOp):
+                outputs = op.arguments
+            elif not isinstance(op, _KNOWN):
                 raise CompileError(Problem(where, f"{op.name} is not a call of a kernel"))
-        for value in outputs:
-            if not isinstance(value.owner, te.CallOp):
-                raise CompileError(Problem(where, "it returns a value that it does not compute"))
-        if len(set(outputs)) != len(outputs):
-            raise CompileError(Problem(where, "it returns the same value twice"))
-        return outputs
+        if self._assignment.conflicts:
+            raise CompileError(
+                [
+                    Problem(where, conflict.reason, "Run te-insert-copies first.")
+                    for conflict in self._assignment.conflicts
+                ]
+            )
+        return [self._assignment[value].buffer for value in outputs]
 
     def _call(self, call: te.CallOp, out: list[Operation], site: int) -> int:
         kernel = SymbolTable.lookup_symbol(self._module, call.callee)
@@ -191,16 +203,13 @@ class _Function:
                     "Run te-to-loops and te-apply-schedule first.",
                 )
             )
-        for result in call.outputs:
-            if result not in self._names:
-                self._names[result] = self.buffers.scratch(bytes_of(result.type))
         tables = self._tables(call, kernel)
-        parameters = [
-            "" if parameter in tables else self._name(value)
-            for parameter, value in zip(
-                kernel.body.block.args, (*call.arguments, *call.outputs), strict=True
-            )
-        ]
+        passed = zip(kernel.body.block.args, (*call.arguments, *call.outputs), strict=True)
+        parameters = {
+            parameter: self._dram(parameter, value, vta.layer_of(call))
+            for parameter, value in passed
+            if parameter not in tables
+        }
         run = KernelRun(
             call,
             kernel,
@@ -234,12 +243,34 @@ class _Function:
             tables[parameter] = constant_value(self._ctx, constant.value, value.type)
         return tables
 
+    def _dram(self, parameter: SSAValue, value: SSAValue, where: str) -> Dram:
+        """Where what a call passes for a parameter lies."""
+        view = self._assignment[value]
+        name, shape = self._name(view.buffer), outer_shape(parameter.type, where)
+        boxes = packed_boxes(parameter.type, where)
+        if boxes is not None:
+            return Dram(name, shape, 0, row_major(shape), boxes)
+        lanes = view.shape[len(shape) :]
+        element = math.prod(lanes)
+        strides = [by if n > 1 else 0 for by, n in zip(view.strides, view.shape, strict=True)]
+        dense = [by if n > 1 else 0 for by, n in zip(te.row_major(lanes), lanes, strict=True)]
+        if strides[len(shape) :] != dense or any(
+            by % element for by in (view.offset, *strides[: len(shape)])
+        ):
+            what = f"a window of {view.buffer.type} cuts its lanes"
+            raise CompileError(Problem(where, what, "Windows hold whole lanes."))
+        outer = tuple([by // element for by in strides[: len(shape)]])
+        return Dram(name, shape, view.offset // element, outer)
+
     def _name(self, value: SSAValue) -> str:
-        value = te.viewed(value)
+        """The buffer of a value that has one of its own."""
         if value not in self._names:
             constant = value.owner
-            assert isinstance(constant, te.ConstantOp)
-            attr = constant.value
-            hint = attr.key.data if isinstance(attr, ResourceAttr) else name_of(value, "constant")
-            self._names[value] = self.buffers.constant(hint, attr, bytes_of(value.type))
+            if isinstance(constant, te.ConstantOp):
+                attr = constant.value
+                named = isinstance(attr, ResourceAttr)
+                hint = attr.key.data if named else name_of(value, "constant")
+                self._names[value] = self.buffers.constant(hint, attr, bytes_of(value.type))
+            else:
+                self._names[value] = self.buffers.scratch(bytes_of(value.type))
         return self._names[value]

@@ -30,8 +30,6 @@ from .storage import (
     bytes_of,
     clamp,
     lanes_of,
-    outer_shape,
-    packed_boxes,
 )
 from .transfers import Rectangle, box_rectangles, rectangles
 
@@ -48,14 +46,15 @@ class _Site:
 class KernelRun:
     """One call of a kernel. Appends instructions to `out`, located at the call's layer.
 
-    parameters: names of the buffers passed; "" for tables of immediates, whose values are `tables`.
+    parameters: where what is passed for each parameter lies, but for tables of immediates, whose
+    values are `tables`.
     """
 
     def __init__(
         self,
         call: te.CallOp,
         kernel: te.KernelOp,
-        parameters: Sequence[str],
+        parameters: Mapping[SSAValue, Dram],
         buffers: Buffers,
         first_site: int,
         out: list[Operation],
@@ -77,15 +76,7 @@ class KernelRun:
         self._first_site = first_site
         self._sites: dict[te.AllocOp, _Site] = {}
         self._scratch: list[str] = []
-        self._storage: dict[SSAValue, Dram | Sram] = {
-            argument: Dram(
-                name,
-                outer_shape(argument.type, self._where),
-                packed_boxes(argument.type, self._where),
-            )
-            for argument, name in zip(kernel.body.block.args, parameters, strict=True)
-            if argument not in tables
-        }
+        self._storage: dict[SSAValue, Dram | Sram] = dict(parameters)
         self._kernel = kernel
 
     def run(self) -> int:
@@ -136,7 +127,7 @@ class KernelRun:
         if what.scope is te.Scope.DRAM:
             name = self._buffers.scratch(bytes_of(what.buffer.type))
             self._scratch.append(name)
-            self._storage[what.buffer] = Dram(name, what.shape)
+            self._storage[what.buffer] = Dram.dense(name, what.shape)
             return
         memory, lanes = MEMORIES[what.scope], what.lanes
         if lanes != lanes_of(memory, self._target):
@@ -183,7 +174,7 @@ class KernelRun:
         ):
             self._fail(f"a copy of {window} leaves the buffer's window {sram.window}")
         for rectangle in self._rectangles(dram, sram, window, memory, what.lattice):
-            self._transfer(memory, sram.buffer, dram.name, rectangle)
+            self._transfer(memory, sram.buffer, dram, rectangle)
 
     def _padded(self, op: te.CopyOp, sram: Sram, dram: Dram) -> None:
         """A load that fills a window with a border of zeros."""
@@ -195,11 +186,11 @@ class KernelRun:
             self._fail("a load with pads fills the whole of its buffer, with whole elements")
         largest = self._target.largest_load(sram.memory)
         try:
-            transfers = padded_rectangles(parts[: -te.LANES], dram.shape, largest)
+            transfers = padded_rectangles(parts[: -te.LANES], dram.strides, largest)
         except PaddingError as error:
             self._fail(f"a load with pads: {error}", "Choose other tiles, or leave te.pad out.")
         for transfer in transfers:
-            self._transfer(sram.memory, sram.buffer, dram.name, transfer)
+            self._transfer(sram.memory, sram.buffer, dram, transfer)
 
     def _rectangles(
         self,
@@ -212,7 +203,7 @@ class KernelRun:
         starts, extents = zip(*window, strict=True) if window else ((), ())
         largest = self._target.largest_load(memory)
         if dram.packed is None or 0 in extents:
-            return rectangles(starts, extents, dram.shape, sram.window, largest, lattice)
+            return rectangles(starts, extents, dram.strides, sram.window, largest, lattice)
         if window not in dram.packed:
             self._fail(f"a copy of {window}, which is no box of the packed buffer {dram.name}")
         return box_rectangles(dram.packed[window], starts, extents, sram.window, largest)
@@ -226,11 +217,11 @@ class KernelRun:
             )
         return Memory.OUT
 
-    def _transfer(self, memory: Memory, sram: SSAValue, dram: str, part: Rectangle) -> None:
+    def _transfer(self, memory: Memory, sram: SSAValue, dram: Dram, part: Rectangle) -> None:
         properties: dict[str, Attribute] = {
             "sram_base": vta.integer(part.sram),
-            "buffer": vta.symbol(dram),
-            "dram_base": vta.integer(part.dram),
+            "buffer": vta.symbol(dram.name),
+            "dram_base": vta.integer(dram.offset + part.dram),
             "size": vta.integers(part.y, part.x),
             "stride": vta.integer(part.stride),
         }

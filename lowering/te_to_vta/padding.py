@@ -45,12 +45,13 @@ _SINGLE = _Dim(1, 0, 0, 1, 1)
 
 
 def padded_rectangles(
-    parts: Sequence[Padded], shape: Sequence[int], largest: int
+    parts: Sequence[Padded], strides: Sequence[int], largest: int
 ) -> list[Rectangle]:
     """The transfers that fill a window, border and all.
 
-    parts: what of the tensor the window holds, and its border, a part a dimension. shape: the
-    tensor's. Both in elements, lanes left out. largest: elements that one transfer may write.
+    parts: for each dimension, what of the tensor the window holds, and its border. strides: how far
+    apart neighbours of the tensor are in DRAM along each dimension. Both in elements, lanes left
+    out. largest: elements that one transfer may write.
     Raises `PaddingError`.
     """
     if any(part.before + part.length + part.after == 0 for part in parts):
@@ -59,12 +60,11 @@ def padded_rectangles(
         raise PaddingError(f"the tile {_text(parts)} lies wholly in the padding; no LOAD fills it")
     if max(max(part.before, part.after) for part in parts) > LONGEST_PAD:
         raise PaddingError(f"the pads of {_text(parts)} are longer than {LONGEST_PAD}")
-    in_dram = row_major(tuple(shape))
     in_sram = row_major(tuple(part.before + part.length + part.after for part in parts))
-    first = sum(part.start * by for part, by in zip(parts, in_dram, strict=True))
+    first = sum(part.start * by for part, by in zip(parts, strides, strict=True))
     dims = [
         _Dim(part.length, part.before, part.after, sram, dram)
-        for part, sram, dram in zip(parts, in_sram, in_dram, strict=True)
+        for part, sram, dram in zip(parts, in_sram, strides, strict=True)
         if part.before + part.length + part.after > 1
     ]
     return list(_cover(_merge(dims), first, largest))

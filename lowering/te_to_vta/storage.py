@@ -11,6 +11,8 @@ from vtac.dialects import te, vta
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
 
+from .transfers import row_major
+
 MEMORIES = {te.Scope.INP: Memory.INP, te.Scope.WGT: Memory.WGT, te.Scope.ACC: Memory.ACC}
 
 
@@ -18,12 +20,20 @@ MEMORIES = {te.Scope.INP: Memory.INP, te.Scope.WGT: Memory.WGT, te.Scope.ACC: Me
 class Dram:
     """A tensor in a buffer of the program; shape without lanes.
 
-    packed: where it is stored box by box, the boxes and their places, in elements of the hardware.
+    offset, strides: where its elements lie, in elements of the hardware. packed: where it is stored
+    box by box instead, the boxes and their places.
     """
 
     name: str
     shape: tuple[int, ...]
+    offset: int
+    strides: tuple[int, ...]
     packed: Mapping[te.Box, int] | None = None
+
+    @staticmethod
+    def dense(name: str, shape: tuple[int, ...]) -> "Dram":
+        """A tensor that fills its buffer in row-major order."""
+        return Dram(name, shape, 0, row_major(shape))
 
 
 @dataclass(frozen=True, slots=True)

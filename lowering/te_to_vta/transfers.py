@@ -7,9 +7,10 @@ and a loop of transfers otherwise.
 
 import functools
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+
+from vtac.dialects import te
 
 from .lattice import Lattice, Line
 
@@ -39,39 +40,39 @@ class _Dim(NamedTuple):
     dram: int
 
 
-@functools.lru_cache(maxsize=1 << 12)
-def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The distance of neighbours along each dimension of a dense array."""
-    return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
+row_major = functools.lru_cache(maxsize=1 << 12)(te.row_major)
+"""The distance of neighbours along each dimension of a dense array; shapes are tuples here."""
 
 
 def rectangles(
     starts: Sequence[int],
     extents: Sequence[int],
-    shape: Sequence[int],
+    strides: Sequence[int],
     window: Sequence[tuple[int, int]],
     largest: int,
     lattice: Lattice | None = None,
 ) -> list[Rectangle]:
-    """The transfers of the box `starts`, `extents` of a tensor of `shape`.
+    """The transfers of the box `starts`, `extents` of a tensor.
 
-    All are counted in elements, lanes left out. window: (start, length) a dimension, the part of
-    the tensor that the scratchpad's buffer holds, and that contains the box. largest: elements that
-    one transfer may move. lattice: in whose coordinates box and window are, if not the tensor's.
+    All are counted in elements, lanes left out. strides: how far apart neighbours of the tensor are
+    in DRAM along each dimension; its element 0 is at `Rectangle.dram` 0. window: (start, length)
+    for each dimension, the part of the tensor that the scratchpad's buffer holds, and that contains
+    the box. largest: elements that one transfer may move. lattice: in whose coordinates box and
+    window are, if not the tensor's.
     """
     if 0 in extents:
         return []
-    lines = (Line(),) * len(shape) if lattice is None else lattice
+    lines = (Line(),) * len(strides) if lattice is None else lattice
     held = tuple([length for _, length in window])
-    in_dram, in_sram = row_major(tuple(shape)), row_major(held)
+    in_sram = row_major(held)
     dram = sum(
         (line.first + start * line.step) * by
-        for start, by, line in zip(starts, in_dram, lines, strict=True)
+        for start, by, line in zip(starts, strides, lines, strict=True)
     )
     sram = sum(
         (start - first) * by for start, (first, _), by in zip(starts, window, in_sram, strict=True)
     )
-    parts = _from_origin(tuple(extents), tuple(shape), held, largest, lines)
+    parts = _from_origin(tuple(extents), tuple(strides), held, largest, lines)
     return [
         Rectangle(part.sram + sram, part.dram + dram, part.y, part.x, part.stride) for part in parts
     ]
@@ -80,14 +81,14 @@ def rectangles(
 @functools.lru_cache(maxsize=1 << 12)
 def _from_origin(
     extents: tuple[int, ...],
-    shape: tuple[int, ...],
+    strides: tuple[int, ...],
     held: tuple[int, ...],
     largest: int,
     lines: Lattice,
 ) -> list[Rectangle]:
     """The transfers of a box that begins at element 0 on both sides: all others are like these."""
     in_sram = row_major(held)
-    in_dram = [by * line.step for by, line in zip(row_major(shape), lines, strict=True)]
+    in_dram = [by * line.step for by, line in zip(strides, lines, strict=True)]
     dims = _merge([_Dim(*dim) for dim in zip(extents, in_sram, in_dram, strict=True) if dim[0] > 1])
     return list(_cover(dims, 0, 0, largest))
 
@@ -104,7 +105,7 @@ def box_rectangles(
     The rest is as in `rectangles`.
     """
     held = [(first - start, length) for start, (first, length) in zip(starts, window, strict=True)]
-    parts = rectangles([0] * len(starts), extents, extents, held, largest)
+    parts = rectangles([0] * len(starts), extents, row_major(tuple(extents)), held, largest)
     return [part._replace(dram=part.dram + place) for part in parts]
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtac.dialects.te import Padded
+from vtac.dialects.te import Padded, row_major
 from vtac.lowering.te_to_vta.padding import PaddingError, padded_rectangles
 
 
@@ -25,7 +25,7 @@ def test_pads_fill_the_border_of_a_window(data: st.DataObject) -> None:
     region = tuple(slice(part.start, part.start + part.length) for part in parts)
     wanted = np.pad(tensor[region], [(part.before, part.after) for part in parts])
     found = np.full(wanted.size, -1)
-    for part in padded_rectangles(parts, shape, largest):
+    for part in padded_rectangles(parts, row_major(shape), largest):
         above, below, left, right = part.pads
         rows = part.dram + np.arange(part.y)[:, None] * part.stride + np.arange(part.x)
         block = np.pad(tensor.reshape(-1)[rows], [(above, below), (left, right)])
@@ -47,4 +47,4 @@ def test_pads_fill_the_border_of_a_window(data: st.DataObject) -> None:
 )
 def test_what_a_load_cannot_pad(parts: list[Padded], message: str) -> None:
     with pytest.raises(PaddingError, match=message):
-        padded_rectangles(parts, [4] * len(parts), 2048)
+        padded_rectangles(parts, row_major([4] * len(parts)), 2048)

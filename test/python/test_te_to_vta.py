@@ -13,6 +13,7 @@ from loops_reference import evaluate_function
 from vta_runner import context, parse, run_loops
 
 from vtac.dialects.target import Target
+from vtac.dialects.te import row_major
 from vtac.lowering.te_to_vta.compute import Nest, depends_on_neighbour, plan
 from vtac.lowering.te_to_vta.taps import Axis, Place
 from vtac.lowering.te_to_vta.transfers import rectangles
@@ -40,7 +41,7 @@ def test_rectangles_cover_the_box_once(data: st.DataObject) -> None:
     tensor = np.arange(math.prod(shape)).reshape(shape)
     wanted = tensor[tuple(slice(s, s + n) for s, n in box)]
     pad = np.full([length for _, length in window], -1)
-    parts = rectangles([s for s, _ in box], [n for _, n in box], shape, window, largest)
+    parts = rectangles([s for s, _ in box], [n for _, n in box], row_major(shape), window, largest)
     flat = pad.reshape(-1)
     for part in parts:
         assert part.y * part.x <= largest
@@ -55,7 +56,11 @@ def test_rectangles_cover_the_box_once(data: st.DataObject) -> None:
 
 def test_whole_tiles_are_one_transfer() -> None:
     whole = rectangles(
-        [0, 0, 3, 0], [1, 4, 5, 7], [1, 8, 9, 7], [(0, 1), (0, 4), (3, 5), (0, 7)], 1 << 16
+        [0, 0, 3, 0],
+        [1, 4, 5, 7],
+        row_major([1, 8, 9, 7]),
+        [(0, 1), (0, 4), (3, 5), (0, 7)],
+        1 << 16,
     )
     assert [(part.y, part.x, part.stride) for part in whole] == [(4, 35, 63)]
 
