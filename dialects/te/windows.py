@@ -29,7 +29,7 @@ from .attributes import shaped
 from .operation import TeOperation, integer_array, parse_value
 from .ranges import integers
 
-Box = tuple[tuple[int, int], ...]
+Rectangle = tuple[tuple[int, int], ...]
 """Start and length of a rectangle in each dimension."""
 
 
@@ -54,7 +54,7 @@ class WindowOp(TeOperation):
         )
 
     @property
-    def box(self) -> Box:
+    def box(self) -> Rectangle:
         """Start and length in each dimension of the operand."""
         shape = shaped(self.result).get_shape()
         return tuple(zip(integers(self.starts), shape, strict=True))
@@ -124,7 +124,7 @@ class AssembleOp(TeOperation):
         )
 
     @property
-    def boxes(self) -> list[Box]:
+    def boxes(self) -> list[Rectangle]:
         """Where each part lies in the result."""
         flat, rank = integers(self.starts), len(shaped(self.result).get_shape())
         return [
@@ -156,7 +156,7 @@ class AssembleOp(TeOperation):
         """Print what `parse` reads."""
         printer.print_string(" (")
 
-        def print_part(item: tuple[SSAValue, Box]) -> None:
+        def print_part(item: tuple[SSAValue, Rectangle]) -> None:
             printer.print_operand(item[0])
             printer.print_string(f" at {[start for start, _ in item[1]]}")
 
@@ -194,9 +194,9 @@ def _verify_box(starts: Sequence[int], lengths: Sequence[int], shape: Sequence[i
             raise VerifyException(f"range {start} : {length} leaves the dimension of {size}")
 
 
-def _meet(one: Box, other: Box) -> bool:
+def _meet(one: Rectangle, other: Rectangle) -> bool:
     return all(a < b + m and b < a + n for (a, n), (b, m) in zip(one, other, strict=True))
 
 
-def _text(box: Box) -> str:
+def _text(box: Rectangle) -> str:
     return str([start for start, _ in box])

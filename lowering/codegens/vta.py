@@ -17,6 +17,7 @@ from vtac.dialects.graph import (
     BatchMatMulOp,
     ClipOp,
     CompositeOp,
+    ConcatOp,
     ConstantOp,
     ConvOp,
     GemmOp,
@@ -29,6 +30,7 @@ from vtac.dialects.graph import (
     RescaleOp,
     ReshapeOp,
     ShiftLeftOp,
+    SliceOp,
     SplitBytesOp,
     SumPoolOp,
     TransposeOp,
@@ -36,13 +38,21 @@ from vtac.dialects.graph import (
     shape_of,
     weights_of,
 )
+from vtac.dialects.graph.rectangles import moves_whole_elements
 from vtac.dialects.target import Target
 from vtac.dialects.vta import ProgramOp
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.codegens.vta_cycles import region_cycles
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.passes.graph.codegen import Codegen, NamedPattern, Stage
-from vtac.passes.graph.patterns import Predicate, Recursive, constant, op, wildcard
+from vtac.passes.graph.patterns import (
+    Predicate,
+    Recursive,
+    any_operands,
+    constant,
+    op,
+    wildcard,
+)
 from vtac.passes.graph.quantize.rules import RULES
 from vtac.passes.graph.reasons import Kind, Reason, unusable_shape
 
@@ -52,9 +62,9 @@ QUANTISED = Stage("quantised", "quantize{shift=$shift requantise=$requantise}")
 LOWERING = (
     Stage(
         "te",
-        "graph-to-te,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,te-split-bodies,"
-        "te-drop-clips,te-nest-shifts,te-correct-borders,te-place-biases,te-block-immediates,"
-        "te-cover-stores,te-schedule",
+        "graph-to-te,te-insert-copies,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,"
+        "te-split-bodies,te-drop-clips,te-nest-shifts,te-correct-borders,te-place-biases,"
+        "te-block-immediates,te-cover-stores,te-schedule",
     ),
     Stage(
         "loops",
@@ -156,6 +166,21 @@ def _multiplies_accumulators(operation: Operation) -> str | None:
     return NO_PRODUCTS
 
 
+def _whole_elements(target: Target | None) -> Predicate:
+    """It joins or cuts elements of BATCH entries and BLOCK channels, all of them computed."""
+
+    def predicate(operation: Operation) -> str | None:
+        assert isinstance(operation, ConcatOp | SliceOp)
+        if any(isinstance(value.owner, ConstantOp) for value in operation.operands):
+            return Reason("it joins or cuts constants", Kind.ATTRIBUTE)
+        if target is None or moves_whole_elements(operation, target.batch, target.block):
+            return None
+        what = f"it cuts elements of {target.batch} entries and {target.block} channels"
+        return Reason(what, Kind.SHAPE)
+
+    return predicate
+
+
 class VtaCodegen(Codegen):
     """Everything that the GEMM core and the ALU can do on int8 tensors."""
 
@@ -166,7 +191,7 @@ class VtaCodegen(Codegen):
     quantises: ClassVar[bool] = True
 
     def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
-        """Accumulators and what ends them, max pooling, reshapes that the layout makes void."""
+        """Accumulators and what ends them, max pooling, moves, of which some cost nothing."""
         acc = self._accumulators(target)
 
         def multiplies(operation: Operation) -> str | None:
@@ -195,6 +220,16 @@ class VtaCodegen(Codegen):
             NamedPattern(
                 "reshape",
                 op(ReshapeOp, wildcard()).where(_static, _int8_input, _void_in_the_layout),
+                free=True,
+            ),
+            NamedPattern(
+                "concat",
+                any_operands(ConcatOp).where(_static, _int8_input, _whole_elements(target)),
+                free=True,
+            ),
+            NamedPattern(
+                "slice",
+                op(SliceOp, wildcard()).where(_static, _int8_input, _whole_elements(target)),
                 free=True,
             ),
         ]
@@ -242,8 +277,8 @@ class VtaCodegen(Codegen):
         return None if limit is None else limit(op)
 
     def preparation(self) -> Sequence[Stage]:
-        """Integers, byte planes for those of 32 bits, and a first layer that fills its blocks."""
-        return QUANTISED, Stage("", "byte-planes,fold-first-layer")
+        """Integers, moves that cost nothing, byte planes, a first layer that fills its blocks."""
+        return QUANTISED, Stage("", "raise-moves,byte-planes,fold-first-layer")
 
     def layout(self) -> str:
         """Activations as the machine loads them, packed by the host."""

@@ -16,12 +16,14 @@ from vtac.dialects.graph import (
     AddOp,
     BatchMatMulOp,
     CompositeOp,
+    ConcatOp,
     ConvOp,
     GemmOp,
     MaxPoolOp,
     RequantizeOp,
     ReshapeOp,
     ShiftLeftOp,
+    SliceOp,
     SplitBytesOp,
     SumPoolOp,
     shape_of,
@@ -91,7 +93,7 @@ def _gemm_micro_ops(op: Operation, target: Target) -> int:
 def _alu_cycles(op: Operation, target: Target, rates: Rates) -> int:
     immediate, register = rates.alu
     match op:
-        case AddOp() | ReshapeOp():
+        case AddOp() | ConcatOp() | ReshapeOp() | SliceOp():
             return 0  # what products take in, or nothing
         case BatchMatMulOp() | ConvOp() | GemmOp() | ShiftLeftOp() | SumPoolOp():
             return 0

@@ -2,7 +2,8 @@
 
 Takes functions with ``codegen = "vta"`` whose activations are packed (``layout``). Leaves them as
 `te.constant` and `te.call` over physical tensors, and their kernels beside them in the module;
-equal layers share a kernel. Calls of such a function keep their packed types outside: an
+equal layers share a kernel. Concatenations and slices of whole elements become `te.assemble` and
+`te.window`, which move nothing. Calls of such a function keep their packed types outside: an
 ``unrealized_conversion_cast``, which moves nothing, stands between the two.
 """
 
@@ -26,9 +27,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects.context import Array, constant_attr, constant_value, tensor_type
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.graph import BatchMatMulOp, ConstantOp, packing
+from vtac.dialects.graph import BatchMatMulOp, ConcatOp, ConstantOp, SliceOp, packing
+from vtac.dialects.graph.rectangles import moves_whole_elements, starts_of
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.dialects.te import CallOp, KernelOp, ViewOp
+from vtac.dialects.te import AssembleOp, CallOp, KernelOp, ViewOp, WindowOp
 from vtac.dialects.te import ConstantOp as TensorConstantOp
 from vtac.lowering.graph_to_te.groups import Group, groups_of
 from vtac.lowering.graph_to_te.kernel import KernelBuilder, Layout, layer_of, unsupported
@@ -197,6 +199,10 @@ def _call_kernel(
     ctx: Context, group: Group, layout: Layout, caller: _Caller, kernels: _Kernels
 ) -> None:
     """Append the call of a group's kernel, and remember what its results stand for."""
+    (*_, last) = group.ops
+    if isinstance(last, ConcatOp | SliceOp) and len(group.ops) == 1:
+        _place(last, group, layout, caller)
+        return
 
     def constant_of(value: SSAValue) -> Array | None:
         owner = group.inner.get(value, value).owner
@@ -237,6 +243,34 @@ def _call_kernel(
         result.name_hint = stands_for[0].name_hint
         for value in stands_for:
             caller.values[value] = caller.view(result, layout.type(value.type))
+
+
+def _place(op: ConcatOp | SliceOp, group: Group, layout: Layout, caller: _Caller) -> None:
+    """Append what joins or takes rectangles; kernels read and write them where they lie."""
+    batch, block = layout.target.batch, layout.target.block
+    if not moves_whole_elements(op, batch, block):
+        hint = f"join and cut at multiples of {batch} entries and {block} channels"
+        raise unsupported(op, "rectangles that cut its elements", hint)
+    units = (batch, block)
+    rank = layout.rank + 4
+
+    def in_elements(starts: Sequence[int]) -> list[int]:
+        whole = [start // unit for start, unit in zip(starts, units, strict=False)]
+        return [*whole, *starts[2:], *(0 for _ in range(rank - len(starts)))]
+
+    operands = [_given(caller, group.inner.get(value, value), group) for value in op.operands]
+    made: AssembleOp | WindowOp
+    if isinstance(op, ConcatOp):
+        starts = [in_elements(start) for start in starts_of(op)]
+        made = AssembleOp(operands, starts, layout.type(op.result.type))
+    else:
+        starts_in_x = in_elements(op.starts.get_values())
+        made = WindowOp(operands[0], starts_in_x, layout.type(op.result.type))
+    made.location = group.layer.location
+    caller.block.add_op(made)
+    for outside, _ in group.outputs:
+        made.result.name_hint = outside.name_hint
+        caller.values[outside] = made.result
 
 
 def _check_layouts(op: Operation) -> None:

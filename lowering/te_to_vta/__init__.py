@@ -205,7 +205,7 @@ class _Function:
             )
         tables = self._tables(call, kernel)
         passed = zip(kernel.body.block.args, (*call.arguments, *call.outputs), strict=True)
-        parameters = {
+        parameters: dict[SSAValue, Dram] = {
             parameter: self._dram(parameter, value, vta.layer_of(call))
             for parameter, value in passed
             if parameter not in tables
@@ -268,8 +268,9 @@ class _Function:
             constant = value.owner
             if isinstance(constant, te.ConstantOp):
                 attr = constant.value
-                named = isinstance(attr, ResourceAttr)
-                hint = attr.key.data if named else name_of(value, "constant")
+                hint = name_of(value, "constant")
+                if isinstance(attr, ResourceAttr):
+                    hint = attr.key.data
                 self._names[value] = self.buffers.constant(hint, attr, bytes_of(value.type))
             else:
                 self._names[value] = self.buffers.scratch(bytes_of(value.type))

@@ -26,6 +26,7 @@ from vtac.passes.te.correct_borders import CorrectBordersPass
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.drop_clips import DropClipsPass
 from vtac.passes.te.fuse_accumulators import FuseAccumulatorsPass
+from vtac.passes.te.insert_copies import InsertCopiesPass
 from vtac.passes.te.legalize_casts import LegalizeCastsPass
 from vtac.passes.te.narrow_bands import NarrowBandsPass
 from vtac.passes.te.nest_shifts import NestShiftsPass
@@ -37,6 +38,7 @@ from vtac.passes.te.te_to_loops import TeToLoops
 Array = np.ndarray[Any, np.dtype[Any]]
 
 REWRITES: Sequence[type[ModulePass]] = (
+    InsertCopiesPass,
     NarrowBandsPass,
     LegalizeCastsPass,
     FuseAccumulatorsPass,
@@ -204,6 +206,15 @@ class IntegerFunction:
         answer = self.values[x].reshape(shape)
         element = x.type.element_type
         return self._add(graph.ReshapeOp(x, self.packed(shape, element)), answer)
+
+    def concat(self, values: Sequence[SSAValue], axis: int) -> SSAValue:
+        answer = np.concatenate([self.values[value] for value in values], axis)
+        return self._add(graph.ConcatOp(values, axis, self.packed(answer.shape, i8)), answer)
+
+    def slice(self, x: SSAValue, starts: Sequence[int], shape: Sequence[int]) -> SSAValue:
+        taken = tuple(slice(start, start + n) for start, n in zip(starts, shape, strict=True))
+        type, ones = self.packed(shape, i8), [1] * len(shape)
+        return self._add(graph.SliceOp(x, starts, ones, type), self.values[x][taken])
 
     def fuse(self, *results: SSAValue) -> list[SSAValue]:
         """Everything so far becomes the body of one composite."""

@@ -27,9 +27,20 @@ def evaluate(ctx: VtacContext, module: ModuleOp, inputs: Sequence[np.ndarray]) -
             values |= dict(zip(op.outputs, results, strict=True))
         elif isinstance(op, te.ViewOp):
             values[op.result] = values[op.x].reshape(op.result.type.get_shape())
+        elif isinstance(op, te.WindowOp):
+            values[op.result] = values[op.x][_slices(op.box)]
+        elif isinstance(op, te.AssembleOp):
+            whole = np.zeros(op.result.type.get_shape(), values[op.parts[0]].dtype)
+            for part, box in zip(op.parts, op.boxes, strict=True):
+                whole[_slices(box)] = values[part]
+            values[op.result] = whole
         elif isinstance(op, ReturnOp):
             return [values[value] for value in op.arguments]
     raise AssertionError("the function returns nothing")
+
+
+def _slices(box: te.Rectangle) -> tuple[slice, ...]:
+    return tuple(slice(start, start + length) for start, length in box)
 
 
 def rank_of(function: IntegerFunction, module: ModuleOp) -> int:

@@ -1,0 +1,214 @@
+"""Concatenations and slices on the accelerator: exact, and without instructions of their own."""
+
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from integer_groups import REWRITES, IntegerFunction
+from random_groups import SMALL, TARGETS
+from te_functions import evaluate
+from vta_runner import lower_loops, run_loops
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+
+from vtac.dialects import te
+from vtac.dialects.target import Target
+from vtac.lowering.graph_to_te import GraphToTePass
+from vtac.passes.te.insert_copies import InsertCopiesPass
+
+EVERYWHERE = {**TARGETS, **{f"small {name}": target for name, target in SMALL.items()}}
+SAME = {"pads": (1, 1, 1, 1)}
+
+
+class Moves:
+    """A random function that computes, and joins and cuts tensors at whole elements."""
+
+    def __init__(self, random: Random, target: Target):
+        self.random, self.target = random, target
+        self.f = IntegerFunction(target, random.randrange(1 << 30))
+        n, h, w = random.randint(1, 3), random.randint(1, 6), random.randint(1, 6)
+        self.values = [self.f.input(n, self.channels(), h, w) for _ in range(random.randint(1, 2))]
+
+    def build(self, steps: int) -> ModuleOp:
+        for _ in range(steps):
+            step = self.random.choice([self.compute, self.join, self.join, self.cut, self.flatten])
+            if (value := step()) is not None:
+                self.values.append(value)
+        results = self.random.sample(self.values, min(len(self.values), 2))
+        return self.f.finish(*results, self.values[-1])
+
+    def channels(self) -> int:
+        block = self.target.block
+        return self.random.choice([block, 2 * block, self.random.randint(1, 2 * block)])
+
+    def shape(self, value: SSAValue) -> tuple[int, ...]:
+        return self.f.values[value].shape
+
+    def compute(self) -> SSAValue:
+        x = self.random.choice(self.values)
+        if self.random.random() < 0.3:
+            return self.f.max_pool(x, (3, 3), **SAME)
+        size = self.random.choice([1, 3])
+        pads = (size // 2,) * 4
+        acc = self.f.conv(x, self.channels(), (size, size), pads=pads)
+        return self.f.requantize(acc, shift="one")
+
+    def join(self) -> SSAValue | None:
+        axis = self.random.randrange(4)
+        unit = (self.target.batch, self.target.block, 1, 1)[axis]
+        first = self.random.choice(self.values)
+
+        def rest(value: SSAValue) -> list[int]:
+            return [n for dim, n in enumerate(self.shape(value)) if dim != axis]
+
+        fitting = [value for value in self.values if rest(value) == rest(first)]
+        whole = [value for value in fitting if self.shape(value)[axis] % unit == 0]
+        chosen = [self.random.choice(whole) for _ in range(self.random.randint(1, 2)) if whole]
+        chosen.append(self.random.choice(fitting))
+        total = sum(self.shape(value)[axis] for value in chosen)
+        return None if total > (6, 96, 16, 16)[axis] else self.f.concat(chosen, axis)
+
+    def cut(self) -> SSAValue:
+        x = self.random.choice(self.values)
+        units = (self.target.batch, self.target.block, 1, 1)
+        starts, lengths = [], []
+        for n, unit in zip(self.shape(x), units, strict=True):
+            starts.append(self.random.randrange(-(-n // unit)) * unit)
+            lengths.append(self.random.randint(1, n - starts[-1]))
+        return self.f.slice(x, starts, lengths)
+
+    def flatten(self) -> SSAValue:
+        x = self.random.choice(self.values)
+        n, c, h, w = self.shape(x)
+        return self.f.reshape(x, n, c, h * w, 1)
+
+
+def function_of(module: ModuleOp) -> FuncOp:
+    (function,) = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    return function
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False), st.sampled_from(sorted(TARGETS)))
+def test_windows_mean_what_the_graph_means(random: Random, target: str) -> None:
+    """Tensor by tensor; afterwards every value has a place, and no place is written twice."""
+    moves = Moves(random, TARGETS[target])
+    module, f = moves.build(random.randint(1, 9)), moves.f
+    f.apply(module, [GraphToTePass])
+    f.check(module, lambda m, inputs: evaluate(f.ctx, m, inputs), 2)
+    f.apply(module, [InsertCopiesPass])
+    f.check(module, lambda m, inputs: evaluate(f.ctx, m, inputs), 2)
+    check_places(module)
+
+
+def check_places(module: ModuleOp) -> None:
+    """Each value finds in its buffer what was written there for it, by calls alone."""
+    block = function_of(module).body.block
+    assignment = te.BufferAssignment(block)
+    assert not assignment.conflicts
+    memory: dict[SSAValue, np.ndarray] = {}
+    contents: dict[SSAValue, np.ndarray] = {}
+
+    def read(value: SSAValue) -> np.ndarray:
+        view = assignment[value]
+        array = memory.setdefault(view.buffer, np.full(size_of(view.buffer), -1))
+        return np.lib.stride_tricks.as_strided(
+            array[view.offset :], view.shape, [8 * by for by in view.strides]
+        )
+
+    fresh = 0
+    for value in (*block.args, *(result for op in block.ops for result in op.results)):
+        op = value.owner
+        shape = value.type.get_shape()
+        if isinstance(op, te.ViewOp):
+            contents[value] = contents[op.x].reshape(shape)
+        elif isinstance(op, te.WindowOp):
+            contents[value] = contents[op.x][tuple(slice(a, a + n) for a, n in op.box)]
+        elif isinstance(op, te.AssembleOp):
+            contents[value] = np.zeros(shape, np.int64)
+            for part, box in zip(op.parts, op.boxes, strict=True):
+                contents[value][tuple(slice(a, a + n) for a, n in box)] = contents[part]
+        else:
+            count = int(np.prod(shape))
+            contents[value] = np.arange(fresh, fresh + count).reshape(shape)
+            fresh += count
+            assert (read(value) == -1).all(), "written twice"
+            read(value)[...] = contents[value]
+        np.testing.assert_array_equal(read(value), contents[value])
+    for value, expected in contents.items():
+        np.testing.assert_array_equal(read(value), expected)
+
+
+def size_of(value: SSAValue) -> int:
+    return int(np.prod(value.type.get_shape()))
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False), st.sampled_from(sorted(EVERYWHERE)))
+def test_moves_are_exact_on_the_simulator(random: Random, target: str) -> None:
+    moves = Moves(random, EVERYWHERE[target])
+    module, f = moves.build(random.randint(1, 7)), moves.f
+    f.lower(module)
+    f.check(module, lambda m, inputs: run_loops(f.ctx, m, inputs), 2)
+
+
+def inception(target: Target) -> tuple[IntegerFunction, list[SSAValue]]:
+    """A layer, branches of it, and what reads them side by side; results behind."""
+    f = IntegerFunction(target)
+    x = f.input(1, 16, 9, 7)
+    stem = f.requantize(f.conv(x, 32, (3, 3), **SAME), lo=0)
+    wide = f.requantize(f.conv(stem, 48, (3, 3), **SAME))
+    pooled = f.max_pool(stem, (3, 3), **SAME)
+    narrow = f.requantize(f.conv(f.slice(stem, [0, 16, 0, 0], [1, 16, 9, 7]), 16, (1, 1)))
+    return f, [wide, pooled, narrow]
+
+
+def transfers(module: ModuleOp, f: IntegerFunction) -> list[int]:
+    f.lower(module)
+    (binary,) = lower_loops(f.ctx, module)
+    return [len(binary.insns)]
+
+
+def test_a_concatenation_and_a_slice_have_no_instruction() -> None:
+    """The function that also joins the branches has the calls of the one that returns them."""
+    f, branches = inception(TARGETS["1x16"])
+    module = f.finish(f.concat(branches, 1))
+    f.apply(module, [GraphToTePass, *REWRITES])
+    calls = [op for op in function_of(module).body.block.ops if isinstance(op, te.CallOp)]
+    assert len(calls) == 4
+
+    apart, branches = inception(TARGETS["1x16"])
+    joined, others = inception(TARGETS["1x16"])
+    whole = joined.finish(joined.concat(others, 1))
+    assert transfers(whole, joined) == transfers(apart.finish(*branches), apart)
+    f, branches = inception(TARGETS["1x16"])
+    module = f.finish(f.concat(branches, 1))
+    f.lower(module)
+    f.check(module, lambda m, inputs: run_loops(f.ctx, m, inputs), 2)
+
+
+def test_concatenations_of_all_layers_so_far_share_one_buffer() -> None:
+    """As in DenseNet: each is the front of the next."""
+    f = IntegerFunction(TARGETS["1x16"])
+    parts = [f.requantize(f.conv(f.input(1, 16, 6, 5), 16, (3, 3), **SAME))]
+    for _ in range(3):
+        joined = f.concat(parts, 1)
+        parts.append(f.requantize(f.conv(joined, 16, (3, 3), **SAME)))
+    module = f.finish(f.concat(parts, 1))
+    f.apply(module, [GraphToTePass, InsertCopiesPass])
+    assert not any("copy" in op.sym_name.data for op in module.ops if isinstance(op, te.KernelOp))
+    f.apply(module, REWRITES)
+    check_places(module)
+
+
+def test_a_value_in_two_places_is_copied_once() -> None:
+    f = IntegerFunction(TARGETS["1x16"])
+    x = f.requantize(f.conv(f.input(1, 16, 6, 5), 16, (3, 3), **SAME))
+    y = f.requantize(f.conv(x, 16, (3, 3), **SAME))
+    module = f.finish(f.concat([x, y], 1), f.concat([y, x], 2))
+    f.apply(module, [GraphToTePass, InsertCopiesPass])
+    calls = [op.callee.root_reference.data for op in module.walk() if isinstance(op, te.CallOp)]
+    assert calls.count("copy") == 2
+    check_places(module)
