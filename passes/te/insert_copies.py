@@ -71,7 +71,7 @@ class _Kernels:
         if type not in self.names:
             symbols = (op.properties.get("sym_name") for op in self.module.ops)
             taken = {name.data for name in symbols if isinstance(name, StringAttr)}
-            name = fresh_name("copy", taken)
+            name = fresh_name("copy0", taken)  # @copy is an intrinsic
             self.module.body.block.add_op(_copying_kernel(name, type))
             self.names[type] = name
         return self.names[type]
