@@ -25,7 +25,7 @@ from vtac.dialects.context import VtacContext, element_dtype
 from vtac.dialects.graph import ConstantOp, OpaqueType, packing
 from vtac.lowering.graph_to_onnx import build_model, opsets_of
 from vtac.runtime.host import detach_blobs
-from vtac.runtime.package import HOST, LAUNCH, Layout, Output, Step, Value, lifetimes
+from vtac.runtime.package import HOST, LAUNCH, Output, Packing, Step, Value, lifetimes
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _value(name: str, type: Attribute) -> Value:
         name,
         onnx_type(type),
         shape,
-        None if layout is None else Layout(layout.batch.data, layout.block.data),
+        None if layout is None else Packing(layout.batch.data, layout.block.data),
     )
 
 

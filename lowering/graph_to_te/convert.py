@@ -33,7 +33,7 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.te import AssembleOp, CallOp, KernelOp, ViewOp, WindowOp
 from vtac.dialects.te import ConstantOp as TensorConstantOp
 from vtac.lowering.graph_to_te.groups import Group, groups_of
-from vtac.lowering.graph_to_te.kernel import KernelBuilder, Layout, layer_of, unsupported
+from vtac.lowering.graph_to_te.kernel import BlockedLayout, KernelBuilder, layer_of, unsupported
 from vtac.lowering.graph_to_te.stages import emit
 
 CODEGEN = StringAttr("vta")
@@ -141,7 +141,7 @@ class _Caller:
 def _convert(
     ctx: Context, function: FuncOp, target: Target, kernels: _Kernels, problems: list[Problem]
 ) -> None:
-    layout = Layout(target, _spatial_rank(function, target))
+    layout = BlockedLayout(target, _spatial_rank(function, target))
     old = function.body.block
     caller = _Caller(ctx, Block(arg_types=[layout.type(type) for type in old.arg_types]))
     for before, after in zip(old.args, caller.block.args, strict=True):
@@ -196,7 +196,7 @@ def _values(function: FuncOp) -> Sequence[SSAValue]:
 
 
 def _call_kernel(
-    ctx: Context, group: Group, layout: Layout, caller: _Caller, kernels: _Kernels
+    ctx: Context, group: Group, layout: BlockedLayout, caller: _Caller, kernels: _Kernels
 ) -> None:
     """Append the call of a group's kernel, and remember what its results stand for."""
     (*_, last) = group.ops
@@ -245,7 +245,7 @@ def _call_kernel(
             caller.values[value] = caller.view(result, layout.type(value.type))
 
 
-def _place(op: ConcatOp | SliceOp, group: Group, layout: Layout, caller: _Caller) -> None:
+def _place(op: ConcatOp | SliceOp, group: Group, layout: BlockedLayout, caller: _Caller) -> None:
     """Append what joins or takes rectangles; kernels read and write them where they lie."""
     batch, block = layout.target.batch, layout.target.block
     if not moves_whole_elements(op, batch, block):

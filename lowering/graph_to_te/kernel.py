@@ -34,7 +34,7 @@ SPATIAL_NAMES = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
 
 
 @dataclass(frozen=True)
-class Layout:
+class BlockedLayout:
     """How activations of one accelerator function lie in memory.
 
     rank: spatial dimensions of every activation of the function; those with fewer get trailing
@@ -127,7 +127,7 @@ class KernelBuilder:
     values: the te tensor of each graph value known so far.
     """
 
-    layout: Layout
+    layout: BlockedLayout
     constant_of: Callable[[SSAValue], Array | None]
     activations: Sequence[SSAValue]
     constants: list[tuple[Array, str]] = field(default_factory=list)

@@ -47,7 +47,7 @@ from vtac.lowering.graph_to_te.kernel import (
     widen,
 )
 from vtac.lowering.graph_to_te.matrices import batch_product, contraction, matrix_product
-from vtac.lowering.graph_to_te.windows import Window, logical_shape
+from vtac.lowering.graph_to_te.windows import SlidingWindow, logical_shape
 
 LOWEST = -128
 """What a maximum over int8 starts from, and what a pad of a pooling window counts as."""
@@ -87,7 +87,7 @@ def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
     weights, group = kernel.constant(op.w, "weights"), op.group.value.data
     out, channels = weights.shape[0], weights.shape[1] * group
     is_depthwise = out == channels == group
-    window = Window(op, kernel, () if is_depthwise else ("ci",))
+    window = SlidingWindow(op, kernel, () if is_depthwise else ("ci",))
     if is_depthwise:
         weights, outer, channel = weights[:, 0], [window.channel], window.channel
     else:
@@ -113,7 +113,7 @@ def _expand_groups(weights: Array, group: int) -> Array:
 
 
 def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
-    window = Window(op, kernel)
+    window = SlidingWindow(op, kernel)
     reads = [window.read(axis(window.channel), pad_value_of(op))]
     return [
         kernel.compute(
@@ -129,7 +129,7 @@ def _sum_pool(op: SumPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _max_pool(op: MaxPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
-    window = Window(op, kernel)
+    window = SlidingWindow(op, kernel)
     reads = [window.read(axis(window.channel), LOWEST)]
     most = kernel.compute(
         "max_pool",

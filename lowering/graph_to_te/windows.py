@@ -16,10 +16,10 @@ def logical_shape(value: SSAValue) -> tuple[int, ...]:
     return shape
 
 
-class Window:
+class SlidingWindow:
     """Axes and subscripts of an op whose window moves over the spatial dimensions of ``x``.
 
-    Variables: the axes of the result as `Layout.names` has them; then the reduction axes.
+    Variables: the axes of the result as `BlockedLayout.names` has them; then the reduction axes.
     """
 
     def __init__(self, op: WindowOp, kernel: KernelBuilder, before: Sequence[str] = ()):

@@ -9,7 +9,7 @@ from onnx import ModelProto, NodeProto, TypeProto, helper
 from vtac.lowering.onnx_to_graph.check import sorted_nodes
 from vtac.lowering.onnx_to_graph.node import StaysOnHostError
 from vtac.lowering.onnx_to_graph.shapes import static_shape
-from vtac.lowering.onnx_to_graph.windows import Window, explicit_window, window_counts
+from vtac.lowering.onnx_to_graph.windows import WindowAttributes, explicit_window, window_counts
 
 _POOLINGS = ("MaxPool", "AveragePool")
 
@@ -36,7 +36,7 @@ def correct_ceiling(model: ModelProto, types: dict[str, TypeProto]) -> bool:
     return False
 
 
-def _replace(model: ModelProto, node: NodeProto, window: Window) -> None:
+def _replace(model: ModelProto, node: NodeProto, window: WindowAttributes) -> None:
     kept = [a for a in node.attribute if a.name not in ("auto_pad", "ceil_mode", "pads")]
     attributes = [*kept, helper.make_attribute("pads", window.pads)]
     for field in (model.graph.output, model.graph.value_info):

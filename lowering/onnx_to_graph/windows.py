@@ -20,7 +20,7 @@ from vtac.passes.graph.reasons import Kind
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowAttributes:
     """Kernel, strides, dilations and pads (all begins, then all ends) of a node.
 
     overhang: how much of each end pad is there for the sake of ceil_mode alone.
@@ -49,7 +49,7 @@ def conv(node: Node) -> Operation:
     )
 
 
-def window_of(node: Node, kernel: list[int]) -> Window:
+def window_of(node: Node, kernel: list[int]) -> WindowAttributes:
     """The window of a convolution whose weights have these extents in space."""
     if DYNAMIC_INDEX in kernel:
         raise StaysOnHostError("the extents of its kernel are unknown", Kind.SHAPE)
@@ -112,11 +112,11 @@ def global_average_pool(node: Node) -> Operation:
     return GlobalAveragePoolOp(node.operand(0), node.result_type())
 
 
-def _window(node: Node, kernel: list[int]) -> Window:
+def _window(node: Node, kernel: list[int]) -> WindowAttributes:
     return explicit_window(node.attributes, list(known_shape(node.operand(0))[2:]), kernel)
 
 
-def _pooling_window(node: Node) -> Window:
+def _pooling_window(node: Node) -> WindowAttributes:
     window = _window(node, node.ints("kernel_shape", ()))
     rank = len(window.kernel)
     if any(pad >= window.kernel[i % rank] for i, pad in enumerate(window.pads)):
@@ -124,7 +124,9 @@ def _pooling_window(node: Node) -> Window:
     return window
 
 
-def explicit_window(attributes: Mapping[str, Any], extents: list[int], kernel: list[int]) -> Window:
+def explicit_window(
+    attributes: Mapping[str, Any], extents: list[int], kernel: list[int]
+) -> WindowAttributes:
     """The window of a node over spatial ``extents``, with the pads that auto_pad and ceil_mode say.
 
     Raises StaysOnHostError where explicit pads cannot say the same.
@@ -151,10 +153,10 @@ def explicit_window(attributes: Mapping[str, Any], extents: list[int], kernel: l
             begin, end = pads[i], pads[rank + i]
             overhang[i] = _ceil_pad(extents[i], kernel[i], strides[i], begin, end, dilations[i])
             pads[rank + i] += overhang[i]
-    return Window(kernel, strides, dilations, pads, overhang)
+    return WindowAttributes(kernel, strides, dilations, pads, overhang)
 
 
-def window_counts(window: Window, extents: list[int]) -> list[int]:
+def window_counts(window: WindowAttributes, extents: list[int]) -> list[int]:
     """How many windows there are along each spatial dimension."""
     rank = len(extents)
     return [

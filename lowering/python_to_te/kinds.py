@@ -80,7 +80,7 @@ def convolution(
     """y[n, o, i...] = sum of x[n, c, stride * i + dilation * k - pad...] * w[o, c, k...]."""
     _agree("channels of the input and of the weights", x.shape[1], w.shape[1])
     n, o, c = Axis("n", x.shape[0]), Axis("o", w.shape[0]), Axis("c", x.shape[1])
-    window = _Window(x.shape[2:], w.shape[2:], strides, pads, dilations)
+    window = _WindowAxes(x.shape[2:], w.shape[2:], strides, pads, dilations)
     product = x.outside(0)[n, c, *window.places] * w[o, c, *window.taps]
     return computed((n, o, *window.axes), total(product, c, *window.taps), name)
 
@@ -142,7 +142,7 @@ def grouped_convolution(
         Axis("o", w.shape[1]),
         Axis("c", x.shape[2]),
     )
-    window = _Window(x.shape[3:], w.shape[3:], strides, pads, dilations)
+    window = _WindowAxes(x.shape[3:], w.shape[3:], strides, pads, dilations)
     product = x.outside(0)[n, g, c, *window.places] * w[g, o, c, *window.taps]
     return computed((n, g, o, *window.axes), total(product, c, *window.taps), name)
 
@@ -158,7 +158,7 @@ def depthwise_convolution(
     """y[n, c, i...] = sum of x[n, c, stride * i + dilation * k - pad...] * w[c, k...]."""
     _agree("channels of the input and of the weights", x.shape[1], w.shape[0])
     n, c = Axis("n", x.shape[0]), Axis("c", x.shape[1])
-    window = _Window(x.shape[2:], w.shape[1:], strides, pads, dilations)
+    window = _WindowAxes(x.shape[2:], w.shape[1:], strides, pads, dilations)
     product = x.outside(0)[n, c, *window.places] * w[c, *window.taps]
     return computed((n, c, *window.axes), total(product, *window.taps), name)
 
@@ -222,7 +222,7 @@ def _rounded(value: Scalar, shift: int) -> Scalar:
     return value if shift == 0 else (value + (1 << (shift - 1))) >> shift
 
 
-class _Window:
+class _WindowAxes:
     """Spatial axes, taps, and the index into the input of each spatial dimension."""
 
     def __init__(
@@ -258,9 +258,9 @@ class _Window:
 
 def _pooling(
     x: Tensor, kernel: Numbers, strides: Numbers, pads: Pads
-) -> tuple[Axis, Axis, _Window]:
+) -> tuple[Axis, Axis, _WindowAxes]:
     rank = len(x.shape) - 2
-    window = _Window(x.shape[2:], _each(kernel, rank), strides, pads, 1)
+    window = _WindowAxes(x.shape[2:], _each(kernel, rank), strides, pads, 1)
     return Axis("n", x.shape[0]), Axis("c", x.shape[1]), window
 
 

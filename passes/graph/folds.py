@@ -51,7 +51,7 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowedAxis:
     """One spatial axis of a convolution: extents, and which taps of which windows lie inside."""
 
     size: int
@@ -68,14 +68,14 @@ class Window:
         return np.asarray((places >= 0) & (places < self.size))
 
 
-def windows_of(op: ConvOp) -> list[Window]:
+def windows_of(op: ConvOp) -> list[WindowedAxis]:
     """The spatial axes of a convolution."""
     strides, pads, dilations = (
         attribute.get_values() for attribute in (op.strides, op.pads, op.dilations)
     )
     sizes, counts, kernel = shape_of(op.x) or (), shape_of(op.result) or (), op.kernel_shape()
     return [
-        Window(sizes[2 + i], counts[2 + i], kernel[i], strides[i], pads[i], dilations[i])
+        WindowedAxis(sizes[2 + i], counts[2 + i], kernel[i], strides[i], pads[i], dilations[i])
         for i in range(len(kernel))
     ]
 

@@ -15,7 +15,7 @@ from vtac.dialects.target import Target
 
 
 @dataclass(frozen=True)
-class Layout:
+class Packing:
     """The packed layout of a value: BATCH and BLOCK (``#graph.packed``)."""
 
     batch: int
@@ -36,7 +36,7 @@ class Value:
     name: str
     type: str
     shape: tuple[int | None, ...] | None
-    layout: Layout | None = None
+    layout: Packing | None = None
     first: int = -1
     last: int = -1
 

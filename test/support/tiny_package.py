@@ -13,9 +13,9 @@ from vtac.runtime.host import detach_blobs
 from vtac.runtime.package import (
     HOST,
     LAUNCH,
-    Layout,
     Output,
     Package,
+    Packing,
     Placement,
     Quantisation,
     Step,
@@ -108,7 +108,7 @@ def tiny_package() -> Package:
         Step(HOST, "host_1", ("y",), ("result",)),
     )
     spans = lifetimes(["image"], ["result"], steps)
-    layout = Layout(1, LANES)
+    layout = Packing(1, LANES)
     values = [
         Value("image", "tensor(float)", (1, LANES)),
         Value("x", "tensor(int8)", (1, LANES), layout),
