@@ -111,6 +111,8 @@ def _encode_buffer(op: BufferOp, kernels: Mapping[str, KernelOp], target: Target
         data,
         shape,
         element,
+        op.place,
+        op.lifetime,
     )
 
 
@@ -215,6 +217,8 @@ def _decode_buffer(buffer: Buffer, kernels: Sequence[str]) -> BufferOp:
         buffer.index,
         value,
         kernels if buffer.kind is BufferKind.MICRO_OPS else None,
+        buffer.place,
+        buffer.live,
     )
 
 

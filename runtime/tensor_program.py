@@ -13,7 +13,7 @@ import numpy as np
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.te import Layout
 from vtac.dialects.vta.attributes import BufferKind
-from vtac.dialects.vta.program import BinaryProgram
+from vtac.dialects.vta.program import BinaryProgram, allocate_buffers
 from vtac.runtime.device import Device
 from vtac.sim import Counters, TimingPreset, TimingReport, estimate
 
@@ -53,9 +53,9 @@ class TensorProgram:
         self.binary, self.signature, self.ir = binary, signature, text
         self.counters: Counters | None = None
         self._device = device
-        self._addresses = {
-            buffer.name: device.allocate(buffer.size, buffer.alignment) for buffer in binary.buffers
-        }
+        self._addresses = allocate_buffers(
+            binary.buffers, lambda buffer: device.allocate(buffer.size, buffer.alignment)
+        )
         self._code = binary.relocate(self._addresses)
         for buffer in binary.buffers:
             data = buffer.data

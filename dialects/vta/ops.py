@@ -13,10 +13,12 @@ A program is flat: all its operations stand in one block, in the order in which 
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
+    DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FlatSymbolRefAttrConstr,
     IntegerAttr,
@@ -53,7 +55,15 @@ from xdsl.utils.exceptions import VerifyException
 from ..quick import QuickOperation
 from ..target import TARGET_ATTRIBUTE, Memory, Target
 from ..vtac import ResourceAttr
-from .attributes import BufferKind, BufferKindAttr, MicroOps, SramType, integer, sram_type
+from .attributes import (
+    BufferKind,
+    BufferKindAttr,
+    MicroOps,
+    SramType,
+    integer,
+    integers,
+    sram_type,
+)
 from .compute import ComputeOp
 from .instructions import InstructionOp, TransferOp, enclosing_target
 
@@ -105,6 +115,7 @@ class ProgramOp(IRDLOperation):
             raise VerifyException(f"vta.program needs the attribute {TARGET_ATTRIBUTE}")
         buffers, kernels = self.buffers(), self.kernels()
         element_bytes = {memory: self.target.element_bytes(memory) for memory in Memory}
+        _verify_places(list(buffers.values()))
         for op in self.body.block.ops:
             if isinstance(op, TransferOp):
                 self._verify_transfer(op, buffers, element_bytes)
@@ -151,6 +162,12 @@ class BufferOp(IRDLOperation):
 
     index counts the inputs or outputs of the program. A constant has its value, small ones inline;
     the buffer of micro-ops is the concatenation of kernels. Sizes and alignment are bytes.
+
+    live: of scratch, the first and the last step of the program (call of a kernel) at which its
+    contents count. scope, offset: of scratch that is placed, the memory that holds it and its first
+    byte in the area that all scratch of that memory shares:
+    ``vta.buffer @t scratch in "dram" offset 256 live [1, 2] bytes 1024 align 256``. Scratch without
+    a place, and every other buffer, gets an address of its own when the program is loaded.
     """
 
     name = "vta.buffer"
@@ -162,12 +179,15 @@ class BufferOp(IRDLOperation):
     align = prop_def(_INTEGER)
     value = opt_prop_def(AnyOf((BaseAttr(ResourceAttr), BaseAttr(DenseIntOrFPElementsAttr))))
     kernels = opt_prop_def(ArrayAttr.constr(FlatSymbolRefAttrConstr))
+    scope = opt_prop_def(StringAttr)
+    offset = opt_prop_def(_INTEGER)
+    live = opt_prop_def(DenseArrayBase.constr(i64))
 
     traits = traits_def(SymbolOpInterface())
 
     assembly_format = (
-        "$sym_name $kind (`index` $index^)? `bytes` $bytes `align` $align (`value` $value^)?"
-        " (`kernels` $kernels^)? attr-dict"
+        "$sym_name $kind (`index` $index^)? (`in` $scope^)? (`offset` $offset^)? (`live` $live^)?"
+        " `bytes` $bytes `align` $align (`value` $value^)? (`kernels` $kernels^)? attr-dict"
     )
 
     def __init__(
@@ -179,6 +199,8 @@ class BufferOp(IRDLOperation):
         index: int | None = None,
         value: Attribute | None = None,
         kernels: Sequence[str] | None = None,
+        place: tuple[str, int] | None = None,
+        live: tuple[int, int] | None = None,
     ):
         super().__init__(
             properties={
@@ -191,8 +213,30 @@ class BufferOp(IRDLOperation):
                 "kernels": None
                 if kernels is None
                 else ArrayAttr([SymbolRefAttr(kernel) for kernel in kernels]),
+                "live": None if live is None else integers(*live),
             }
         )
+        if place is not None:
+            self.set_place(*place)
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """Scope and offset in bytes, if it is placed."""
+        if self.scope is None or self.offset is None:
+            return None
+        return self.scope.data, self.offset.value.data
+
+    def set_place(self, scope: str, offset: int) -> None:
+        """Place it, at an offset in bytes in the area of a scope."""
+        self.properties |= {"scope": StringAttr(scope), "offset": integer(offset)}
+
+    @property
+    def lifetime(self) -> tuple[int, int] | None:
+        """First and last step, if they are known."""
+        if self.live is None:
+            return None
+        first, last = self.live.get_values()
+        return int(first), int(last)
 
     def verify_(self) -> None:
         """What a kind needs is there and nothing else; sizes make sense."""
@@ -206,9 +250,26 @@ class BufferOp(IRDLOperation):
             if given != needed:
                 verb = "needs" if needed else "takes no"
                 raise VerifyException(f"vta.buffer: {kind.value} {verb} {what}")
+        self._verify_place()
         align = self.align.value.data
         if self.bytes.value.data < 0 or align < 1 or align & (align - 1):
             raise VerifyException("vta.buffer: expected bytes >= 0 and a power of two to align to")
+
+    def _verify_place(self) -> None:
+        """Only scratch is placed, at an aligned offset; a lifetime has two steps in order."""
+        if self.kind.data is not BufferKind.SCRATCH and (
+            self.scope is not None or self.offset is not None or self.live is not None
+        ):
+            kind = self.kind.data.value
+            raise VerifyException(f"vta.buffer: {kind} has no place and no lifetime")
+        if (self.scope is None) != (self.offset is None):
+            raise VerifyException("vta.buffer: a place is a scope and an offset")
+        offset = 0 if self.offset is None else self.offset.value.data
+        if offset < 0 or offset % self.align.value.data:
+            raise VerifyException(f"vta.buffer: offset {offset} is not aligned")
+        steps = [] if self.live is None else list(self.live.get_values())
+        if self.live is not None and (len(steps) != 2 or not 0 <= steps[0] <= steps[1]):
+            raise VerifyException("vta.buffer: a lifetime is a first and a last step")
 
     def kernel_names(self) -> list[str]:
         """The kernels of a buffer of micro-ops, in order."""
@@ -225,6 +286,18 @@ class BufferOp(IRDLOperation):
         if self.bytes.value.data != 4 * total:
             raise VerifyException(
                 f"vta.buffer: its kernels are {4 * total} bytes, not {self.bytes.value.data}"
+            )
+
+
+def _verify_places(buffers: Sequence[BufferOp]) -> None:
+    """Buffers that are alive at the same time do not share bytes of a scope."""
+    placed = [(op, place, live) for op in buffers if (place := op.place) and (live := op.lifetime)]
+    for (a, (scope, start), alive), (b, (other, begin), lives) in combinations(placed, 2):
+        apart = start + a.bytes.value.data <= begin or begin + b.bytes.value.data <= start
+        if scope == other and not apart and alive[0] <= lives[1] and lives[0] <= alive[1]:
+            names = f"@{a.sym_name.data} and @{b.sym_name.data}"
+            raise VerifyException(
+                f"vta.buffer: {names} share bytes of {scope} while both are alive"
             )
 
 

@@ -6,7 +6,7 @@ dram_base of each relocated instruction. Everything a runtime needs is here, pla
 only people need (names of kernels, layers) is `Names`, which may be absent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,9 +25,10 @@ FIRST_ADDRESS = 4096
 class Buffer:
     """A DRAM buffer: `size` bytes long, at a multiple of `alignment`.
 
-    index counts inputs or outputs. A constant has its bytes in `data`, or in the resource table
-    under `resource` (name, digest). The buffer of micro-ops always has `data`. shape and element
-    are the type of an inline constant.
+    index counts inputs or outputs. place: the memory and the offset in bytes of scratch that shares
+    an area with others; live: its first and last step (see `BufferOp`). A constant has its bytes in
+    `data`, or in the resource table under `resource` (name, digest). The buffer of micro-ops always
+    has `data`. shape and element are the type of an inline constant.
     """
 
     name: str
@@ -39,6 +40,8 @@ class Buffer:
     data: bytes | None = None
     shape: tuple[int, ...] = ()
     element: str = "i8"
+    place: tuple[str, int] | None = None
+    live: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +115,40 @@ class BinaryProgram:
 
 
 def place_buffers(buffers: Sequence[Buffer], start: int = FIRST_ADDRESS) -> dict[str, int]:
-    """An address for each buffer, one after the other from `start` on, each aligned."""
+    """An address for each buffer, one after the other from `start` on, each aligned.
+
+    Buffers that share an area have their places in it.
+    """
+
+    def allocate(buffer: Buffer) -> int:
+        nonlocal start
+        address = -(-start // buffer.alignment) * buffer.alignment
+        start = address + buffer.size
+        return address
+
+    return allocate_buffers(buffers, allocate)
+
+
+def allocate_buffers(
+    buffers: Sequence[Buffer], allocate: Callable[[Buffer], int]
+) -> dict[str, int]:
+    """An address for each buffer. ``allocate`` gives those of buffers, and of areas they share."""
+    areas: dict[str, int] = {}
     addresses = {}
     for buffer in buffers:
-        start = -(-start // buffer.alignment) * buffer.alignment
-        addresses[buffer.name] = start
-        start += buffer.size
+        if buffer.place is None:
+            addresses[buffer.name] = allocate(buffer)
+            continue
+        scope, offset = buffer.place
+        if scope not in areas:
+            areas[scope] = allocate(_area(buffers, scope))
+        addresses[buffer.name] = areas[scope] + offset
     return addresses
+
+
+def _area(buffers: Sequence[Buffer], scope: str) -> Buffer:
+    """The bytes that the placed buffers of a scope share, as one buffer."""
+    placed = [(b, b.place[1]) for b in buffers if b.place is not None and b.place[0] == scope]
+    size = max(offset + buffer.size for buffer, offset in placed)
+    alignment = max(buffer.alignment for buffer, _ in placed)
+    return Buffer(scope, BufferKind.SCRATCH, size, alignment)

@@ -71,7 +71,9 @@ LOWERING = (
         "te-declare-intrinsics,te-to-loops,te-apply-schedule,te-share-buffers,te-simplify-loops,"
         "te-pack-constants",
     ),
-    Stage("vta", "te-to-vta,vta-allocate,vta-plan-microops,vta-insert-dependences"),
+    Stage(
+        "vta", "te-to-vta,vta-place-scratch,vta-allocate,vta-plan-microops,vta-insert-dependences"
+    ),
 )
 """From functions of integer ops to programs."""
 

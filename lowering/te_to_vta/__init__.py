@@ -2,9 +2,10 @@
 
 Takes functions with ``codegen = "vta"`` that call kernels in loop form, every statement tensorised
 (`te.InvokeOp`) or a copy. Leaves in each function's place a ``vta.program`` of the same name: its
-arguments are input buffers, its results output buffers, constants and intermediates buffers of
-their own; SRAM buffers are ``vta.alloc``, micro-ops inline, no tokens. Calls of the functions
-become ``vta.launch``; kernels and intrinsics are gone.
+arguments are input buffers, its results output buffers, its constants buffers of their own.
+Intermediates are scratch buffers, each with the first and the last call that uses it (counted from
+0). SRAM buffers are ``vta.alloc``, micro-ops inline, no tokens. Calls of the functions become
+``vta.launch``; kernels and intrinsics are gone.
 """
 
 import math
@@ -144,6 +145,7 @@ class _Function:
         self._kernels = kernels
         self.buffers = buffers
         self._names: dict[SSAValue, str] = {}
+        self._live: dict[SSAValue, tuple[int, int]] = {}
         self._assignment = te.BufferAssignment(function.body.block)
 
     def run(self) -> list[Operation]:
@@ -159,20 +161,15 @@ class _Function:
             size = bytes_of(value.type)
             self._names[value] = self.buffers.add(hint, BufferKind.OUTPUT, size, index)
         calls = [op for op in block.ops if isinstance(op, te.CallOp)]
-        last_use: dict[SSAValue, te.CallOp] = {}
-        for call in calls:
+        for step, call in enumerate(calls):
             for value in (*call.operands, *call.results):
-                last_use[self._assignment[value].buffer] = call
-        dead: dict[te.CallOp, list[SSAValue]] = {call: [] for call in calls}
-        for buffer, call in last_use.items():
-            if isinstance(buffer.owner, te.CallOp | te.AssembleOp) and buffer not in outputs:
-                dead[call].append(buffer)
+                buffer = self._assignment[value].buffer
+                first, _ = self._live.get(buffer, (step, step))
+                self._live[buffer] = first, step
         out: list[Operation] = []
         site = 0
-        for call in calls:
-            site += self._call(call, out, site)
-            for buffer in dead[call]:
-                self.buffers.release(self._names[buffer])
+        for step, call in enumerate(calls):
+            site += self._call(call, out, step, site)
         return out
 
     def _outputs(self) -> Sequence[SSAValue]:
@@ -193,7 +190,8 @@ class _Function:
             )
         return [self._assignment[value].buffer for value in outputs]
 
-    def _call(self, call: te.CallOp, out: list[Operation], site: int) -> int:
+    def _call(self, call: te.CallOp, out: list[Operation], step: int, site: int) -> int:
+        """Lower a call; returns how many sites it has allocated at."""
         kernel = SymbolTable.lookup_symbol(self._module, call.callee)
         if not isinstance(kernel, te.KernelOp) or not kernel.is_lowered:
             raise CompileError(
@@ -215,6 +213,7 @@ class _Function:
             kernel,
             parameters,
             self.buffers,
+            step,
             site,
             out,
             self._kernels.prepared,
@@ -273,5 +272,5 @@ class _Function:
                     hint = attr.key.data
                 self._names[value] = self.buffers.constant(hint, attr, bytes_of(value.type))
             else:
-                self._names[value] = self.buffers.scratch(bytes_of(value.type))
+                self._names[value] = self.buffers.scratch(bytes_of(value.type), self._live[value])
         return self._names[value]

@@ -47,7 +47,8 @@ class KernelRun:
     """One call of a kernel. Appends instructions to `out`, located at the call's layer.
 
     parameters: where what is passed for each parameter lies, but for tables of immediates, whose
-    values are `tables`.
+    values are `tables`. step: number of the call in its function. first_site: number of the first
+    place in a schedule that allocates here.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class KernelRun:
         kernel: te.KernelOp,
         parameters: Mapping[SSAValue, Dram],
         buffers: Buffers,
+        step: int,
         first_site: int,
         out: list[Operation],
         prepared: Prepared,
@@ -73,9 +75,9 @@ class KernelRun:
         self._invocations = invocations
         self._tables = tables
         self._numbers: dict[SSAValue, int] = {}
+        self._step = step
         self._first_site = first_site
         self._sites: dict[te.AllocOp, _Site] = {}
-        self._scratch: list[str] = []
         self._storage: dict[SSAValue, Dram | Sram] = dict(parameters)
         self._kernel = kernel
 
@@ -85,8 +87,6 @@ class KernelRun:
         for site in self._sites.values():
             for alloc in site.allocs:
                 alloc.properties["size"] = vta.integer(site.size)
-        for name in self._scratch:
-            self._buffers.release(name)
         return len(self._sites)
 
     def _block(self, block: Block) -> None:
@@ -125,8 +125,7 @@ class KernelRun:
     def _alloc(self, op: te.AllocOp) -> None:
         what = self._prepared.alloc(op, self._where)
         if what.scope is te.Scope.DRAM:
-            name = self._buffers.scratch(bytes_of(what.buffer.type))
-            self._scratch.append(name)
+            name = self._buffers.scratch(bytes_of(what.buffer.type), (self._step, self._step))
             self._storage[what.buffer] = Dram.dense(name, what.shape)
             return
         memory, lanes = MEMORIES[what.scope], what.lanes

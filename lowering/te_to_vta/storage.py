@@ -72,16 +72,16 @@ class _Declared:
     size: int
     index: int | None = None
     value: Attribute | None = None
+    live: tuple[int, int] | None = None
 
 
 @dataclass
 class Buffers:
-    """The DRAM buffers of one program, by name. Scratch is reused once nobody reads it again."""
+    """The DRAM buffers of one program, by name; ``vta-place-scratch`` lets scratch share bytes."""
 
     target: Target
     _declared: dict[str, _Declared] = field(default_factory=dict)
     _constants: dict[Attribute, str] = field(default_factory=dict)
-    _free: list[str] = field(default_factory=list)
 
     @property
     def align(self) -> int:
@@ -99,24 +99,9 @@ class Buffers:
             self._constants[value] = self._add(hint, declared)
         return self._constants[value]
 
-    def scratch(self, size: int) -> str:
-        """A buffer for an intermediate: of the free ones the one that needs to grow least."""
-        if not self._free:
-            return self.add("scratch", vta.BufferKind.SCRATCH, size)
-
-        def misfit(name: str) -> tuple[int, int]:
-            has = self._declared[name].size
-            return max(0, size - has), has
-
-        name = min(self._free, key=misfit)
-        self._free.remove(name)
-        declared = self._declared[name]
-        declared.size = max(declared.size, size)
-        return name
-
-    def release(self, name: str) -> None:
-        """Nobody reads what is in this scratch buffer any more."""
-        self._free.append(name)
+    def scratch(self, size: int, live: tuple[int, int]) -> str:
+        """A buffer for an intermediate that is alive from the first of two steps to the second."""
+        return self._add("scratch", _Declared(vta.BufferKind.SCRATCH, size, live=live))
 
     def _add(self, hint: str, declared: _Declared) -> str:
         base = "".join(c if c.isalnum() else "_" for c in hint) or "buffer"
@@ -132,7 +117,8 @@ class Buffers:
         order = list(vta.BufferKind)
         items = sorted(self._declared.items(), key=lambda item: order.index(item[1].kind))
         return [
-            vta.BufferOp(name, d.kind, d.size, self.align, d.index, d.value) for name, d in items
+            vta.BufferOp(name, d.kind, d.size, self.align, d.index, d.value, live=d.live)
+            for name, d in items
         ]
 
 

@@ -1,13 +1,17 @@
 """Which elements each instruction reads and writes, where two modules could meet.
 
 Only what more than one module touches is listed: INP and WGT (load writes, compute reads), OUT
-(compute writes, store reads), and the DRAM buffers that a STORE writes. ACC and the micro-op buffer
-belong to compute alone, which runs in order. Sets are exact, as slices where they are contiguous.
+(compute writes, store reads), and DRAM that a STORE writes. ACC and the micro-op buffer belong to
+compute alone, which runs in order. Sets are exact, as slices where they are contiguous.
+
+DRAM is compared byte by byte (in units of the smallest element). Buffers that are placed in a scope
+share its bytes, whatever their names; every other buffer has bytes of its own.
 """
 
 import enum
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,7 +32,16 @@ from vtac.dialects.vta import (
 from vtac.dialects.vta.encoding import Opcode
 
 Elements: TypeAlias = slice | NDArray[np.int64]
-Space: TypeAlias = Memory | str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The area of a memory in which placed buffers share bytes."""
+
+    name: str
+
+
+Space: TypeAlias = Memory | str | Scope
 
 
 class Module(enum.IntEnum):
@@ -40,7 +53,10 @@ class Module(enum.IntEnum):
 
 
 class Access(NamedTuple):
-    """Elements of one memory, or units of one DRAM buffer, that an instruction reads or writes."""
+    """Elements of a memory, or units of bytes in DRAM, that an instruction reads or writes.
+
+    space: the memory, the name of a DRAM buffer, or a scope, whose buffers share their bytes.
+    """
 
     space: Space
     elements: Elements
@@ -69,20 +85,27 @@ class Accesses:
         self.unit = min(target.element_bytes(m) for m in (Memory.INP, Memory.WGT, Memory.ACC))
         self._scale = {memory: target.element_bytes(memory) // self.unit for memory in Memory}
         self._kernels = {name: op.micro_ops for name, op in program.kernels().items()}
-        self._buffers = {name: op.bytes.value.data for name, op in program.buffers().items()}
+        self._places: dict[str, tuple[Space, int]] = {}
+        self._sizes: dict[Space, int] = {}
+        for name, buffer in program.buffers().items():
+            space: Space = name
+            offset = 0
+            if buffer.place is not None:
+                space, offset = Scope(buffer.place[0]), buffer.place[1]
+            end = -(-(offset + buffer.bytes.value.data) // self.unit)
+            self._places[name] = space, offset // self.unit
+            self._sizes[space] = max(end, self._sizes.get(space, 0))
         self._stored = {
-            op.buffer_name
+            self._places[op.buffer_name][0]
             for op in instructions
-            if op.OPCODE is Opcode.STORE and isinstance(op, StoreOp)
+            if isinstance(op, StoreOp) and op.buffer_name is not None
         }
         self._known: dict[tuple[int, ...], Sequence[Access]] = {}
         self._depths = {memory: target.depth(memory) for memory in Memory}
 
     def size(self, space: Space) -> int:
-        """Elements of a memory, units of `unit` bytes of a DRAM buffer."""
-        if isinstance(space, Memory):
-            return self._depths[space]
-        return -(-self._buffers[space] // self.unit)
+        """Elements of a memory, units of `unit` bytes of a buffer or of all buffers of a scope."""
+        return self._depths[space] if isinstance(space, Memory) else self._sizes[space]
 
     def of(self, op: InstructionOp) -> Sequence[Access]:
         """The accesses of one instruction."""
@@ -112,10 +135,12 @@ class Accesses:
             raise CompileError(
                 Problem(op.name, "dependences need named DRAM buffers, not absolute addresses")
             )
-        if name in self._stored and memory is not Memory.UOP:
+        space, first = self._places[name]
+        if space in self._stored and memory is not Memory.UOP:
             scale = self._scale[memory]
             rows = _rows(y, x * scale, op.stride.value.data * scale)
-            found.append(Access(name, _shift(rows, op.dram_base.value.data * scale), stores))
+            at = first + op.dram_base.value.data * scale
+            found.append(Access(space, _shift(rows, at), stores))
         return found
 
     def _of_compute(self, op: ComputeOp) -> Iterator[Access]:

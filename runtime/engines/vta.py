@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.dialects.vta.attributes import BufferKind
-from vtac.dialects.vta.program import BinaryProgram, Buffer
+from vtac.dialects.vta.program import BinaryProgram, Buffer, allocate_buffers
 from vtac.runtime.atomic import whole_file
 from vtac.runtime.device import Device, SimulatorDevice
 from vtac.runtime.engine import Array, Engine, LaunchOptions, LaunchResult, signatures_of
@@ -40,10 +40,12 @@ class VtaSession:
     def _place(self, package: Package, function: Function) -> None:
         program = from_function(function, target_of(package), package.blobs, "package")
         digests = {b.name: b.blob for b in record_of(function, "package").buffers}
-        addresses = {
-            buffer.name: self._address(package, buffer, digests[buffer.name])
-            for buffer in program.buffers
-        }
+
+        def allocate(buffer: Buffer) -> int:
+            scratch = buffer.kind is BufferKind.SCRATCH  # perhaps an area, of a name of its own
+            return self._address(package, buffer, None if scratch else digests[buffer.name])
+
+        addresses = allocate_buffers(program.buffers, allocate)
         self._programs[function.name] = program
         self._addresses[function.name] = addresses
         try:

@@ -223,3 +223,39 @@ vta.program @p attributes {vtac.target = #target.vta<"pynq">} {
   vta.finish
 }
 vta.launch @p() : () -> ()
+
+// -----
+
+// CHECK: vta.buffer: input has no place and no lifetime
+vta.program @p attributes {vtac.target = #target.vta<"sim">} {
+  vta.buffer @x input index 0 in "dram" offset 0 bytes 64 align 64
+}
+
+// -----
+
+// CHECK: vta.buffer: a place is a scope and an offset
+vta.program @p attributes {vtac.target = #target.vta<"sim">} {
+  vta.buffer @x scratch offset 0 bytes 64 align 64
+}
+
+// -----
+
+// CHECK: vta.buffer: offset 32 is not aligned
+vta.program @p attributes {vtac.target = #target.vta<"sim">} {
+  vta.buffer @x scratch in "dram" offset 32 bytes 64 align 64
+}
+
+// -----
+
+// CHECK: vta.buffer: a lifetime is a first and a last step
+vta.program @p attributes {vtac.target = #target.vta<"sim">} {
+  vta.buffer @x scratch live [3, 2] bytes 64 align 64
+}
+
+// -----
+
+// CHECK: vta.buffer: @x and @y share bytes of dram while both are alive
+vta.program @p attributes {vtac.target = #target.vta<"sim">} {
+  vta.buffer @x scratch in "dram" offset 0 live [0, 1] bytes 128 align 64
+  vta.buffer @y scratch in "dram" offset 64 live [1, 2] bytes 128 align 64
+}

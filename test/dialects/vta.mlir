@@ -6,7 +6,7 @@
 // CHECK-NEXT:    vta.buffer @x input index 0 bytes 1024 align 256
 // CHECK-NEXT:    vta.buffer @w constant bytes 4096 align 256 value #vtac.resource<"w", "0123456789abcdef">
 // CHECK-NEXT:    vta.buffer @c constant bytes 64 align 256 value dense<3> : tensor<1x16xi32>
-// CHECK-NEXT:    vta.buffer @t scratch bytes 1024 align 256
+// CHECK-NEXT:    vta.buffer @t scratch in "dram" offset 256 live [0, 3] bytes 1024 align 256
 // CHECK-NEXT:    vta.buffer @y output index 0 bytes 1024 align 256
 // CHECK-NEXT:    %{{.*}} = vta.alloc site 0 slots 2 size 64 : !vta.sram<inp>
 // CHECK-NEXT:    %{{.*}} = vta.alloc site 1 slots 2 size 16 : !vta.sram<wgt>
@@ -24,7 +24,7 @@ vta.program @unplaced attributes {vtac.target = #target.vta<"sim">} {
   vta.buffer @x input index 0 bytes 1024 align 256
   vta.buffer @w constant bytes 4096 align 256 value #vtac.resource<"w", "0123456789abcdef">
   vta.buffer @c constant bytes 64 align 256 value dense<3> : tensor<1x16xi32>
-  vta.buffer @t scratch bytes 1024 align 256
+  vta.buffer @t scratch in "dram" offset 256 live [0, 3] bytes 1024 align 256
   vta.buffer @y output index 0 bytes 1024 align 256
   %b = vta.alloc site 0 slots 2 size 64 : !vta.sram<inp>
   %w = vta.alloc site 1 slots 2 size 16 : !vta.sram<wgt>

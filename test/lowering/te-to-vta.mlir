@@ -79,19 +79,20 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
 
 // -----
 
-// Intermediates are scratch: two kernels in a row reuse nothing, three reuse the first buffer.
+// Intermediates are scratch, alive from the call that makes them to the one that reads them.
 // A slice of two of three dimensions is one rectangle.
 // CHECK-LABEL: vta.program @chain
-// CHECK:         vta.buffer @scratch scratch bytes 384 align 256
-// CHECK-NEXT:    vta.buffer @scratch_1 scratch bytes 384 align 256
+// CHECK:         vta.buffer @scratch scratch live [0, 1] bytes 384 align 256
+// CHECK-NEXT:    vta.buffer @scratch_1 scratch live [1, 2] bytes 384 align 256
+// CHECK-NEXT:    vta.buffer @scratch_2 scratch live [2, 3] bytes 384 align 256
 // CHECK-NOT:     vta.buffer
 // CHECK:         vta.load inp %{{.*}} sram 0 from @x dram 2 size [3, 2] stride 8
 // CHECK:         vta.store %{{.*}} sram 0 to @scratch dram 0 size [1, 6] stride 6
 // CHECK:         vta.load inp %{{.*}} from @scratch dram
 // CHECK:         vta.store %{{.*}} to @scratch_1 dram
 // CHECK:         vta.load inp %{{.*}} from @scratch_1 dram
-// CHECK:         vta.store %{{.*}} to @scratch dram
-// CHECK:         vta.load inp %{{.*}} from @scratch dram
+// CHECK:         vta.store %{{.*}} to @scratch_2 dram
+// CHECK:         vta.load inp %{{.*}} from @scratch_2 dram
 // CHECK:         vta.store %{{.*}} to @out0 dram
 builtin.module attributes {vtac.target = #target.vta<"pynq">} {
   func.func private @chain(%x: tensor<3x8x1x16xi8>) -> tensor<3x8x1x16xi8> attributes {codegen = "vta"} {

@@ -211,6 +211,73 @@ def test_random_programs(name: str) -> None:
     check_one()
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_buffers_that_share_bytes(name: str) -> None:
+    """Placed one over the other they mean what one buffer with all their bytes means."""
+
+    @settings(max_examples=12)
+    @given(st.integers(0, 1 << 30))
+    def check_one(seed: int) -> None:
+        rng = random.Random(seed)
+        programs = Programs(rng, TARGETS[name])
+        _, one, two, _ = programs.buffers
+        align = one.align.value.data
+        offsets = {"d1": 0, "d2": rng.randrange(programs.size // align + 1) * align}
+        program = programs.program()
+        plain = merged(program, offsets, programs.size + offsets["d2"])
+        one.set_place("dram", offsets["d1"])
+        two.set_place("dram", offsets["d2"])
+        run_shared(program, plain, offsets, seed)
+
+    check_one()
+
+
+def merged(program: ProgramOp, offsets: dict[str, int], size: int) -> ProgramOp:
+    """The program over one buffer, @all, instead of the ones with these offsets in it."""
+    plain = program.clone()
+    for op in plain.buffers().values():
+        if op.sym_name.data in offsets:
+            op.detach()
+    first = plain.body.block.first_op
+    assert first is not None
+    whole = BufferOp("all", BufferKind.SCRATCH, size, 256)
+    plain.body.block.insert_op_before(whole, first)
+    for op in plain.instructions():
+        if isinstance(op, TransferOp) and op.buffer_name in offsets:
+            more = offsets[op.buffer_name] // plain.target.element_bytes(op.memory_id)
+            op.properties["dram_base"] = integer(op.dram_base.value.data + more)
+            op.properties["buffer"] = SymbolRefAttr("all")
+    return plain
+
+
+def run_shared(program: ProgramOp, plain: ProgramOp, offsets: dict[str, int], seed: int) -> None:
+    """Like `run`, where what the bytes of a program become is the meaning of another one."""
+    rng = np.random.default_rng(seed)
+    dram = {
+        name: rng.integers(0, 256, op.bytes.value.data, np.uint8)
+        for name, op in plain.buffers().items()
+    }
+    wanted = evaluate(plain, dram)
+    binary = finish_program(program)
+    addresses = binary.place()
+    places = {name: addresses[name] for name in dram if name in addresses}
+    places["all"] = addresses["d1"] - offsets["d1"]
+    image = np.zeros(max(addresses[b.name] + b.size for b in binary.buffers), np.uint8)
+    for buffer in binary.buffers:
+        if buffer.data is not None:
+            data = np.frombuffer(buffer.data, np.uint8)
+            image[addresses[buffer.name] :][: buffer.size] = data
+    for name, data in dram.items():
+        image[places[name] :][: len(data)] = data
+    words = binary.relocate(addresses)
+    report = check(binary.target, words, image)
+    assert report.ok, str(report)
+    for order in SEEDS:
+        after = execute(binary.target, words, image, strict=True, order_seed=order)
+        for name, data in wanted.items():
+            assert np.array_equal(after[places[name] :][: len(data)], data), (name, order)
+
+
 def test_many_tokens_do_not_overflow() -> None:
     """Ten loads before ten products: their tokens would pile up."""
     target = SMALL.replace(token_depth=3)
