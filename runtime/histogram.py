@@ -28,20 +28,23 @@ _STRIDE = 16
 
 @dataclass
 class Histogram:
-    """Counts of magnitudes in bins from 0 to ``limit``, a power of two."""
+    """Counts of magnitudes in bins from 0 to ``limit``, a power of two.
+
+    zeros: how many values are exactly 0. They are in no bin: a ReLU makes half of all values 0, and
+    every threshold stores them exactly, so that they say nothing about where to clip.
+    """
 
     limit: float = 0.0
     counts: Array = field(default_factory=lambda: np.zeros(BINS, np.int64))
+    zeros: int = 0
 
     def add(self, values: Array) -> None:
         """Count the magnitudes of finite values."""
-        magnitudes = np.abs(values.astype(np.float64)).ravel()
+        magnitudes = np.abs(values[values != 0].astype(np.float64)).ravel()
+        self.zeros += values.size - magnitudes.size
         if magnitudes.size == 0:
             return
         self._cover(float(magnitudes.max()))
-        if self.limit == 0:
-            self.counts[0] += magnitudes.size
-            return
         bins = np.minimum((magnitudes * (BINS / self.limit)).astype(np.int64), BINS - 1)
         self.counts += np.bincount(bins, minlength=BINS)
 
@@ -58,7 +61,7 @@ class Histogram:
 
     def percentile(self, percent: float) -> float:
         """The magnitude below which ``percent`` of the values lie, to the width of a bin."""
-        total = np.cumsum(self.counts)
+        total = np.cumsum(self.counts) + self.zeros
         index = int(np.searchsorted(total, total[-1] * percent / 100))
         return self.limit * (min(index, BINS - 1) + 1) / BINS
 

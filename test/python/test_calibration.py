@@ -178,11 +178,12 @@ def test_histograms_do_not_depend_on_the_order_of_batches(scales: list[float], s
         back.add(other)
     assert forth.limit == back.limit
     assert np.array_equal(forth.counts, back.counts)
-    assert forth.counts.sum() == 50 * len(scales)
+    assert forth.counts.sum() + forth.zeros == back.counts.sum() + back.zeros == 50 * len(scales)
 
 
 def test_percentile_is_numpys_to_the_width_of_a_bin() -> None:
     values = np.random.default_rng(1).exponential(size=20_000)
+    values[::2] = 0.0  # as a ReLU leaves them
     histogram = Histogram()
     for part in np.split(values, 10):
         histogram.add(part)
@@ -199,6 +200,18 @@ def test_entropy_clips_outliers_and_keeps_what_is_even() -> None:
     even.add(rng.uniform(-1, 1, 100_000))
     assert 2 < outliers.entropy_threshold() < 20
     assert even.entropy_threshold() == pytest.approx(1, abs=0.01)
+
+
+@given(st.sampled_from(["normal", "exponential", "uniform", "laplace"]), st.floats(0.05, 0.98))
+def test_zeros_do_not_move_the_threshold_of_entropy(kind: str, share: float) -> None:
+    rng = np.random.default_rng(3)
+    values = np.abs(getattr(rng, kind)(size=20_000))
+    alone, among = Histogram(), Histogram()
+    alone.add(values)
+    among.add(np.concatenate([values, np.zeros(int(len(values) * share / (1 - share)))]))
+    assert among.entropy_threshold() == alone.entropy_threshold()
+    kept = np.mean(values <= alone.entropy_threshold())
+    assert kept > 0.98  # clipping more than that destroys networks
 
 
 # Ranges.

@@ -4,24 +4,30 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
+from small_models import run as run_onnx
 from small_networks import Network, find, main_of, ops_of, quantised, run, set_ranges_from
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects import graph
+from vtac.dialects.context import VtacContext
 from vtac.dialects.graph.ranges import set_range
+from vtac.lowering.graph_to_onnx import build_model
 from vtac.passes.graph.quantize import QuantizePass, error_bounds
-from vtac.passes.graph.quantize.equalisation import find_factors
+from vtac.passes.graph.quantize.equalisation import FEWEST, find_factors
 from vtac.passes.graph.quantize.groups import find_groups
 from vtac.passes.graph.quantize.network import Network as PlannedNetwork
 
 
 class Known:
-    """Observations of which only magnitudes are known."""
+    """Observations of which only magnitudes are known, and what single ops compute."""
 
-    batches = ()
-
-    def __init__(self, magnitudes: Mapping[SSAValue, Sequence[float] | np.ndarray]):
-        self.magnitudes = magnitudes
+    def __init__(
+        self,
+        ctx: VtacContext,
+        magnitudes: Mapping[SSAValue, Sequence[float] | np.ndarray],
+        batches: Sequence[Sequence[np.ndarray]],
+    ):
+        self.ctx, self.magnitudes, self.batches = ctx, magnitudes, batches
 
     def mean(self, value: SSAValue) -> None:
         return None
@@ -33,8 +39,15 @@ class Known:
         found = self.magnitudes.get(value)
         return None if found is None else np.array(found)
 
-    def evaluate(self, op: object, batches: object) -> list[list[np.ndarray]]:
-        return []
+    def evaluate(self, op: Operation, batches: Sequence[Sequence[np.ndarray]]) -> list[list]:
+        operands = list(dict.fromkeys(op.operands))
+        names = {value: f"x{number}" for number, value in enumerate(operands)}
+        model = build_model([op], operands, op.results, names, self.ctx, {})
+        results = []
+        for batch in batches:
+            feeds = {names[value]: x for value, x in zip(op.operands, batch, strict=True)}
+            results.append(run_onnx(model, feeds))
+        return results
 
     def quantised(self, stored: object) -> None:
         """Nobody asks afterwards."""
@@ -87,7 +100,7 @@ def test_channels_are_enlarged_for_a_depthwise_reader() -> None:
     plain, enlarged = module.clone(), module.clone()
     QuantizePass().apply(net.ctx, plain)
     relu = find(enlarged, graph.ReluOp)[0].result
-    net.ctx.observations = Known({relu: [10.0, 1.2]})
+    net.ctx.observations = Known(net.ctx, {relu: [10.0, 1.2]}, samples)
     QuantizePass().apply(net.ctx, enlarged)
     assert ops_of(enlarged) == ops_of(plain)
     wrong = []
@@ -109,7 +122,8 @@ def test_dead_and_tiny_channels_divide_by_nothing(most: float) -> None:
     set_range(y, 0, most)
     network = PlannedNetwork(net.ctx, main_of(module))
     magnitudes = np.array([0, np.float32(1e-45), most / 4, most], np.float32)
-    factors = find_factors(
-        network, find_groups(network, {}, frozenset()).groups, Known({y: magnitudes})
-    )
-    assert factors[y].tolist() == ([1, 16, 4, 1] if most else [1, 1, 1, 1])
+    groups = find_groups(network, {}, frozenset()).groups
+    few = [[np.ones((1, 4, 3, 3), np.float32)]] * (FEWEST - 1)
+    factors = find_factors(network, groups, Known(net.ctx, {y: magnitudes}, few + few[:1]))
+    assert factors[y].tolist() == ([1, 16, 2, 1] if most else [1, 1, 1, 1])
+    assert not find_factors(network, groups, Known(net.ctx, {y: magnitudes}, few))

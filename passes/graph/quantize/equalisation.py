@@ -1,11 +1,16 @@
 """Channels of unequal ranges, equalised where the reader takes each channel by itself.
 
-One scale a tensor leaves a channel of small values few steps. A depthwise convolution can take back
-a factor a channel in its weights, whose scales are one a channel anyway; the layer before it puts
-the factor into its own weights and bias. So each channel is enlarged by the power of two that still
-keeps it inside the range of the tensor (after Nagel et al., "Data-Free Quantization Through Weight
-Equalization and Bias Correction", section 4.1, where scales of both layers are weighed; here the
-second loses nothing). Needs the largest magnitude of each channel on samples.
+With one scale per tensor, a channel of small values gets few steps. A depthwise convolution can
+take back one factor per channel in its weights, which have one scale per channel anyway; the layer
+before it puts the factor into its own weights and bias. So each channel is enlarged by the power of
+two that still keeps it inside the range of the tensor (after Nagel et al., "Data-Free Quantization
+Through Weight Equalization and Bias Correction", section 4.1, which weighs the scales of both
+layers; here the second layer loses nothing).
+
+The largest magnitude of each channel comes from samples, and other inputs exceed it: the next image
+exceeds the largest of n with probability 1 / (n + 1), in some channel almost surely. So channels
+keep headroom, and are left as they are where too few samples were seen. Where the scales are given,
+the network was trained or calibrated with them, and nothing is enlarged.
 """
 
 from collections.abc import Sequence
@@ -19,12 +24,21 @@ from vtac.passes.graph.quantize.groups import Group, Sum
 from vtac.passes.graph.quantize.network import Network, channels_of
 
 LARGEST_FACTOR = 16.0
+"""The most that a channel is enlarged by."""
+
+HEADROOM = 2.0
+"""How far the largest magnitude on samples stays below the end of the range."""
+
+FEWEST = 3
+"""On fewer batches of samples nothing is enlarged."""
 
 
 def find_factors(
     network: Network, groups: Sequence[Group], observed: Observations
 ) -> dict[SSAValue, Array]:
     """By what each channel of a value is enlarged, for results of groups; elsewhere by nothing."""
+    if len(observed.batches) < FEWEST:
+        return {}
     readers: dict[SSAValue, list[Group]] = {}
     for group in groups:
         for value in group.inputs:
@@ -46,8 +60,9 @@ def find_factors(
 
 
 def _can_enlarge(group: Sum) -> bool:
-    """Whether weights and bias are all there is to a group's result."""
-    return bool(group.forms) and not group.skips and not group.leaves_int32
+    """Whether a group has a scale of its own choice, and makes its result of weights and bias."""
+    own = not group.is_rounded and not group.leaves_int32
+    return own and bool(group.forms) and not group.skips
 
 
 def _takes_channels_apart(group: Group, value: SSAValue) -> bool:
@@ -59,7 +74,10 @@ def _takes_channels_apart(group: Group, value: SSAValue) -> bool:
 
 
 def _factors(bound: float, largest: Array) -> Array:
-    """Powers of two, at least 1, that keep each channel inside the bound; 1 where all is 0."""
+    """Powers of two, at least 1, that keep each channel, with headroom, inside the bound.
+
+    A channel that is always 0 has factor 1.
+    """
     wide = largest.astype(np.float64)  # in float32, the quotient of a tiny magnitude overflows
-    room = np.divide(bound, wide, out=np.ones_like(wide), where=wide > 0)
+    room = np.divide(bound / HEADROOM, wide, out=np.ones_like(wide), where=wide > 0)
     return cast(Array, np.exp2(np.floor(np.log2(np.clip(room, 1.0, LARGEST_FACTOR)))))
