@@ -6,7 +6,7 @@ reserves a page so that a zero base is never valid).
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,9 @@ from vtac.sim import Counters, SimulationError, Simulator
 
 RESERVED_BYTES = 4096
 """Bytes at the start of DRAM that no program may address."""
+
+CORES = 1
+"""How many cores a `Target` has, each with a stream of instructions of its own."""
 
 
 class Device(Protocol):
@@ -44,11 +47,12 @@ class Device(Protocol):
         """A copy of all memory allocated so far, from address 0."""
         ...
 
-    def run(self, instructions: NDArray[np.uint64], order_seed: int | None = None) -> Counters:
-        """Run a program, uint64 [N, 2], to its FINISH.
+    def run(self, streams: Sequence[NDArray[np.uint64]], order_seed: int | None = None) -> Counters:
+        """Run a program until every core is past its FINISH.
 
-        order_seed: where the device can choose, the order in which modules take turns. Raises
-        `CompileError` where the program is wrong.
+        streams: the instructions of each core, uint64 [N, 2]. order_seed: where the device can
+        choose, the order in which modules take turns. Raises `CompileError` where the program is
+        wrong, or where there are not as many streams as the device has cores.
         """
         ...
 
@@ -94,8 +98,12 @@ class SimulatorDevice:
         """A copy of the image."""
         return self._memory[: self._end].copy()
 
-    def run(self, instructions: NDArray[np.uint64], order_seed: int | None = None) -> Counters:
+    def run(self, streams: Sequence[NDArray[np.uint64]], order_seed: int | None = None) -> Counters:
         """Simulate; a program that breaks a rule of the machine is an error."""
+        if len(streams) != CORES:
+            what = f"{len(streams)} streams of instructions for a machine of {CORES} core"
+            raise CompileError(Problem("simulator", what, "Pass one stream for each core."))
+        (instructions,) = streams
         try:
             return self._simulator.run(
                 instructions, self._memory[: self._end], strict=True, order_seed=order_seed

@@ -86,6 +86,13 @@ class Engine(ABC):
         resources: the arrays of large constants by name. Raises `CompileError` where it is unsound.
         """
 
+    def upgrade(self, function: Function, version: int, where: str) -> Function:
+        """A function of a package of an older format ``version``, as this version stores it.
+
+        Raises `CompileError` where it cannot be read. Most codegens store the same in all versions.
+        """
+        return function
+
     @abstractmethod
     def verify(self, package: Package, function: Function, where: str) -> None:
         """Raise `CompileError` unless the function's metadata and files are sound."""

@@ -76,7 +76,7 @@ class TensorProgram:
             packed = layout.pack(given[layout.name]).astype(dtype)
             data = np.ascontiguousarray(packed).reshape(-1).view(np.uint8)
             self._device.write(self._addresses[buffer.name], data)
-        self.counters = self._device.run(self._code, order_seed)
+        self.counters = self._device.run([self._code], order_seed)
         return self._outputs()
 
     def timing(self, preset: str | TimingPreset | None = None) -> TimingReport:

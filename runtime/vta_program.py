@@ -1,26 +1,29 @@
 """Encoded programs as functions of a package, and what must hold of them.
 
-The words are a file, ``program.bin``; buffers and relocations are metadata; constants are blobs;
-what only people read (kernels, layers) is a second file. Nothing is lost: the program that comes
-out is the one that went in.
+The words of each core are a file, ``program.0.bin``, ``program.1.bin``, ...; buffers and
+relocations are metadata; constants are blobs; what only people read (kernels, layers) is a further
+file. Nothing is lost: the program that comes out is the one that went in. `BinaryProgram` is that
+of one core, so there is one stream today.
+
+In version 1 of the format the words were one file, ``program.bin`` (`upgraded`).
 """
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
-from vtac.dialects.vta.attributes import BufferKind
+from vtac.dialects.vta.attributes import SCRATCH_SCOPE, BufferKind
 from vtac.dialects.vta.encoding import EncodingError, Instruction, Store, Transfer, decode
 from vtac.dialects.vta.program import BinaryProgram, Buffer, Names
 from vtac.runtime.package.contents import Function, blob_digest
 from vtac.runtime.package.records import from_json, to_json
 
-_CODE = "program.bin"
+_CODE_OF_VERSION_1 = "program.bin"
 _NAMES = "names.json"
 _INSTRUCTION_BYTES = 16
 
@@ -38,8 +41,20 @@ class ResourceRecord:
 
 
 @dataclass(frozen=True)
+class PlaceRecord:
+    """Where a scratch buffer lies: the memory, and the offset in the area there, in bytes."""
+
+    scope: str
+    offset: int
+
+
+@dataclass(frozen=True)
 class BufferRecord:
-    """A `Buffer` in the manifest. instructions: the transfers that count from its start."""
+    """A `Buffer` in the manifest.
+
+    live: the first and the last step at which scratch counts. instructions: for each stream the
+    transfers that count from the buffer's start.
+    """
 
     name: str
     kind: str
@@ -50,14 +65,16 @@ class BufferRecord:
     resource: ResourceRecord | None
     shape: tuple[int, ...]
     element: str
-    instructions: tuple[int, ...]
+    place: PlaceRecord | None
+    live: tuple[int, ...] | None
+    instructions: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
 class ProgramRecord:
-    """A program in the manifest: its length and buffers."""
+    """A program in the manifest: how many instructions each stream has, and the buffers."""
 
-    instructions: int
+    streams: tuple[int, ...]
     buffers: tuple[BufferRecord, ...]
 
 
@@ -98,14 +115,16 @@ def to_function(
                 resource,
                 buffer.shape,
                 buffer.element,
-                tuple(users[buffer.name]),
+                None if buffer.place is None else PlaceRecord(*buffer.place),
+                buffer.live,
+                (tuple(users[buffer.name]),),
             )
         )
-    files = {_CODE: np.ascontiguousarray(program.insns, "<u8").tobytes()}
+    files = {_code(0): np.ascontiguousarray(program.insns, "<u8").tobytes()}
     if program.names is not None:
         record = NamesRecord(program.names.kernels, program.names.layers)
         files[_NAMES] = json.dumps(to_json(record), separators=(",", ":")).encode()
-    metadata = to_json(ProgramRecord(len(program.insns), tuple(records)))
+    metadata = to_json(ProgramRecord((len(program.insns),), tuple(records)))
     return Function(program.name, "vta", metadata, files, tuple(sorted(blobs))), blobs
 
 
@@ -131,12 +150,16 @@ def from_function(
     """The program of a function, not yet verified. Raises `CompileError` on what is none."""
     place = f"{where}: function {function.name}"
     record = record_of(function, where)
-    code = function.files.get(_CODE, b"")
-    length = _INSTRUCTION_BYTES * record.instructions
-    if set(function.files) - {_CODE, _NAMES} or len(code) != length or not length:
+    streams = len(record.streams)
+    if streams != 1 or any(len(buffer.instructions) != streams for buffer in record.buffers):
+        raise CompileError(Problem(place, f"it has {streams} streams of instructions, not one"))
+    (instructions,) = record.streams
+    code = function.files.get(_code(0), b"")
+    length = _INSTRUCTION_BYTES * instructions
+    if set(function.files) - {_code(0), _NAMES} or len(code) != length or not length:
         raise CompileError(Problem(place, "its files are not those of a program"))
     relocations = sorted(
-        (index, buffer.name) for buffer in record.buffers for index in buffer.instructions
+        (index, buffer.name) for buffer in record.buffers for index in buffer.instructions[0]
     )
     return BinaryProgram(
         function.name,
@@ -144,8 +167,32 @@ def from_function(
         np.frombuffer(code, "<u8").astype(np.uint64).reshape(-1, 2),
         tuple(relocations),
         tuple(_buffer(buffer, blobs, place) for buffer in record.buffers),
-        _names(function, record.instructions, place),
+        _names(function, instructions, place),
     )
+
+
+def upgraded(function: Function, where: str) -> Function:
+    """A function of a package of version 1 as one of this version. Raises `CompileError`."""
+    place = f"{where}: function {function.name}"
+    try:
+        metadata = dict(function.metadata)
+        metadata["streams"] = [metadata.pop("instructions")]
+        metadata["buffers"] = [
+            {**buffer, "place": None, "live": None, "instructions": [buffer["instructions"]]}
+            for buffer in metadata["buffers"]
+        ]
+    except (KeyError, TypeError, ValueError):
+        raise CompileError(Problem(place, "its metadata are not those of a program")) from None
+    files = {
+        _code(0) if name == _CODE_OF_VERSION_1 else name: data
+        for name, data in function.files.items()
+    }
+    return replace(function, metadata=metadata, files=files)
+
+
+def _code(stream: int) -> str:
+    """The name of the file with the instructions of a stream."""
+    return f"program.{stream}.bin"
 
 
 def _buffer(record: BufferRecord, blobs: Mapping[str, bytes], place: str) -> Buffer:
@@ -172,7 +219,18 @@ def _buffer(record: BufferRecord, blobs: Mapping[str, bytes], place: str) -> Buf
         None if resource else data,
         record.shape,
         record.element,
+        None if record.place is None else (record.place.scope, record.place.offset),
+        _lifetime(record, place),
     )
+
+
+def _lifetime(record: BufferRecord, place: str) -> tuple[int, int] | None:
+    if record.live is None:
+        return None
+    if len(record.live) != 2:
+        raise CompileError(Problem(place, f"buffer {record.name!r} has no first and last step"))
+    first, last = record.live
+    return first, last
 
 
 def _names(function: Function, instructions: int, place: str) -> Names | None:
@@ -209,12 +267,25 @@ def program_faults(program: BinaryProgram) -> Iterator[str]:
         constant = buffer.kind in (BufferKind.CONSTANT, BufferKind.MICRO_OPS)
         if constant != (buffer.data is not None or buffer.resource is not None):
             yield f"buffer {buffer.name!r} of kind {buffer.kind.value} has data, or lacks it"
+        yield from _place_faults(buffer)
     for kind in (BufferKind.INPUT, BufferKind.OUTPUT):
         found = [buffer.index for buffer in program.of_kind(kind)]
         if found != list(range(len(found))):
             yield f"the buffers of kind {kind.value} are not numbered 0, 1, ..."
     for index, name in program.relocations:
         yield from _transfer_faults(program, index, instructions[index], program.buffer[name])
+
+
+def _place_faults(buffer: Buffer) -> Iterator[str]:
+    first, last = buffer.live or (0, 0)
+    if buffer.kind is not BufferKind.SCRATCH and (buffer.place or buffer.live) is not None:
+        yield f"buffer {buffer.name!r} of kind {buffer.kind.value} has a place or a lifetime"
+    elif not 0 <= first <= last:
+        yield f"buffer {buffer.name!r} lives from step {first} to {last}"
+    elif buffer.place is not None:
+        scope, offset = buffer.place
+        if scope != SCRATCH_SCOPE or offset < 0 or offset % max(buffer.alignment, 1):
+            yield f"buffer {buffer.name!r} cannot lie at byte {offset} of {scope!r}"
 
 
 def _transfer_faults(

@@ -114,6 +114,10 @@ class BufferKind(StrEnum):
     MICRO_OPS = auto()
 
 
+SCRATCH_SCOPE = "dram"
+"""The scope of scratch buffers that are placed: the memory behind the port, as te calls it."""
+
+
 @irdl_attr_definition
 class BufferKindAttr(EnumAttribute[BufferKind], SpacedOpaqueSyntaxAttribute):
     """The kind of a DRAM buffer: ``input``; alone, ``#vta<buffer_kind input>``."""

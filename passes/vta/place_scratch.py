@@ -18,9 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from vtac.dialects.vta import BufferKind, BufferOp, ProgramOp
-
-DRAM = "dram"
-"""The scope of scratch: the memory behind the port, which every module reaches."""
+from vtac.dialects.vta.attributes import SCRATCH_SCOPE
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def place_scratch(program: ProgramOp) -> None:
             continue
         if place is None:
             free.append((-op.bytes.value.data, live[0], number, op))
-        elif place[0] == DRAM:
+        elif place[0] == SCRATCH_SCOPE:
             taken.append(_Interval(place[1], place[1] + op.bytes.value.data, *live))
     for _, _, _, op in sorted(free, key=lambda item: item[:3]):
         live = op.lifetime
@@ -64,7 +62,7 @@ def place_scratch(program: ProgramOp) -> None:
         size = op.bytes.value.data
         start = _first_fit(size, op.align.value.data, live, taken)
         taken.append(_Interval(start, start + size, *live))
-        op.set_place(DRAM, start)
+        op.set_place(SCRATCH_SCOPE, start)
 
 
 def _first_fit(size: int, align: int, live: tuple[int, int], taken: Iterable[_Interval]) -> int:

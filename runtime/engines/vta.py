@@ -21,7 +21,7 @@ from vtac.runtime.atomic import whole_file
 from vtac.runtime.device import Device, SimulatorDevice
 from vtac.runtime.engine import Array, Engine, LaunchOptions, LaunchResult, signatures_of
 from vtac.runtime.package.contents import Function, Package
-from vtac.runtime.vta_program import from_function, program_faults, record_of, to_function
+from vtac.runtime.vta_program import from_function, program_faults, record_of, to_function, upgraded
 from vtac.sim import SimulationError, TimingPreset, TimingReport, estimate
 
 
@@ -74,7 +74,7 @@ class VtaSession:
             data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             self._device.write(addresses[buffer.name], data)
         before = self._device.image() if options.dump else None
-        counters = self._device.run(self._code[function], options.order_seed)
+        counters = self._device.run([self._code[function]], options.order_seed)
         if options.dump is not None and before is not None:
             self._dump(options.dump, function, before)
         outputs = [
@@ -113,6 +113,10 @@ class VtaEngine(Engine):
         """A program: its words are a file, its constants blobs."""
         assert isinstance(built, BinaryProgram)
         return to_function(built, resources)
+
+    def upgrade(self, function: Function, version: int, where: str) -> Function:
+        """A program of format version 1 has one stream, and no scratch that shares bytes."""
+        return upgraded(function, where) if version == 1 else function
 
     def verify(self, package: Package, function: Function, where: str) -> None:
         """Every transfer stays in its buffer, every buffer has the size of what it is."""

@@ -7,6 +7,7 @@ know. Equal packages are equal bytes.
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vtac.dialects.errors import CompileError, Problem
@@ -94,7 +95,13 @@ def package_from_bytes(
 
     engines, allow_native: as of `vtac.runtime.executor.load`.
     """
-    package = from_files(unpack_files(data, where), where)
+    package, version = from_files(unpack_files(data, where), where)
+    if version < VERSION:
+        functions = {
+            name: engine_named(function.codegen, where, engines).upgrade(function, version, where)
+            for name, function in package.functions.items()
+        }
+        package = replace(package, functions=functions)
     verify_package(package, where, engines, allow_native)
     return package
 

@@ -26,7 +26,16 @@ from vtac.runtime.package.contents import (
 from vtac.runtime.package.records import from_json, to_json
 
 FORMAT = "vtapkg"
-VERSION = 1
+VERSION = 2
+"""The version of what is written."""
+
+READABLE = (1, 2)
+"""The versions that can be read.
+
+In version 2 the metadata and the files of programs have changed (`vtac.runtime.vta_program`): each
+program has a stream of instructions for each core, and scratch buffers have places and lifetimes.
+"""
+
 MANIFEST = "manifest.json"
 
 
@@ -98,8 +107,12 @@ def to_files(package: Package) -> dict[str, bytes]:
     return files
 
 
-def from_files(files: Mapping[str, bytes], where: str) -> Package:
-    """The package in ``files``: exactly those that its manifest names, each as it says."""
+def from_files(files: Mapping[str, bytes], where: str) -> tuple[Package, int]:
+    """The package in ``files``, and the version of its format.
+
+    The files must be exactly those that the manifest names, each as it says. Functions of an older
+    version remain as they are (`vtac.runtime.engine.Engine.upgrade`). Raises `CompileError`.
+    """
     manifest = _read_manifest(files, where)
     expected = _expected(manifest)
     if unknown := sorted(set(files) - set(expected)):
@@ -112,7 +125,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> Package:
         data = files[_blob(blob.sha256)]
         if len(data) != blob.bytes or blob_digest(data) != blob.sha256:
             raise CompileError(Problem(where, f"constant {blob.sha256[:16]} is not what it says"))
-    return Package(
+    package = Package(
         None if manifest.target is None else _target(manifest.target, where),
         manifest.inputs,
         manifest.outputs,
@@ -125,6 +138,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> Package:
         manifest.placements,
         {name: files[_ir(name)].decode("utf-8", "replace") for name in manifest.ir},
     )
+    return package, manifest.version
 
 
 def _read_manifest(files: Mapping[str, bytes], where: str) -> Manifest:
@@ -134,11 +148,12 @@ def _read_manifest(files: Mapping[str, bytes], where: str) -> Manifest:
         raise CompileError(Problem(where, f"has no readable {MANIFEST}")) from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise CompileError(Problem(where, "is not a vtac package"))
-    if data.get("version") != VERSION:
+    if data.get("version") not in READABLE:
+        readable = ", ".join(map(str, READABLE))
         raise CompileError(
             Problem(
                 where,
-                f"has format version {data.get('version')!r}; this vtac reads version {VERSION}",
+                f"has format version {data.get('version')!r}; this vtac reads versions {readable}",
                 "Use the vtac that wrote it, or compile the model again.",
             )
         )

@@ -101,12 +101,21 @@ def test_device_memory_starts_above_the_first_page_and_is_aligned() -> None:
         device.read(0, 16)
 
 
+def test_a_device_takes_a_stream_for_each_core() -> None:
+    session = Module(tiny_package())
+    program = np.frombuffer(session.package.functions["vta_0"].files["program.0.bin"], np.uint64)
+    device = SimulatorDevice(Target.named("pynq"))
+    for count in (0, 2):
+        with pytest.raises(CompileError, match=f"{count} streams of instructions for a machine"):
+            device.run([program.reshape(-1, 2)] * count)
+
+
 def test_a_program_that_breaks_a_rule_is_an_error() -> None:
     module = Module(tiny_package())
     function = module.package.functions["vta_0"]
-    words = np.frombuffer(function.files["program.bin"], np.uint64).reshape(-1, 2).copy()
+    words = np.frombuffer(function.files["program.0.bin"], np.uint64).reshape(-1, 2).copy()
     words[4, 0] |= 1 << 4  # one more token popped: a deadlock
-    files = {**function.files, "program.bin": words.tobytes()}
+    files = {**function.files, "program.0.bin": words.tobytes()}
     broken = dataclasses.replace(
         module.package, functions={"vta_0": dataclasses.replace(function, files=files)}
     )

@@ -83,8 +83,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_versions_and_fields_it_does_not_know_are_refused() -> None:
-    assert "format version 2; this vtac reads version 1" in refusal(
-        changed_manifest(lambda m: m.update(version=2))
+    assert "format version 3; this vtac reads versions 1, 2" in refusal(
+        changed_manifest(lambda m: m.update(version=3))
     )
     assert "unknown fields: colour" in refusal(changed_manifest(lambda m: m.update(colour=1)))
     assert "unknown fields: size" in refusal(
@@ -145,8 +145,12 @@ def buffers(manifest: Any) -> Any:
         (1, {"index": 1}, "not numbered 0, 1, ..."),
         (1, {"kind": "output", "index": 1}, "buffers of kind input for 1 values"),
         (1, {"kind": "attic"}, "unknown kind 'attic'"),
-        (1, {"instructions": []}, "relocations are not its transfers"),
-        (1, {"instructions": [0]}, "relocations are not its transfers"),
+        (1, {"instructions": [[]]}, "relocations are not its transfers"),
+        (1, {"instructions": [[0]]}, "relocations are not its transfers"),
+        (1, {"instructions": [[1], []]}, "1 streams of instructions, not one"),
+        (1, {"live": [0, 1]}, "of kind input has a place or a lifetime"),
+        (1, {"live": [0]}, "no first and last step"),
+        (1, {"place": {"scope": "dram", "offset": 0}}, "of kind input has a place"),
         (2, {"size": 128}, "has not the size of its constant"),
         (2, {"blob": "0" * 64}, "has not the size of its constant"),
         (2, {"blob": None}, "has data, or lacks it"),
@@ -157,9 +161,54 @@ def test_programs_stay_in_their_buffers(buffer: int, change: dict[str, Any], mes
     assert message in refusal(changed_manifest(lambda m: buffers(m)[buffer].update(change)))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"live": [2, 1]}, "lives from step 2 to 1"),
+        ({"place": {"scope": "dram", "offset": 3}}, "cannot lie at byte 3 of 'dram'"),
+        ({"place": {"scope": "elsewhere", "offset": 0}}, "cannot lie at byte 0 of 'elsewhere'"),
+    ],
+)
+def test_scratch_has_a_possible_place(change: dict[str, Any], message: str) -> None:
+    scratch = {"name": "s", "kind": "scratch", "index": None, "instructions": [[]], "live": None}
+
+    def add(manifest: Any) -> None:
+        buffers(manifest).append({**buffers(manifest)[1], **scratch, **change})
+
+    assert message in refusal(changed_manifest(add))
+
+
+def version_1() -> bytes:
+    """The package as version 1 of the format had it: one stream, and no places."""
+    files = unpack_files(DATA, "package")
+    files["functions/vta_0/program.bin"] = files.pop("functions/vta_0/program.0.bin")
+    manifest = json.loads(files["manifest.json"])
+    manifest["version"] = 1
+    (function,) = manifest["functions"]
+    function["files"] = [name.replace("program.0", "program") for name in function["files"]]
+    (function["metadata"]["instructions"],) = function["metadata"].pop("streams")
+    for buffer in function["metadata"]["buffers"]:
+        (buffer["instructions"],) = buffer["instructions"]
+        del buffer["place"], buffer["live"]
+    files["manifest.json"] = json.dumps(manifest).encode()
+    return pack_files(files)
+
+
+def test_packages_of_version_1_are_read() -> None:
+    assert package_from_bytes(version_1()) == tiny_package()
+
+
+def test_what_is_no_program_of_version_1_is_refused() -> None:
+    files = unpack_files(version_1(), "package")
+    manifest = json.loads(files["manifest.json"])
+    del manifest["functions"][0]["metadata"]["instructions"]
+    files["manifest.json"] = json.dumps(manifest).encode()
+    assert "its metadata are not those of a program" in refusal(pack_files(files))
+
+
 def test_words_that_mean_nothing_are_refused() -> None:
     files = unpack_files(DATA, "p")
-    name = "functions/vta_0/program.bin"
+    name = "functions/vta_0/program.0.bin"
     files[name] = b"\xff" * len(files[name])
     assert "unknown opcode" in refusal(pack_files(files))
     files[name] = files[name][:-1]
