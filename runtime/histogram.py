@@ -10,7 +10,7 @@ their width doubles, by merging pairs, so nothing but counts is kept of any batc
 """
 
 from dataclasses import dataclass, field
-from math import frexp
+from math import frexp, inf
 
 import numpy as np
 
@@ -24,6 +24,9 @@ _LEVELS = 128
 
 _STRIDE = 16
 """Every how many bins the entropy method tries a threshold."""
+
+_FEWEST = 16 * _LEVELS
+"""From fewer values the entropy method learns nothing about a distribution, and clips none."""
 
 
 @dataclass
@@ -69,7 +72,7 @@ class Histogram:
         """The magnitude to clip at so that int8 tells most about the distribution."""
         used = int(np.flatnonzero(self.counts)[-1]) + 1 if self.counts.any() else 0
         candidates = [*range(_LEVELS, used, _STRIDE), used]
-        if used <= _LEVELS:
+        if used <= _LEVELS or self.counts.sum() < _FEWEST:
             return self.limit * used / BINS
         best = min(candidates, key=lambda bins: _divergence(self.counts[:used], bins))
         return float(self.limit * best / BINS)
@@ -86,6 +89,8 @@ def _divergence(counts: Array, bins: int) -> float:
     share = np.bincount(level, occupied, _LEVELS)
     quantised = np.where(occupied, mass[level] / np.maximum(share[level], 1), 0.0)
     # A bin that only clipped values fill would diverge infinitely; a little mass makes it finite.
+    if not quantised.any():
+        return inf
     quantised = np.where((real > 0) & (quantised == 0), 1e-4 * quantised.max(), quantised)
     where = real > 0
     p, q = real / real.sum(), quantised / quantised.sum()

@@ -104,7 +104,7 @@ def rows_of(model: Classifier, options: argparse.Namespace) -> Iterator[tuple[st
             found.append(float(np.mean(labels == expected)))
         yield method, found
     if given:
-        bare = compile_model(path, options.target)
+        bare = compile_model(path, options.target, shapes={name: judged[0].shape})
         labels = np.array([next(iter(bare.run({name: x}).values())).argmax() for x in judged])
         yield "its own, no samples", [float(np.mean(labels == expected))] * len(options.samples)
         shares = []

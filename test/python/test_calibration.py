@@ -214,6 +214,24 @@ def test_zeros_do_not_move_the_threshold_of_entropy(kind: str, share: float) -> 
     assert kept > 0.98  # clipping more than that destroys networks
 
 
+@pytest.mark.filterwarnings("error")
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40))
+def test_entropy_clips_nothing_of_a_few_values(values: list[float]) -> None:
+    histogram = Histogram()
+    histogram.add(np.array(values, np.float32))
+    largest = float(np.abs(np.array(values, np.float32)).max())
+    assert largest <= histogram.entropy_threshold() <= largest + histogram.limit / BINS
+
+
+@pytest.mark.filterwarnings("error")
+@given(st.lists(st.tuples(st.integers(0, BINS - 1), st.integers(1, 10**6)), min_size=1))
+def test_entropy_finds_a_threshold_in_any_histogram(filled: list[tuple[int, int]]) -> None:
+    histogram = Histogram(limit=1.0)
+    for place, count in filled:
+        histogram.counts[place] += count
+    assert 0 < histogram.entropy_threshold() <= 1
+
+
 # Ranges.
 
 
