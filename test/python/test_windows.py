@@ -1,11 +1,18 @@
 """Concatenations and slices on the accelerator: exact, and without instructions of their own."""
 
+import json
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from exact_integers import Oracle
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from integer_groups import REWRITES, IntegerFunction
+from moving_networks import MovingNetwork
+from network_comparison import TARGETS as NETWORK_TARGETS
+from network_comparison import assert_exact
+from onnx import TensorProto, helper
 from random_groups import SMALL, TARGETS
 from te_functions import evaluate
 from vta_runner import lower_loops, run_loops
@@ -13,6 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
+import vtac
 from vtac.dialects import te
 from vtac.dialects.target import Target
 from vtac.lowering.graph_to_te import GraphToTePass
@@ -212,3 +220,43 @@ def test_a_value_in_two_places_is_copied_once() -> None:
     calls = [op.callee.root_reference.data for op in module.walk() if isinstance(op, te.CallOp)]
     assert calls.count("copy0") == 2
     check_places(module)
+
+
+@pytest.mark.parametrize("name", sorted(NETWORK_TARGETS))
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@given(random=st.randoms(use_true_random=False))
+def test_networks_that_join_and_cut_are_exact(name: str, random: Random) -> None:
+    """From ONNX: integers are those of the reference, whatever becomes of a concatenation."""
+    target = NETWORK_TARGETS[name]
+    assert_exact(MovingNetwork(random, target.block).build(random.randint(1, 5)), target, "auto")
+
+
+def test_a_concatenation_of_a_network_has_no_instruction() -> None:
+    """Two branches of one layer, side by side and read by two others."""
+    random, rng = Random(1), np.random.default_rng(1)
+    network = MovingNetwork(random, 16)
+    network.values["x"] = (1, 3, 9, 7)
+    stem = network.conv("x", rng, 32)
+    branches = [network.pool(stem, rng), network.pool(stem, rng)]
+    shape = network.values[stem]
+    joined = network.node("Concat", branches, (1, 2 * shape[1], *shape[2:]), axis=1)
+    readers = [network.conv(joined, rng), network.pool(joined, rng)]
+    tensor = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        network.nodes,
+        "branches",
+        [tensor("x", TensorProto.FLOAT, (1, 3, 9, 7))],
+        [tensor(name, TensorProto.FLOAT, network.values[name]) for name in readers],
+        network.constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    samples = rng.normal(0, 1, (4, 3, 9, 7)).astype(np.float32)
+    oracle = Oracle([{"x": samples[:1]}])
+    module = vtac.compile(model, "pynq", samples, observe=oracle.observe)
+    assert not oracle.judge(module).differences
+    (function,) = module.package.functions.values()
+    layers = set(json.loads(function.files["names.json"])["layers"])
+    assert layers >= {stem, *branches, *readers}
+    assert joined not in layers
+    placements = {placement.node: placement.where for placement in module.report.placements}
+    assert placements[joined] == function.name
