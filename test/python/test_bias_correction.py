@@ -3,11 +3,12 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_networks import Network, main_of, run, set_ranges_from
+from small_networks import Network, find, main_of, run, set_ranges_from
 from xdsl.dialects.builtin import ModuleOp
 
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.graph.quantize import QuantizePass, error_bounds
 from vtac.passes.graph.quantize.quantize import ERROR_ESTIMATES_ATTRIBUTE
@@ -57,6 +58,27 @@ def test_means_match_and_the_bound_holds(seed: int) -> None:
         assert bound is not None and np.abs(answers - floats).max() <= bound
     # The last layer's bias is free: what is left is the rounding of one accumulator step.
     assert wrong[1] <= wrong[0] + 1e-6 and wrong[1] < 1e-3
+
+
+@settings(max_examples=6)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["shift", "multiply"]))
+def test_means_of_layers_match_however_sums_return_to_int8(seed: int, requantise: str) -> None:
+    rng = np.random.default_rng(seed)
+    net = Network((1, 4, 6, 6))
+    (x,) = net.inputs
+    x = net.relu(net.conv(x, rng.normal(size=(8, 4, 3, 3)), rng.normal(size=8)))
+    module = net.module(net.relu(net.conv(x, rng.normal(size=(5, 8, 3, 3)), rng.normal(size=5))))
+    module.attributes[TARGET_ATTRIBUTE] = Target.named("sim")
+    samples = [rng.normal(size=(1, 4, 6, 6)).astype(np.float32) for _ in range(8)]
+    set_ranges_from(module, net.ctx, [[x] for x in samples])
+    floats = np.array([run(module, net.ctx, [x])[0] for x in samples])
+    net.ctx.observations = observe(module, net.ctx, [{"x0": x} for x in samples])
+    QuantizePass(requantise=requantise).apply(net.ctx, module)
+    answers = np.array([run(module, net.ctx, [x])[0] for x in samples])
+    kind = graph.RescaleOp if requantise == "multiply" else graph.RequantizeOp
+    last = find(module, kind)[-1]
+    wrong = np.abs((answers - floats).mean(axis=(0, 1, 3, 4)))
+    assert wrong.max() < 0.2 * last.scale.value.data
 
 
 def test_an_exact_network_keeps_its_biases() -> None:

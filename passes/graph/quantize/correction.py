@@ -227,7 +227,7 @@ class _Correction:
         sums = self._accumulators(layer)
         if group.is_rounded:
             layer = self._as_given(layer, sums)
-        elif (mean := self.plan.network.mean(result)) is not None and layer.rescaling is None:
+        elif (mean := self.plan.network.mean(result)) is not None:
             layer = _corrected(layer, sums, mean)
         self.layers[group] = layer
         if layer.scale is not None:
