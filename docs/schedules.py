@@ -225,7 +225,7 @@ def run(program: ProgramOp) -> Run:
     for buffer, data in zip(kinds, contents, strict=True):
         device.write(addresses[buffer.name], data)
     code = binary.relocate(addresses)
-    device.run(code)
+    device.run([code])
     (output,) = binary.of_kind(BufferKind.OUTPUT)
     found = device.read(addresses[output.name], output.size).view(np.int8).reshape(ROWS, COLUMNS)
     expected = ((x.astype(np.int32) @ w.T.astype(np.int32)) >> SHIFT).astype(np.int8)
