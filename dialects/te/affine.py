@@ -1,11 +1,13 @@
 """Affine subscripts: how an access turns iteration variables into the index of an element.
 
-Stored as an `AffineMapAttr` over the iteration variables, one result a dimension; used as rows of
-coefficients; written the way one writes an array access, ``%x[n, ci, 2 * h + kh - 1]``.
+An access is stored as an `AffineMapAttr` over the iteration variables, with one result for each
+dimension of the tensor. Code works on the rows of coefficients (`Row`). The text is that of an
+array access, ``%x[n, ci, 2 * h + kh - 1]``.
 
-A subscript may be divided, ``%x[n, ci, (h - kh + 1) / 2]``: that is how a transposed convolution
-reads its input. Where the division leaves a remainder there is no such element, and the read lies
-outside; so it is never rounded. In the map, which knows no such thing, it is a ``floordiv``.
+A subscript may be divided, as in ``%x[n, ci, (h - kh + 1) / 2]``, which is how a transposed
+convolution reads its input. Where the division leaves a remainder there is no element, and the read
+counts as outside the tensor: quotients are never rounded. An affine map has no exact division, so
+the map stores a ``floordiv``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +34,7 @@ class Row:
     """One subscript: the sum of ``coefficient * variable`` over ``terms``, plus ``constant``.
 
     ``terms`` are pairs (variable, coefficient) in ascending order of the variable, none of them 0.
-    All of it is divided by ``divisor``; what leaves a remainder is no index at all.
+    The sum is divided by ``divisor``; where that leaves a remainder there is no index.
     """
 
     terms: tuple[tuple[int, int], ...]
@@ -41,7 +43,7 @@ class Row:
 
     @staticmethod
     def of(coefficients: Iterable[tuple[int, int]], constant: int = 0, divisor: int = 1) -> "Row":
-        """A row in normal form from any list of (variable, coefficient)."""
+        """The row of pairs (variable, coefficient) in any order; those of one variable add up."""
         total: dict[int, int] = {}
         for variable, coefficient in coefficients:
             total[variable] = total.get(variable, 0) + coefficient
@@ -51,13 +53,13 @@ class Row:
 
     @property
     def variable(self) -> int | None:
-        """The variable, if the subscript is just one."""
+        """The variable, if the subscript is a single variable; else None."""
         if self == Row(self.terms) and len(self.terms) == 1 and self.terms[0][1] == 1:
             return self.terms[0][0]
         return None
 
     def renamed(self, names: Callable[[int], int]) -> "Row":
-        """The same subscript over other variables."""
+        """The subscript after each variable has been replaced by another one."""
         return Row.of([(names(v), c) for v, c in self.terms], self.constant, self.divisor)
 
     def substituted(self, rows: Sequence["Row"]) -> "Row":
@@ -76,7 +78,8 @@ class Row:
 
 
 _ROWS: dict[int, tuple[AffineMapAttr, tuple[Row, ...]]] = {}
-"""By the identity of a map, which hashes slowly; that it is kept is what makes this a key."""
+"""Rows by the identity of the map, since hashing a map is slow. Each entry keeps its map alive, so
+that the identity stays unique."""
 
 _MOST_MAPS = 1 << 14
 
@@ -112,7 +115,7 @@ def _row(expr: AffineExpr) -> Row:
 
 @cache
 def map_of(rows: tuple[Row, ...], variables: int) -> AffineMapAttr:
-    """The map over that many variables with the given rows; `rows_of` gives them back."""
+    """The map over that many variables with these rows; the inverse of `rows_of`."""
     return AffineMapAttr(AffineMap(variables, 0, tuple(_expression(row) for row in rows)))
 
 
@@ -131,7 +134,7 @@ def _expression(row: Row) -> AffineExpr:
 
 
 def identity_map(rank: int) -> AffineMapAttr:
-    """The map that returns its variables."""
+    """The identity map over that many variables."""
     return map_of(tuple(Row(((i, 1),)) for i in range(rank)), rank)
 
 

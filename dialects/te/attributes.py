@@ -1,7 +1,7 @@
 """Types and attributes of te: scopes, iteration domains, and the handles of schedules.
 
-A scope is a memory that a compute's value may live in. A domain is an ordered list of named axes
-with their extents; names are for readers and for error messages, nothing is decided by them.
+A scope is a memory that can hold the value of a compute. A domain is an ordered list of named axes
+with their extents. Names serve readers and error messages; no pass depends on them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 LANES = 2
-"""The last dimensions of every tensor, and axes of every stage, are one hardware element."""
+"""How many last dimensions of a tensor, and last axes of a stage, make one hardware element."""
 
 
 class Scope(StrEnum):
@@ -132,14 +132,14 @@ class AxisType(ParametrizedAttribute, TypeAttribute):
 
 
 Outside = IntegerAttr | UnitAttr
-"""What a read outside an operand's shape yields; ``unit`` where there is no such read."""
+"""What a read outside an operand's shape yields; ``unit`` if no read lies outside."""
 
 SUPPORTED_ELEMENTS = (IntegerType(8), IntegerType(32))
 """Element types of tensors and buffers."""
 
 
 def outside_value(attr: Attribute) -> int | None:
-    """The value of an entry of a list of `Outside`."""
+    """The number in an `Outside` attribute, None for ``unit``."""
     return attr.value.data if isinstance(attr, IntegerAttr) else None
 
 

@@ -1,7 +1,7 @@
 """Scalar bodies: the block of arith operations that a compute, an update or an intrinsic runs.
 
-One block. Its arguments are the accumulator (only where there is one), then a scalar an operand; it
-ends in ``te.yield`` of the new value of the element.
+A body is one block. Its arguments are the accumulator, if there is one, and then one scalar for
+each operand. It ends in ``te.yield`` of the element's new value.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,10 +27,12 @@ SCALAR_OPERATIONS: tuple[type[Operation], ...] = (
     arith.ShRSIOp,
     arith.ShLIOp,
 )
-"""What a body may contain. All wrap at the width of their type, as the accelerator does."""
+"""The operations that a body may contain. They wrap around at the width of their type, as the
+accelerator does."""
 
 COMBINERS: tuple[type[Operation], ...] = (arith.AddiOp, arith.MaxSIOp, arith.MinSIOp)
-"""How a reduction may combine; each is associative and commutative, so loops may be reordered."""
+"""Operations that may combine a reduction; being associative and commutative, they allow any order
+of loops."""
 
 
 @irdl_op_definition
@@ -50,9 +52,9 @@ class YieldOp(TeOperation):
 
 
 def scalar_body(types: Sequence[Attribute], build: Callable[..., SSAValue]) -> Region:
-    """A body: ``build`` gets the block's arguments and returns the value to yield.
+    """The body that ``build`` creates; it gets the block's arguments and returns the result.
 
-    The operations it creates are inserted as they are made:
+    Operations are inserted as they are created:
     ``scalar_body([i32, i32], lambda a, b: arith.AddiOp(a, b).result)``.
     """
     block = Block(arg_types=types)
@@ -70,7 +72,7 @@ def yielded(body: Region) -> SSAValue:
 
 
 def verify_body(body: Region, arguments: Sequence[Attribute], result: Attribute) -> None:
-    """Refuse bodies with other arguments, another result type or operations that are no scalar."""
+    """Refuse a body with other arguments, another result type, or operations that are no scalar."""
     if len(body.blocks) != 1:
         raise VerifyException("a body is one block")
     if tuple(body.block.arg_types) != tuple(arguments):
@@ -86,10 +88,10 @@ def verify_body(body: Region, arguments: Sequence[Attribute], result: Attribute)
 
 
 def combiner(body: Region) -> type[Operation]:
-    """How a reduction's body combines its accumulator with the rest.
+    """The operation with which a reduction's body combines its accumulator and another value.
 
-    Raises `VerifyException` unless the body yields ``accumulator (+, max or min) something``, and
-    the something does not use the accumulator.
+    Raises `VerifyException` unless the body yields ``accumulator (+, max or min) value``, and the
+    value does not depend on the accumulator.
     """
     accumulator, owner = body.block.args[0], yielded(body).owner
     uses = list(accumulator.uses)

@@ -1,4 +1,4 @@
-"""Buffers of the loop form: a window of a tensor in some scope, and copies to and from it."""
+"""Buffers of the loop form, each for a window of a tensor in a scope, and copies between them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -48,9 +48,9 @@ def _verify_window(window: Sequence[Range], buffer: SSAValue) -> None:
 
 @irdl_op_definition
 class AllocOp(TeOperation):
-    """A buffer that holds a window of a tensor: one range a dimension, or all of it.
+    """Allocates a buffer for a window of a tensor: one range for each dimension, or all of it.
 
-    The type has the whole tensor's shape. slots: how many such buffers are used in turn.
+    The type has the shape of the whole tensor. slots: how many such buffers are used in turn.
     """
 
     name = "te.alloc"
@@ -70,14 +70,14 @@ class AllocOp(TeOperation):
 
     @property
     def window(self) -> list[Range]:
-        """The window, a range a dimension."""
+        """The window: one range for each dimension."""
         if len(self.static_ranges):
             return decode_ranges(self.static_ranges, self.bounds)
         return [Range(0, size) for size in shaped(self.buffer).get_shape()]
 
     @property
     def is_whole(self) -> bool:
-        """Whether it holds the whole tensor."""
+        """Whether the buffer holds the whole tensor."""
         return not len(self.static_ranges)
 
     @classmethod
@@ -104,7 +104,7 @@ class AllocOp(TeOperation):
         printer.print_attribute(self.buffer.type)
 
     def verify_(self) -> None:
-        """A range a dimension; at least one slot."""
+        """There is one range for each dimension, and at least one slot."""
         _verify_window(decode_ranges(self.static_ranges, self.bounds), self.buffer)
         if self.slots.value.data < 1:
             raise VerifyException("a buffer has at least one slot")
@@ -113,7 +113,7 @@ class AllocOp(TeOperation):
 
 
 class Padded(NamedTuple):
-    """A range of a tensor, and how many elements of padding lie before and after it."""
+    """A range of one dimension, and how many elements of padding lie before and after it."""
 
     start: int
     length: int
@@ -125,10 +125,10 @@ class Padded(NamedTuple):
 class CopyOp(TeOperation):
     """Copies a window between DRAM and a scratchpad: a load, or a store that keeps the low bits.
 
-    Without a window of its own it copies that of the scratchpad's `AllocOp`. Of a packed source
-    (`PackedAttr`) that window must be one of the boxes it is stored as.
-    pads: of a load, how far before the tensor the buffer begins in each dimension. Element i of the
-    buffer is element i - pads of the tensor, and 0 where there is no such element.
+    Without a window of its own it copies the window of the scratchpad's `AllocOp`. If the source is
+    packed (`PackedAttr`), the window must be one of the boxes in which it is stored.
+    pads: for a load, how many elements before the tensor the buffer begins in each dimension.
+    Element i of the buffer is element i - pads of the tensor, and 0 where there is none.
     """
 
     name = "te.copy"
@@ -167,7 +167,7 @@ class CopyOp(TeOperation):
 
     @property
     def window(self) -> list[Range]:
-        """What is copied, a range a dimension."""
+        """The window that is copied: one range for each dimension."""
         if len(self.static_ranges):
             return decode_ranges(self.static_ranges, self.bounds)
         alloc = self.scratchpad.owner
@@ -176,9 +176,9 @@ class CopyOp(TeOperation):
         return [Range(0, size) for size in shaped(self.scratchpad).get_shape()]
 
     def padded(self, window: Sequence[tuple[int, int]]) -> list[Padded]:
-        """What of the source a known window of the buffer is, a part a dimension.
+        """For each dimension, the source's range that a known window of the buffer gets, with pads.
 
-        Without pads that is the window itself.
+        Without pads it is the window itself.
         """
         if self.pads is None:
             return [Padded(start, length, 0, 0) for start, length in window]
@@ -193,7 +193,7 @@ class CopyOp(TeOperation):
         return parts
 
     def set_window(self, window: Sequence[Range]) -> None:
-        """Copy this window, said only where it is not that of the scratchpad's allocation."""
+        """Copy this window; it is stored only if the scratchpad's allocation has another one."""
         alloc = self.scratchpad.owner
         implied = isinstance(alloc, AllocOp) and alloc.window == list(window)
         operands, self.static_ranges = encode_ranges(() if implied else window)
@@ -227,7 +227,7 @@ class CopyOp(TeOperation):
         printer.print_op_attributes(self.attributes)
 
     def verify_(self) -> None:
-        """Equal shapes (but for pads); element types that a load keeps and a store may narrow."""
+        """Shapes are equal but for pads; a load keeps the element type, a store may narrow it."""
         source, target = shaped(self.source), shaped(self.target)
         if self.pads is not None:
             self._verify_pads(integers(self.pads))
@@ -240,6 +240,8 @@ class CopyOp(TeOperation):
     def _verify_pads(self, pads: Sequence[int]) -> None:
         ranks = {len(shaped(buffer).get_shape()) for buffer in (self.source, self.target)}
         if ranks != {len(pads)} or min(pads, default=0) < 0:
-            raise VerifyException("pads are a number from 0 a dimension, of source and target")
+            raise VerifyException(
+                "pads are one number from 0 on for each dimension of source and target"
+            )
         if not self.is_load or packing_of(self.source) is not None:
             raise VerifyException("only a load of a tensor that is not packed has pads")

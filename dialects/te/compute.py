@@ -58,7 +58,7 @@ class Read:
     """One operand of a compute or an update.
 
     value: tensor or buffer that is read.
-    rows: a subscript a dimension, over the statement's variables.
+    rows: one subscript for each dimension, over the statement's variables.
     outside: what a read outside the shape yields, if there can be one.
     """
 
@@ -67,9 +67,9 @@ class Read:
     outside: int | None = None
 
     def bordered(self, extents: Sequence[int], outside: int) -> "Read":
-        """This read, which says what lies outside if the variables can lead there.
+        """The read with a value for elements outside the tensor, if the variables can lead there.
 
-        extents: of the statement's variables. outside: what lies there, unless it is said already.
+        extents: of the statement's variables. outside: that value, unless the read has one.
         """
         if self.outside is None:
             for row, size in zip(self.rows, shaped(self.value).get_shape(), strict=True):
@@ -80,7 +80,7 @@ class Read:
 
 
 def outside_attr(reads: Sequence[Read]) -> ArrayAttr[Outside]:
-    """The property ``outside`` for these reads."""
+    """The attribute ``outside`` of a list of reads."""
     return ArrayAttr(
         UnitAttr()
         if read.outside is None
@@ -91,7 +91,7 @@ def outside_attr(reads: Sequence[Read]) -> ArrayAttr[Outside]:
 
 @irdl_op_definition
 class ConstantOp(TeOperation):
-    """A tensor that is known: a dense attribute, or a resource outside the text."""
+    """A constant tensor: a dense attribute, or a resource with its numbers outside the text."""
 
     name = "te.constant"
 
@@ -121,7 +121,7 @@ class ConstantOp(TeOperation):
             printer.print_attribute(self.result.type)
 
     def verify_(self) -> None:
-        """A typed attribute has the result's type."""
+        """If the attribute has a type, it is that of the result."""
         if isinstance(self.value, TypedAttribute) and self.value.get_type() != self.result.type:
             raise VerifyException(f"constant of {self.value.get_type()} yields {self.result.type}")
 
@@ -142,7 +142,7 @@ class CallsKernel(SymbolUserOpInterface):
 
 
 def _tensor_of(type: Attribute) -> Attribute:
-    """What a call passes for a parameter of this type: for a packed one, its elements in a row."""
+    """The type that a call passes for a parameter of this type; packed ones are one-dimensional."""
     if not isinstance(type, MemRefType):
         return type
     layout = packing_of(type)
@@ -260,10 +260,10 @@ class KernelOp(TeOperation):
 class ComputeOp(TeOperation):
     """A tensor as an expression of others.
 
-    spatial, reduce: the iteration domain. The result has one dimension a spatial axis.
-    inputs, maps, outside: one read an operand; the map is over (spatial..., reduce...).
-    identity, init: where there are reduction axes, what the accumulator starts from: a constant
-        for every element, or a tensor of the result's shape.
+    spatial, reduce: the iteration domain. The result has one dimension for each spatial axis.
+    inputs, maps, outside: one read for each operand; maps are over (spatial..., reduce...).
+    identity, init: if there are reduction axes, what the accumulator starts from: one constant for
+        all elements, or a tensor of the result's shape.
     body: one block; see ``body.py``.
     """
 

@@ -1,4 +1,4 @@
-"""Where two fused loops are: from the number of a pair of tiles back to the tiles."""
+"""Undoes the fusion of two loops: finds the two tiles that a number of a pair of tiles means."""
 
 from collections.abc import Sequence
 
@@ -24,12 +24,13 @@ _INDEX = IndexType()
 
 @irdl_op_definition
 class UnfuseOp(TeOperation):
-    """The ranges of two loops for a range of iterations of the loop that they were fused to.
+    """The ranges of two loops for a range of iterations of the loop into which they were fused.
 
-    The fused loop counts pairs of tiles, the inner tile changing first. For one pair the results
-    are its tiles, for several the smallest ranges that contain all of theirs: where the outer tile
-    changes, that is the whole inner range. (MLIR's ``affine.delinearize_index``, on ranges.)
-    ranges: start and length of the outer loop, then the inner one. steps: extents of their tiles.
+    The fused loop counts pairs of tiles; the inner tile changes first. For one pair, the results
+    are its two tiles. For several pairs they are the smallest ranges that contain all of their
+    tiles, which is the whole inner range if the outer tile changes. This is
+    ``affine.delinearize_index`` of MLIR, on ranges. ranges: start and length of the outer loop,
+    then of the inner one. steps: lengths of their tiles.
     """
 
     name = "te.unfuse"
@@ -67,17 +68,17 @@ class UnfuseOp(TeOperation):
 
     @property
     def outer_range(self) -> Range:
-        """What of the outer loop's range they are."""
+        """The part of the outer loop's range."""
         return Range(self.outer, self.outer_length)
 
     @property
     def inner_range(self) -> Range:
-        """What of the inner loop's range they are."""
+        """The part of the inner loop's range."""
         return Range(self.inner, self.inner_length)
 
     @property
     def pair_count(self) -> int:
-        """Iterations of the whole fused loop."""
+        """How many iterations the fused loop has."""
         _, outer, _, inner = integers(self.ranges)
         steps = integers(self.steps)
         return -(-outer // steps[0]) * -(-inner // steps[1])

@@ -1,8 +1,9 @@
 """What the hardware does with one element, declared as an expression over its lanes.
 
-An intrinsic is a small compute: axes, subscripts and a body, with the scope of each operand, and
-what it lowers to. Schedules name intrinsics; tensorize uses one only where it proves that a loop
-body equals the declaration (the idea is TVM's ``decl_tensor_intrin``, the proof is ours).
+An intrinsic is a small compute (axes, subscripts, a body) with a scope for each operand, and the
+name of the instruction to which it lowers. Schedules name intrinsics. Tensorize uses one only where
+it proves that a loop body equals the declaration. The idea is that of ``decl_tensor_intrin`` in
+TVM, which trusts the schedule where we prove.
 """
 
 from collections.abc import Sequence
@@ -66,7 +67,7 @@ class Instruction(StrEnum):
 
     @property
     def is_alu(self) -> bool:
-        """Whether it is an operation of the ALU, rather than the GEMM core's or a transfer."""
+        """Whether it is an operation of the ALU, not one of the GEMM core and no transfer."""
         return not self.is_transfer and self not in (Instruction.GEMM, Instruction.RESET)
 
     @property
@@ -97,8 +98,8 @@ class InstructionAttr(EnumAttribute[Instruction]):
 class Lanes:
     """One operand of an intrinsic: an element of ``scope``, subscripted by the lane axes.
 
-    outside: what the instruction takes for a source element outside its tensor, if it can do that
-    (the pads of a LOAD).
+    outside: the value that the instruction takes for a source element outside the tensor, if it can
+    (as a LOAD does for pads).
     """
 
     scope: Scope
@@ -181,7 +182,7 @@ class IntrinsicOp(TeOperation):
 
     @property
     def instruction(self) -> Instruction | None:
-        """What it lowers to, if that is one of the machine's own instructions."""
+        """The machine's own instruction to which it lowers, None for any other lowering."""
         return self.lowers.data if isinstance(self.lowers, InstructionAttr) else None
 
     @property
@@ -203,7 +204,7 @@ class IntrinsicOp(TeOperation):
         return self.spatial.extents + self.reduce.extents
 
     def lane_shape(self, operand: int) -> tuple[int, ...]:
-        """Shape of one element of an operand (0 is the destination)."""
+        """Shape of one element of an operand; operand 0 is the destination."""
         return tuple(row.interval(self.extents)[1] + 1 for row in rows_of(self.maps.data[operand]))
 
     @classmethod
@@ -272,7 +273,7 @@ class IntrinsicOp(TeOperation):
         printer.print_region(self.body)
 
     def verify_(self) -> None:
-        """One destination over exactly the spatial axes; a body that fits."""
+        """The destination has exactly the spatial axes, and the body fits the operands."""
         if len({len(p) for p in (self.scopes, self.maps, self.elements, self.outside)}) > 1:
             raise VerifyException("every operand has a scope, a map and an element type")
         destination, *sources = self.lanes

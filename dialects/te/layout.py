@@ -1,12 +1,12 @@
 """The layout of a tensor at the border of an accelerator function: where each element lies.
 
-A tensor as its user sees it (*logical*: any shape) and as the machine loads it (*physical*: blocks
-of lanes, filled up) are the same numbers in two orders. Passes that change the type of a parameter
-or a result of a function (``te-split-phases``, ``te-byte-planes``, ``te-pack-lanes``) note the
-change here, and whoever calls the function follows it: `Layout.pack`, `Layout.unpack`.
+The *logical* tensor, as its user sees it, has any shape. The *physical* tensor, as the machine
+loads it, consists of blocks of lanes, with zeros in spare lanes. Passes that change the type of a
+parameter or a result of a function (``te-split-phases``, ``te-byte-planes``, ``te-pack-lanes``)
+record the change in its layout, and callers convert arrays with `Layout.pack` and `Layout.unpack`.
 
-A layout is a set of axes and an affine subscript for each logical dimension over them: the same
-means by which computes read tensors. Axes are put together to physical dimensions:
+A layout is a list of axes and, for each logical dimension, an affine subscript over them, just as
+computes read tensors. Each physical dimension consists of one or several axes:
 ``#te.layout<"x"[5, 20] at [n, 16 * c + k] over (n = 5), (c = 2), (b = 1), (k = 16)>``.
 """
 
@@ -37,9 +37,9 @@ else:  # NumPy takes longer to import than most passes over te run
 
 @dataclass(frozen=True)
 class Dimension:
-    """A physical dimension: axes (name, extent) put together, the last moving fastest.
+    """A physical dimension: axes (name, extent), of which the last one changes fastest.
 
-    size: the length of the dimension; what is left after the axes holds zeros.
+    size: the length of the dimension; elements beyond the product of the extents are zeros.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -55,12 +55,14 @@ class Dimension:
 class Layout:
     """Where the elements of a logical tensor lie.
 
-    name, shape: the logical tensor. rows: for each of its dimensions the subscript over all axes.
-    dimensions: those of the physical tensor. zeros: subscripts over the axes that must be 0, else
-    the element is no element of the logical tensor (how diagonal blocks are written). byte: which
-    byte of an int32 element it holds, lowest first, if it is one of four planes.
+    name, shape: those of the logical tensor. rows: for each logical dimension, the subscript over
+    all axes. dimensions: those of the physical tensor. zeros: subscripts over the axes; where one
+    of them is not 0, the physical element is 0 (this is how blocks hold a diagonal only). byte: if
+    the physical tensor is one of four byte planes of an int32 tensor, which one, the lowest being
+    0.
 
-    An axis in no subscript repeats the tensor; outside the logical shape a physical element is 0.
+    An axis that is in no subscript repeats the tensor. Physical elements whose subscripts lie
+    outside the logical shape are 0.
     """
 
     name: str
@@ -72,7 +74,7 @@ class Layout:
 
     @staticmethod
     def plain(name: str, shape: Sequence[int]) -> "Layout":
-        """The layout of a tensor that lies as it is."""
+        """The layout of a tensor whose physical form is the logical one."""
         dimensions = tuple(Dimension(((f"d{d}", n),), n) for d, n in enumerate(shape))
         rows = tuple(Row.of([(d, 1)]) for d in range(len(shape)))
         return Layout(name, tuple(shape), rows, dimensions)
@@ -99,9 +101,9 @@ class Layout:
         zeros: Sequence[Row] = (),
         byte: int | None = None,
     ) -> "Layout":
-        """This layout after its physical tensor has itself got a layout.
+        """The composition of this layout with a layout of its physical tensor.
 
-        rows: the subscript of each physical dimension of this layout, each of one axis, over the
+        Each physical dimension of this layout has one axis; ``rows`` has its subscript over the
         axes of the new ``dimensions``.
         """
         if any(len(dimension.axes) != 1 for dimension in self.dimensions):
@@ -160,7 +162,7 @@ class Layout:
         return np.asarray(np.expand_dims(found, others))
 
     def unpack(self, array: Array, into: Array) -> None:
-        """Put the elements of a physical array into a logical one."""
+        """Copy the elements of a physical array to their places in a logical array."""
         import numpy as np
 
         used = tuple(slice(math.prod(dimension.extents)) for dimension in self.dimensions)
@@ -171,7 +173,7 @@ class Layout:
 
     @cached_property
     def _index(self) -> tuple[tuple[Array, ...], Array]:
-        """For all axes: the logical index, cut to the shape, and where it is one."""
+        """For all values of the axes: the logical index, clipped to the shape; is it valid?"""
         import numpy as np
 
         axes = np.ogrid[tuple(slice(extent) for extent in self.extents)]
@@ -187,7 +189,7 @@ class Layout:
 
 
 def _value(row: Row, axes: Sequence[Array]) -> Array:
-    """A subscript for all values of the axes."""
+    """The value of a subscript for all values of the axes."""
     import numpy as np
 
     return np.asarray(row.constant + sum(c * axes[v] for v, c in row.terms))
@@ -197,8 +199,8 @@ def _value(row: Row, axes: Sequence[Array]) -> Array:
 class LayoutAttr(Data[Layout]):
     """``#te.layout<"w"[9, 9] at [c] over (c = 1), (o = 9) in 16, (k = 9) in 16 where [o - k]>``.
 
-    Axes of a dimension stand in one pair of parentheses; ``in`` says how long the dimension is if
-    they do not fill it. ``<"w"[9, 9]>`` lies as it is. `Layout` says what it means.
+    The axes of a dimension stand in one pair of parentheses; ``in`` gives the length of a dimension
+    that they do not fill. ``<"w"[9, 9]>`` is a plain layout. See `Layout` for the meaning.
     """
 
     name = "te.layout"
@@ -218,7 +220,7 @@ class LayoutAttr(Data[Layout]):
             )
             if not parser.parse_optional_keyword("at"):
                 return replace(Layout.plain(name, shape), byte=byte)
-            # The subscripts stand before the axes, for readers; so they are first read by name.
+            # In the text, subscripts stand before the axes, so they are first parsed by name.
             names: list[str] = []
 
             def variable() -> int | None:
