@@ -19,8 +19,8 @@ from .compute import ComputeOp, KernelOp, Read
 def canonical_text(kernel: KernelOp) -> str:
     """The canonical text: one line for the parameters, each compute, and the results.
 
-    Values and iteration variables are numbered in their order, parameters first. The kernel must
-    have tensors (te-to-loops comes later).
+    Values and iteration variables are numbered in order, parameters first. The kernel must be in
+    the form with tensors, before ``te-to-loops``.
     """
     assert not kernel.is_lowered, "the canonical text is that of a kernel of tensors"
     block = kernel.body.block
@@ -64,7 +64,7 @@ def _row(row: Row) -> str:
 
 
 def _body(block: Block) -> Iterator[str]:
-    """The operations of a body; of constants only the type."""
+    """The operations of a body; constants appear with their type, without their number."""
     numbers: dict[SSAValue, int] = {value: number for number, value in enumerate(block.args)}
     for op in block.ops:
         numbers.update((result, len(numbers)) for result in op.results)

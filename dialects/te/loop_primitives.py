@@ -24,7 +24,7 @@ from .schedule import AXIS, STAGE, Primitive
 
 @irdl_op_definition
 class AxesOp(Primitive):
-    """Handles on the loops of a stage: spatial, then reduction axes; before anything is done to it.
+    """Handles on the loops of a stage that no primitive has changed: spatial, then reduction axes.
 
     The names must be those of the stage's axes.
     """
@@ -58,7 +58,7 @@ class AxesOp(Primitive):
         printer.print_string(f" ({', '.join(name.data for name in self.names)})")
 
     def verify_(self) -> None:
-        """A handle a name."""
+        """There is one handle for each name."""
         if len(self.names) != len(self.axes):
             raise VerifyException(f"{len(self.names)} names for {len(self.axes)} axes")
 
@@ -80,7 +80,7 @@ class InitOp(Primitive):
 
 @irdl_op_definition
 class SplitOp(Primitive):
-    """Cuts an axis into tiles of ``factor``, the last perhaps shorter, or of the given sizes."""
+    """Cuts an axis into tiles of ``factor`` (the last may be shorter), or of the given sizes."""
 
     name = "te.split"
 
@@ -123,7 +123,7 @@ class SplitOp(Primitive):
 
 @irdl_op_definition
 class TileOp(Primitive):
-    """Splits two axes by their factors and moves the outer loops outside: a blocked pair."""
+    """Splits two axes by their factors and moves both outer loops outside (loop tiling)."""
 
     name = "te.tile"
 
@@ -160,10 +160,10 @@ class TileOp(Primitive):
 
 @irdl_op_definition
 class FuseOp(Primitive):
-    """Makes one loop of two neighbours: it runs over the pairs of their tiles, row by row.
+    """Fuses two neighbouring loops into one over the pairs of their tiles, in row-major order.
 
-    Both are spatial or both reductions, their ranges known and their tiles even; where one of them
-    runs once, its range may be anything.
+    Either both are spatial or both are reductions. Their ranges are known and their tiles even; a
+    loop that runs once may have any range.
     """
 
     name = "te.fuse"
@@ -185,7 +185,7 @@ class FuseOp(Primitive):
 
 @irdl_op_definition
 class ReorderOp(Primitive):
-    """Permutes loops of one stage: the places they have now are filled in the order given."""
+    """Permutes loops of one stage: they fill the places they have now in the order given."""
 
     name = "te.reorder"
 
@@ -197,17 +197,17 @@ class ReorderOp(Primitive):
         super().__init__(operands=[axes])
 
     def verify_(self) -> None:
-        """No axis twice."""
+        """No axis occurs twice."""
         if len(set(self.axes)) != len(self.axes):
             raise VerifyException("an axis stands twice in the new order")
 
 
 @irdl_op_definition
 class JoinOp(Primitive):
-    """Makes one loop of neighbouring loops of several stages, which run over the same range.
+    """Fuses neighbouring loops of several stages over the same range into one loop around them.
 
-    An iteration then runs the bodies one after the other. What one stage hands to another must stay
-    within an iteration. The stages keep the loops inside; the joined loop is one around them.
+    An iteration of the new loop runs the stages' bodies one after the other. A value that one stage
+    computes for another must not cross iterations. The stages keep their inner loops.
     """
 
     name = "te.join"
@@ -225,7 +225,7 @@ class JoinOp(Primitive):
         return tuple(self.axes)
 
     def verify_(self) -> None:
-        """Two axes at least, none twice."""
+        """There are at least two axes, none of them twice."""
         if len(self.axes) < 2 or len(set(self.axes)) != len(self.axes):
             raise VerifyException("join takes two or more different axes")
 
@@ -244,7 +244,7 @@ class _OfAxis(Primitive):
 
 @irdl_op_definition
 class VthreadOp(_OfAxis):
-    """Makes virtual threads of a loop's iterations: each loop inside runs once, for all of them."""
+    """Makes virtual threads of a loop's iterations: each inner loop runs once for all of them."""
 
     name = "te.vthread"
     assembly_format = "$axis attr-dict"

@@ -1,7 +1,7 @@
-"""Loop form: what a scheduled kernel is made of. Here loops over ranges, and arithmetic on ranges.
+"""Loops over ranges, and arithmetic on ranges: the control flow of kernels in loop form.
 
-All subscripts are in coordinates of the whole tensor. A range is a pair (start, length), so the
-last tile of a split that does not divide is simply shorter, and no guard is needed.
+All subscripts are in coordinates of the whole tensor. A range is a pair (start, length). If the
+tiles of a split do not divide a range, the last one is shorter, so no guard is needed.
 """
 
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ class ForOp(TeOperation):
 
     label: the axis. is_reduce: whether it is a reduction axis.
     step or sizes: extents of the tiles; the last of a ``step`` may be shorter.
-    hardware: the loop belongs to the instruction below it.
-    The body's arguments are start (absolute) and length of the tile.
+    hardware: the loop is part of the instruction inside it.
+    The body's arguments are start (in coordinates of the tensor) and length of the tile.
     """
 
     name = "te.for"
@@ -89,18 +89,18 @@ class ForOp(TeOperation):
 
     @property
     def over(self) -> Range:
-        """The range that is cut into tiles: its only operands, or the numbers it has instead."""
+        """The range that is cut into tiles: two operands, or two numbers."""
         start, length = self._operands or integers(self.static_range)
         return Range(start, length)
 
     @property
     def index(self) -> SSAValue:
-        """Start of the tile at hand: what statements subscript with."""
+        """Start of the current tile, with which statements subscript."""
         return self.regions[0].block.args[0]
 
     @property
     def tile(self) -> Range:
-        """Start and length of the tile at hand: the body's arguments."""
+        """Start and length of the current tile: the body's arguments."""
         start, length = self.regions[0].block.args
         return Range(start, length)
 
@@ -111,7 +111,7 @@ class ForOp(TeOperation):
 
     @property
     def tile_step(self) -> int | None:
-        """The extent of every tile but the last, unless they have a list of sizes."""
+        """The length of every tile but the last; None if the tiles have a list of sizes."""
         return None if self.step is None else self.step.value.data
 
     def tiles(self, start: int, length: int) -> list[tuple[int, int]]:
@@ -189,12 +189,12 @@ class ForOp(TeOperation):
 
 @irdl_op_definition
 class SpanOp(TeOperation):
-    """The range of ``sum c * x + d``, where each x is in a range, and d in a constant one.
+    """The range of ``sum c * x + d``, where each x lies in a range and d in a constant range.
 
     start = sum of c * start over the ranges (c * last where c is negative) + offset,
-    length = sum of abs(c) * (length - 1) + extra;
-    then cut to [0, within), which may leave nothing: a length of 0. Where one of the ranges is
-    empty, so is the result.
+    length = sum of abs(c) * (length - 1) + extra.
+    The result is cut to [0, within), which may leave a length of 0. If one of the ranges is empty,
+    so is the result.
     """
 
     name = "te.span"
@@ -239,7 +239,7 @@ class SpanOp(TeOperation):
         return Range(self.start, self.length)
 
     def evaluate(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Start and length for known ranges. Where nothing is left, the length is 0."""
+        """Start and length for known ranges; the length of an empty range is 0."""
         if any(length < 1 for _, length in ranges):
             return 0, 0
         low = high = self.offset.value.data
@@ -298,7 +298,7 @@ class SpanOp(TeOperation):
         printer.print_op_attributes(self.attributes)
 
     def verify_(self) -> None:
-        """A coefficient a range; positive extents."""
+        """There is one coefficient for each range; extents are positive."""
         coefficients = integers(self.coefficients)
         if len(self.ranges) != 2 * len(coefficients) or 0 in coefficients:
             raise VerifyException("every range has a coefficient other than 0")
@@ -308,7 +308,7 @@ class SpanOp(TeOperation):
 
 @irdl_op_definition
 class HullOp(TeOperation):
-    """The smallest range that contains all of the given ones (empty ones do not count)."""
+    """The smallest range that contains all of the given ranges, but for empty ones."""
 
     name = "te.hull"
 
@@ -329,7 +329,7 @@ class HullOp(TeOperation):
 
     @property
     def ranges(self) -> list[Range]:
-        """The ranges to contain."""
+        """The ranges that it contains."""
         return decode_ranges(self.static_ranges, self.operands)
 
     @property
@@ -370,6 +370,6 @@ class HullOp(TeOperation):
         printer.print_op_attributes(self.attributes)
 
     def verify_(self) -> None:
-        """At least one range."""
+        """There is at least one range."""
         if not self.ranges:
             raise VerifyException("a hull is of one range at least")

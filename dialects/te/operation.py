@@ -1,9 +1,9 @@
-"""How operations of te are made: quickly, for schedules make and replace thousands of them.
+"""The base class of operations of te, which constructs them quickly, and helpers to parse operands.
 
-xDSL's constructor interprets its arguments by the definition of the operation, which takes longer
-than all the rest. Here they are only flattened; the verifier finds what does not fit. Attributes
-that recur, small numbers and lists of them, are made once and shared. And how they are parsed where
-an operand has no type beside it.
+Schedules create and replace thousands of operations. The constructor of xDSL interprets its
+arguments by the definition of the operation, which takes longer than everything else. The one here
+only flattens them and leaves errors to the verifier. Attributes that recur, such as small numbers
+and lists of them, are created once and shared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from ..quick import QuickOperation
 UNIT = UnitAttr()
 
 _SHARED = 1 << 14
-"""How many attributes of a kind are kept."""
+"""How many attributes of each type are kept for sharing."""
 
 
 @lru_cache(_SHARED)
@@ -60,7 +60,7 @@ T = TypeVar("T", bound=Operation)
 
 
 def declared(op: Operation, kind: type[T], name: str) -> T | None:
-    """The operation of that kind and name in the module that ``op`` is in."""
+    """The operation of that class and name in the module around ``op``, None if there is none."""
     around = op
     while (parent := around.parent_op()) is not None:
         around = parent
@@ -71,13 +71,13 @@ def declared(op: Operation, kind: type[T], name: str) -> T | None:
 
 
 def parse_value(parser: Parser) -> SSAValue:
-    """Parse an operand that is defined before it, and so has a type that is not written again."""
+    """Parse an operand without a type: it is defined before, and has the type given there."""
     value = parse_optional_value(parser)
     return parser.raise_error("Expected an operand.") if value is None else value
 
 
 def parse_optional_value(parser: Parser) -> SSAValue | None:
-    """As `parse_value`, where there may be none."""
+    """As `parse_value`; None if no operand follows."""
     operand = parser.parse_optional_unresolved_operand()
     if operand is None:
         return None
@@ -93,7 +93,7 @@ def _symbol(op: Operation) -> str | None:
 
 
 class TeOperation(QuickOperation):
-    """The base of the operations of te. An operand may be optional or variadic, a result not."""
+    """Base class of the operations of te. Operands may be optional or variadic, results may not."""
 
     def __init__(
         self,
@@ -120,9 +120,9 @@ class TeOperation(QuickOperation):
 
     @property
     def segments(self) -> list[tuple[SSAValue, ...]]:
-        """The operands of each of the parts that a definition with `AttrSizedOperandSegments` has.
+        """The operands of each operand definition, for classes with `AttrSizedOperandSegments`.
 
-        What the accessors of the parts give, for those who want several of them.
+        This is faster than asking the accessors of several definitions one after the other.
         """
         sizes = self.properties[AttrSizedOperandSegments.attribute_name]
         assert isinstance(sizes, DenseArrayBase)
@@ -133,5 +133,5 @@ class TeOperation(QuickOperation):
         return found
 
     def __post_init__(self) -> None:
-        """No property has a default; xDSL would look at all of them each time."""
+        """Leave out xDSL's search for default values of properties; operations of te have none."""
         Operation.__post_init__(self)  # type: ignore[no-untyped-call]

@@ -1,13 +1,13 @@
 """The layout of a packed buffer in DRAM: boxes of a tensor, one after the other.
 
-Subscripts of a packed buffer stay those of the tensor; only where its elements lie differs. It is
-stored as a list of boxes, each row-major, and a copy from it moves one of these boxes, so that it
-reads one run. (Blocked layouts of weights are known from oneDNN and TVM; here the boxes are
-whatever the loads of a schedule visit, in their order.)
+A packed buffer has the shape and the subscripts of its tensor, but another order of elements: it is
+a list of boxes, each in row-major order. A copy from it moves one box and so reads one contiguous
+run. oneDNN and TVM have such blocked layouts of weights; here the boxes are those that the loads of
+a schedule visit, in that order.
 
-The list is kept as regions that are cut again and again, which is what nests of loops visit, so a
-thousand boxes are a line of text: ``cut (0 by 2, 1 by 1)`` is the tensor in slices of 2 along
-dimension 0, each of them in slices of 1 along dimension 1.
+The list is represented by regions and successive cuts, as nests of loops visit them, so that a
+thousand boxes take one line of text: ``cut (0 by 2, 1 by 1)`` is the tensor in slices of 2 along
+dimension 0, each of which is cut into slices of 1 along dimension 1.
 """
 
 import itertools
@@ -25,12 +25,12 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
-"""Start and length, a dimension."""
+"""Start and length in each dimension."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Cuts a box along one dimension, into slices of one size, the last shorter, or of these."""
+    """Cuts a box along one dimension into slices of one size, or of the sizes in a list."""
 
     dim: int
     by: int | tuple[int, ...]
@@ -44,7 +44,7 @@ class Cut:
         return Cut(dim, tuple(sizes))
 
     def slices(self, box: Box) -> Iterator[Box]:
-        """The slices of a box, in order. Raises `VerifyException` where it does not fit."""
+        """The slices of a box, in order. Raises `VerifyException` if sizes do not fit it."""
         if self.dim >= len(box):
             raise VerifyException(f"a cut along dimension {self.dim} of {len(box)}")
         start, length = box[self.dim]
@@ -60,13 +60,13 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A box of the tensor, or all of it (no box), cut by each of the cuts in turn."""
+    """A box of the tensor, or the whole tensor (None), to which the cuts are applied in turn."""
 
     box: Box
     cuts: tuple[Cut, ...] = ()
 
     def pieces(self, shape: Sequence[int]) -> list[Box]:
-        """The boxes it is cut into, in order."""
+        """The boxes into which it is cut, in order."""
         pieces = [self.box or tuple((0, size) for size in shape)]
         for cut in self.cuts:
             pieces = [piece for box in pieces for piece in cut.slices(box)]
@@ -75,7 +75,7 @@ class Region:
 
 @irdl_attr_definition
 class PackedAttr(MemRefLayoutAttr, Data[tuple[Region, ...]]):
-    """``#te.packed<cut (0 by 2, 1 by 1)>``: in which order the boxes of a buffer lie in DRAM.
+    """``#te.packed<cut (0 by 2, 1 by 1)>``: the order in which the boxes of a buffer lie in DRAM.
 
     Several regions, ``#te.packed<[0 : 1, 0 : 4], [1 : 3, 0 : 4] cut (1 by 2)>``, follow each other.
     The bytes are those of a one-dimensional array of `size` elements.
@@ -93,7 +93,7 @@ class PackedAttr(MemRefLayoutAttr, Data[tuple[Region, ...]]):
     def boxes(self, shape: Sequence[int]) -> list[Box]:
         """All boxes, in the order in which they lie in DRAM.
 
-        Raises `VerifyException` where they are no boxes of a tensor of this shape.
+        Raises `VerifyException` if they are not boxes of a tensor of this shape.
         """
         boxes = [box for region in self.data for box in region.pieces(shape)]
         for box in boxes:
@@ -116,9 +116,9 @@ class PackedAttr(MemRefLayoutAttr, Data[tuple[Region, ...]]):
         return sum(map(volume, self.boxes(shape)))
 
     def get_affine_map(self) -> AffineMap:
-        """There is none: slices may be uneven, and parts of the tensor missing.
+        """Always raises: slices may be uneven, so no affine map describes the layout.
 
-        A pass that asks for one does not take packed buffers, which is for the user to know.
+        A pass that asks for the map does not support packed buffers.
         """
         raise DiagnosticException("the elements of a packed buffer lie at no affine offsets")
 
@@ -135,7 +135,7 @@ class PackedAttr(MemRefLayoutAttr, Data[tuple[Region, ...]]):
             printer.print_string(", ".join(map(_text, self.data)))
 
     def verify(self) -> None:
-        """Slices have a size, and something is stored."""
+        """Slices have a size, and there is at least one region."""
         sizes = (
             size
             for region in self.data
@@ -154,7 +154,7 @@ def volume(box: Box) -> int:
 
 
 def packing_of(where: SSAValue | Attribute) -> PackedAttr | None:
-    """The layout of a buffer, or of a buffer of this type, if it is packed."""
+    """The layout of a packed buffer (or memref type); None if it is not packed."""
     type = where.type if isinstance(where, SSAValue) else where
     layout = type.layout if isinstance(type, MemRefType) else None
     return layout if isinstance(layout, PackedAttr) else None
@@ -199,7 +199,7 @@ def _sizes(cut: Cut) -> str:
 
 
 def _fold(boxes: Sequence[Box]) -> list[Region]:
-    """A list of boxes as few regions: the cuts that make them, found from the outermost inwards."""
+    """The boxes as few regions; their cuts are found from the outermost one inwards."""
     if len(boxes) == 1:
         return [Region(boxes[0])]
     hull = _hull(boxes)
@@ -216,9 +216,9 @@ def _fold(boxes: Sequence[Box]) -> list[Region]:
 
 
 def _slices(boxes: Sequence[Box], dim: int, hull: Box) -> list[Sequence[Box]] | None:
-    """The boxes in as many runs as possible whose hulls are slices of ``hull``, in order, if any.
+    """Group the boxes into as many runs as possible whose hulls are slices of ``hull``, in order.
 
-    Slices are at least two.
+    None if there are not at least two such runs.
     """
     ends = list(itertools.accumulate((sum(box[dim]) for box in boxes), max))
     starts = list(itertools.accumulate((box[dim][0] for box in reversed(boxes)), min))[::-1]

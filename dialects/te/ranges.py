@@ -1,7 +1,8 @@
 """Ranges of indices, written ``start : length``; both parts are integers, or both are SSA values.
 
-An operation keeps its ranges as one array of integers (two a range; `DYNAMIC` marks values) and a
-list of operands (two a dynamic range), like the mixed offsets and sizes of MLIR's subviews.
+An operation stores its ranges as an array of integers, two for each range, in which `DYNAMIC`
+stands for SSA values, and a list of operands, two for each dynamic range. MLIR's ``memref.subview``
+stores its mixed offsets and sizes in the same way.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,26 +19,26 @@ from xdsl.utils.exceptions import VerifyException
 from .operation import integer_array
 
 DYNAMIC = -1
-"""In the array of integers: this part of the range is an operand. (No length is negative.)"""
+"""Marks a part of a range that is an operand in the array of integers. (No length is negative.)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The indices from ``start`` on, ``length`` of them."""
+    """``length`` indices from ``start`` on."""
 
     start: int | SSAValue
     length: int | SSAValue
 
     @property
     def values(self) -> tuple[SSAValue, SSAValue] | None:
-        """Start and length, if they are SSA values."""
+        """Start and length if they are SSA values, else None."""
         if isinstance(self.start, int) or isinstance(self.length, int):
             return None
         return self.start, self.length
 
     @property
     def bounds(self) -> tuple[int, int] | None:
-        """Start and length, if they are known."""
+        """Start and length if they are integers, else None."""
         if isinstance(self.start, int) and isinstance(self.length, int):
             return self.start, self.length
         return None
@@ -69,7 +70,7 @@ def encode_ranges(ranges: Iterable[Range]) -> tuple[list[SSAValue], DenseArrayBa
 
 
 def decode_ranges(static: DenseArrayBase, operands: Iterable[SSAValue]) -> list[Range]:
-    """The inverse of `encode_ranges`. Raises `VerifyException` where the two do not agree."""
+    """The inverse of `encode_ranges`. Raises `VerifyException` if the two do not agree."""
     numbers = integers(static)
     rest: Iterator[SSAValue] = iter(operands)
     ranges: list[Range] = []

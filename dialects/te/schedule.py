@@ -1,8 +1,8 @@
 """How a kernel is computed: a list of primitives over handles, applied in order to its loop nest.
 
-The vocabulary is TVM's (Chen et al., OSDI 2018), the form that of MLIR's transform dialect: stages
-and axes are SSA values, and a handle that split, fuse or tile has used up is dead. What each
-primitive does to the nest is in ``passes/te/primitives``.
+The vocabulary is that of TVM (Chen et al., OSDI 2018), the form that of MLIR's transform dialect:
+stages and axes are SSA values, and split, fuse and tile invalidate the handles they consume. The
+effect of each primitive on the nest is implemented in ``passes/te/primitives``.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Primitive(TeOperation):
 
     @property
     def consumed(self) -> Sequence[SSAValue]:
-        """The handles that are dead afterwards."""
+        """The handles that it invalidates."""
         return ()
 
 
@@ -41,7 +41,7 @@ class SchedulesKernel(SymbolUserOpInterface):
     """The schedule has a handle for each compute of its kernel."""
 
     def verify(self, op: Operation) -> None:
-        """Count the stages, as long as the kernel still has its computes."""
+        """Compare the numbers of handles and computes, unless the kernel is in loop form."""
         assert isinstance(op, ScheduleOp)
         kernel = declared(op, KernelOp, op.kernel.root_reference.data)
         if kernel is None:
@@ -55,7 +55,7 @@ class SchedulesKernel(SymbolUserOpInterface):
 
 @irdl_op_definition
 class ScheduleOp(TeOperation):
-    """The schedule of one kernel. The block has one stage handle a compute, in their order."""
+    """The schedule of one kernel. Its block has one stage handle for each compute, in order."""
 
     name = "te.schedule"
 
@@ -70,7 +70,7 @@ class ScheduleOp(TeOperation):
         super().__init__(properties={"kernel": SymbolRefAttr(kernel)}, regions=[body])
 
     def verify_(self) -> None:
-        """Only primitives, and none uses a dead handle."""
+        """There are only primitives, and none of them uses an invalid handle."""
         dead: dict[SSAValue, str] = {}
         for arg in self.body.block.args:
             if arg.type != STAGE:

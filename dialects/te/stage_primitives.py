@@ -40,9 +40,9 @@ class CacheReadOp(Primitive):
 
 @irdl_op_definition
 class CacheWriteOp(Primitive):
-    """Computes a stage in a buffer of a scope, and copies (narrows) it to where it was.
+    """Computes a stage in a buffer of a scope, from where a copy brings the values to their place.
 
-    The result is the computing stage; the old handle is the copy.
+    The copy may narrow them. The result is the stage that computes; the old handle is the copy.
     """
 
     name = "te.cache_write"
@@ -90,7 +90,7 @@ class _StageAtAxis(Primitive):
 
 @irdl_op_definition
 class ComputeAtOp(_StageAtAxis):
-    """Computes a stage inside a loop of its reader, no more of it than is read there."""
+    """Computes a stage inside a loop of its reader: each iteration computes what it reads."""
 
     name = "te.compute_at"
     assembly_format = "$stage `,` $axis attr-dict"
@@ -100,7 +100,7 @@ class ComputeAtOp(_StageAtAxis):
 class ComputeWithOp(_StageAtAxis):
     """Computes a result of the kernel in the tiles of another with the same axes.
 
-    (Halide's ``compute_with``.) It has no reader there, so the tile at hand is what is computed.
+    As in Halide's ``compute_with``. Each iteration computes the tile that has the other's indices.
     """
 
     name = "te.compute_with"
@@ -128,7 +128,7 @@ class InlineOp(Primitive):
 
 @irdl_op_definition
 class InPlaceOp(Primitive):
-    """Writes a stage over the operand it reads, element by element: both share a buffer."""
+    """Writes an elementwise stage over the operand that it reads: both share one buffer."""
 
     name = "te.in_place"
 
@@ -143,10 +143,10 @@ class InPlaceOp(Primitive):
 
 @irdl_op_definition
 class TensorizeOp(Primitive):
-    """Replaces a stage's statement and lane loops by intrinsics that are proved to be equal.
+    """Replaces a stage's statement and lane loops by intrinsics, after a proof that they are equal.
 
     The loops from the axis inward become parts of the instruction (``hardware``). Several
-    intrinsics run one after another on the same destination; together they equal the statement.
+    intrinsics run one after the other on the same destination and together equal the statement.
     """
 
     name = "te.tensorize"
@@ -164,17 +164,17 @@ class TensorizeOp(Primitive):
         )
 
     def verify_(self) -> None:
-        """At least one intrinsic."""
+        """There is at least one intrinsic."""
         if not self.intrinsics.data:
             raise VerifyException("tensorize needs an intrinsic")
 
 
 @irdl_op_definition
 class DmaOp(_StageAtAxis):
-    """Replaces the loops of a stage, from the axis inward, by one transfer that is proved equal.
+    """Replaces the loops of a stage, from the axis inward, by one transfer, after a proof.
 
-    The stage copies from DRAM to a scratchpad, perhaps with a border of zeros, or from ACC to DRAM;
-    the proof is against the module's intrinsics that lower to load and store.
+    The stage copies from DRAM to a scratchpad, perhaps with a border of zeros, or from ACC to DRAM.
+    It must equal one of the module's intrinsics that lower to load and store.
     """
 
     name = "te.dma"
@@ -183,10 +183,10 @@ class DmaOp(_StageAtAxis):
 
 @irdl_op_definition
 class PadOp(Primitive):
-    """Lets the DMA of a cached operand fill what its reader reads outside of the tensor.
+    """Lets the DMA of a cached operand write what its reader reads outside the tensor.
 
-    The buffer grows by that border, the hardware's pads write it, and no read is outside any more:
-    border elements are multiplied like all others, instead of being left out.
+    The buffer grows by that border, which the pads of the LOAD write. The reader then multiplies
+    border elements like all others instead of leaving them out.
     """
 
     name = "te.pad"

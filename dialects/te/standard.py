@@ -30,7 +30,7 @@ IMMEDIATE = (-(1 << 15), (1 << 15) - 1)
 """The 16-bit immediate of an ALU instruction."""
 
 SHIFT = (-31, 31)
-"""Immediate shifts; a negative amount shifts left."""
+"""The immediate of a shift; a negative amount shifts to the left."""
 
 
 def standard_intrinsics(target: Target) -> list[IntrinsicOp]:
@@ -68,9 +68,9 @@ def standard_intrinsics(target: Target) -> list[IntrinsicOp]:
 
 
 def _transfers(target: Target) -> list[IntrinsicOp]:
-    """LOAD into each scratchpad, zeros where pads lie, and STORE, which keeps the low 8 bits.
+    """LOAD into each scratchpad, with zeros for pads, and STORE, which keeps the low 8 bits.
 
-    WGT has no pads: the designs disagree about them.
+    The load of WGT has no pads, since hardware designs differ in what they do with them.
     """
     b, o, k = ("b", target.batch), ("o", target.block), ("k", target.block)
     loads = [
@@ -126,7 +126,7 @@ def _reset(lanes: DomainAttr) -> IntrinsicOp:
 
 
 def _copy(lanes: DomainAttr) -> IntrinsicOp:
-    """An addition of the immediate 0 whose source is another element."""
+    """The ALU's copy: an addition of the immediate 0 with another element as source."""
     body: Region = scalar_body([i32], lambda source: source)
     return IntrinsicOp(
         "copy", lanes, DomainAttr(()), [_ACC, _ACC], body, Instruction.COPY, updates=False

@@ -1,7 +1,7 @@
 """Statements of the loop form: a scalar update, and the invocation of an intrinsic.
 
-Both subscript buffers with the starts of the loops around them, in coordinates of the whole tensor:
-``%x[%n, %ci, %h + %kh - 1]``.
+Both subscript buffers by the starts of the surrounding loops' tiles, in coordinates of the whole
+tensor: ``%x[%n, %ci, %h + %kh - 1]``.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def _row(terms: tuple[tuple[int, int], ...], constant: int) -> Row:
 
 
 def _number(accesses: Sequence[Access]) -> tuple[list[SSAValue], list[tuple[Row, ...]]]:
-    """The distinct indices of the accesses, by first use, and the rows over them."""
+    """The distinct indices, in order of first use, and each access's rows over them."""
     position: dict[SSAValue, int] = {}
     for access in accesses:
         for terms, _ in access.subscripts:
@@ -97,9 +97,9 @@ def _number(accesses: Sequence[Access]) -> tuple[list[SSAValue], list[tuple[Row,
 class UpdateOp(TeOperation):
     """Writes one element: ``destination[...] = body(sources[...])``.
 
-    label: the stage. accumulate: the body's first argument is the element's old value.
-    is_init: the statement sets what the stage's reduction starts from.
-    maps: destination, then sources, over ``indices``. outside: as in `ComputeOp`, a source each.
+    label: the stage. accumulate: the body's first argument is the element's old value. is_init: the
+    statement sets what the stage's reduction starts from. maps: destination, then sources, over
+    ``indices``. outside: as in `ComputeOp`, one entry for each source.
     """
 
     name = "te.update"
@@ -190,7 +190,7 @@ class UpdateOp(TeOperation):
         printer.print_op_attributes(self.attributes)
 
     def verify_(self) -> None:
-        """Subscripts and body."""
+        """Check subscripts and body."""
         accesses = [self.destination, *self.sources]
         if len(self.maps) != len(accesses) or len(self.outside) != len(self.sources):
             raise VerifyException("every access needs a map, every source an entry in outside")
@@ -256,11 +256,12 @@ def _verify_immediate(op: "InvokeOp", intrinsic: IntrinsicOp) -> None:
 class InvokeOp(TeOperation):
     """Runs an intrinsic on one element of each operand, where every source element exists.
 
-    maps: destination, then sources, over ``indices``; they give the dimensions before the lanes,
-    which the intrinsic covers. Where a source's element lies outside its tensor, nothing happens:
-    a left-out tap (tensorize has proved that ``outside`` would not have changed the accumulator).
-    immediate, table: the constant of an intrinsic that takes one, or a parameter of the kernel with
-    one constant an element, subscripted by the last of ``maps``; calls pass a te.constant for it.
+    maps: destination, then sources, over ``indices``. They subscript the dimensions before the
+    lanes; the intrinsic covers the lanes. If a source element lies outside its tensor, nothing
+    happens (tensorize has proved that the value outside would not change the accumulator).
+    immediate, table: the constant of an intrinsic that takes one; or a parameter of the kernel that
+    holds one constant for each element, which the last of ``maps`` subscripts. Calls pass a
+    `te.constant` for it.
     """
 
     name = "te.invoke"
@@ -320,7 +321,7 @@ class InvokeOp(TeOperation):
 
     @property
     def constant(self) -> int | Access | None:
-        """The immediate: a number, or where in a table it stands."""
+        """The immediate: a number, or an access to the table with it; None if there is none."""
         if self.table is not None:
             return Access.of(self.table, rows_of(self.maps.data[-1]), self.indices)
         return None if self.immediate is None else self.immediate.value.data

@@ -1,4 +1,4 @@
-"""The same elements under another shape, between kernels: what one wrote is what the next reads."""
+"""Reshapes between kernels: the next kernel reads the buffer under another shape."""
 
 from math import prod
 
@@ -14,7 +14,7 @@ from .operation import TeOperation
 
 @irdl_op_definition
 class ViewOp(TeOperation):
-    """A tensor's elements, in row-major order, under another shape; the same buffer in memory."""
+    """A tensor's elements, in row-major order, under another shape, in the same buffer."""
 
     name = "te.view"
 
@@ -29,7 +29,7 @@ class ViewOp(TeOperation):
         super().__init__(operands=[x], result_types=[type])
 
     def verify_(self) -> None:
-        """As many elements of the same type."""
+        """Both types have the same number of elements, of the same type."""
         before, after = shaped(self.x), shaped(self.result)
         if before.element_type != after.element_type:
             raise VerifyException("a view keeps the element type")
@@ -38,7 +38,7 @@ class ViewOp(TeOperation):
 
 
 def viewed(value: SSAValue) -> SSAValue:
-    """The value whose buffer a value is: what lies behind views."""
+    """The value behind all views: the one whose elements a value is."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.x
     return value

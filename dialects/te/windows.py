@@ -1,9 +1,9 @@
 """Rectangles of tensors between kernels: `WindowOp` reads one, `AssembleOp` puts them together.
 
-Neither moves anything. A window is an address, an offset, in the buffer of its tensor; the parts of
-an assembled tensor are written in place by the calls that compute them. Where in which buffer every
-value lies is decided by `BufferAssignment`. In MLIR's terms these are
-``tensor.extract_slice`` and ``tensor.insert_slice`` before bufferization.
+Neither of them moves data. A window is an offset and strides in the buffer of its tensor, and calls
+write the parts of an assembled tensor in place. `BufferAssignment` decides which buffer holds each
+value, and where. In MLIR these are ``tensor.extract_slice`` and ``tensor.insert_slice``, before
+bufferization.
 """
 
 from collections.abc import Sequence
@@ -106,7 +106,7 @@ class WindowOp(TeOperation):
 class AssembleOp(TeOperation):
     """A tensor made of rectangles: ``te.assemble (%a at [0, 0], %b at [0, 4]) : T``.
 
-    The parts cover the tensor, each element once. A part that a call computes is written in place.
+    The parts cover each element of the tensor exactly once.
     """
 
     name = "te.assemble"

@@ -338,7 +338,7 @@ te.kernel @k(%x: memref<4x1x2xi8, #te.scope<dram>>) {
   te.copy %x to %b pads [1, 0]
   te.yield
 }
-// CHECK: pads are a number from 0 a dimension, of source and target
+// CHECK: pads are one number from 0 on for each dimension of source and target
 
 // -----
 te.kernel @k(%x: memref<6x1x2xi8, #te.scope<dram>>) {
