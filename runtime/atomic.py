@@ -1,4 +1,4 @@
-"""Outputs appear whole or not at all: written beside their place, then renamed into it."""
+"""Files that appear whole or not at all: written beside their place, then renamed into it."""
 
 import os
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from vtac.dialects.errors import CompileError, Problem
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path beside ``path``, renamed to it at the end, removed if anything fails.
+    """Yield a temporary path, which is renamed to ``path`` at the end, or removed after an error.
 
-    Raises `CompileError` where the folder cannot be written.
+    Raises `CompileError` if the folder cannot be written.
     """
     final = Path(path)
     temporary = final.with_name(f".{final.name}.{os.getpid()}.part")
@@ -28,7 +28,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file at once."""
+    """Write a file, whole or not at all. Raises `CompileError` if the folder cannot be written."""
     with whole_file(path) as temporary:
         temporary.write_bytes(data)
 

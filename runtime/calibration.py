@@ -1,14 +1,13 @@
-"""Calibration: the network runs on samples, and each float value gets the range it took.
+"""Calibration: the network runs on samples, and each float value gets its observed range.
 
-The float model runs in onnxruntime with its values as further outputs, batch by batch; of each
-batch only a summary is kept (minimum, maximum, a histogram where the method asks for one). The
-ranges become ``graph.ranges`` and ``graph.range`` attributes, from which the pass ``quantize``
-takes its scales.
+onnxruntime runs the float model, whose values are additional outputs, batch by batch. Each batch is
+reduced to a summary: minimum, maximum, and a histogram if the method needs one. The ranges become
+``graph.ranges`` and ``graph.range`` attributes, from which the pass ``quantize`` derives scales.
 
-Values that lie on a grid: where every value seen is a multiple of a power of two coarse enough for
-int8 to hold all of them (integer networks, masks, one-hot inputs), the range becomes that of int8
-on such a grid, [-128 g, 127 g] with the smallest such g. Then the scale is g, and nothing seen is
-rounded; at most one bit of resolution is lost against the exact range.
+Values on a grid. In integer networks, masks and one-hot inputs, all observed elements of a value
+are multiples of a power of two, coarse enough for int8 to represent all of them. The range of such
+a value becomes [-128 g, 127 g] with the smallest such power g. Its scale is then g, no observed
+element is rounded, and at most one bit of resolution is lost compared with the observed range.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,12 +42,12 @@ PERCENT = 99.99
 
 _MANTISSA_BITS = 53
 _OUTPUTS_AT_ONCE = 64
-"""Values read in one run of the model; more of them take more runs, not more memory."""
+"""How many values one run of the model computes; more values take more runs, not more memory."""
 
 
 @dataclass
 class _Summary:
-    """What is kept of a value: extremes, its grid, and perhaps a histogram."""
+    """The summary of a value: minimum, maximum, grid, and a histogram if the method needs it."""
 
     histogram: Histogram | None
     lo: float = inf
@@ -56,7 +55,7 @@ class _Summary:
     grid: int | None = field(default=2000)
 
     def add(self, array: Array) -> None:
-        """Take in one batch."""
+        """Add one batch to the summary."""
         if array.size == 0:
             return
         self.lo, self.hi = min(self.lo, float(array.min())), max(self.hi, float(array.max()))
@@ -66,9 +65,12 @@ class _Summary:
             self.histogram.add(array)
 
     def _refine_grid(self, values: Array) -> None:
-        """Keep the largest k with all values multiples of 2^k; none if int8 cannot hold them."""
+        """Update the largest k with all values multiples of 2^k; None if int8 is too narrow."""
         assert self.grid is not None
-        for part in (values[:256], values):  # most tensors lie on no grid, as a few values show
+        for part in (
+            values[:256],
+            values,
+        ):  # A few values suffice to see that most tensors lie on no grid.
             part = part[part != 0]
             if part.size:
                 self.grid = min(self.grid, _largest_divisor(part))
@@ -77,13 +79,13 @@ class _Summary:
                 return
 
     def _fitting_step(self) -> int:
-        """The smallest k for which int8 times 2^k covers the extremes."""
+        """The smallest k such that 2^k times int8 covers minimum and maximum."""
         need = max(-self.lo / 128, self.hi / 127)
         fraction, exponent = frexp(need) if need > 0 else (0.5, -1999)
         return exponent - 1 if fraction == 0.5 else exponent
 
     def range(self, method: Method, percent: float) -> tuple[float, float]:
-        """The range this method gives the values seen."""
+        """The range that this method derives from the observed values."""
         if self.lo > self.hi:
             return 0.0, 0.0
         if self.grid is not None and (self.lo, self.hi) != (0.0, 0.0):
@@ -99,7 +101,7 @@ class _Summary:
 
 
 def _largest_divisor(values: Array) -> int:
-    """The largest k such that all of some non-zero float64 are multiples of 2^k."""
+    """The largest k such that all numbers, float64 and not 0, are multiples of 2^k."""
     fractions, exponents = np.frexp(values)
     integers = np.abs(np.ldexp(fractions, _MANTISSA_BITS)).astype(np.int64)
     lowest = np.frexp((integers & -integers).astype(np.float64))[1] - 1
@@ -107,10 +109,10 @@ def _largest_divisor(values: Array) -> int:
 
 
 def calibration_values(function: FuncOp) -> dict[SSAValue, str]:
-    """The values of a network that want a range, named: inputs by name, others by number.
+    """The values of a network that need a range, by name: inputs by their own, others by number.
 
-    These are the f32 tensors that ops compute, and the arguments. A model that shows them all as
-    outputs is what ``calibrate`` runs.
+    These are the arguments and the f32 tensors that ops compute. `calibrate` runs a model that has
+    all of them as outputs.
     """
     names: dict[SSAValue, str] = {
         argument: spec.name
@@ -145,8 +147,8 @@ def calibrate(
 ) -> dict[SSAValue, tuple[float, float]]:
     """Run a float model on batches and record the range of each value on the value itself.
 
-    model: has an output (or an input) for each value of ``outputs``, by that name. Returns the
-    ranges it set. Raises CompileError where the model does not run.
+    model: has an output (or an input) of that name for each value of ``outputs``. Returns the
+    ranges that were set. Raises `CompileError` if the model does not run.
     """
     ranges = collect_ranges(
         model,
@@ -175,7 +177,7 @@ def collect_ranges(
 ) -> dict[str, tuple[float, float]]:
     """The range of each named output (or input) of a model over all batches.
 
-    A value that is not finite on all samples has none.
+    Values that are not finite on all samples have no range.
     """
     if method not in METHODS:
         hint = "Choose one of " + ", ".join(METHODS) + "."
@@ -188,7 +190,7 @@ def collect_ranges(
     session, count = open_float_model(model), 0
     for batch in batches:
         for name, array in _values(session, list(summaries), batch):
-            if not np.isfinite(array).all():  # a mask of an attention, say
+            if not np.isfinite(array).all():  # for instance the mask of an attention
                 del summaries[name]
                 continue
             summaries[name].add(array)
@@ -203,7 +205,7 @@ def collect_ranges(
 
 
 def open_float_model(model: ModelProto) -> Any:
-    """onnxruntime on a model. Raises CompileError where it cannot load it."""
+    """A session of onnxruntime. Raises `CompileError` if it cannot load the model."""
     try:
         return open_session(model)
     except FAILURES as error:
@@ -215,7 +217,7 @@ def open_float_model(model: ModelProto) -> Any:
 def _values(
     session: Any, names: Sequence[str], batch: Mapping[str, Array]
 ) -> Iterator[tuple[str, Array]]:
-    """The values of one batch; inputs are known, outputs are computed some at a time."""
+    """The values of one batch: inputs as they are, outputs computed a few at a time."""
     wanted = [name for name in names if name not in batch]
     yield from ((name, batch[name]) for name in names if name in batch)
     for start in range(0, len(wanted), _OUTPUTS_AT_ONCE):

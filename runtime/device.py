@@ -1,8 +1,8 @@
 """The interface to an accelerator: memory, and programs that run on it.
 
-What a driver of a board offers, and what the simulator implements: allocate, write, read, run.
-Addresses are bytes in the device's DRAM; the first 4096 belong to nobody (VTA.h of Apache tvm-vta
-reserves a page so that a zero base is never valid).
+The driver of a board would offer this interface; the simulator implements it. Addresses count bytes
+in the device's DRAM. The first 4096 bytes are reserved (VTA.h of Apache tvm-vta reserves a page so
+that address 0 is never valid).
 """
 
 import dataclasses
@@ -72,7 +72,7 @@ class SimulatorDevice:
         return self._target
 
     def allocate(self, size: int, alignment: int) -> int:
-        """Fresh bytes at the end; the image grows by doubling."""
+        """The address of fresh bytes at the end of the image, which grows by doubling."""
         address = -(-self._end // alignment) * alignment
         self._end = address + size
         if self._end > len(self._memory):
@@ -120,7 +120,7 @@ class SimulatorDevice:
 
 
 def total(counters: Iterable[Counters]) -> Counters:
-    """The sum of what several launches did."""
+    """The sum of the counters of several launches."""
     result = Counters()
     for counter in counters:
         for field in dataclasses.fields(Counters):

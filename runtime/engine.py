@@ -1,8 +1,9 @@
-"""What runs what a codegen made: its engine, the run half that belongs to its compile half.
+"""Engines: the run halves of codegens, which store, check and run what the compile halves build.
 
-The engine of codegen NAME is ``runtime/engines/NAME.py``, or an object given beside a package
-(BYOC, section 3.4). One that runs functions one by one on plain arrays is a `FunctionEngine`, which
-has little to say; the engine of ``vta`` places programs in the memory of a device.
+The engine of codegen NAME is ``runtime/engines/NAME.py``, or an object that the caller passes along
+with a package (BYOC, section 3.4). An engine that runs functions one by one on plain arrays derives
+from `FunctionEngine` and has little to implement. The engine of ``vta`` places programs in the
+memory of a device.
 """
 
 from abc import ABC, abstractmethod
@@ -23,7 +24,7 @@ from vtac.runtime.package.records import from_json, to_json
 from vtac.sim import Counters, TimingPreset, TimingReport
 
 _DTYPES = {dtype.str: dtype for dtype in map(np.dtype, "?bhilqBHILQefd")}
-"""Of the arrays that a payload may hold: NumPy's own reader of their names takes much more."""
+"""The dtypes of arrays in a payload; NumPy's reader of dtype names would accept many more."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[Sequence[Array]], Sequence[Array]]
@@ -31,7 +32,7 @@ Run = Callable[[Sequence[Array]], Sequence[Array]]
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """How to run a launch: the seed of `Device.run`; a file to write (`Module.run`), or None."""
+    """Options of a launch: the seed of `Device.run`; the file of `Module.run` to write, or None."""
 
     order_seed: int | None = None
     dump: Path | None = None
@@ -39,14 +40,14 @@ class LaunchOptions:
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """What a launch leaves: an array an output, or its bytes, and what an accelerator did."""
+    """The results of a launch: each output as an array or as bytes; the accelerator's counters."""
 
     outputs: Sequence[Array]
     counters: Counters = field(default_factory=Counters)
 
 
 class Session(Protocol):
-    """The functions of one package, ready to run: constants are in place."""
+    """The functions of one package, ready to run, with their constants in place."""
 
     def launch(
         self, function: str, inputs: Sequence[Array], options: LaunchOptions
@@ -57,7 +58,7 @@ class Session(Protocol):
 
 @runtime_checkable
 class TimedSession(Protocol):
-    """A session that knows how long its functions take on the machine."""
+    """A session that can tell how long its functions take on the machine."""
 
     def time(self, function: str, preset: str | TimingPreset | None) -> TimingReport:
         """The clock's report of a launch, with the layers of the network as labels.
@@ -71,8 +72,8 @@ class TimedSession(Protocol):
 class Engine(ABC):
     """The run half of a codegen.
 
-    runs_native_code: whether it runs instructions of this machine that a package brings along,
-    which nothing can check: such a package opens only for those who say that they trust it.
+    runs_native_code: whether it executes code for this machine from the package. Nothing can check
+    such code, so the package opens only for callers who say that they trust it.
     """
 
     runs_native_code: ClassVar[bool] = False
@@ -81,15 +82,16 @@ class Engine(ABC):
     def store(
         self, name: str, codegen: str, built: object, resources: Mapping[str, Array]
     ) -> tuple[Function, Mapping[str, bytes]]:
-        """What a codegen built of function ``name``, as it lies in a package, and its constants.
+        """What a package stores of function ``name`` as built by a codegen, and its constants.
 
-        resources: the arrays of large constants by name. Raises `CompileError` where it is unsound.
+        resources: the arrays of large constants by name. Raises `CompileError` if it is unsound.
         """
 
     def upgrade(self, function: Function, version: int, where: str) -> Function:
         """A function of a package of an older format ``version``, as this version stores it.
 
-        Raises `CompileError` where it cannot be read. Most codegens store the same in all versions.
+        Raises `CompileError` if it cannot be read. For most codegens, nothing differs between
+        versions.
         """
         return function
 
@@ -101,12 +103,12 @@ class Engine(ABC):
     def open(
         self, package: Package, functions: Sequence[Function], device: Device | None
     ) -> Session:
-        """Make functions of this engine ready to run. device: where, if the user has said so."""
+        """Make functions of this engine ready to run. device: the one that the user chose, if any."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The tensors that a function takes and gives."""
+    """The tensors that a function takes and returns."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
@@ -132,10 +134,10 @@ class FunctionEngine(Engine):
 
     @abstractmethod
     def load(self, payload: Payload, signature: Signature, where: str) -> Run:
-        """The function that a payload is. Raises `CompileError` where it is none.
+        """The function in a payload. Raises `CompileError` if there is none.
 
-        What this does may not depend on trust in the payload, unless the engine says that it does
-        (``runs_native_code``).
+        Loading must be safe for payloads from untrusted sources, unless the engine declares
+        ``runs_native_code``.
         """
 
     def check(self, payload: Payload, signature: Signature, where: str) -> None:
@@ -145,7 +147,7 @@ class FunctionEngine(Engine):
     def store(
         self, name: str, codegen: str, built: object, resources: Mapping[str, Array]
     ) -> tuple[Function, Mapping[str, bytes]]:
-        """A payload's constants become blobs."""
+        """Store a payload: its constants become blobs."""
         if not isinstance(built, Payload):
             raise TypeError(f"codegen {codegen!r} must build a Payload, not {type(built).__name__}")
         records, blobs = [], {}
@@ -158,7 +160,7 @@ class FunctionEngine(Engine):
         return Function(name, codegen, metadata, built.files, tuple(sorted(blobs))), blobs
 
     def verify(self, package: Package, function: Function, where: str) -> None:
-        """The constants are what they say, and the engine accepts the rest."""
+        """Check types and sizes of the constants, and let the engine check the rest."""
         place = f"{where}: function {function.name}"
         payload = _payload_of(package, function, place)
         for signature in signatures_of(package, function.name):
@@ -167,7 +169,7 @@ class FunctionEngine(Engine):
     def open(
         self, package: Package, functions: Sequence[Function], device: Device | None
     ) -> "FunctionSession":
-        """Load every function; it needs no device."""
+        """Load every function; the device is not used."""
         runs = {}
         for function in functions:
             place = f"function {function.name}"
@@ -187,12 +189,12 @@ class FunctionSession:
     def launch(
         self, function: str, inputs: Sequence[Array], options: LaunchOptions
     ) -> LaunchResult:
-        """Run one on arrays."""
+        """Run a function on arrays."""
         return LaunchResult(self.runs[function](inputs))
 
 
 def signatures_of(package: Package, function: str) -> list[Signature]:
-    """What each launch of a function passes to it and takes from it."""
+    """The signature of each launch of a function in the plan of a package."""
     return [
         Signature(
             tuple(package.value(name) for name in step.inputs),

@@ -1,7 +1,7 @@
-"""A compiled model that runs: host parts in onnxruntime, launches on a device, one step at a time.
+"""Runs a compiled model step by step: host parts in onnxruntime, launches on a device.
 
-As in TVM's graph executor, the plan is data and this its interpreter; sessions, placed programs and
-constants are made once and serve all runs.
+As in TVM's graph executor, the plan is data, which this module interprets. Sessions, placed
+programs and constants are created once and used by all runs.
 """
 
 import os
@@ -37,7 +37,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a run: the function, what it did, and the seconds it took here."""
+    """One launch of a run: the function, its counters, and the seconds that it took."""
 
     function: str
     counters: Counters
@@ -46,7 +46,7 @@ class Launch:
 
 @dataclass
 class RunRecord:
-    """What a run did: launches in order, and the seconds the host parts took."""
+    """A record of a run: its launches in order, and the seconds that the host parts took."""
 
     launches: list[Launch] = field(default_factory=list)
     host_seconds: float = 0.0
@@ -60,8 +60,8 @@ class RunRecord:
 class Module:
     """A compiled model: ``run({name: array}) -> {name: array}``.
 
-    One run at a time: a module has one device memory. ``report`` is what the compiler said about it
-    where it was compiled in this process (see ``vtac.tools.report``), None where it was loaded.
+    A module has one device memory, so runs must not overlap. ``report`` is the compiler's report
+    (`vtac.tools.report`) if the module was compiled in this process, None if it was loaded.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Module:
         report: Any = None,
         engines: Mapping[str, Engine] | None = None,
     ) -> None:
-        """Make sessions, place programs, write constants. Raises `CompileError`.
+        """Create sessions, place programs, write constants. Raises `CompileError`.
 
-        engines: of codegens that are not ours, by name.
+        engines: those of codegens from outside vtac, by name.
         """
         self.package = package
         self.report = report
@@ -91,7 +91,7 @@ class Module:
 
     @property
     def target(self) -> Target | None:
-        """The machine it was compiled for; None where no part of it depends on one."""
+        """The machine that the model was compiled for; None if no part depends on a machine."""
         return self.package.target
 
     @property
@@ -106,12 +106,12 @@ class Module:
 
     @property
     def explain(self) -> tuple[Placement, ...]:
-        """Where each node runs, and why those on the host are not on the accelerator."""
+        """Where each node runs; for nodes on the host, why they do not run on the accelerator."""
         return self.package.placements
 
     @property
     def counters(self) -> Counters:
-        """What the accelerator did in the last run."""
+        """The accelerator's counters of the last run."""
         return self.last_run.counters
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -129,8 +129,8 @@ class Module:
 
         feeds: an array (or list, for a sequence) for each input, of its type and exact shape.
         order_seed: chooses the order in which the simulated modules take turns; results do not
-        depend on it. dump: a folder for ``NNN_NAME.npz``, one a launch: config, insns, dram_in,
-        dram_out. Raises `CompileError` on inputs that do not fit and on failing parts.
+        depend on it. dump: a folder for one file per launch, ``NNN_NAME.npz``, with config, insns,
+        dram_in, dram_out. Raises `CompileError` on inputs that do not fit and on failing parts.
         """
         environment = self._checked(feeds)
         self.last_run = RunRecord()
@@ -152,7 +152,7 @@ class Module:
         return {output.name: environment[output.value] for output in self.package.outputs}
 
     def profile(self, preset: str | TimingPreset | None = None) -> Profile:
-        """How long each launch of a run takes on the accelerator, and where its cycles go.
+        """How long each launch of a run takes on the accelerator, and where its cycles are spent.
 
         Needs no inputs: times do not depend on data, and host parts are not timed. preset: a
         `TimingPreset`, the name of one or the path of a file; None is that of the target. Raises
@@ -198,7 +198,7 @@ class Module:
 
 
 def describe(value: Value) -> str:
-    """Type and shape of a value, for people."""
+    """Type and shape of a value, for messages."""
     if value.shape is None:
         return value.type
     extents = ", ".join("?" if extent is None else str(extent) for extent in value.shape)
@@ -206,7 +206,7 @@ def describe(value: Value) -> str:
 
 
 def _as(value: Value, data: Array) -> Array:
-    """What an engine left, which may be bytes, as the array that a value is."""
+    """An output of an engine, an array or bytes, as an array of the value's type and shape."""
     dtype, shape = tensor_dtype(value), value.physical_shape
     array = data if dtype is None else np.ascontiguousarray(data).reshape(-1).view(dtype)
     known = shape is not None and None not in shape
@@ -214,7 +214,7 @@ def _as(value: Value, data: Array) -> Array:
 
 
 def _fit(value: Value, given: Any) -> tuple[Any, str]:
-    """What is given, as an array where the value is a tensor, and what is wrong with it."""
+    """The given input, as an array if the value is a tensor, and the problems with it."""
     if not value.type.startswith("tensor("):
         return given, ""
     array = np.asarray(given)
@@ -248,11 +248,12 @@ def load(
     engines: Mapping[str, Engine] | None = None,
     allow_native: bool = False,
 ) -> Module:
-    """A module from a package's file; runs no code of it unless told so. Raises `CompileError`.
+    """A module from a package's file. Raises `CompileError`.
 
-    device: where to run; the simulator of the package's target unless given. engines: of codegens
-    that are not ours, by name. allow_native: whether code in it for this machine may run, as that
-    of codegen ``c``; nothing can check such code, so say so only of packages that you trust.
+    device: where to run; by default the simulator of the package's target. engines: those of
+    codegens from outside vtac, by name. allow_native: whether code for this machine in the package
+    (codegen ``c``) may run. Nothing can check such code, so allow it only for packages that you
+    trust.
     """
     package = read_package(path, engines=engines, allow_native=allow_native)
     return Module(package, device, engines=engines)

@@ -1,12 +1,12 @@
-"""Histograms of magnitudes that grow with their data, and where to clip by them.
+"""Histograms of magnitudes that grow with their data, and clipping thresholds derived from them.
 
 Percentile, and the entropy method of TensorRT (Migacz, "8-bit Inference with TensorRT", 2017): the
 clipping threshold whose quantised histogram diverges least from the real one.
 
-onnxruntime has such collectors (``onnxruntime.quantization.calibrate``), but those print to
-standard output and widen the histogram by more bins of the first batch's width: one batch of small
-values, then one of large ones, and it has millions of bins. Here the number of bins stays and
-their width doubles, by merging pairs, so nothing but counts is kept of any batch.
+onnxruntime has such collectors (``onnxruntime.quantization.calibrate``). They print to standard
+output, and they extend the histogram by bins of the first batch's width, so that a batch of large
+values after one of small values yields millions of bins. Here the number of bins is constant: the
+width doubles, and pairs of bins are merged, so that no data of former batches are needed.
 """
 
 from dataclasses import dataclass, field
@@ -17,24 +17,24 @@ import numpy as np
 from vtac.dialects.context import Array
 
 BINS = 4096
-"""Bins of a histogram; at least half of them are in use."""
+"""Number of bins of a histogram; data reach at least half of them."""
 
 _LEVELS = 128
-"""Magnitudes of int8."""
+"""Number of magnitudes of int8."""
 
 _STRIDE = 16
-"""Every how many bins the entropy method tries a threshold."""
+"""Distance in bins between the thresholds that the entropy method tries."""
 
 _FEWEST = 16 * _LEVELS
-"""From fewer values the entropy method learns nothing about a distribution, and clips none."""
+"""With fewer values, the entropy method does not clip: they do not represent a distribution."""
 
 
 @dataclass
 class Histogram:
     """Counts of magnitudes in bins from 0 to ``limit``, a power of two.
 
-    zeros: how many values are exactly 0. They are in no bin: a ReLU makes half of all values 0, and
-    every threshold stores them exactly, so that they say nothing about where to clip.
+    zeros: how many values are exactly 0. They are not in the bins, since every threshold represents
+    them exactly, and after a ReLU they are about half of all values.
     """
 
     limit: float = 0.0
@@ -63,13 +63,13 @@ class Histogram:
             self.limit *= 2
 
     def percentile(self, percent: float) -> float:
-        """The magnitude below which ``percent`` of the values lie, to the width of a bin."""
+        """The magnitude below which ``percent`` of the values lie, up to the width of a bin."""
         total = np.cumsum(self.counts) + self.zeros
         index = int(np.searchsorted(total, total[-1] * percent / 100))
         return self.limit * (min(index, BINS - 1) + 1) / BINS
 
     def entropy_threshold(self) -> float:
-        """The magnitude to clip at so that int8 tells most about the distribution."""
+        """The clipping magnitude for which the int8 distribution diverges least from the real one."""
         used = int(np.flatnonzero(self.counts)[-1]) + 1 if self.counts.any() else 0
         candidates = [*range(_LEVELS, used, _STRIDE), used]
         if used <= _LEVELS or self.counts.sum() < _FEWEST:
@@ -79,7 +79,7 @@ class Histogram:
 
 
 def _divergence(counts: Array, bins: int) -> float:
-    """Kullback-Leibler divergence of what int8 keeps if magnitudes are clipped to some bins."""
+    """Kullback-Leibler divergence between a histogram and its int8 form, clipped to some bins."""
     kept = counts[:bins].astype(np.float64)
     real = kept.copy()
     real[-1] += counts[bins:].sum()
@@ -88,7 +88,7 @@ def _divergence(counts: Array, bins: int) -> float:
     mass = np.bincount(level, kept, _LEVELS)
     share = np.bincount(level, occupied, _LEVELS)
     quantised = np.where(occupied, mass[level] / np.maximum(share[level], 1), 0.0)
-    # A bin that only clipped values fill would diverge infinitely; a little mass makes it finite.
+    # A bin filled by clipped values only would diverge infinitely; a little mass makes it finite.
     if not quantised.any():
         return inf
     quantised = np.where((real > 0) & (quantised == 0), 1e-4 * quantised.max(), quantised)

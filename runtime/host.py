@@ -1,7 +1,8 @@
-"""The host's parts: ONNX models run by onnxruntime, or where it lacks an operator by onnx itself.
+"""Host parts: ONNX models that onnxruntime runs, or onnx's reference evaluator.
 
-Large constants lie outside the models, as ONNX external data whose location is ``blobs/SHA256``, so
-that parts share them; `detach_blobs` takes them out, `attach_blobs` puts them back.
+The evaluator is used if onnxruntime lacks an operator. Large constants are kept outside the models,
+as ONNX external data at ``blobs/SHA256``, so that parts share them: `detach_blobs` takes them out,
+`attach_blobs` puts them back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +20,13 @@ from vtac.runtime.sessions import FAILURES, open_session
 Array = np.ndarray[Any, np.dtype[Any]]
 
 LARGE_BYTES = 1024
-"""Initialisers of at least so many bytes become blobs."""
+"""Initialisers of at least this many bytes become blobs."""
 
 EVALUATOR_FAILURES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
     ValueError,
 )  # fmt: skip
-"""What onnx's reference evaluator raises: its operators are functions of Python and NumPy."""
+"""Exceptions of onnx's reference evaluator, whose operators are functions in Python and NumPy."""
 
 _PREFIX = "blobs/"
 
@@ -44,7 +45,7 @@ class HostPart(Protocol):
 
 
 def detach_blobs(model: onnx.ModelProto) -> dict[str, bytes]:
-    """Replace the model's large initialisers by references, in place; their bytes by digest."""
+    """Replace large initialisers by references, in place. Returns their bytes by digest."""
     blobs: dict[str, bytes] = {}
     for tensor in model.graph.initializer:
         if tensor.data_type == onnx.TensorProto.STRING:
@@ -64,7 +65,7 @@ def detach_blobs(model: onnx.ModelProto) -> dict[str, bytes]:
 
 
 def attach_blobs(model: onnx.ModelProto, blobs: Mapping[str, bytes], where: str) -> None:
-    """Put the bytes of references back, in place. Raises `CompileError` on one that is none."""
+    """Put bytes in place of the references. Raises `CompileError` on an unknown reference."""
     if _refers_to_files(model.graph):
         raise CompileError(Problem(where, "refers to files outside the package"))
     for tensor in model.graph.initializer:
@@ -82,7 +83,7 @@ def attach_blobs(model: onnx.ModelProto, blobs: Mapping[str, bytes], where: str)
 
 
 def _refers_to_files(graph: onnx.GraphProto, top: bool = True) -> bool:
-    """Whether anything but the graph's own initialisers is external: we never write such."""
+    """Whether the model refers to external data in other places, which vtac never writes."""
     tensors = [] if top else list(graph.initializer)
     for sparse in graph.sparse_initializer:
         tensors += [sparse.values, sparse.indices]
@@ -96,7 +97,7 @@ def _refers_to_files(graph: onnx.GraphProto, top: bool = True) -> bool:
 
 
 def open_host_part(name: str, data: bytes, blobs: Mapping[str, bytes]) -> HostPart:
-    """Make a host part ready. Raises `CompileError` where nothing here can run it."""
+    """Prepare a host part. Raises `CompileError` if neither runtime can run it."""
     where = f"host part {name}"
     try:
         model = onnx.load_from_string(data)
@@ -107,7 +108,7 @@ def open_host_part(name: str, data: bytes, blobs: Mapping[str, bytes]) -> HostPa
 
 
 def open_model(model: onnx.ModelProto, where: str) -> HostPart:
-    """A model as a host part. Raises `CompileError` where nothing here can run it."""
+    """A model as a host part. Raises `CompileError` if neither runtime can run it."""
     try:
         return _OnnxruntimePart(model, where)
     except FAILURES as error:

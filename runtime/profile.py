@@ -1,4 +1,4 @@
-"""What the clock says about a run of a model: its launches in order, each with its layers."""
+"""Simulated times of a run of a model: its launches in order, each with its layers."""
 
 import csv
 import io
@@ -21,22 +21,22 @@ class LaunchProfile:
 
 @dataclass(frozen=True)
 class Profile:
-    """The launches of one run, in order. What runs on the host is not part of it."""
+    """The launches of one run, in order. Times of host parts are not included."""
 
     launches: tuple[LaunchProfile, ...]
 
     @property
     def cycles(self) -> int:
-        """Cycles of all launches; what passes between them is the host's."""
+        """Cycles of all launches, without the time between them."""
         return sum(launch.report.cycles for launch in self.launches)
 
     @property
     def seconds(self) -> float:
-        """The same at the preset's clock."""
+        """Seconds of all launches, at the preset's clock frequency."""
         return sum(launch.report.seconds for launch in self.launches)
 
     def table(self) -> Group:
-        """Tables for a terminal, launch after launch."""
+        """A table for each launch, for a terminal."""
         if len(self.launches) == 1:
             return as_table(self.launches[0].report)
         parts: list[object] = []
@@ -48,13 +48,13 @@ class Profile:
         return Group(*parts)  # type: ignore[arg-type]
 
     def json(self) -> str:
-        """Everything but the events: cycles, seconds, and a report a launch."""
+        """Cycles, seconds, and the report of each launch without its events."""
         launches = [{"function": x.function, **as_dict(x.report)} for x in self.launches]
         whole = {"cycles": self.cycles, "seconds": self.seconds, "launches": launches}
         return json.dumps(whole, indent=2) + "\n"
 
     def csv(self) -> str:
-        """For each launch a line for its program, then one a layer; the same columns in all."""
+        """For each launch, a line for its program, then one for each layer, in the same columns."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         for number, launch in enumerate(self.launches):

@@ -1,16 +1,17 @@
-"""Calibration samples: from what users have (files, arrays, lists) to batches of a model's inputs.
+"""Calibration samples: from files, arrays or lists of a user to batches of a model's inputs.
 
 Accepted: the path of an ``.npz`` (keys are input names) or ``.npy`` file, a dictionary of arrays or
 of lists of arrays by input name, or one unnamed array or list where the model has one input. An
-array ``y``, ``label`` or ``labels`` beside them says which class each sample is of.
+array ``y``, ``label`` or ``labels`` beside them holds the class of each sample.
 
 For an input of shape [N, rest...] an array may be
   [S, rest...]      S samples, one after another (the usual case);
   [B, N, rest...]   B full batches, for which all N must be known;
   [rest...]         one sample;
-and a list holds any of these, one after another. Samples are regrouped into batches of N. The last
-batch is filled up with samples from the start: a repeated sample moves no minimum or maximum. One
-whole value of an input, such as the first state of a recurrent network, serves every batch.
+and a list holds any of these, one after another. Samples are regrouped into batches of N. Samples
+from the start fill up the last batch, since repeated samples do not change a minimum or a maximum.
+If there is a single value of an input, such as the initial state of a recurrent network, every
+batch gets it.
 """
 
 import os
@@ -36,14 +37,14 @@ from vtac.dialects.errors import CompileError, Problem
 
 Entry = Array | Sequence[Array]
 Source = str | os.PathLike[str] | Mapping[str, Entry] | Entry
-"""What a user may hand over as samples."""
+"""What a user may pass as samples."""
 
 UNNAMED = frozenset({"arr_0", "x"})
-"""Names of an array that is meant for the only input: ``numpy.savez(path, array)``, and what data
-sets call it beside their labels."""
+"""Names of an array for the only input of a model: that of ``numpy.savez(path, array)``, and the usual
+names in data sets with labels."""
 
 LABELS = ("y", "label", "labels")
-"""Names of an array that is no input, but says which class each sample is of."""
+"""Names of an array that holds the class of each sample, and is not an input."""
 
 _WHERE = "calibration samples"
 
@@ -52,7 +53,7 @@ _WHERE = "calibration samples"
 class InputSpec:
     """A model's input: name, shape (DYNAMIC_INDEX where unknown), element type.
 
-    symbols: by axis, the name of an unknown dimension, "" elsewhere; empty where there are none.
+    symbols: for each axis, the name of its unknown dimension or ""; empty if no axis has a name.
     """
 
     name: str
@@ -61,13 +62,13 @@ class InputSpec:
     symbols: tuple[str, ...] = ()
 
     def symbol(self, axis: int) -> str:
-        """The name of an unknown dimension; "" for any other."""
+        """The name of an unknown dimension, else ""."""
         return self.symbols[axis] if axis < len(self.symbols) else ""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Batches of all inputs. notes: what a user should know about how they were made."""
+    """Batches of all inputs. notes: messages for the user about how they were made."""
 
     arrays: Mapping[str, Array]
     batch_sizes: Mapping[str, int]
@@ -80,7 +81,7 @@ class Samples:
 
     @property
     def batch_size(self) -> int:
-        """Samples a batch."""
+        """Samples per batch."""
         return max(self.batch_sizes.values(), default=1) or 1
 
     @property
@@ -95,14 +96,14 @@ class Samples:
 
     def _batch(self, name: str, index: int) -> Array:
         array, size = self.arrays[name], self.batch_sizes[name]
-        if size == 0:  # an input without dimensions has no batch: each entry is a whole input
+        if size == 0:  # An input without dimensions has no batch: each entry is a whole input.
             return cast(Array, np.asarray(array[index % len(array)]))
         rows = np.arange(index * size, (index + 1) * size) % len(array)
         return cast(Array, array[rows])
 
 
 def input_specs(function: FuncOp) -> list[InputSpec]:
-    """The inputs of an imported network, all of them tensors (else CompileError)."""
+    """The inputs of an imported network. Raises `CompileError` if one of them is not a tensor."""
     problems = [
         Problem(f"input '{name}'", f"samples can only be tensors, it is {argument.type}")
         for name, argument in _named_inputs(function)
@@ -114,7 +115,7 @@ def input_specs(function: FuncOp) -> list[InputSpec]:
 
 
 def tensor_specs(function: FuncOp) -> list[InputSpec]:
-    """Those inputs of an imported network that are tensors of numbers."""
+    """The inputs of an imported network that are tensors of numbers."""
     return [
         InputSpec(
             name,
@@ -128,7 +129,7 @@ def tensor_specs(function: FuncOp) -> list[InputSpec]:
 
 
 def _symbols(function: FuncOp, index: int) -> tuple[str, ...]:
-    """The names of an argument's dimensions, as import leaves them in ``graph.symbols``."""
+    """The names of an argument's dimensions, which the importer stores in ``graph.symbols``."""
     attributes = function.arg_attrs.data[index] if function.arg_attrs is not None else None
     names = attributes.data.get("graph.symbols") if isinstance(attributes, DictionaryAttr) else None
     if not isinstance(names, ArrayAttr):
@@ -147,9 +148,9 @@ def _named_inputs(function: FuncOp) -> Iterator[tuple[str, BlockArgument]]:
 def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
     """Check samples against a model's inputs and regroup them into its batches.
 
-    Unknown dimensions of an input take those of the samples, an unknown batch is 1. Raises
-    CompileError with every problem: a missing file, unknown or missing names, shapes and types
-    that do not fit, values that are not finite. Labels are passed over.
+    Unknown dimensions of an input are those of its samples; an unknown batch is 1. Raises
+    `CompileError` with all problems: a missing file, unknown or missing names, shapes and types
+    that do not fit, values that are not finite. Labels are ignored.
     """
     entries = _by_name(read_source(source), inputs)
     problems: list[Problem] = []
@@ -166,7 +167,7 @@ def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
 
 
 def load_labels(source: Source, inputs: Sequence[InputSpec]) -> Array | None:
-    """The class of each sample, if there is an array that says so; CompileError if several do."""
+    """The class of each sample, None without such an array; `CompileError` if there are several."""
     entries = read_source(source)
     if not isinstance(entries, Mapping):
         return None
@@ -177,16 +178,16 @@ def load_labels(source: Source, inputs: Sequence[InputSpec]) -> Array | None:
 
 
 def _label_names(entries: Mapping[str, Entry], inputs: Sequence[InputSpec]) -> list[str]:
-    """Those of ``LABELS`` that are there, and are no input's name."""
+    """The names of ``LABELS`` that occur and do not name an input."""
     return [n for n in LABELS if n in entries and n not in {spec.name for spec in inputs}]
 
 
 def shapes_from_samples(source: Source, inputs: Sequence[InputSpec]) -> dict[str, tuple[int, ...]]:
     """Full shapes of the inputs whose shape is partly unknown, from the samples.
 
-    An unknown batch is 1, unless it has a name that stands for a further axis of some input: then
-    the samples of that input say what it is. Inputs whose shape is known are left out. Raises
-    CompileError as ``load_samples`` does.
+    An unknown batch is 1, unless its name occurs at another axis of an input, whose samples then
+    determine it. Inputs with known shapes are omitted. Raises `CompileError` as `load_samples`
+    does.
     """
     samples = load_samples(source, inputs)
     extents = {
@@ -205,7 +206,7 @@ def shapes_from_samples(source: Source, inputs: Sequence[InputSpec]) -> dict[str
 
 
 def read_source(source: Source) -> Mapping[str, Entry] | Entry:
-    """The entries of a file; anything else as it is. Raises CompileError where it is none."""
+    """The entries of a file; other sources as they are. Raises `CompileError` on other files."""
     if not isinstance(source, str | os.PathLike):
         return source
     path = Path(source)
@@ -223,7 +224,7 @@ def read_source(source: Source) -> Mapping[str, Entry] | Entry:
 
 
 def _by_name(entries: Mapping[str, Entry] | Entry, inputs: Sequence[InputSpec]) -> dict[str, Entry]:
-    """The entry of each input; a nameless one serves a model with one input."""
+    """The entry of each input. An entry without a name is for the only input of a model."""
     names = [spec.name for spec in inputs]
     known = "The model's inputs: " + ", ".join(names)
     if isinstance(entries, Mapping):
@@ -294,7 +295,7 @@ def _matches(shape: Sequence[int], expected: Sequence[int]) -> bool:
 
 
 def _cast(array: Array, spec: InputSpec) -> Array:
-    """The array in the input's element type, where no value changes its meaning."""
+    """The array in the input's element type, if that represents all values."""
     source, target = array.dtype, spec.dtype
     what = f"input '{spec.name}' takes {target}"
     if source.kind == "f" and not np.isfinite(array).all():
@@ -318,7 +319,7 @@ def _cast(array: Array, spec: InputSpec) -> Array:
 
 
 def _batch_size(spec: InputSpec) -> int:
-    """Samples a batch: the first extent, 1 where it is unknown, 0 for an input without any."""
+    """Samples per batch: the first extent, 1 if it is unknown, 0 for an input without dimensions."""
     if not spec.shape:
         return 0
     return 1 if spec.shape[0] == DYNAMIC_INDEX else spec.shape[0]

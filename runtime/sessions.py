@@ -1,4 +1,4 @@
-"""Sessions of onnxruntime, and what it raises: for calibration and for the host's parts."""
+"""Sessions of onnxruntime for calibration and host parts, and the exceptions that they raise."""
 
 from typing import Any
 
@@ -20,28 +20,28 @@ FAILURES: tuple[type[Exception], ...] = (
     TypeError,
     ValueError,
 )
-"""What onnxruntime raises: a class of its own for each status, which have no base in common; what
-its C++ throws, as pybind11 translates it; what it says of feeds that are missing or of no type that
-it knows; and protobuf's refusal of a model above two GiB."""
+"""What onnxruntime raises. It has a class for each status, without a common base. Further ones are
+pybind11's translations of C++ exceptions, the errors for missing feeds and feeds of unknown types,
+and protobuf's error for models above two GiB."""
 
 _LEAST_SEVERE_LOGGED = 4
-"""Fatal ones alone: errors are raised, and that is where they are told."""
+"""Log fatal errors only; all others are raised as exceptions."""
 
 
 _NO_ROUNDING = ("session.disable_quant_qdq", "1")
-"""Between QuantizeLinear and DequantizeLinear, onnxruntime would also round weights that are float
-(its optimisation WeightBiasQuantization), to one scale a tensor: then a model means another."""
+"""Disables the optimisation WeightBiasQuantization: between QuantizeLinear and DequantizeLinear it
+rounds float weights, with one scale for each tensor, which changes what the model computes."""
 
 _NO_SPINNING = ("session.intra_op.allow_spinning", "0")
-"""Threads without work sleep. By default they spin for a while, which costs a small model several
-times what it computes, and whatever runs beside it a core."""
+"""Threads without work sleep. By default they spin for a while, which takes several times as long as
+a small model computes, and occupies a core that other processes could use."""
 
 
 def open_session(model: onnx.ModelProto) -> Any:
-    """onnxruntime on a model, on the CPU. Raises one of `FAILURES` where it cannot load it.
+    """A session of onnxruntime on the CPU. Raises one of `FAILURES` if it cannot load the model.
 
-    What it cannot optimise it may still load as it is: taking the branch of an If that a constant
-    chooses, it may refuse the ranks that it finds there.
+    A model that fails with optimisations is loaded without them: where a constant chooses a branch
+    of an If, the optimiser may refuse the ranks in that branch.
     """
     data = model.SerializeToString()
     try:

@@ -1,7 +1,7 @@
-"""A compiled tensor program on a device: logical arrays in, logical arrays out.
+"""A compiled tensor program on a device, which takes and returns logical arrays.
 
-What ``vtac.te.build`` returns. Packing into the machine's lanes happens here, as the layouts of the
-function's parameters say; int32 results are put together from their byte planes.
+`vtac.te.build` returns such a program. It packs arguments by the layouts of the function's
+parameters, and assembles int32 results from their byte planes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +22,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Signature:
-    """The logical tensors of a program, and how their parts lie in memory.
+    """The logical tensors of a program, and the layouts of the buffers that hold them.
 
-    inputs, outputs: name, shape and dtype of each tensor. parameters, results: the layout and the
-    dtype of each buffer, in order; ``name`` of the layout says of which tensor.
+    inputs, outputs: name, shape and dtype of each tensor. parameters, results: layout and dtype of
+    each buffer, in order; the layout's ``name`` is that of the tensor.
     """
 
     inputs: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
@@ -37,9 +37,9 @@ class Signature:
 class TensorProgram:
     """A program that takes arrays by position or by name.
 
-    signature: names, shapes and layouts. binary: the encoded program. counters: what the last run
-    did (micro-ops, bytes moved). ir: the text of a level, ``expressions``, ``te``, ``loops`` or
-    ``vta``.
+    signature: names, shapes and layouts. binary: the encoded program. counters: those of the last
+    run (micro-ops, bytes moved). ir: returns the text of a level, ``expressions``, ``te``,
+    ``loops`` or ``vta``.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class TensorProgram:
                 device.write(self._addresses[buffer.name], np.frombuffer(data, np.uint8))
 
     def __call__(self, *arrays: Array, order_seed: int | None = None, **named: Array) -> Any:
-        """Run: an array for each input; returns the output, or a tuple of several.
+        """Run on one array for each input. Returns the output, or a tuple of several outputs.
 
-        order_seed: a random order of the modules, of those that the program's tokens allow. Raises
-        `CompileError` where an array does not fit.
+        order_seed: chooses one of the orders of the modules that the tokens allow. Raises
+        `CompileError` if an array does not fit.
         """
         given = self._arrays(arrays, named)
         buffers = self.binary.of_kind(BufferKind.INPUT)
@@ -80,7 +80,7 @@ class TensorProgram:
         return self._outputs()
 
     def timing(self, preset: str | TimingPreset | None = None) -> TimingReport:
-        """Where the cycles go. preset: another machine than the target's own."""
+        """Simulated times. preset: rates of another machine than the target."""
         return estimate(self.binary.target, self._code, preset)
 
     def _arrays(self, arrays: Sequence[Array], named: Mapping[str, Array]) -> dict[str, Array]:
@@ -109,7 +109,7 @@ class TensorProgram:
         return given
 
     def _outputs(self) -> Any:
-        """The logical outputs; the bytes of an int32 are a plane each, lowest first."""
+        """The logical outputs. Each byte of an int32 is in a plane of its own, the lowest first."""
         planes = {
             name: np.zeros((*shape, dtype.itemsize), np.uint8)
             for name, (shape, dtype) in self.signature.outputs.items()

@@ -32,7 +32,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class ResourceRecord:
-    """The name and digest that a constant had in the IR, and the type of its array."""
+    """Name and digest of a constant in the IR, and the type of its array."""
 
     key: str
     digest: str
@@ -52,8 +52,8 @@ class PlaceRecord:
 class BufferRecord:
     """A `Buffer` in the manifest.
 
-    live: the first and the last step at which scratch counts. instructions: for each stream the
-    transfers that count from the buffer's start.
+    live: the first and the last step at which the contents of scratch are needed. instructions: for
+    each stream, the numbers of the transfers whose addresses are relative to the buffer.
     """
 
     name: str
@@ -80,7 +80,7 @@ class ProgramRecord:
 
 @dataclass(frozen=True)
 class NamesRecord:
-    """`Names` as a file."""
+    """The contents of the file with `Names`."""
 
     kernels: tuple[str, ...]
     layers: tuple[str, ...]
@@ -89,7 +89,7 @@ class NamesRecord:
 def to_function(
     program: BinaryProgram, resources: Mapping[str, Array]
 ) -> tuple[Function, dict[str, bytes]]:
-    """A program as a function, and the blobs it refers to; large constants are in ``resources``."""
+    """A program as a function, and the blobs it refers to. resources: large constants by name."""
     users: dict[str, list[int]] = {buffer.name: [] for buffer in program.buffers}
     for index, name in program.relocations:
         users[name].append(index)
@@ -129,7 +129,7 @@ def to_function(
 
 
 def resources_of(function: Function, blobs: Mapping[str, bytes], where: str) -> dict[str, Array]:
-    """The arrays that the program's constants were in the IR, by name."""
+    """The arrays of the program's constants, by their names in the IR."""
     arrays = {}
     for buffer in record_of(function, where).buffers:
         if buffer.resource is not None and buffer.blob is not None:
@@ -140,14 +140,14 @@ def resources_of(function: Function, blobs: Mapping[str, bytes], where: str) -> 
 
 
 def record_of(function: Function, where: str) -> ProgramRecord:
-    """The metadata of a function. Raises `CompileError` where it is not a program's."""
+    """The metadata of a function. Raises `CompileError` if they are not those of a program."""
     return from_json(ProgramRecord, function.metadata, f"{where}: function {function.name}")
 
 
 def from_function(
     function: Function, target: Target, blobs: Mapping[str, bytes], where: str
 ) -> BinaryProgram:
-    """The program of a function, not yet verified. Raises `CompileError` on what is none."""
+    """The program in a function, not yet verified. Raises `CompileError` if there is none."""
     place = f"{where}: function {function.name}"
     record = record_of(function, where)
     streams = len(record.streams)
@@ -172,7 +172,7 @@ def from_function(
 
 
 def upgraded(function: Function, where: str) -> Function:
-    """A function of a package of version 1 as one of this version. Raises `CompileError`."""
+    """A function from a package of version 1, in the form of this version. Raises `CompileError`."""
     place = f"{where}: function {function.name}"
     try:
         metadata = dict(function.metadata)
@@ -247,7 +247,7 @@ def _names(function: Function, instructions: int, place: str) -> Names | None:
 
 
 def program_faults(program: BinaryProgram) -> Iterator[str]:
-    """What is wrong with the buffers and the transfers of a program."""
+    """The faults of a program's buffers and transfers, as messages."""
     if len(program.buffer) != len(program.buffers):
         yield "two buffers have one name"
         return
