@@ -103,7 +103,7 @@ class Engine(ABC):
     def open(
         self, package: Package, functions: Sequence[Function], device: Device | None
     ) -> Session:
-        """Make functions of this engine ready to run. device: the one that the user chose, if any."""
+        """Make functions ready to run. device: the one that the user has chosen, if any."""
 
 
 @dataclass(frozen=True)

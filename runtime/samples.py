@@ -40,8 +40,8 @@ Source = str | os.PathLike[str] | Mapping[str, Entry] | Entry
 """What a user may pass as samples."""
 
 UNNAMED = frozenset({"arr_0", "x"})
-"""Names of an array for the only input of a model: that of ``numpy.savez(path, array)``, and the usual
-names in data sets with labels."""
+"""Names of an array for the only input of a model: that of ``numpy.savez(path, array)``, and those
+that are usual in data sets with labels."""
 
 LABELS = ("y", "label", "labels")
 """Names of an array that holds the class of each sample, and is not an input."""
@@ -319,7 +319,7 @@ def _cast(array: Array, spec: InputSpec) -> Array:
 
 
 def _batch_size(spec: InputSpec) -> int:
-    """Samples per batch: the first extent, 1 if it is unknown, 0 for an input without dimensions."""
+    """Samples per batch: the first extent, 1 if it is unknown, 0 for inputs without dimensions."""
     if not spec.shape:
         return 0
     return 1 if spec.shape[0] == DYNAMIC_INDEX else spec.shape[0]

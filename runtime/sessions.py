@@ -33,8 +33,8 @@ _NO_ROUNDING = ("session.disable_quant_qdq", "1")
 rounds float weights, with one scale for each tensor, which changes what the model computes."""
 
 _NO_SPINNING = ("session.intra_op.allow_spinning", "0")
-"""Threads without work sleep. By default they spin for a while, which takes several times as long as
-a small model computes, and occupies a core that other processes could use."""
+"""Threads without work sleep. By default they spin for a while, which takes several times longer
+than the computation of a small model, and occupies a core that other processes could use."""
 
 
 def open_session(model: onnx.ModelProto) -> Any:

@@ -172,7 +172,7 @@ def from_function(
 
 
 def upgraded(function: Function, where: str) -> Function:
-    """A function from a package of version 1, in the form of this version. Raises `CompileError`."""
+    """A function of a package of version 1, in the form of this version. Raises `CompileError`."""
     place = f"{where}: function {function.name}"
     try:
         metadata = dict(function.metadata)

@@ -1,8 +1,7 @@
-"""The run halves of codegens: ``runtime/engines/NAME.py`` runs what codegen NAME made.
+"""The run halves of codegens: ``runtime/engines/NAME.py`` runs functions of codegen NAME.
 
-Each module offers ``ENGINE``. An engine is found by the name in the package, among those that the
-caller gives and the modules of this folder and nowhere else, so that a package cannot choose what
-is imported.
+Each module defines ``ENGINE``. The name in a package is looked up among the engines that the caller
+passes and the modules of this folder only, so that a package cannot choose what is imported.
 """
 
 import importlib
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def engine_named(name: str, where: str, given: "Mapping[str, Engine] | None" = None) -> "Engine":
-    """The engine of a codegen. Raises `CompileError` on a name that is none."""
+    """The engine of a codegen. Raises `CompileError` on an unknown name."""
     if given is not None and name in given:
         return given[name]
     known = sorted(info.name for info in pkgutil.iter_modules(__path__))

@@ -1,7 +1,7 @@
 """The run half of codegen ``c``: the system's C compiler, and ctypes.
 
-A function's file is compiled when its package is opened, and loaded into this process. Such a file
-can do anything, so a package that was read opens only where the user trusts it (``allow_native``).
+Opening a package compiles each function's file and loads it into this process. Such a file can do
+anything, so a package from a file opens only if the user trusts it (``allow_native``).
 """
 
 import ctypes
@@ -31,29 +31,29 @@ _NAMES = ("cc", "gcc", "clang")
 
 @dataclass(frozen=True)
 class FunctionRecord:
-    """What the C function is called, and how many floats of room it needs."""
+    """The name of the C function, and how many floats of working memory it needs."""
 
     symbol: str
     work: int
 
 
 def compiler() -> str | None:
-    """The C compiler of this machine: ``$CC``, or one on the path; None if there is none."""
+    """The C compiler of this machine: ``$CC``, or one found on the path; else None."""
     names = (os.environ["CC"],) if "CC" in os.environ else _NAMES
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
 class CEngine(FunctionEngine):
-    """Compiles, loads and calls."""
+    """Compiles, loads and calls C functions."""
 
     runs_native_code: ClassVar[bool] = True
 
     def check(self, payload: Payload, signature: Signature, where: str) -> None:
-        """What can be known of the file without compiling it: that it is there."""
+        """Check what can be checked without compiling the file: that it exists."""
         _record(payload, where)
 
     def load(self, payload: Payload, signature: Signature, where: str) -> Run:
-        """The function behind its arrays."""
+        """The C function as a function of arrays."""
         record = _record(payload, where)
         function = _compiled(payload.files[FILE], record.symbol, where)
         constants = [np.ascontiguousarray(array, np.float32) for array in payload.constants]
@@ -83,7 +83,7 @@ def _pointers(arrays: Sequence[Array]) -> Any:
 
 @cache
 def _compiled(source: bytes, symbol: str, where: str) -> Any:
-    """The function of a C file, compiled and loaded once a process."""
+    """The function of a C file, compiled and loaded once per process."""
     command = compiler()
     if command is None:
         hint = f"Install one, or name it: CC=... (looked for {', '.join(_NAMES)})."
@@ -103,4 +103,4 @@ def _compiled(source: bytes, symbol: str, where: str) -> Any:
 
 
 ENGINE = CEngine()
-"""What ``engine_named("c")`` finds."""
+"""The engine that ``engine_named("c")`` returns."""

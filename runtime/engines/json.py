@@ -1,7 +1,7 @@
 """The run half of codegen ``json``: a reference runtime in NumPy.
 
-Every value is an array in f32; sums of products are accumulated in f64 and rounded once. A graph
-that was read is checked before anything runs: known ops, inputs that are there, shapes that agree.
+Every value is an array of f32. Sums of products are accumulated in f64 and rounded once. Before a
+graph runs, it is checked: ops are known, inputs exist, shapes agree.
 """
 
 import json
@@ -23,7 +23,7 @@ FILE = "graph.json"
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """A node of ``graph.json``; its inputs are values by number."""
+    """A node of ``graph.json``; inputs are the numbers of values."""
 
     op: str
     layer: str
@@ -34,7 +34,7 @@ class NodeRecord:
 
 @dataclass(frozen=True)
 class GraphRecord:
-    """``graph.json``: values are numbered inputs first, then constants, then results of nodes."""
+    """``graph.json``; values are numbered: inputs, then constants, then results of nodes."""
 
     inputs: tuple[tuple[int, ...], ...]
     constants: int
@@ -79,11 +79,11 @@ class GemmRecord:
 
 @dataclass(frozen=True)
 class NoRecord:
-    """Ops without attributes."""
+    """The record of ops without attributes."""
 
 
 def _windows(record: WindowRecord, x: Array, kernel: Sequence[int], outside: float) -> Array:
-    """[N, C, windows..., taps...] of a padded tensor."""
+    """The windows of a padded tensor, [N, C, windows..., taps...]."""
     top, left, bottom, right = record.pads
     reach = [d * (k - 1) + 1 for d, k in zip(record.dilations, kernel, strict=True)]
     edges = ((0, 0), (0, 0), (top, bottom), (left, right))
@@ -136,7 +136,7 @@ _KERNELS: Mapping[str, _Kernel] = {
 
 @dataclass(frozen=True)
 class _Node:
-    """A node with its attributes read. place: for errors."""
+    """A node with its parsed attributes. place: its name in error messages."""
 
     record: NodeRecord
     kernel: _Kernel
@@ -144,7 +144,7 @@ class _Node:
     place: str
 
     def run(self, inputs: Sequence[Array]) -> Array:
-        """The result, in f32 and in the shape that the node says."""
+        """The result, in f32 and in the shape that the node declares."""
         try:
             found = self.kernel.run(self.attributes, *inputs)
             result = np.asarray(found, np.float32)
@@ -161,7 +161,7 @@ class JsonEngine(FunctionEngine):
     """Interprets ``graph.json``."""
 
     def load(self, payload: Payload, signature: Signature, where: str) -> Run:
-        """Read and check the graph; what is left is a walk over its nodes."""
+        """Read and check the graph; the returned function interprets its nodes in order."""
         graph = _read(payload, where)
         nodes = _checked_nodes(graph, payload, where)
         given = [_shape(value) for value in signature.inputs]
@@ -181,7 +181,7 @@ class JsonEngine(FunctionEngine):
 
 
 def _shape(value: Value) -> tuple[int | None, ...] | None:
-    """The shape of a value if it is a plain tensor in f32."""
+    """The shape of a value if it is a tensor of f32 without a layout, else None."""
     return value.shape if value.type == "tensor(float)" and value.layout is None else None
 
 
@@ -221,7 +221,7 @@ def _checked_nodes(graph: GraphRecord, payload: Payload, where: str) -> list[_No
 
 
 def _is_sound(record: object) -> bool:
-    """Whether windows are over two dimensions and move, and groups are at least one."""
+    """Whether windows have two dimensions and positive strides, and there is at least one group."""
     if isinstance(record, ConvRecord) and record.group < 1:
         return False
     if not isinstance(record, WindowRecord):
@@ -234,4 +234,4 @@ def _is_sound(record: object) -> bool:
 
 
 ENGINE = JsonEngine()
-"""What ``engine_named("json")`` finds."""
+"""The engine that ``engine_named("json")`` returns."""

@@ -42,7 +42,9 @@ class VtaSession:
         digests = {b.name: b.blob for b in record_of(function, "package").buffers}
 
         def allocate(buffer: Buffer) -> int:
-            scratch = buffer.kind is BufferKind.SCRATCH  # perhaps an area, of a name of its own
+            scratch = (
+                buffer.kind is BufferKind.SCRATCH
+            )  # The area of placed buffers comes as a scratch buffer.
             return self._address(package, buffer, None if scratch else digests[buffer.name])
 
         addresses = allocate_buffers(program.buffers, allocate)
@@ -54,7 +56,7 @@ class VtaSession:
             raise CompileError(Problem(f"function {function.name}", str(error))) from None
 
     def _address(self, package: Package, buffer: Buffer, digest: str | None) -> int:
-        """A constant that several programs use lies in memory once."""
+        """The address of a buffer; a constant that several programs use is stored once."""
         if digest is None:
             return self._device.allocate(buffer.size, buffer.alignment)
         known = self._blobs.get(digest)
@@ -84,7 +86,7 @@ class VtaSession:
         return LaunchResult(outputs, counters)
 
     def time(self, function: str, preset: str | TimingPreset | None) -> TimingReport:
-        """Time the program where it lies in memory; what a launch computes plays no part."""
+        """Simulate the time of the program at its addresses; the time does not depend on data."""
         program = self._programs[function]
         layers = program.names.layers if program.names is not None else ()
         try:
@@ -105,21 +107,21 @@ class VtaSession:
 
 
 class VtaEngine(Engine):
-    """Stores, checks and opens what codegen ``vta`` made."""
+    """Stores, checks and opens programs of codegen ``vta``."""
 
     def store(
         self, name: str, codegen: str, built: object, resources: Mapping[str, Array]
     ) -> tuple[Function, Mapping[str, bytes]]:
-        """A program: its words are a file, its constants blobs."""
+        """Store a program: its words as a file, its constants as blobs."""
         assert isinstance(built, BinaryProgram)
         return to_function(built, resources)
 
     def upgrade(self, function: Function, version: int, where: str) -> Function:
-        """A program of format version 1 has one stream, and no scratch that shares bytes."""
+        """Convert a program of format version 1, with one stream and without places of scratch."""
         return upgraded(function, where) if version == 1 else function
 
     def verify(self, package: Package, function: Function, where: str) -> None:
-        """Every transfer stays in its buffer, every buffer has the size of what it is."""
+        """Check that transfers stay in their buffers, and that buffers have the right sizes."""
         program = from_function(function, target_of(package), package.blobs, where)
         faults = list(program_faults(program)) or list(_size_faults(package, function, program))
         blobs = {b.blob for b in record_of(function, where).buffers if b.blob is not None}
@@ -146,7 +148,7 @@ def target_of(package: Package) -> Target:
 
 
 def _size_faults(package: Package, function: Function, program: BinaryProgram) -> Iterator[str]:
-    """A launch passes int8 arrays of the sizes of the buffers."""
+    """Faults of buffers whose sizes are not those of the int8 arrays that a launch passes."""
     for signature in signatures_of(package, function.name):
         ends = (BufferKind.INPUT, signature.inputs), (BufferKind.OUTPUT, signature.outputs)
         for kind, values in ends:
@@ -162,4 +164,4 @@ def _size_faults(package: Package, function: Function, program: BinaryProgram) -
 
 
 ENGINE = VtaEngine()
-"""What ``engine_named("vta")`` finds."""
+"""The engine that ``engine_named("vta")`` returns."""

@@ -1,8 +1,8 @@
-"""The compiled package: one file, ``.vtapkg``, with all that a compiled model needs to run.
+"""The compiled package: one file, ``.vtapkg``, with everything that a compiled model needs to run.
 
-A zip of a manifest, host parts as ONNX, accelerator functions as binaries, and constants stored
-once. Reading one runs no code, checks every offset, size and digest, and refuses what it does not
-know. Equal packages are equal bytes.
+It is a zip of a manifest, host parts as ONNX, accelerator functions as binaries, and constants,
+each stored once. Reading a package runs no code, checks every offset, size and digest, and refuses
+unknown contents. Equal packages have equal bytes.
 """
 
 import os
@@ -62,7 +62,7 @@ def verify_package(
     engines: "Mapping[str, Engine] | None" = None,
     allow_native: bool = False,
 ) -> None:
-    """Raise `CompileError` unless the plan holds together and each engine accepts its functions."""
+    """Raise `CompileError` unless the plan is consistent and each engine accepts its functions."""
     verify_plan(package, where)
     for function in package.functions.values():
         engine = engine_named(function.codegen, where, engines)

@@ -1,7 +1,8 @@
-"""Named files in one zip, byte for byte the same for the same contents, and sealed by a digest.
+"""Named files in one zip with reproducible bytes and a digest.
 
-Entries are stored, not deflated, sorted, with a fixed time, so the bytes depend on nothing else.
-The zip's comment carries the SHA-256 of everything before it: one flipped byte anywhere shows.
+Entries are sorted, stored without compression, and have a fixed time, so the bytes depend on the
+contents only. The comment of the zip contains the SHA-256 of everything before it, which reveals
+any changed byte.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ def pack_files(files: Mapping[str, bytes]) -> bytes:
 
 
 def unpack_files(data: bytes, where: str) -> dict[str, bytes]:
-    """The files of a zip made by `pack_files`. Raises `CompileError` unless it is one, unharmed."""
+    """The files of a zip of `pack_files`. Raises `CompileError` on other and on damaged files."""
     body, seal = data[:-_SEAL_LENGTH], data[-_SEAL_LENGTH:]
     if not seal.startswith(_SEAL):
         raise CompileError(

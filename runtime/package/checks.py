@@ -1,6 +1,6 @@
-"""What must hold in a package beyond its format: a plan whose values are there when they are read.
+"""Checks of a package beyond its format: every value of the plan is made before it is read.
 
-Engines add what only they can know (``runtime/engines``).
+Engines check the functions of their codegens (``runtime/engines``).
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from vtac.runtime.package.contents import HOST, LAUNCH, Package, lifetimes
 
 
 def verify_plan(package: Package, where: str) -> None:
-    """Raise `CompileError` with everything that is wrong with the plan of a package."""
+    """Raise `CompileError` with all faults of the plan of a package."""
     problems = [Problem(where, what) for what in _faults(package)]
     if problems:
         raise CompileError(problems)

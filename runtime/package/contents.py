@@ -1,8 +1,8 @@
-"""What a compiled package holds: a plan over named values, and the parts it runs.
+"""The contents of a compiled package: a plan over named values, and the parts that it runs.
 
-The plan is a list of steps. A host step runs an ONNX model, a launch an accelerator function; both
-read and write values. Large constants are blobs, stored once and named by their SHA-256: host parts
-refer to them as ONNX external data, accelerator functions from their metadata.
+The plan is a list of steps, which read and write values. A host step runs an ONNX model, a launch
+runs an accelerator function. Large constants are blobs, stored once and named by their SHA-256.
+Host parts refer to them as ONNX external data, accelerator functions in their metadata.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ class Packing:
 
 @dataclass(frozen=True)
 class Value:
-    """A value that steps pass on.
+    """A value that steps read and write.
 
     type: ONNX's name, ``tensor(float)`` or ``seq(tensor(int64))``.
-    shape: the logical shape, None for a dimension (or, as a whole, a rank) that is not known.
-    layout: set if the value lies packed; its arrays then have `physical_shape`.
-    first: the step that makes it, -1 for an input of the model.
-    last: the step after which nobody reads it; the number of steps for an output of the model.
+    shape: the logical shape; None stands for an unknown dimension, or for an unknown rank.
+    layout: set if the value is packed; its arrays then have `physical_shape`.
+    first: the step that writes it, -1 for an input of the model.
+    last: the last step that reads it; the number of steps for an output of the model.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Output:
-    """An output of the model: its name, and the value that it is."""
+    """An output of the model, and the name of its value."""
 
     name: str
     value: str
@@ -59,7 +59,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the plan: a host part or an accelerator function over values, in its order."""
+    """One step of the plan: a host part or an accelerator function, with its values in order."""
 
     kind: str
     part: str
@@ -73,10 +73,10 @@ HOST, LAUNCH = "host", "launch"
 
 @dataclass(frozen=True)
 class Function:
-    """What a codegen made of one accelerator function.
+    """An accelerator function as built by a codegen.
 
-    metadata and files are the codegen's own; its run half, ``runtime/engines/NAME.py``, checks and
-    understands them. blobs: SHA-256 digests of the constants that the metadata refers to.
+    metadata, files: in the codegen's own format, which its engine (``runtime/engines/NAME.py``)
+    checks and interprets. blobs: SHA-256 digests of the constants to which the metadata refers.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Function:
 class Quantisation:
     """Parameters of one op between reals and integers, or between accumulators and int8.
 
-    op: ``quantize``, ``requantize`` or ``dequantize``; scales, shifts: one, or one a channel.
+    op: ``quantize``, ``requantize`` or ``dequantize``. scales, shifts: one, or one per channel.
     """
 
     layer: str
@@ -104,7 +104,7 @@ class Quantisation:
 class Placement:
     """Where one node of the network runs: a function's name or ``host``.
 
-    reason: why it runs on the host, or what was chosen for it on the accelerator, and why.
+    reason: why it runs on the host; or the choices made for it on the accelerator, with reasons.
     """
 
     node: str
@@ -115,7 +115,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Package:
-    """A compiled model, in memory as in its file. target: None where no part depends on one."""
+    """A compiled model with the contents of its file. target: None if no part depends on one."""
 
     target: Target | None
     inputs: tuple[str, ...]

@@ -1,9 +1,9 @@
-"""``manifest.json``: everything of a package but the bytes of its parts.
+"""``manifest.json`` describes a package; the bytes of its parts are in other files.
 
 host/NAME.onnx      a host part
 functions/NAME/...  the files of an accelerator function
 blobs/SHA256        a large constant
-ir/NAME.mlir        the IR of a level, where kept
+ir/NAME.mlir        the IR of a level, if it was kept
 """
 
 import json
@@ -27,10 +27,10 @@ from vtac.runtime.package.records import from_json, to_json
 
 FORMAT = "vtapkg"
 VERSION = 2
-"""The version of what is written."""
+"""The version of packages that are written."""
 
 READABLE = (1, 2)
-"""The versions that can be read.
+"""The versions of packages that can be read.
 
 In version 2 the metadata and the files of programs have changed (`vtac.runtime.vta_program`): each
 program has a stream of instructions for each core, and scratch buffers have places and lifetimes.
@@ -110,8 +110,8 @@ def to_files(package: Package) -> dict[str, bytes]:
 def from_files(files: Mapping[str, bytes], where: str) -> tuple[Package, int]:
     """The package in ``files``, and the version of its format.
 
-    The files must be exactly those that the manifest names, each as it says. Functions of an older
-    version remain as they are (`vtac.runtime.engine.Engine.upgrade`). Raises `CompileError`.
+    Raises `CompileError` unless the files are exactly those that the manifest describes. Functions
+    of an older version are not converted here (see `vtac.runtime.engine.Engine.upgrade`).
     """
     manifest = _read_manifest(files, where)
     expected = _expected(manifest)

@@ -1,7 +1,7 @@
-"""Frozen dataclasses to JSON and back, strictly: the dataclasses are the format's definition.
+"""Converts frozen dataclasses to JSON and back; the dataclasses define the format.
 
-Reading refuses fields that are missing or unknown and values of another type, naming the place.
-Nothing is converted silently, and nothing in the data decides which code runs.
+Reading refuses missing fields, unknown fields and values of another type, with their place. Nothing
+is converted silently, and the data do not decide which code runs.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ def _hints(cls: Hashable) -> dict[str, Any]:
 
 
 def to_json(value: object) -> Any:
-    """Dataclasses as objects, tuples as lists; everything else as it is."""
+    """A value with dataclasses as objects and tuples as lists, for the module ``json``."""
     if type(value) in _PLAIN:
         return value
     if dataclasses.is_dataclass(value):
