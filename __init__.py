@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vtac.tools import tensor_expressions as te
     from vtac.tools.compiler import compile_model as compile
     from vtac.tools.evaluation import evaluate
-    from vtac.tools.stages import Criteria
+    from vtac.tools.levels import Criteria
 
 __all__ = [
     "Codegen",
@@ -35,7 +35,7 @@ __all__ = [
 _WHERE = {
     "Codegen": ("vtac.passes.graph.codegen", "Codegen"),
     "CompileError": ("vtac.dialects.errors", "CompileError"),
-    "Criteria": ("vtac.tools.stages", "Criteria"),
+    "Criteria": ("vtac.tools.levels", "Criteria"),
     "Module": ("vtac.runtime.executor", "Module"),
     "Target": ("vtac.dialects.target", "Target"),
     "compile": ("vtac.tools.compiler", "compile_model"),

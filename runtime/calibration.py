@@ -19,12 +19,13 @@ import numpy as np
 from onnx import ModelProto
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import OpResult, SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import ConstantOp
 from vtac.dialects.graph.ranges import set_range
+from vtac.dialects.graph.value_names import set_value_name
 from vtac.runtime.histogram import Histogram
 from vtac.runtime.samples import input_specs
 from vtac.runtime.sessions import FAILURES, open_session
@@ -145,7 +146,7 @@ def calibrate(
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> dict[SSAValue, tuple[float, float]]:
-    """Run a float model on batches and record the range of each value on the value itself.
+    """Run a float model on batches and record on each value its range and its name.
 
     model: has an output (or an input) of that name for each value of ``outputs``. Returns the
     ranges that were set. Raises `CompileError` if the model does not run.
@@ -162,6 +163,9 @@ def calibrate(
     found = {value: ranges[name] for value, name in outputs.items() if name in ranges}
     for value, (lo, hi) in found.items():
         set_range(value, lo, hi)
+    for value, name in outputs.items():
+        if isinstance(value, OpResult):
+            set_value_name(value, name)
     return found
 
 

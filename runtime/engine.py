@@ -95,6 +95,17 @@ class Engine(ABC):
         """
         return function
 
+    def faults(self, built: object, resources: Mapping[str, Array]) -> Sequence[Problem]:
+        """What is wrong with what a codegen built, if the engine can tell; compilation then fails.
+
+        resources: as for `store`.
+        """
+        return ()
+
+    def instructions(self, built: object) -> int:
+        """How many instructions of an accelerator it has; 0 if it is made of none."""
+        return 0
+
     @abstractmethod
     def verify(self, package: Package, function: Function, where: str) -> None:
         """Raise `CompileError` unless the function's metadata and files are sound."""

@@ -34,6 +34,7 @@ from xdsl.ir import BlockArgument
 
 from vtac.dialects.context import Array, element_dtype
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph.value_names import argument_name
 
 Entry = Array | Sequence[Array]
 Source = str | os.PathLike[str] | Mapping[str, Entry] | Entry
@@ -139,10 +140,7 @@ def _symbols(function: FuncOp, index: int) -> tuple[str, ...]:
 
 
 def _named_inputs(function: FuncOp) -> Iterator[tuple[str, BlockArgument]]:
-    names = function.attributes.get("graph.inputs")
-    for i, argument in enumerate(function.args):
-        name = names.data[i] if isinstance(names, ArrayAttr) else None
-        yield name.data if isinstance(name, StringAttr) else f"input_{i}", argument
+    return ((argument_name(argument), argument) for argument in function.args)
 
 
 def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:

@@ -1,36 +1,30 @@
 """The driver: an ONNX model in, a module that runs out.
 
-Import, canonicalise, calibrate, and then the pipeline of `stages`; at the end the network is cut
-into steps and everything is packed. What needs two rooms is put together here and nowhere else.
+Imports the model, runs the pipeline of `levels` over it, cuts the network into steps and packs
+everything. What needs two rooms is put together here and nowhere else.
 """
 
 import gc
 import os
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from typing import Unpack
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr, TensorType, f32
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation
-from xdsl.passes import ModulePass
 from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import DiagnosticException
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.graph import ConstantOp, HostOp, given_by
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.dialects.vta.program import BinaryProgram
-from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
-from vtac.passes.graph.codegen import CODEGEN, Codegen, Stage
-from vtac.passes.graph.conv_transpose_phases import can_split
-from vtac.runtime.calibration import PERCENT, Method, calibrate, calibration_values
+from vtac.passes.graph.codegen import CODEGEN
+from vtac.passes.pipeline import Pipeline, Segment
 from vtac.runtime.engine import Engine
 from vtac.runtime.engines import engine_named
 from vtac.runtime.executor import Module
@@ -44,35 +38,20 @@ from vtac.runtime.samples import (
     shapes_from_samples,
     tensor_specs,
 )
+from vtac.tools.calibrate import Calibrated, CalibratePass
 from vtac.tools.discovery import OurPasses, chosen_codegens, load_dialects
 from vtac.tools.ir_files import module_text, write_ir
 from vtac.tools.keep_float import keep_float
-from vtac.tools.layer_errors import Calibrated, ErrorOptions, LayerErrors
-from vtac.tools.observations import Observed
+from vtac.tools.layer_errors import ErrorOptions, LayerErrors
+from vtac.tools.levels import CALIBRATED, CANONICAL, IMPORTED, PARTITIONED, Criteria, pipeline_of
 from vtac.tools.observed_shapes import observed_types
+from vtac.tools.options import CompileKeywords, CompileOptions, options_from
 from vtac.tools.partition_report import macs_of_layers, partition_report
-from vtac.tools.pipelines import parse_passes
+from vtac.tools.pipelines import built_passes
 from vtac.tools.placements import Nodes, place_nodes, quantisation_of
-from vtac.tools.planner import Plan, main_function, make_plan
+from vtac.tools.planner import NetworkSteps, main_function, network_steps
 from vtac.tools.positions import Positions, verify_module
 from vtac.tools.report import CompileReport, choices_of, count_ops
-from vtac.tools.stages import (
-    CANONICAL,
-    ENCODABLE,
-    IMPORTED,
-    PARTITIONED,
-    UNCALIBRATED,
-    Criteria,
-    pipeline,
-)
-from vtac.tools.verify_hazards import hazards_of
-
-Shapes = Mapping[str, Sequence[int]]
-Progress = Callable[[str], None]
-"""Told what comes next."""
-
-Observer = Callable[[str, ModuleOp, VtacContext], None]
-"""Called with each level's name, the module as it is then, and the context with the weights."""
 
 GIVE_SAMPLES = "Give samples of its inputs: calibration=... (vta-compile: --calibrate data.npz)."
 NO_CALIBRATION = (
@@ -85,82 +64,31 @@ def compile_model(
     model: ModelSource,
     target: str | os.PathLike[str] | Target = "pynq",
     calibration: Source | None = None,
-    *,
-    shapes: Shapes | None = None,
-    shift: str = "auto",
-    requantise: str = "auto",
-    method: Method = "minmax",
-    percentile: float = PERCENT,
-    keep_float: Sequence[str] = (),
-    layer_errors: bool = False,
-    min_layer_snr: float | None = None,
-    error_samples: Source | None = None,
-    save_ir: str | os.PathLike[str] | None = None,
-    keep_ir: Collection[str] = (),
-    observe: Observer | None = None,
-    progress: Progress | None = None,
-    codegens: Sequence[str | Codegen] | None = None,
-    criteria: Criteria | None = None,
-    stages: Sequence[Stage] | None = None,
+    options: CompileOptions | None = None,
+    **keywords: Unpack[CompileKeywords],
 ) -> Module:
     """Compile an ONNX model (path, bytes or ModelProto) for a VTA.
 
     target: the name of a preset, the path of a ``vta_config.json``, or a Target.
     calibration: inputs from which the ranges of all values are taken; see `vtac.runtime.samples`.
-    shapes: input name to shape, for symbolic dimensions. shift: ``channel``, ``block`` or ``auto``:
-    what shares one shift (``quantize``). requantise: how sums return to int8, ``shift``,
-    ``multiply`` (where the target can), ``exact`` (more weight planes where it cannot), or
-    ``auto``: where the model brings its scales along multiply, or more planes for some layers,
-    else shift.
-    method: ``minmax``, ``percentile`` or ``entropy``. percentile: the share of magnitudes that this
-    method keeps inside, in percent. keep_float: names of nodes that stay on the host, as they are.
-    layer_errors: measure the signal to quantisation noise of each layer, worst first
-    (``module.report.layer_errors``). min_layer_snr: leave layers on the host whose own signal to
-    noise is less, in dB. error_samples: what to measure on, the calibration samples unless given.
-    save_ir: a folder for the IR of every level; keep_ir: levels kept in the package as text.
-    observe: called with the name of each level, the module as it is then, and the context.
-    codegens: who may take parts of the network, by falling priority: names, or `Codegen` objects;
-    ``["vta"]`` unless given. criteria: what the user wants of the partition besides.
-    stages: the passes after calibration, for experiments; they end in encodable programs.
+    options: a `CompileOptions`; or its fields as keyword arguments, but not both.
     Raises `CompileError` with everything that is wrong. What only deserves a note is in
     ``module.report``; its warnings are also given as such.
     """
-    chosen = chosen_codegens(codegens)
-    measures = layer_errors or min_layer_snr is not None or error_samples is not None
-    wishes = _Wishes(
-        {"shift": shift, "requantise": requantise},
-        method,
-        percentile,
-        keep_float,
-        ErrorOptions(min_layer_snr, error_samples) if measures else None,
-        criteria or Criteria(),
-        stages,
-    )
-    driver = _Driver(Target.of(target), chosen, wishes, save_ir, keep_ir, observe, progress)
-    module = driver.compile(model, calibration, dict(shapes or {}))
+    if options is not None and keywords:
+        raise TypeError("compile() takes options, or their fields as keywords, but not both")
+    driver = _Driver(Target.of(target), options or options_from(**keywords))
+    module = driver.compile(model, calibration)
     for warning in driver.report.warnings:
         warnings.warn(warning, stacklevel=2)
     return module
 
 
 @dataclass(frozen=True)
-class _Wishes:
-    """What the user wants of a compilation, as of `compile_model`. options: of stages."""
-
-    options: Mapping[str, str]
-    method: Method
-    percentile: float
-    keep_float: Sequence[str]
-    errors: ErrorOptions | None
-    criteria: Criteria
-    stages: Sequence[Stage] | None
-
-
-@dataclass(frozen=True)
 class _Cut:
     """A network in steps. made: the functions that codegens compile, and whose each is."""
 
-    plan: Plan
+    network: NetworkSteps
     quantisation: tuple[Quantisation, ...]
     made: Mapping[str, str]
 
@@ -168,63 +96,69 @@ class _Cut:
 class _Driver:
     """One compilation: the context, the report, and the module on its way down."""
 
-    def __init__(
-        self,
-        target: Target,
-        codegens: Sequence[Codegen],
-        wishes: _Wishes,
-        save_ir: str | os.PathLike[str] | None,
-        keep_ir: Collection[str],
-        observe: Observer | None,
-        progress: Progress | None,
-    ) -> None:
+    def __init__(self, target: Target, options: CompileOptions) -> None:
+        codegens = chosen_codegens(options.codegens)
         self.ctx = VtacContext(codegens=lambda: codegens)
         load_dialects(self.ctx)
         self.target = target
         self.codegens = {codegen.name: codegen for codegen in codegens}
-        self.wishes = wishes
-        self._stages = wishes.stages or pipeline(codegens, wishes.criteria)
+        self.options = options
+        self.criteria = options.criteria or Criteria()
         self.report = CompileReport()
-        self._save_ir = None if save_ir is None else Path(save_ir)
-        self._keep_ir = keep_ir
-        self._observe = observe or (lambda name, module, ctx: None)
-        self._progress = progress or (lambda _: None)
+        self._calibrated: Calibrated | None = None
+        self._save_ir = None if options.save_ir is None else Path(options.save_ir)
+        self._observe = options.observe or (lambda name, module, ctx: None)
+        self._progress = options.progress or (lambda _: None)
 
-    def compile(
-        self,
-        source: ModelSource,
-        calibration: Source | None,
-        shapes: dict[str, Sequence[int]],
-    ) -> Module:
-        module, samples = self._import(source, calibration, shapes)
+    def compile(self, source: ModelSource, calibration: Source | None) -> Module:
+        """Import the model, run its pipeline, and pack the result."""
+        module, samples = self._import(source, calibration, dict(self.options.shapes or {}))
         nodes = Nodes.of(module)
         module.attributes[TARGET_ATTRIBUTE] = self.target
         self._level(IMPORTED, module)
-        self._run(UNCALIBRATED if samples is None else CANONICAL, module)
-        calibrated = self._calibrate(module, samples)
-        self.report.notes += keep_float(module, nodes, self.wishes.keep_float)
-        if self.wishes.errors is not None:
-            self._measure(module, calibrated, self.wishes.errors)
+        pipeline = self._pipeline(samples is not None)
+        before = pipeline.until(CALIBRATED if CALIBRATED in pipeline.levels else CANONICAL)
+        for segment in before.segments:
+            self._run(segment, module, samples)
+            if segment.level == CANONICAL:
+                self.report.notes += keep_float(module, nodes, self.options.keep_float)
+            elif segment.level == CALIBRATED and self.options.errors is not None:
+                self._measure(module, self.options.errors)
+            self._level(segment.level, module)
+        self._note_missing_samples(module, samples)
         with _collector_paused():
-            return self._lower(module, nodes)
+            return self._lower(pipeline.since(before.levels[-1]), module, nodes)
 
-    def _lower(self, module: ModuleOp, nodes: Nodes) -> Module:
-        """The stages after calibration, and what is packed of them."""
+    def _pipeline(self, calibrated: bool) -> Pipeline:
+        """The pipeline of the options, as the user changes it."""
+        pipeline = pipeline_of(
+            list(self.codegens.values()),
+            self.criteria,
+            self.options.quantise,
+            self.options.calibrate if calibrated else None,
+        )
+        change = self.options.pipeline
+        return pipeline if change is None else change(pipeline)
+
+    def _lower(self, pipeline: Pipeline, module: ModuleOp, nodes: Nodes) -> Module:
+        """Run what follows calibration, and pack what it leaves."""
         macs = macs_of_layers(module)
-        cut: _Cut | None = None
-        idle: set[Stage] = set()  # of codegens that got nothing
-        for stage in self._stages:
-            if stage in idle:
-                continue
-            self._run(stage.with_options(self.wishes.options), module)
+        for segment in pipeline.until(PARTITIONED).segments:
+            self._run(segment, module)
             self.ctx.observations = None  # they are of the float network
-            if stage.level == PARTITIONED:
-                cut = self._cut(module, nodes, macs)
-                if not cut.made:
-                    break
-                without = [c for c in self.codegens.values() if c.name not in cut.made.values()]
-                idle = {stage for codegen in without for stage in codegen.lowering()}
-        assert cut is not None
+            self._level(segment.level, module)
+        cut = self._cut(module, nodes, macs)
+        if cut.made:
+            idle = {
+                level
+                for codegen in self.codegens.values()
+                if codegen.name not in cut.made.values()
+                for level in codegen.lowering().levels
+            }
+            for segment in pipeline.since(PARTITIONED).segments:
+                if segment.level not in idle:
+                    self._run(segment, module)
+                    self._level(segment.level, module)
         package = self._package(cut, *self._build(module, cut.made))
         with self._step("open"):
             return Module(package, report=self.report, engines=self._engines)
@@ -232,10 +166,10 @@ class _Driver:
     def _cut(self, module: ModuleOp, nodes: Nodes, macs: Mapping[str, int]) -> "_Cut":
         """The steps of a partitioned network, and what is to be said of it."""
         with self._step("cut into steps"):
-            plan = make_plan(module, self.ctx)
+            network = network_steps(module, self.ctx)
         placements = self.report.placements = place_nodes(nodes, module)
         self.report.partition = partition_report(
-            module, self.codegens.values(), self.wishes.criteria.pruning, placements, macs
+            module, self.codegens.values(), self.criteria.pruning, placements, macs
         )
         made = {
             function.sym_name.data: name.data
@@ -243,22 +177,22 @@ class _Driver:
             if isinstance(function, FuncOp)
             and isinstance(name := function.attributes.get(CODEGEN), StringAttr)
         }
-        return _Cut(plan, quantisation_of(module, self.ctx), made)
+        return _Cut(network, quantisation_of(module, self.ctx), made)
 
     def _package(
         self, cut: "_Cut", functions: Mapping[str, Function], blobs: Mapping[str, bytes]
     ) -> Package:
-        plan = cut.plan
+        network = cut.network
         on_target = any(codegen.uses_target for codegen in self.codegens.values())
         return Package(
             self.target if on_target else None,
-            plan.inputs,
-            plan.outputs,
-            plan.values,
-            plan.steps,
-            plan.host_parts,
+            network.inputs,
+            network.outputs,
+            network.values,
+            network.steps,
+            network.host_parts,
             functions,
-            {**plan.blobs, **blobs},
+            {**network.blobs, **blobs},
             cut.quantisation,
             self.report.placements,
             self.report.ir,
@@ -295,6 +229,9 @@ class _Driver:
                 for name, shape in found.items()
             ]
         self._note_unknown_dimensions(module)
+        if samples is None and self.options.errors is not None:
+            what = "are measured where samples calibrate the network"
+            raise CompileError(Problem("layer errors", what, GIVE_SAMPLES))
         return module, samples
 
     def _note_unknown_dimensions(self, module: ModuleOp) -> None:
@@ -307,84 +244,57 @@ class _Driver:
                     f" --shape {spec.name}=...)."
                 )
 
-    def _calibrate(self, module: ModuleOp, samples: Samples | None) -> Calibrated | None:
-        main = main_function(module)
-        if samples is None:
-            wanted = all(codegen.preparation() for codegen in self.codegens.values())
-            ops = list(main.body.block.ops)
-            if (
-                wanted
-                and not any(map(given_by, ops))
-                and any(_could_be_quantised(op) or can_split(self.ctx, op) for op in ops)
-            ):
-                self.report.warnings.append(NO_CALIBRATION)
-            return None
-        with self._step("calibrate"):
-            names = calibration_values(main)
-            extra = {name: v for v, name in names.items() if not isinstance(v, BlockArgument)}
-            model = host_model(module, self.ctx, extra_outputs=extra)
-            observed = Observed(module, main, names, samples, self.ctx)
-            calibrate(
-                model,
-                names,
-                samples,
-                method=self.wishes.method,
-                percent=self.wishes.percentile,
-                progress=lambda done: self._progress(f"calibrate {done}/{len(samples)}"),
-                watch=observed.watch,
-            )
-            observed.leave_out_outliers()
-            self.ctx.observations = observed
-        return Calibrated(names, model, observed, samples)
+    def _note_missing_samples(self, module: ModuleOp, samples: Samples | None) -> None:
+        """Warn where samples would let every codegen take more."""
+        network = list(main_function(module).body.block.ops)
+        codegens = self.codegens.values()
+        if samples is None and all(c.wants_samples(network, self.ctx) for c in codegens):
+            self.report.warnings.append(NO_CALIBRATION)
 
-    def _measure(
-        self,
-        module: ModuleOp,
-        calibrated: Calibrated | None,
-        errors: ErrorOptions,
-    ) -> None:
+    def _measure(self, module: ModuleOp, errors: ErrorOptions) -> None:
         """The error of each layer, as the preparations of the codegens quantise the network."""
-        if calibrated is None:
-            raise CompileError(
-                Problem(
-                    "layer errors", "are measured where samples calibrate the network", GIVE_SAMPLES
-                )
-            )
-        stages = [stage for codegen in self.codegens.values() for stage in codegen.preparation()]
-        texts = [stage.with_options(self.wishes.options).passes for stage in stages]
+        assert self._calibrated is not None, "the level is reached by the pass calibrate"
+        pipeline = Pipeline()
+        for codegen in self.codegens.values():
+            pipeline += codegen.preparation(self.options.quantise)
 
         def quantise(ctx: VtacContext, trial: ModuleOp) -> None:
-            for found in _passes(",".join(texts)):
+            for found in built_passes(pipeline.passes, OurPasses()):
                 found.apply(ctx, trial)
 
         with self._step("measure layer errors"):
-            measured = LayerErrors(module, self.ctx, calibrated, errors)
+            measured = LayerErrors(module, self.ctx, self._calibrated, errors)
             self.report.layer_errors = measured.settle(quantise)
 
-    def _run(self, stage: Stage, module: ModuleOp) -> None:
-        """The passes of a stage, each timed, and then the verifier."""
-        for found in _passes(stage.passes):
+    def _run(self, segment: Segment, module: ModuleOp, samples: Samples | None = None) -> None:
+        """The passes of a segment, each timed, and then the verifier."""
+        for found in built_passes(segment.passes, OurPasses()):
             with self._step(found.name):
+                if isinstance(found, CalibratePass) and samples is not None:
+                    self._calibrated = found.run(module, self.ctx, samples, self._count(samples))
+                    continue
                 try:
                     found.apply(self.ctx, module)
                 except DiagnosticException as error:
                     raise CompileError(
                         Problem(f"pass '{found.name}'", str(error).strip())
                     ) from error
-        if stage.level != ENCODABLE:  # encoding and the hazard checker see more
+        if not segment.is_checked_later:
             with self._step("verify"):
-                verify_module(module, Positions(f"level {stage.level}"))
-        self._level(stage.level, module)
+                verify_module(module, Positions(f"level {segment.level}"))
+
+    def _count(self, samples: Samples) -> Callable[[int], None]:
+        return lambda done: self._progress(f"calibrate {done}/{len(samples)}")
 
     def _level(self, name: str, module: ModuleOp) -> None:
         """Count the ops of a level, and keep its text if that is wished for."""
         self.report.levels.append(count_ops(name, module))
         self.report.choices = max(self.report.choices, choices_of(module), key=len)
         self._observe(name, module, self.ctx)
-        if self._save_ir is None and name not in self._keep_ir:
+        if self._save_ir is None and name not in self.options.keep_ir:
             return
         text = module_text(module, locations=True)
-        if name in self._keep_ir:
+        if name in self.options.keep_ir:
             self.report.ir[name] = text
         if self._save_ir is not None:
             try:
@@ -405,23 +315,21 @@ class _Driver:
     def _build(
         self, module: ModuleOp, made: Mapping[str, str]
     ) -> tuple[dict[str, Function], dict[str, bytes]]:
-        """What each codegen makes of its functions; VTA programs first pass the hazard checker."""
+        """What each codegen makes of its functions, once its engine finds no fault with it."""
         functions: dict[str, Function] = {}
         blobs: dict[str, bytes] = {}
         problems: list[Problem] = []
         for name, codegen in made.items():
             op = SymbolTable.lookup_symbol(module, name)
             assert op is not None, f"the passes of codegen {codegen} lost @{name}"
+            engine = engine_named(codegen, name, self._engines)
             with self._step("encode"):
                 built = self.codegens[codegen].build(op, self.ctx)
-                engine = engine_named(codegen, name, self._engines)
-                function, more = engine.store(name, codegen, built, self.ctx.resources)
-                functions[name] = function
+                functions[name], more = engine.store(name, codegen, built, self.ctx.resources)
                 blobs |= more
-            if isinstance(built, BinaryProgram):
-                self.report.instructions[name] = len(built.insns)
-                with self._step("verify hazards"):
-                    problems += hazards_of(built, self.ctx.resources)
+            self.report.instructions[name] = engine.instructions(built)
+            with self._step("check"):
+                problems += engine.faults(built, self.ctx.resources)
         if problems:
             raise CompileError(problems)
         return functions, blobs
@@ -448,16 +356,3 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-@cache
-def _passes(text: str) -> tuple[ModulePass, ...]:
-    return parse_passes(text, OurPasses())
-
-
-def _could_be_quantised(op: Operation) -> bool:
-    """Whether an op computes with floats and is none of those that the host alone knows."""
-    return not isinstance(op, HostOp | ConstantOp) and any(
-        isinstance(result.type, TensorType) and result.type.element_type == f32
-        for result in op.results
-    )

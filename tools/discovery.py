@@ -29,6 +29,9 @@ PassFactory = Callable[[], type[ModulePass]]
 """As xDSL registers passes: called when the pass is needed."""
 
 ROOT = Path(__file__).parents[1]
+TOOL_PASSES = ("vtac.tools.calibrate", "vtac.tools.verify_hazards")
+"""Passes that put rooms together, which only tools may do."""
+
 PASS_ROOMS = ("passes", "lowering", "tools")
 
 
@@ -47,10 +50,10 @@ def _classes(module: ModuleType) -> Iterator[type]:
 
 
 def our_passes() -> dict[str, type[ModulePass]]:
-    """Every pass of ``vtac.passes`` and ``vtac.lowering``, and ``verify-hazards``, by name."""
-    verify_hazards = importlib.import_module("vtac.tools.verify_hazards")
+    """Every pass of ``vtac.passes`` and ``vtac.lowering``, and those of `TOOL_PASSES`, by name."""
+    tools = [importlib.import_module(name) for name in TOOL_PASSES]
     found: dict[str, type[ModulePass]] = {}
-    for module in (*_modules("vtac.passes"), *_modules("vtac.lowering"), verify_hazards):
+    for module in (*_modules("vtac.passes"), *_modules("vtac.lowering"), *tools):
         for value in _classes(module):
             if issubclass(value, ModulePass) and isinstance(vars(value).get("name"), str):
                 found[value.name] = value

@@ -1,4 +1,8 @@
-"""Files of IR: the text, and beside it ``NAME.npz`` with the large constants it refers to."""
+"""Files of IR: the text, and beside it what the text refers to.
+
+``FILE.mlir.npz`` has the large constants, ``FILE.mlir.observations.npz`` what the network did on
+samples, where the IR is that of a calibrated network (`vtac.tools.observations`).
+"""
 
 import io
 import os
@@ -20,6 +24,23 @@ def resources_file(path: str | os.PathLike[str]) -> Path:
     return Path(f"{os.fspath(path)}.npz")
 
 
+def observations_file(path: str | os.PathLike[str]) -> Path:
+    """Where the observations of a calibrated network lie."""
+    return Path(f"{os.fspath(path)}.observations.npz")
+
+
+def load_observations_beside(
+    ctx: VtacContext, path: str | os.PathLike[str], module: ModuleOp
+) -> None:
+    """Put the observations beside an IR file, if there are any, into the context."""
+    file = observations_file(path)
+    if file.exists():
+        from vtac.tools.observations import Observed  # imports onnxruntime
+        from vtac.tools.planner import main_function
+
+        ctx.observations = Observed.load(file, module, main_function(module), ctx)
+
+
 def load_resources_beside(ctx: VtacContext, path: str | os.PathLike[str]) -> None:
     """Add the constants of the ``.npz`` beside an IR file, if there is one."""
     file = resources_file(path)
@@ -32,14 +53,29 @@ def load_resources_beside(ctx: VtacContext, path: str | os.PathLike[str]) -> Non
 
 
 def write_ir(path: str | os.PathLike[str], text: str, module: ModuleOp, ctx: VtacContext) -> None:
-    """Write text, and the constants that ``module`` refers to beside it (none, no file)."""
+    """Write text, and beside it the constants and the observations that belong to ``module``.
+
+    Where there are none there is no file of them; one that an earlier module left is removed.
+    """
     used = {key: ctx.resources[key] for key in sorted(referenced(module)) if key in ctx.resources}
     if used:
         import numpy as np  # takes longer to import than most passes run
 
         with whole_file(resources_file(path)) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(stream, **used)  # type: ignore[arg-type]
+    _write_observations(observations_file(path), ctx)
     write_whole(path, text.encode())
+
+
+def _write_observations(file: Path, ctx: VtacContext) -> None:
+    """Those of the context, as long as they are of the module as it is now."""
+    if ctx.observations is not None:
+        from vtac.tools.observations import Observed
+
+        if isinstance(ctx.observations, Observed) and not ctx.observations.is_used:
+            ctx.observations.save(file)
+            return
+    file.unlink(missing_ok=True)
 
 
 def module_text(module: ModuleOp, *, locations: bool = False) -> str:

@@ -24,9 +24,10 @@ from vtac.lowering.graph_to_onnx import build_model, host_model, opsets_of
 from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
 from vtac.runtime.calibration import open_float_model
-from vtac.runtime.samples import Samples, Source, input_specs, load_samples
+from vtac.runtime.samples import Source, input_specs, load_samples
 from vtac.tools.agreement import Agreement
-from vtac.tools.observations import Observed, first_batches
+from vtac.tools.calibrate import Calibrated
+from vtac.tools.observations import first_batches
 from vtac.tools.planner import main_function
 
 Batch = Mapping[str, Array]
@@ -60,19 +61,6 @@ class _Layer:
     value: SSAValue
     name: str
     covered: tuple[Operation, ...]
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """What calibration leaves: names of the float values, a model that has them all as outputs.
-
-    samples: those that it ran on.
-    """
-
-    names: Mapping[SSAValue, str]
-    model: ModelProto
-    observed: Observed
-    samples: Samples
 
 
 @dataclass(frozen=True)
@@ -154,7 +142,7 @@ class LayerErrors:
         module = self.module.clone(copies)
         originals = dict(zip(module.walk(), self.module.walk(), strict=True))
         values = {copy: value for value, copy in copies.items()}
-        ctx.observations = observed = self.observed.moved(copies)
+        ctx.observations = observed = replace(self.observed, stored=[])
         quantise(ctx, module)
         known: dict[Stored, str] = {}
         layers = []

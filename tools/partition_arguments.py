@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.passes.graph.codegen import HostModel
-from vtac.tools.stages import Criteria
+from vtac.tools.levels import Criteria
 
 _HOST_FIELDS = tuple(field.name for field in dataclasses.fields(HostModel))
 _NO_HOST = "none"

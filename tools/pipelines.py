@@ -6,26 +6,31 @@ The syntax is xDSL's; errors name the pass, and what it or the list of passes wo
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import UnionType
 
 from xdsl.passes import ModulePass
-from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.passes.pipeline import PassSpec, Pipeline
 from vtac.tools.diagnostics import close_matches
 
 Factories = Mapping[str, Callable[[], type[ModulePass]]]
 
 
 def parse_passes(text: str, *tables: Factories) -> tuple[ModulePass, ...]:
-    """The passes of a pipeline, each from the first table that has it.
+    """The passes of a pipeline's text; as `built_passes` otherwise."""
+    return built_passes(Pipeline.of(text).passes, *tables)
+
+
+def built_passes(specs: Iterable[PassSpec], *tables: Factories) -> tuple[ModulePass, ...]:
+    """The passes of specifications, each from the first table that has it.
 
     Raises `CompileError` with all that is wrong.
     """
     passes: list[ModulePass] = []
     problems: list[Problem] = []
-    for spec in parse_pipeline(text):
+    for spec in specs:
         table = next((table for table in tables if spec.name in table), None)
         if table is None:
             matches = close_matches(spec.name, [name for table in tables for name in table])
@@ -43,7 +48,7 @@ def parse_passes(text: str, *tables: Factories) -> tuple[ModulePass, ...]:
     return tuple(passes)
 
 
-def _bad_options(found: type[ModulePass], spec: ArgSpec, error: Exception) -> Problem:
+def _bad_options(found: type[ModulePass], spec: PassSpec, error: Exception) -> Problem:
     options = dict(pass_options(found))
     known = f"Its options: {', '.join(options.values())}." if options else "It has no options."
     unknown = sorted(key for key in spec.parameters if key.replace("_", "-") not in options)

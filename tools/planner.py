@@ -29,8 +29,8 @@ from vtac.runtime.package import HOST, LAUNCH, Output, Packing, Step, Value, lif
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What `make_plan` leaves, in the terms of a package."""
+class NetworkSteps:
+    """A network as the steps of a package, with what they refer to."""
 
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
@@ -66,7 +66,7 @@ def strings(attribute: Attribute | None) -> list[str]:
     return [item.data for item in attribute.data if isinstance(item, StringAttr)]
 
 
-def make_plan(module: ModuleOp, ctx: VtacContext) -> Plan:
+def network_steps(module: ModuleOp, ctx: VtacContext) -> NetworkSteps:
     """The steps of ``@main``, with its host parts as ONNX. Raises `CompileError`."""
     main = main_function(module)
     last = main.body.block.last_op
@@ -94,7 +94,7 @@ def make_plan(module: ModuleOp, ctx: VtacContext) -> Plan:
     )
     spans = lifetimes(inputs, [output.value for output in results], steps)
     values = (_value(names[value], value.type) for value in names)
-    return Plan(
+    return NetworkSteps(
         tuple(inputs),
         results,
         tuple(

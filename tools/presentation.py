@@ -10,7 +10,7 @@ from vtac.runtime.package import Placement
 from vtac.sim import Counters
 from vtac.tools.evaluation import Evaluation
 from vtac.tools.layer_errors import LayerError
-from vtac.tools.report import Choice, CompileReport, Level
+from vtac.tools.report import Choice, CompileReport, LevelOps
 
 _SHOWN_KINDS = 6
 _BYTE_CLASSES = {
@@ -22,7 +22,7 @@ _BYTE_CLASSES = {
 }
 
 
-def levels_table(levels: Iterable[Level]) -> Table:
+def levels_table(levels: Iterable[LevelOps]) -> Table:
     """Each level with the number of its ops, and the most frequent ones."""
     table = Table(title="levels", title_justify="left")
     table.add_column("level")

@@ -16,7 +16,7 @@ from vtac.tools.partition_report import PartitionReport
 
 
 @dataclass(frozen=True)
-class Level:
+class LevelOps:
     """The module at one level: how many ops of each kind."""
 
     name: str
@@ -28,7 +28,7 @@ class Level:
         return self.ops.total()
 
 
-def count_ops(name: str, module: ModuleOp) -> Level:
+def count_ops(name: str, module: ModuleOp) -> LevelOps:
     """The ops of a module by name."""
     ops, regions = Counter[str](), list(module.regions)
     for region in regions:  # and those found on the way; `walk` is slow on long programs
@@ -36,7 +36,7 @@ def count_ops(name: str, module: ModuleOp) -> Level:
             for op in block.ops:
                 ops[op.name] += 1
                 regions += op.regions
-    return Level(name, ops)
+    return LevelOps(name, ops)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class CompileReport:
     partition: the regions, and why the rest stayed on the host.
     """
 
-    levels: list[Level] = field(default_factory=list)
+    levels: list[LevelOps] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

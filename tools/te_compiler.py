@@ -5,7 +5,6 @@ tensors into the machine's form.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, i8
@@ -16,18 +15,17 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.dialects.te import Layout, shaped
 from vtac.dialects.vta import ProgramOp
+from vtac.lowering.codegens.vta import LOWERING
 from vtac.lowering.python_to_te.expressions import INT8, INT32, Tensor
 from vtac.lowering.python_to_te.module import module_of
 from vtac.lowering.vta_to_binary import encode_program
-from vtac.passes.graph.codegen import Stage
 from vtac.passes.te.borders import layouts_of
 from vtac.runtime.device import Device, SimulatorDevice
+from vtac.runtime.hazards import hazards_of
 from vtac.runtime.tensor_program import Signature, TensorProgram
 from vtac.tools.discovery import OurPasses
 from vtac.tools.ir_files import module_text
-from vtac.tools.pipelines import parse_passes
-from vtac.tools.stages import STAGES
-from vtac.tools.verify_hazards import hazards_of
+from vtac.tools.pipelines import built_passes
 
 EXPRESSIONS = "expressions"
 """The level of logical tensors, before any pass."""
@@ -36,12 +34,8 @@ PREPARE = "te-split-phases,te-byte-planes,te-pack-lanes"
 """From logical tensors to the form that graph-to-te makes."""
 
 
-@cache
-def te_stages() -> tuple[Stage, ...]:
-    """The pipeline from logical tensors to instructions."""
-    stages = {stage.level: stage.passes for stage in STAGES}
-    te = stages["te"].replace("graph-to-te", PREPARE)
-    return Stage("te", te), Stage("loops", stages["loops"]), Stage("vta", stages["vta"])
+PIPELINE = LOWERING.replace("graph-to-te", PREPARE)
+"""From logical tensors to instructions."""
 
 
 def build(
@@ -89,16 +83,13 @@ def lowered(outputs: Sequence[Tensor], target: Target, level: str) -> ModuleOp:
 
 def lower(module: ModuleOp, ctx: VtacContext, level: str, reached: Callable[[str], None]) -> None:
     """Lower a module of logical tensors to a level; ``reached`` is told of each on the way."""
-    stages = te_stages()
-    if level not in [stage.level for stage in stages]:
-        names = ", ".join((EXPRESSIONS, *(stage.level for stage in stages)))
+    if level not in PIPELINE.levels:
+        names = ", ".join((EXPRESSIONS, *PIPELINE.levels))
         raise CompileError(Problem("", f"there is no level {level!r}", f"Levels: {names}."))
-    for stage in stages:
-        for found in parse_passes(stage.passes, OurPasses()):
+    for segment in PIPELINE.until(level).segments:
+        for found in built_passes(segment.passes, OurPasses()):
             found.apply(ctx, module)
-        reached(stage.level)
-        if stage.level == level:
-            return
+        reached(segment.level)
 
 
 def _signature(module: ModuleOp) -> Signature:

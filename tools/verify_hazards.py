@@ -5,40 +5,17 @@ the machine may choose changes a result or blocks. Derived dependences are right
 this does not believe it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from vtac.dialects.context import resources_of
-from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.errors import CompileError
 from vtac.dialects.vta import ProgramOp
-from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.vta_to_binary import encode_program
-from vtac.sim import check
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-
-def hazards_of(program: BinaryProgram, resources: Mapping[str, Array]) -> list[Problem]:
-    """What may go wrong with a program, instruction by instruction."""
-    addresses = program.place()
-    end = max((addresses[b.name] + b.size for b in program.buffers), default=0)
-    image = np.zeros(end, np.uint8)
-    for buffer in program.buffers:
-        data = buffer.data
-        if buffer.resource is not None:
-            data = resources[buffer.resource[0]].tobytes()
-        if data is not None:
-            start = addresses[buffer.name]
-            image[start : start + buffer.size] = np.frombuffer(data, np.uint8)
-    report = check(program.target, program.relocate(addresses), image)
-    where = f"program @{program.name}"
-    return [Problem(where, str(hazard)) for hazard in report.hazards]
+from vtac.runtime.hazards import hazards_of
 
 
 @dataclass(frozen=True)

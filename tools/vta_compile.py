@@ -11,17 +11,21 @@ from typing import get_args
 from rich.console import Console
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.passes.graph.codegen import QuantiseOptions
 from vtac.passes.graph.quantize.numbers import Requantise, Sharing
+from vtac.passes.pipeline import Pipeline
 from vtac.runtime.calibration import METHODS, PERCENT
 from vtac.runtime.executor import Module
 from vtac.tools.accuracy import add_accuracy_arguments, evaluated, print_accuracy
 from vtac.tools.arguments import add_shape_argument, parse_shapes
-from vtac.tools.compiler import Progress, compile_model
+from vtac.tools.compiler import compile_model
 from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.discovery import chosen_codegens
+from vtac.tools.levels import CALIBRATED, IMPORTED, calibration, part_of, pipeline_of
+from vtac.tools.options import CompileOptions, Progress
 from vtac.tools.partition_arguments import add_partition_arguments, chosen_names, criteria_of
 from vtac.tools.partition_report import hosted_table, regions_table, share_lines
 from vtac.tools.presentation import choices_table, levels_table, placements_table, seconds_table
-from vtac.tools.stages import LEVELS
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -46,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("model", metavar="MODEL", help="the ONNX model")
+    add("model", metavar="MODEL", nargs="?", help="the ONNX model")
     add("-o", "--output", metavar="PACKAGE", help="the package to write (.vtapkg)")
     add(
         "--target",
@@ -62,16 +66,25 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--emit",
         metavar="LEVEL",
-        choices=LEVELS,
-        help=f"print the IR of a level: {_listed(LEVELS)}",
+        help="print the IR of a level: imported, canonical, calibrated (with samples), quantised,"
+        " graph, te, loops or vta, where the codegens are the default",
     )
     add("--save-ir", metavar="DIR", help="write the IR of every level to a folder")
     add("--keep-ir", action="store_true", help="keep the IR of every level in the package")
+    add(
+        "--print-pipeline",
+        action="store_true",
+        help="print the passes that the other options lead to, as vta-opt -p takes them, and stop;"
+        " this needs no MODEL",
+    )
+    add(
+        "--from",
+        dest="start",
+        metavar="LEVEL",
+        help="print the part of the pipeline that follows a level; with it vta-opt takes up what"
+        " --save-ir wrote",
+    )
     return parser
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,6 +133,13 @@ def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _compile(args: argparse.Namespace) -> None:
     measures = args.layer_errors or args.error_samples or args.min_layer_snr is not None
+    if args.print_pipeline:
+        print(_pipeline(args))
+        return
+    if args.start is not None:
+        raise CompileError(Problem("--from", "chooses what --print-pipeline prints"))
+    if args.model is None:
+        raise CompileError(Problem("", "say which model to compile", "See vta-compile --help."))
     if not (args.output or args.emit or args.explain or args.save_ir or args.evaluate or measures):
         hint = "Write a package with -o, or say --explain, --evaluate or --emit."
         raise CompileError(Problem("", "nothing to do", hint))
@@ -127,28 +147,9 @@ def _compile(args: argparse.Namespace) -> None:
         hint = "Say --evaluate DATA or --layer-errors."
         raise CompileError(Problem("--json", "there is nothing to print as JSON", hint))
     errors = Console(stderr=True)
-    keep = LEVELS if args.keep_ir else (args.emit,) if args.emit else ()
     with _progress(errors) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are in the report, and printed from there
-        module = compile_model(
-            args.model,
-            args.target,
-            args.calibrate,
-            shapes=parse_shapes(args.shape),
-            shift=args.shift,
-            requantise=args.requantise,
-            method=args.method,
-            percentile=args.percentile,
-            keep_float=args.keep_float,
-            layer_errors=args.layer_errors,
-            min_layer_snr=args.min_layer_snr,
-            error_samples=args.error_samples,
-            save_ir=args.save_ir,
-            keep_ir=keep,
-            progress=progress,
-            codegens=chosen_names(args),
-            criteria=criteria_of(args),
-        )
+        module = compile_model(args.model, args.target, args.calibrate, _options(args, progress))
         if args.output:
             module.save(args.output)
     for note in module.report.notes:
@@ -167,6 +168,43 @@ def _compile(args: argparse.Namespace) -> None:
     if args.output:
         aside = args.emit or args.json
         print(summary(module, args.output), file=sys.stderr if aside else sys.stdout)
+
+
+def _options(args: argparse.Namespace, progress: Progress | None = None) -> CompileOptions:
+    levels = (IMPORTED, *_pipeline(args).levels)
+    if args.emit is not None and args.emit not in levels:
+        what = f"there is no level '{args.emit}'"
+        raise CompileError(Problem("--emit", what, f"Levels: {', '.join(levels)}."))
+    return CompileOptions(
+        shapes=parse_shapes(args.shape),
+        shift=args.shift,
+        requantise=args.requantise,
+        method=args.method,
+        percentile=args.percentile,
+        layer_errors=args.layer_errors,
+        min_layer_snr=args.min_layer_snr,
+        error_samples=args.error_samples,
+        codegens=chosen_names(args),
+        criteria=criteria_of(args),
+        keep_float=args.keep_float,
+        save_ir=args.save_ir,
+        keep_ir=levels if args.keep_ir else [args.emit] if args.emit else [],
+        progress=progress,
+    )
+
+
+def _pipeline(args: argparse.Namespace) -> Pipeline:
+    """The pipeline that the arguments lead to, from a level on if they say so."""
+    is_calibrated = args.calibrate is not None or args.start == CALIBRATED
+    options = QuantiseOptions(args.shift, args.requantise)
+    calibrate = calibration(args.calibrate or "", method=args.method, percentile=args.percentile)
+    pipeline = pipeline_of(
+        chosen_codegens(chosen_names(args)),
+        criteria_of(args),
+        options,
+        calibrate if is_calibrated else None,
+    )
+    return part_of(pipeline, args.start, None)
 
 
 @contextmanager

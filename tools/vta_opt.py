@@ -22,11 +22,17 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.passes.pipeline import Pipeline
 from vtac.runtime.atomic import read_whole
 from vtac.tools.diagnostics import USER_ERRORS, ArgumentParser, problems_of, run_command
 from vtac.tools.discovery import OurPasses, load_dialects, our_codegens, our_passes
-from vtac.tools.ir_files import load_resources_beside, module_text, write_ir
-from vtac.tools.pipelines import describe_passes, parse_passes
+from vtac.tools.ir_files import (
+    load_observations_beside,
+    load_resources_beside,
+    module_text,
+    write_ir,
+)
+from vtac.tools.pipelines import built_passes, describe_passes
 from vtac.tools.positions import Positions, parse_module, verify_module
 from vtac.tools.round_trip import verify_round_trip
 
@@ -59,6 +65,16 @@ def _parser() -> _Parser:
     add("input_file", nargs="?", help="a file of IR, or an ONNX model; standard input without one")
     add("-f", "--frontend", choices=(MLIR, ONNX), help="what the input is, if not as its name ends")
     add("-p", "--passes", default="", help="passes in order: NAME,NAME{option=value},...")
+    add(
+        "--from",
+        dest="start",
+        metavar="LEVEL",
+        help="take up IR of a level: run the passes of"
+        " the default pipeline that follow it (levels: imported, canonical, calibrated, quantised,"
+        " graph, te, loops, vta); other options' pipelines: vta-compile --print-pipeline",
+    )
+    add("--to", dest="end", metavar="LEVEL", help="stop the default pipeline at a level")
+    add("--calibrate", metavar="DATA", help="samples, for --from imported or canonical")
     add("-o", "--output-file", help="where to write; large constants go to FILE.npz")
     add("--target", help="set vtac.target: the name of a preset, or a vta_config.json")
     flags = {
@@ -99,7 +115,22 @@ class VtaOpt:
         self.file: str = self.args.input_file or "stdin"
         self.machine = Target.of(self.args.target) if self.args.target else None
         self.positions = Positions(self.file)
-        self.passes = parse_passes(self.args.passes, get_all_passes(), OurPasses())
+        self.passes = built_passes(self._pipeline().passes, get_all_passes(), OurPasses())
+
+    def _pipeline(self) -> Pipeline:
+        """The passes of ``-p``, or those between two levels of the default pipeline."""
+        args = self.args
+        if args.start is None and args.end is None:
+            if args.calibrate:
+                hint = "Say --from LEVEL, or -p calibrate{samples=...}."
+                raise CompileError(Problem("--calibrate", "belongs to the default pipeline", hint))
+            return Pipeline.of(args.passes)
+        if args.passes:
+            raise CompileError(Problem("--from, --to", "are instead of --passes, not beside it"))
+        from vtac.tools.discovery import chosen_codegens
+        from vtac.tools.levels import default_part
+
+        return default_part(chosen_codegens(), args.start, args.end, args.calibrate)
 
     def run(self) -> None:
         """Read, run the passes, print; each part of a split input by itself.
@@ -155,10 +186,13 @@ class VtaOpt:
         except UnicodeDecodeError:
             raise CompileError(Problem(self.file, "is not text in UTF-8")) from None
         try:
-            return parse_module(self.ctx, text, self.positions, not self.args.no_implicit_module)
+            module = parse_module(self.ctx, text, self.positions, not self.args.no_implicit_module)
         except ParseError as error:
             error.span = dataclasses.replace(error.span, line_offset=self.positions.offset)
             raise
+        if self.args.input_file:
+            load_observations_beside(self.ctx, self.args.input_file, module)
+        return module
 
     def _prepare(self, module: ModuleOp) -> None:
         if self.machine is not None:

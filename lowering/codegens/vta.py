@@ -7,7 +7,7 @@ rest of the compiler.
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import TensorType, i8
+from xdsl.dialects.builtin import TensorType, f32, i8
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import VtacContext
@@ -22,6 +22,7 @@ from vtac.dialects.graph import (
     ConvOp,
     GemmOp,
     HardSwishOp,
+    HostOp,
     MaxOp,
     MaxPoolOp,
     MinOp,
@@ -35,6 +36,7 @@ from vtac.dialects.graph import (
     SumPoolOp,
     TransposeOp,
     UpsampleOp,
+    given_by,
     shape_of,
     weights_of,
 )
@@ -44,7 +46,8 @@ from vtac.dialects.vta import ProgramOp
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.codegens.vta_cycles import region_cycles
 from vtac.lowering.vta_to_binary import encode_program
-from vtac.passes.graph.codegen import Codegen, NamedPattern, Stage
+from vtac.passes.graph.codegen import Codegen, NamedPattern, QuantiseOptions
+from vtac.passes.graph.conv_transpose_phases import can_split
 from vtac.passes.graph.patterns import (
     Predicate,
     Recursive,
@@ -55,25 +58,28 @@ from vtac.passes.graph.patterns import (
 )
 from vtac.passes.graph.quantize.rules import RULES
 from vtac.passes.graph.reasons import Kind, Reason, unusable_shape
+from vtac.passes.pipeline import Pipeline
 
-QUANTISED = Stage("quantised", "quantize{shift=$shift requantise=$requantise}")
-"""Floats that were calibrated become integers; the driver fills in its options."""
+QUANTISED = "quantised"
+"""The level at which the network is in integers where it was calibrated or brought its scales."""
 
 LOWERING = (
-    Stage(
-        "te",
+    Pipeline.of(
         "graph-to-te,te-insert-copies,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,"
         "te-split-bodies,te-drop-clips,te-nest-shifts,te-correct-borders,te-place-biases,"
         "te-block-immediates,te-cover-stores,te-schedule",
-    ),
-    Stage(
-        "loops",
+        "te",
+    )
+    + Pipeline.of(
         "te-declare-intrinsics,te-to-loops,te-apply-schedule,te-share-buffers,te-simplify-loops,"
         "te-pack-constants",
-    ),
-    Stage(
-        "vta", "te-to-vta,vta-place-scratch,vta-allocate,vta-plan-microops,vta-insert-dependences"
-    ),
+        "loops",
+    )
+    + Pipeline.of(
+        "te-to-vta,vta-place-scratch,vta-allocate,vta-plan-microops,vta-insert-dependences",
+        "vta",
+        is_checked_later=True,  # by encoding and by the hazard checker
+    )
 )
 """From functions of integer ops to programs."""
 
@@ -183,6 +189,14 @@ def _whole_elements(target: Target | None) -> Predicate:
     return predicate
 
 
+def _computes_with_floats(op: Operation) -> bool:
+    """Whether an op computes f32 tensors and is not one that the host alone knows."""
+    return not isinstance(op, HostOp | ConstantOp) and any(
+        isinstance(result.type, TensorType) and result.type.element_type == f32
+        for result in op.results
+    )
+
+
 class VtaCodegen(Codegen):
     """Everything that the GEMM core and the ALU can do on int8 tensors."""
 
@@ -278,15 +292,24 @@ class VtaCodegen(Codegen):
         limit = self.integer_limits(target).get(type(op))
         return None if limit is None else limit(op)
 
-    def preparation(self) -> Sequence[Stage]:
+    def wants_samples(self, network: Sequence[Operation], ctx: VtacContext) -> bool:
+        """A network without scales of its own needs them where it computes with floats."""
+        return not any(map(given_by, network)) and any(
+            _computes_with_floats(op) or can_split(ctx, op) for op in network
+        )
+
+    def preparation(self, options: QuantiseOptions) -> Pipeline:
         """Integers, moves that cost nothing, byte planes, a first layer that fills its blocks."""
-        return QUANTISED, Stage("", "raise-moves,byte-planes,fold-first-layer")
+        quantise = Pipeline.of("quantize", QUANTISED).with_options(
+            "quantize", shift=options.shift, requantise=options.requantise
+        )
+        return quantise + Pipeline.of("raise-moves,byte-planes,fold-first-layer")
 
-    def layout(self) -> str:
+    def layout(self) -> Pipeline:
         """Activations as the machine loads them, packed by the host."""
-        return "layout"
+        return Pipeline.of("layout")
 
-    def lowering(self) -> Sequence[Stage]:
+    def lowering(self) -> Pipeline:
         """Tensor expressions, loop nests, instructions."""
         return LOWERING
 

@@ -9,7 +9,6 @@ machine. The drivers tell the context which codegens there are, by falling prior
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from string import Template
 from typing import ClassVar
 
 from xdsl.context import Context
@@ -22,24 +21,22 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import CompositeOp
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.passes.graph.patterns import OpPattern, Predicate, any_operands
+from vtac.passes.pipeline import Pipeline
 
 CODEGEN = "codegen"
 """Attribute of a function that a codegen compiles: its name."""
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Passes that run together, as text. level: what the module is called afterwards, if it is.
+class QuantiseOptions:
+    """How the user wants floats to become integers; the options of the pass ``quantize``.
 
-    ``$shift`` and ``$requantise`` stand for what the user has chosen (`vtac.compile`).
+    shift: what shares one shift, ``channel``, ``block`` or ``auto``. requantise: how sums return to
+    int8, ``shift``, ``multiply``, ``exact`` or ``auto``.
     """
 
-    level: str
-    passes: str
-
-    def with_options(self, options: Mapping[str, str]) -> "Stage":
-        """This stage with what the user has chosen."""
-        return Stage(self.level, Template(self.passes).safe_substitute(options))
+    shift: str = "auto"
+    requantise: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -114,23 +111,33 @@ class Codegen(ABC):
         """
         return None
 
-    # What happens on the way. Passes of a `Stage` see the whole module.
+    # What happens on the way. The passes of a `Pipeline` see the whole module.
 
-    def preparation(self) -> Sequence[Stage]:
+    def wants_samples(self, network: Sequence[Operation], ctx: VtacContext) -> bool:
+        """Whether samples of the inputs would let it take ops of a network that it cannot now.
+
+        network: the ops of ``@main`` in their normal form, none of which is calibrated.
+        """
+        return False
+
+    def preparation(self, options: QuantiseOptions) -> Pipeline:
         """What the network needs before the patterns are matched (partial quantisation)."""
-        return ()
+        return Pipeline()
 
     def passes(self) -> Sequence[ModulePass]:
         """What runs on its functions, in a module of their own; signatures stay (section 3.2)."""
         return ()
 
-    def layout(self) -> str:
+    def layout(self) -> Pipeline:
         """Passes after that, which may change what calls pass on."""
-        return ""
+        return Pipeline()
 
-    def lowering(self) -> Sequence[Stage]:
-        """What turns its functions into what `build` takes, once the network is cut into steps."""
-        return ()
+    def lowering(self) -> Pipeline:
+        """What turns its functions into what `build` takes, once the network is cut into steps.
+
+        Its levels are its own: no two codegens have a level of the same name.
+        """
+        return Pipeline()
 
     # What it costs.
 

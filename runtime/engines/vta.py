@@ -20,6 +20,7 @@ from vtac.dialects.vta.program import BinaryProgram, Buffer, allocate_buffers
 from vtac.runtime.atomic import whole_file
 from vtac.runtime.device import Device, SimulatorDevice
 from vtac.runtime.engine import Array, Engine, LaunchOptions, LaunchResult, signatures_of
+from vtac.runtime.hazards import hazards_of
 from vtac.runtime.package.contents import Function, Package
 from vtac.runtime.vta_program import from_function, program_faults, record_of, to_function, upgraded
 from vtac.sim import SimulationError, TimingPreset, TimingReport, estimate
@@ -119,6 +120,16 @@ class VtaEngine(Engine):
     def upgrade(self, function: Function, version: int, where: str) -> Function:
         """Convert a program of format version 1, with one stream and without places of scratch."""
         return upgraded(function, where) if version == 1 else function
+
+    def faults(self, built: object, resources: Mapping[str, Array]) -> Sequence[Problem]:
+        """Orders that the machine may choose and that change a result or block it."""
+        assert isinstance(built, BinaryProgram)
+        return hazards_of(built, resources)
+
+    def instructions(self, built: object) -> int:
+        """The instructions of the program."""
+        assert isinstance(built, BinaryProgram)
+        return len(built.insns)
 
     def verify(self, package: Package, function: Function, where: str) -> None:
         """Check that transfers stay in their buffers, and that buffers have the right sizes."""

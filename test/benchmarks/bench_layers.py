@@ -15,10 +15,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from resnet_layers import LAYERS, CompiledLayer, Layer, compile_layer, layer_named
-from tvm_tiles import TUNED, Tiles, tvm_stages
+from tvm_tiles import TUNED, Tiles, with_tvm_schedule
 
 from vtac.sim import TimingReport
 from vtac.sim.timing.pictures import roofline_of
@@ -142,8 +143,8 @@ class Bench:
     def _baseline(self, layer: Layer, tiles: Tiles, wrong: list[str]) -> Baseline:
         reports = []
         for threads in (tiles, tiles.alone):
-            stages = tvm_stages(threads)
-            compiled = compile_layer(layer, self.target, shift=self.shift, stages=stages)
+            change = partial(with_tvm_schedule, tiles=threads)
+            compiled = compile_layer(layer, self.target, shift=self.shift, pipeline=change)
             reports.append(self._report(compiled, wrong, f" with TVM's schedule, {threads}"))
         return Baseline(*reports)
 

@@ -22,11 +22,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
-from vtac.passes.graph.codegen import Stage
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset, TimingReport
 from vtac.tools.compiler import compile_model
-from vtac.tools.stages import STAGES
+from vtac.tools.options import ChangePipeline
 
 Array = NDArray[np.float32]
 
@@ -229,7 +228,7 @@ def compile_layer(
     shift: str = "block",
     residual: bool = False,
     padding: int = 0,
-    stages: Sequence[Stage] = STAGES,
+    pipeline: ChangePipeline | None = None,
     keep: Sequence[str] = ("quantised",),
 ) -> CompiledLayer:
     """Compile one layer, so that all of it is one program.
@@ -252,6 +251,6 @@ def compile_layer(
         feeds,
         shift=shift,
         observe=observe,
-        stages=stages,
+        pipeline=pipeline,
     )
     return CompiledLayer(layer, module, levels, feeds, contexts[-1])

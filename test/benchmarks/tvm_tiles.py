@@ -8,8 +8,7 @@ none: TVM leaves it to the CPU.
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 
-from vtac.passes.graph.codegen import Stage
-from vtac.tools.stages import STAGES
+from vtac.passes.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,9 @@ TUNED: Mapping[str, Tiles] = {
 """By layer."""
 
 
-def tvm_stages(tiles: Tiles) -> list[Stage]:
-    """The pipeline with TVM's schedule; the epilogue is what TVM makes of it, ALU operations."""
+def with_tvm_schedule(pipeline: Pipeline, tiles: Tiles) -> Pipeline:
+    """A pipeline with TVM's schedule; the epilogue is what TVM makes of it, ALU operations."""
     names = ("h", "w", "ci", "co", "oc-threads", "h-threads")
     options = " ".join(f"{n}={v}" for n, v in zip(names, astuple(tiles), strict=True))
     schedule = f"graph-to-te,te-split-bodies,te-block-immediates,te-schedule-conv2d{{{options}}}"
-    return [Stage(s.level, schedule) if s.level == "te" else s for s in STAGES]
+    return pipeline.replace("te", schedule)

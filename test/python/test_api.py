@@ -102,7 +102,16 @@ def test_every_node_has_a_place_and_those_on_the_host_a_reason() -> None:
 def test_the_report_has_every_level_and_time() -> None:
     report = digits().report
     names = [level.name for level in report.levels]
-    assert names == ["imported", "canonical", "quantised", "graph", "te", "loops", "vta"]
+    assert names == [
+        "imported",
+        "canonical",
+        "calibrated",
+        "quantised",
+        "graph",
+        "te",
+        "loops",
+        "vta",
+    ]
     assert report.levels[-1].ops["vta.program"] == 1
     assert {"import", "calibrate", "quantize", "te-to-vta", "encode"} <= set(report.seconds)
     assert any("'image' has shape [1, 1, 8, 8]" in note for note in report.notes)

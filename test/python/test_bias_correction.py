@@ -13,7 +13,7 @@ from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.graph.quantize import QuantizePass, error_bounds
 from vtac.passes.graph.quantize.quantize import ERROR_ESTIMATES_ATTRIBUTE
 from vtac.runtime.calibration import calibrate, calibration_values
-from vtac.tools.observations import Observed
+from vtac.tools.observations import Observed, Observer
 
 
 def network(rng: np.random.Generator) -> tuple[Network, ModuleOp]:
@@ -32,9 +32,9 @@ def observe(module: ModuleOp, ctx: VtacContext, batches: list[dict[str, np.ndarr
     names = calibration_values(function)
     shown = {name: value for value, name in names.items() if value not in function.args}
     model = host_model(module, ctx, extra_outputs=shown)
-    observed = Observed(module, function, names, batches, ctx)
-    calibrate(model, names, batches, watch=observed.watch)
-    return observed
+    observer = Observer(module, function, names, batches, ctx)
+    calibrate(model, names, batches, watch=observer.watch)
+    return observer.observed()
 
 
 @settings(max_examples=4)

@@ -10,22 +10,20 @@ from graph_reference import run_reference
 from onnx import ModelProto, helper
 from small_models import CLEANING, context, floats, small_model
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import SSAValue
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import RequantizeOp
-from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.quantize import QuantizePass
 from vtac.passes.graph.reasons import HostReason, Kind, host_reason
-from vtac.runtime.calibration import calibrate, calibration_values
 from vtac.runtime.samples import load_samples, tensor_specs
 from vtac.tools.agreement import Agreement
+from vtac.tools.calibrate import Calibrated, calibrate_network
 from vtac.tools.keep_float import keep_float
-from vtac.tools.layer_errors import Calibrated, ErrorOptions, LayerError, LayerErrors
-from vtac.tools.observations import Observed
+from vtac.tools.layer_errors import ErrorOptions, LayerError, LayerErrors
 from vtac.tools.placements import Nodes
 from vtac.tools.planner import main_function
 
@@ -89,14 +87,8 @@ def prepared(model: ModelProto, samples: np.ndarray = SAMPLES) -> Prepared:
     for cleaning in CLEANING:
         cleaning.apply(ctx, module)
     main = main_function(module)
-    names = calibration_values(main)
-    shown = {name: value for value, name in names.items() if not isinstance(value, BlockArgument)}
-    floats_of = host_model(module, ctx, extra_outputs=shown)
     batches = load_samples(samples, tensor_specs(main))
-    observed = Observed(module, main, names, batches, ctx)
-    calibrate(floats_of, names, batches, watch=observed.watch)
-    ctx.observations = observed
-    return Prepared(ctx, module, nodes, Calibrated(names, floats_of, observed, batches))
+    return Prepared(ctx, module, nodes, calibrate_network(module, ctx, batches))
 
 
 def values_of(made: Prepared) -> dict[tuple[str, str], np.ndarray]:

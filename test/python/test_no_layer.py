@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from vta_runner import context, parse, run_loops
 
 from vtac.dialects.target import Target
+from vtac.lowering.codegens.vta import LOWERING
 from vtac.tools.discovery import OurPasses
-from vtac.tools.pipelines import parse_passes
-from vtac.tools.stages import STAGES
+from vtac.tools.pipelines import built_passes
 
 TARGETS = {
     "1x16": Target.named("pynq"),
@@ -87,8 +87,7 @@ def test_a_computation_that_is_no_layer(name: str) -> None:
     digest = ctx.resources.add(m, "m").digest.data
     text = TEXT.format(target=target, b=b, o=o, digest=digest, **types)
     module = parse(ctx, dedent(text))
-    pipeline = ",".join(stage.passes for stage in STAGES if stage.level in ("te", "loops"))
-    for one in parse_passes(pipeline, OurPasses()):
+    for one in built_passes(LOWERING.until("loops").passes, OurPasses()):
         if one.name not in ("graph-to-te", "te-declare-intrinsics"):  # done by hand, and by parse
             one.apply(ctx, module)
     (result,) = run_loops(ctx, module, [x])

@@ -24,9 +24,9 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.quantize import error_bounds
 from vtac.tools.discovery import OurPasses
+from vtac.tools.levels import UNCALIBRATED
 from vtac.tools.pipelines import parse_passes
 from vtac.tools.planner import main_function
-from vtac.tools.stages import UNCALIBRATED
 
 SHIFT_STEPS = 6
 """What a shift alone may be off, in steps of the result."""
@@ -126,7 +126,7 @@ def test_real_results_lie_within_the_bound(case: Quantised, target: str, requant
     ctx = context()
     module = import_model(case.model, ctx)
     module.attributes[TARGET_ATTRIBUTE] = Target.named(target)
-    passes = f"{UNCALIBRATED.passes},quantize{{requantise={requantise}}}"
+    passes = f"{UNCALIBRATED},quantize{{requantise={requantise}}}"
     for found in parse_passes(passes, OurPasses()):
         found.apply(ctx, module)
     (result,) = run_reference(module, case.inputs, ctx.resources).values()

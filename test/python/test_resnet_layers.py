@@ -53,7 +53,9 @@ def test_a_layer_is_exact() -> None:
 
 def cycles_with(layer: Any, tiles: Any) -> int:
     """Of TVM's schedule, which multiplies the padding; asserts that it is exact and does so."""
-    compiled = layers.compile_layer(layer, "chisel-pynq", stages=tvm_tiles.tvm_stages(tiles))
+    compiled = layers.compile_layer(
+        layer, "chisel-pynq", pipeline=lambda p: tvm_tiles.with_tvm_schedule(p, tiles)
+    )
     report = compiled.report()
     products = layer.products(compiled.module.target, padded=True)
     assert compiled.is_exact()

@@ -1,0 +1,133 @@
+"""The pipeline of a compilation: which passes lead from which level to which.
+
+`vtac.compile` runs what `pipeline_of` returns. ``vta-compile --print-pipeline`` prints it, and
+``vta-opt`` takes it, whole or from a level on, so that the IR that ``--save-ir`` wrote can be taken
+up at any level. What comes before and after partitioning is asked of the codegens.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vtac.passes.graph.codegen import Codegen, QuantiseOptions
+from vtac.passes.graph.merge_regions import MergeRegionsPass
+from vtac.passes.graph.prune_regions import PruneRegionsPass
+from vtac.passes.pipeline import Pipeline, Segment
+
+IMPORTED = "imported"
+"""The level of a network as it was imported, before any pass."""
+
+CANONICAL = "canonical"
+"""The level at which float ops are in their normal form."""
+
+CALIBRATED = "calibrated"
+"""The level at which float values have the ranges that they took on samples."""
+
+PARTITIONED = "graph"
+"""The level at which ``@main`` is cut into host parts and launches."""
+
+CANONICALISE = Pipeline.of(
+    "fold-constants,conv-transpose-phases,canonicalize-graph,fuse-quantize-pairs,flatten-to-conv,"
+    "fuse-quantize-pairs",
+    CANONICAL,
+)
+"""From the imported network to its normal form."""
+
+
+UNCALIBRATED = CANONICALISE.without("conv-transpose-phases")
+"""The same for a network of which there are no samples."""
+
+
+def calibration(
+    samples: str = "", *, method: str = "minmax", percentile: float = 99.99
+) -> Pipeline:
+    """The pass ``calibrate`` with its options. samples: a file, unless the driver has them."""
+    options: dict[str, str | float] = {"method": method}
+    if samples:
+        options["samples"] = samples
+    if method == "percentile":
+        options["percentile"] = percentile
+    return Pipeline.of("calibrate", CALIBRATED).with_options("calibrate", **options)
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """What the user wants of a partition, beyond what the codegens can do.
+
+    max_ops: a region has at most. min_macs: multiply-accumulates that a region has at least.
+    max_border_bytes: that enter and leave it at most. compare: whether a region goes back that the
+    host would finish sooner. host: how fast that host is, where it is not as the codegen says:
+    fields of `HostModel`.
+    """
+
+    max_ops: int | None = None
+    min_macs: int = 0
+    max_border_bytes: int | None = None
+    compare: bool = True
+    host: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def pruning(self) -> PruneRegionsPass:
+        """The pass that applies most of them."""
+        return PruneRegionsPass(self.min_macs, self.max_border_bytes, self.compare, **self.host)
+
+    @property
+    def passes(self) -> Pipeline:
+        """The passes from composites to functions."""
+        specs = (
+            *Pipeline.of("annotate").passes,
+            MergeRegionsPass(self.max_ops).pipeline_pass_spec(),
+            self.pruning.pipeline_pass_spec(),
+            *Pipeline.of("outline-regions").passes,
+        )
+        return Pipeline((Segment(specs),))
+
+
+def pipeline_of(
+    codegens: Sequence[Codegen],
+    criteria: Criteria | None = None,
+    quantise: QuantiseOptions | None = None,
+    calibrate: Pipeline | None = None,
+) -> Pipeline:
+    """Everything after import, for codegens by falling priority.
+
+    Each codegen prepares what the ones before it have left, and takes of that what it can.
+    calibrate: what leads to the level ``calibrated``, None where there are no samples. Then floats
+    stay floats, and a transposed convolution gains nothing from being split into phases.
+    """
+    pipeline = UNCALIBRATED if calibrate is None else CANONICALISE + calibrate
+    for codegen in codegens:
+        pipeline += codegen.preparation(quantise or QuantiseOptions())
+        pipeline += Pipeline.of("match-patterns").with_options(
+            "match-patterns", codegen=codegen.name
+        )
+    pipeline += (criteria or Criteria()).passes
+    if any(codegen.passes() for codegen in codegens):
+        pipeline += Pipeline.of("codegen-passes")
+    for codegen in codegens:
+        pipeline += codegen.layout()
+    pipeline = pipeline.reaching(PARTITIONED)
+    for codegen in codegens:
+        pipeline += codegen.lowering()
+    return pipeline
+
+
+def part_of(pipeline: Pipeline, start: str | None, end: str | None) -> Pipeline:
+    """The passes from one level to another; None stands for the beginning and for the end.
+
+    Raises `CompileError` on levels that are none, or that do not come in this order.
+    """
+    if start is not None and start != IMPORTED:
+        pipeline = pipeline.since(start)
+    return pipeline if end is None else pipeline.until(end)
+
+
+def default_part(
+    codegens: Sequence[Codegen], start: str | None, end: str | None, samples: str | None
+) -> Pipeline:
+    """What leads from one level to another where nobody chose any options.
+
+    samples: the file to calibrate on, if any. From the level ``calibrated`` on there is no need.
+    """
+    is_calibrated = samples is not None or CALIBRATED in (start, end)
+    calibrate = calibration(samples or "") if is_calibrated else None
+    return part_of(pipeline_of(codegens, calibrate=calibrate), start, end)
