@@ -11,7 +11,7 @@ A predicate (``where``) answers None or the reason why not, in words for the use
 op inside a match may have no user outside it, or the match would compute it twice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
@@ -32,26 +32,65 @@ class Match:
     constants: list[Operation] = field(default_factory=list)
     inputs: list[SSAValue] = field(default_factory=list)
 
-    def extended(self, other: "Match") -> "Match":
-        """This match and another's together, nothing twice."""
-        return Match(
-            list(dict.fromkeys([*self.ops, *other.ops])),
-            list(dict.fromkeys([*self.constants, *other.constants])),
-            list(dict.fromkeys([*self.inputs, *other.inputs])),
-        )
+
+@dataclass(frozen=True, eq=False)
+class Derivation:
+    """How a pattern matched a value: the op that it took and how the operands of the op matched.
+
+    Without an op, the value is an input of the match, or a constant that moves into it.
+    """
+
+    value: SSAValue
+    op: Operation | None = None
+    operands: Sequence["Derivation"] = ()
+    is_constant: bool = False
 
 
-@dataclass
+Matching = Generator[tuple["Pattern", SSAValue], Derivation | None, Derivation | None]
+"""The match of one pattern at one value: it asks for matches of parts and is sent each of them.
+
+Nothing calls itself, so that a group may be as deep as the network (`Attempt.match`).
+"""
+
+
 class Attempt:
-    """One try to match at a root: remembers the reasons predicates gave on the way."""
+    """One try to match at a root.
 
-    reasons: list[str] = field(default_factory=list)
+    It remembers what each pattern found at each value, so that a value is looked at once however
+    many orders of operands are tried; and the reasons that predicates gave on the way.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+        self._found: dict[tuple[int, SSAValue], Derivation | None] = {}
+
+    def match(self, pattern: "Pattern", value: SSAValue) -> Derivation | None:
+        """How the pattern matches the value, or None; with a stack of its own."""
+        stack: list[tuple[tuple[int, SSAValue], Matching]] = []
+        wanted: tuple[Pattern, SSAValue] | None = (pattern, value)
+        answer: Derivation | None = None
+        while True:
+            if wanted is not None:
+                key = (id(wanted[0]), wanted[1])
+                if key in self._found:
+                    answer = self._found[key]
+                else:
+                    stack.append((key, wanted[0].match(wanted[1], self)))
+                    answer = None
+            if not stack:
+                return answer
+            try:
+                wanted = stack[-1][1].send(answer)
+            except StopIteration as finished:
+                key, _ = stack.pop()
+                answer = self._found[key] = finished.value
+                wanted = None
 
 
 class Pattern:
     """Something that a value may be matched with."""
 
-    def match(self, value: SSAValue, attempt: Attempt) -> Match | None:
+    def match(self, value: SSAValue, attempt: Attempt) -> Matching:
         """The match that ends in ``value``, or None."""
         raise AssertionError("a concrete pattern says how it matches")
 
@@ -63,18 +102,20 @@ class Pattern:
 class Wildcard(Pattern):
     """Any value; it becomes an input of the composite."""
 
-    def match(self, value: SSAValue, attempt: Attempt) -> Match | None:
+    def match(self, value: SSAValue, attempt: Attempt) -> Matching:
         """Always."""
-        return Match(inputs=[value])
+        yield from ()
+        return Derivation(value)
 
 
 class Constant(Pattern):
     """A constant, which moves into the composite."""
 
-    def match(self, value: SSAValue, attempt: Attempt) -> Match | None:
+    def match(self, value: SSAValue, attempt: Attempt) -> Matching:
         """A value made by graph.constant."""
-        owner = value.owner
-        return Match(constants=[owner]) if isinstance(owner, ConstantOp) else None
+        yield from ()
+        is_constant = isinstance(value.owner, ConstantOp)
+        return Derivation(value, is_constant=True) if is_constant else None
 
 
 @dataclass
@@ -84,9 +125,9 @@ class Alternative(Pattern):
     first: Pattern
     second: Pattern
 
-    def match(self, value: SSAValue, attempt: Attempt) -> Match | None:
+    def match(self, value: SSAValue, attempt: Attempt) -> Matching:
         """Left, then right."""
-        return self.first.match(value, attempt) or self.second.match(value, attempt)
+        return (yield self.first, value) or (yield self.second, value)
 
 
 @dataclass
@@ -100,11 +141,14 @@ class Recursive(Pattern):
         """Say what the name stands for."""
         self.body = body
 
-    def match(self, value: SSAValue, attempt: Attempt) -> Match | None:
+    def match(self, value: SSAValue, attempt: Attempt) -> Matching:
         """As the definition."""
         if self.body is None:
             raise ValueError(f"pattern '{self.name}' is used before it is defined")
-        return self.body.match(value, attempt)
+        return (yield self.body, value)
+
+
+_ANY_OPERAND = Alternative(Constant(), Wildcard())
 
 
 @dataclass(frozen=True)
@@ -125,45 +169,61 @@ class OpPattern(Pattern):
             self.op_class, self.operands, self.commutative, self.predicates + predicates
         )
 
-    def match(self, value: SSAValue, attempt: Attempt) -> Match | None:
+    def match(self, value: SSAValue, attempt: Attempt) -> Matching:
         """The op that makes the value, if it is of the class and its operands match."""
         owner = value.owner
         if not isinstance(owner, self.op_class):
             return None
-        return self.match_op(owner, attempt)
-
-    def match_op(self, owner: Operation, attempt: Attempt) -> Match | None:
-        """As ``match``, for the op itself."""
         patterns = self.operands
         if patterns is None:
-            patterns = (constant() | wildcard(),) * len(owner.operands)
+            patterns = (_ANY_OPERAND,) * len(owner.operands)
         if len(owner.operands) != len(patterns):
             return None
-        orders = permutations(owner.operands) if self.commutative else [tuple(owner.operands)]
-        for order in orders:
-            found = _match_each(order, patterns, attempt)
+        found: list[Derivation] | None = None
+        for order in permutations(owner.operands) if self.commutative else [owner.operands]:
+            found = []
+            for operand, pattern in zip(order, patterns, strict=True):
+                part = yield pattern, operand
+                if part is None:
+                    found = None
+                    break
+                found.append(part)
             if found is not None:
                 break
-        else:
+        if found is None:
             return None
         for predicate in self.predicates:
             reason = predicate(owner)
             if reason is not None:
                 attempt.reasons.append(reason)
                 return None
-        return found.extended(Match(ops=[owner]))
+        return Derivation(value, owner, found)
 
 
-def _match_each(
-    values: Sequence[SSAValue], patterns: Sequence[Pattern], attempt: Attempt
-) -> Match | None:
-    total = Match()
-    for value, pattern in zip(values, patterns, strict=True):
-        part = pattern.match(value, attempt)
-        if part is None:
-            return None
-        total = total.extended(part)
-    return total
+def _collected(root: Derivation) -> Match:
+    """What a derivation took, nothing twice, in the order of operands."""
+    ops: dict[Operation, None] = {}
+    constants: dict[Operation, None] = {}
+    inputs: dict[SSAValue, None] = {}
+    seen = {root}
+    stack: list[tuple[Derivation, Iterator[Derivation]]] = [(root, iter(root.operands))]
+    while stack:
+        derivation, parts = stack[-1]
+        part = next(parts, None)
+        if part is not None:
+            if part not in seen:
+                seen.add(part)
+                stack.append((part, iter(part.operands)))
+            continue
+        stack.pop()
+        owner = derivation.value.owner
+        if derivation.op is not None:
+            ops[derivation.op] = None
+        elif derivation.is_constant and isinstance(owner, Operation):
+            constants[owner] = None
+        else:
+            inputs[derivation.value] = None
+    return Match([*ops], [*constants], [*inputs])
 
 
 def wildcard() -> Pattern:
@@ -195,9 +255,10 @@ def match_root(pattern: OpPattern, root: Operation) -> tuple[Match | None, list[
     attempt = Attempt()
     if not isinstance(root, pattern.op_class):
         return None, []
-    match = pattern.match_op(root, attempt)
-    if match is None:
+    derivation = attempt.match(pattern, root.results[0])
+    if derivation is None:
         return None, attempt.reasons
+    match = _collected(derivation)
     if any(is_settled(inner) for inner in match.ops):
         return None, []
     inside = set(match.ops)
@@ -213,14 +274,19 @@ def match_root(pattern: OpPattern, root: Operation) -> tuple[Match | None, list[
 
 def _in_order(root: Operation, inside: set[Operation]) -> list[Operation]:
     """The ops of a match, each after those whose results it uses."""
+
+    def makers(op: Operation) -> Iterator[Operation]:
+        owners = (operand.owner for operand in op.operands)
+        return (owner for owner in owners if isinstance(owner, Operation) and owner in inside)
+
     ordered: dict[Operation, None] = {}
-
-    def visit(op: Operation) -> None:
-        for operand in op.operands:
-            owner = operand.owner
-            if isinstance(owner, Operation) and owner in inside and owner not in ordered:
-                visit(owner)
-        ordered[op] = None
-
-    visit(root)
+    stack = [(root, makers(root))]
+    while stack:
+        op, before = stack[-1]
+        maker = next((maker for maker in before if maker not in ordered), None)
+        if maker is None:
+            stack.pop()
+            ordered[op] = None
+        else:
+            stack.append((maker, makers(maker)))
     return list(ordered)
