@@ -237,7 +237,7 @@ def test_a_concatenation_of_a_network_has_no_instruction() -> None:
     network = MovingNetwork(random, 16)
     network.values["x"] = (1, 3, 9, 7)
     stem = network.conv("x", rng, 32)
-    branches = [network.pool(stem, rng), network.pool(stem, rng)]
+    branches = [network.conv(stem, rng, 32), network.conv(stem, rng, 32)]
     shape = network.values[stem]
     joined = network.node("Concat", branches, (1, 2 * shape[1], *shape[2:]), axis=1)
     readers = [network.conv(joined, rng), network.pool(joined, rng)]

@@ -227,7 +227,7 @@ class _Correction:
         sums = self._accumulators(layer)
         if group.is_rounded:
             layer = self._as_given(layer, sums)
-        elif (mean := self.plan.network.mean(result)) is not None:
+        elif not _only_moves(layer) and (mean := self.plan.network.mean(result)) is not None:
             layer = _corrected(layer, sums, mean)
         self.layers[group] = layer
         if layer.scale is not None:
@@ -374,6 +374,27 @@ def _rescaled(layer: Layer, numbers: Rescaling, acc: Array) -> Array:
     total = np.clip(acc + _channels(layer.bias, acc), least, most) * multiplier + offset
     shifted = np.floor(np.ldexp(total, -numbers.shift))
     return cast(Array, np.clip(shifted, layer.lo, layer.hi).astype(np.float32))
+
+
+def _only_moves(layer: Layer) -> bool:
+    """Whether the layer selects integers of its operands and rounds nothing.
+
+    Its errors are those of its operands, which are corrected already. A correction by whole steps
+    would make it compute, where it otherwise costs nothing (``raise-moves``).
+    """
+    group = layer.group
+    if (
+        group.core is not None
+        or group.join != "add"
+        or layer.amounts
+        or layer.rescaling is not None
+    ):
+        return False
+    for form, weights in zip(group.forms, layer.weights, strict=True):
+        one = np.ldexp(1.0, layer.shift).reshape(-1, *(1 for _ in weights.shape[1:]))
+        if form.multiplies or not ((weights == 0) | (weights == one)).all():
+            return False
+    return True
 
 
 def _channel_means(array: Array) -> Array:
