@@ -29,9 +29,11 @@ TEXT = """\
 
 A network is divided among *codegens*, after BYOC (Chen et al., "Bring Your Own Codegen to Deep
 Learning Compiler", section 3). A codegen compiles parts of a network: `vta` for the accelerator,
-and two more that a user may choose, `json` (nodes as JSON beside their weights, run by a reference
-runtime in NumPy) and `c` (a C file that calls kernels, compiled by the system's compiler when the
-package is opened). What no codegen takes stays on the host, in onnxruntime, and says why.
+and any that other packages offer by the entry points `vtac.codegens` and `vtac.engines`. The
+package `examples/codegens` has two that a user may install: `json` (nodes as JSON beside their
+weights, run by a reference runtime in NumPy) and `c` (a C file that calls kernels, compiled by the
+system's compiler when the package is opened). What no codegen takes stays on the host, in
+onnxruntime, and says why.
 
 ```python
 module = vtac.compile("model.onnx", "pynq", samples, codegens=["vta", "c"])
@@ -136,7 +138,8 @@ anything:
 What `build` returns is a `Payload`: metadata that JSON holds, files, and constants, which a package
 stores once. An **engine** runs it: a `FunctionEngine` has one method, `load`, which checks a
 payload and returns the function that it is. It is the codegen's `engine`, or for those that come
-with vtac the module of the same name in `runtime/engines`. Who loads a package gives the engines
+with vtac the module of the same name in `runtime/engines`; installed packages name theirs in the
+entry points `vtac.engines`. Who loads a package gives the engines
 that are not ours: `vtac.load(path, engines={{"trig": TrigonometryEngine()}})`. Reading a package
 runs no code of it, so `load` must not trust what it gets.
 

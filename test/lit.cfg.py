@@ -16,6 +16,7 @@ from pathlib import Path
 import lit.formats
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
+import installed_codegens
 import preloaded
 
 root = Path(__file__).resolve().parents[1]
@@ -27,6 +28,13 @@ config.suffixes = [".mlir", ".test"]
 config.excludes = ["inputs", "python", "benchmarks", "support"]
 config.test_source_root = str(root / "test")
 config.test_exec_root = str(root / "build" / "lit")
+
+# The codegens of examples/codegens are found by name, as if they were installed.
+site = root / "build" / "lit" / "site"
+installed_codegens.declare(site)
+found = [str(site), str(installed_codegens.EXAMPLE), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, found))
+config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
 
 paths = [str(commands), config.environment["PATH"]]
 # A path with a blank cannot stand in the first line of a script.

@@ -10,6 +10,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 PassFactory = Callable[[], type[ModulePass]]
 """As xDSL registers passes: called when the pass is needed."""
+
+CODEGENS = "vtac.codegens"
+"""The group of entry points by which other packages offer codegens."""
 
 ROOT = Path(__file__).parents[1]
 TOOL_PASSES = ("vtac.tools.calibrate", "vtac.tools.verify_hazards")
@@ -104,7 +108,11 @@ def _files() -> tuple[tuple[str, ...], ...]:
 
 @cache
 def our_codegens() -> "tuple[Codegen, ...]":
-    """One of each codegen of ``vtac.lowering.codegens``, by falling priority."""
+    """One of each codegen of ``vtac.lowering.codegens`` and of other packages.
+
+    They come by falling priority. Other packages offer theirs by the entry points `CODEGENS`; one
+    that cannot be imported raises `CompileError`.
+    """
     from vtac.passes.graph.codegen import Codegen
 
     found: dict[str, Codegen] = {}
@@ -112,6 +120,12 @@ def our_codegens() -> "tuple[Codegen, ...]":
         for value in _classes(module):
             if issubclass(value, Codegen) and not inspect.isabstract(value):
                 found[value.name] = value()
+    for entry in entry_points(group=CODEGENS):
+        try:
+            found.setdefault(entry.name, entry.load()())
+        except (ImportError, AttributeError) as error:
+            what = f"the codegen of {entry.value} cannot be imported: {error}"
+            raise CompileError(Problem(f"codegen '{entry.name}'", what)) from error
     return tuple(sorted(found.values(), key=lambda codegen: (-codegen.priority, codegen.name)))
 
 

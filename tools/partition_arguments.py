@@ -18,7 +18,8 @@ def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--codegen",
         metavar="NAME,...",
-        help="who may take parts of the network, by falling priority: vta, c, json (default: vta)",
+        help="who may take parts of the network, by falling priority (default: vta); other packages"
+        " offer codegens by entry points, such as examples/codegens",
     )
     add(
         "--keep-float",

@@ -65,7 +65,10 @@ class HostModel:
 
 
 class Codegen(ABC):
-    """A compiler for regions of a network. Ours lie in ``vtac/lowering/codegens``.
+    """A compiler for regions of a network.
+
+    Ours lie in ``vtac/lowering/codegens``; other packages offer theirs by the entry-point group
+    ``vtac.codegens``, or a user passes one along as an object.
 
     name: in ``codegen`` attributes and names of functions. priority: who is asked first where the
     user does not say. default: whether it is asked unless the user says who is.

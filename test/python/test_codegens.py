@@ -1,8 +1,9 @@
 """Codegens beside vta: json with its NumPy runtime, c with the system's compiler, one's own."""
 
 import dataclasses
+import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import onnx
 import onnxruntime
 import pytest
 from float_networks import FloatNetwork, random_network
+from installed_codegens import declare
 from rich.console import Console
 from small_models import one_thread
 from xdsl.context import Context
@@ -20,21 +22,60 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 import vtac
+from float_codegens.c_codegen import CCodegen
+from float_codegens.c_engine import compiler
+from float_codegens.json_codegen import JsonCodegen
 from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import GemmOp, HostOp
 from vtac.dialects.payload import Payload
 from vtac.dialects.target import Target
-from vtac.lowering.codegens.c import CCodegen
-from vtac.lowering.codegens.json import JsonCodegen
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.patterns import Predicate
 from vtac.passes.graph.reasons import Kind
-from vtac.runtime.engines.c import compiler
+from vtac.runtime.engines import engine_named
 from vtac.runtime.package import Function, Package, package_from_bytes, package_to_bytes
 from vtac.tools import vta_compile, vta_run
+from vtac.tools.discovery import chosen_codegens, our_codegens
 from vtac.tools.partition_report import regions_table
 
 needs_c = pytest.mark.skipif(compiler() is None, reason="needs a C compiler (cc, gcc, clang, $CC)")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Make examples/codegens an installed package, as far as entry points go."""
+    site = tmp_path_factory.mktemp("site")
+    file = declare(site)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(site))
+        our_codegens.cache_clear()
+        yield file
+    our_codegens.cache_clear()
+
+
+def test_codegens_of_other_packages_are_found_by_name() -> None:
+    names = [codegen.name for codegen in our_codegens()]
+    assert names == ["vta", "c", "json"]
+    assert [codegen.name for codegen in chosen_codegens()] == ["vta"]
+
+
+def test_what_cannot_be_imported_is_said(installed: Path) -> None:
+    text = installed.read_text()
+    installed.write_text(
+        "[vtac.codegens]\nodd = float_codegens.absent:Odd\n"
+        "[vtac.engines]\nodd = float_codegens.json_engine:Odd\n"
+    )
+    our_codegens.cache_clear()
+    importlib.invalidate_caches()
+    try:
+        with pytest.raises(vtac.CompileError, match=r"'odd'.*cannot be imported"):
+            our_codegens()
+        with pytest.raises(vtac.CompileError, match=r"'odd'.*cannot be imported"):
+            engine_named("odd", "here")
+    finally:
+        installed.write_text(text)
+        our_codegens.cache_clear()
+        importlib.invalidate_caches()
 
 
 def reference(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:

@@ -59,7 +59,6 @@ def test_every_module_is_in_the_wheel_and_nothing_else(root: Path, names: set[st
     assert package - expected == {
         "vtac/__init__.py",
         "vtac/backend.py",
-        "vtac/lowering/codegens/kernels.c",
         "vtac/py.typed",
     }
 

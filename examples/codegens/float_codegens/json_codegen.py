@@ -1,8 +1,7 @@
-"""The codegen ``json``: a function as JSON, nodes that name kernels, beside its weights.
+"""The codegen ``json``: a function as JSON, whose nodes name kernels, beside its weights.
 
-The first of BYOC's formats (section 3.3): any engine that has the kernels can run it. Ours is
-``runtime/engines/json.py``, in NumPy. It is there for comparison and for learning: a user chooses
-it, ``codegens=["json"]``.
+The first of BYOC's formats (section 3.3): any engine that has the kernels can run it.
+`json_engine` is one, in NumPy.
 """
 
 import dataclasses
@@ -12,9 +11,10 @@ from typing import ClassVar
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
+from float_codegens.json_engine import ENGINE
+from float_codegens.nodes import FloatCodegen, node_list
 from vtac.dialects.context import VtacContext
 from vtac.dialects.payload import Payload
-from vtac.lowering.codegens.float_nodes import FloatCodegen, node_list
 
 FILE = "graph.json"
 
@@ -24,6 +24,7 @@ class JsonCodegen(FloatCodegen):
 
     name: ClassVar[str] = "json"
     priority: ClassVar[int] = 10
+    engine: ClassVar[object] = ENGINE
 
     def build(self, function: Operation, ctx: VtacContext) -> Payload:
         """Nodes and values by number (`NodeList`); constants are the payload's."""

@@ -1,9 +1,9 @@
 """The codegen ``c``: a function as one C file that calls kernels, for the system's compiler.
 
-The second of BYOC's formats (section 3.3): a library of kernels (``kernels.c``) and the calls of
-it, one a node, with every shape written out. The file needs nothing else, so it can also be taken
-out of a package and built into something of the user's own. ``runtime/engines/c.py`` compiles it
-when the package is opened. A user chooses it, ``codegens=["c"]``.
+The second of BYOC's formats (section 3.3): a library of kernels (``kernels.c``) and one call of a
+kernel per node, with every shape written out. The file needs nothing else, so it can also be taken
+out of a package and built into something of the user's own. `c_engine` compiles it when the package
+is opened.
 """
 
 import re
@@ -16,15 +16,10 @@ from typing import ClassVar
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
+from float_codegens.c_engine import ENGINE
+from float_codegens.nodes import FloatCodegen, Node, NodeList, node_list, shapes_of
 from vtac.dialects.context import VtacContext
 from vtac.dialects.payload import Payload
-from vtac.lowering.codegens.float_nodes import (
-    FloatCodegen,
-    Node,
-    NodeList,
-    node_list,
-    shapes_of,
-)
 
 FILE = "function.c"
 
@@ -43,6 +38,7 @@ class CCodegen(FloatCodegen):
 
     name: ClassVar[str] = "c"
     priority: ClassVar[int] = 20
+    engine: ClassVar[object] = ENGINE
 
     def build(self, function: Operation, ctx: VtacContext) -> Payload:
         """The file; metadata says what the function is called and how much room it needs."""
