@@ -1,10 +1,10 @@
 """``graph-to-te``: the integer ops of accelerator functions become kernels of tensor expressions.
 
-Takes functions with ``codegen = "vta"`` whose activations are packed (``layout``). Leaves them as
-`te.constant` and `te.call` over physical tensors, and their kernels beside them in the module;
-equal layers share a kernel. Concatenations and slices of whole elements become `te.assemble` and
-`te.window`, which move nothing. Calls of such a function keep their packed types outside: an
-``unrealized_conversion_cast``, which moves nothing, stands between the two.
+Takes functions with ``codegen = "vta"`` whose activations are packed (``layout``). Afterwards they
+consist of `te.constant` and `te.call` over physical tensors, and the module contains their kernels,
+which equal layers share. Concatenations and slices of whole elements become `te.assemble` and
+`te.window`, which move nothing. Callers keep the packed types of the graph: an
+``unrealized_conversion_cast``, which moves nothing either, converts arguments and results.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from vtac.lowering.graph_to_te.kernel import BlockedLayout, KernelBuilder, layer
 from vtac.lowering.graph_to_te.stages import emit
 
 CODEGEN = StringAttr("vta")
-"""The functions that this pass takes."""
+"""The value of ``codegen`` on functions that this pass converts."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class GraphToTePass(ModulePass):
 
 
 def target_of(op: Operation) -> Target:
-    """The target on an op or on what encloses it."""
+    """The target of an op, or of the closest op around it that has one."""
     holder: Operation | None = op
     while holder is not None:
         target = holder.attributes.get(TARGET_ATTRIBUTE)
@@ -76,7 +76,7 @@ def target_of(op: Operation) -> Target:
 
 @dataclass
 class _Kernels:
-    """The kernels of a module; each is kept once."""
+    """The kernels of a module, without duplicates."""
 
     module: ModuleOp
     names: set[str] = field(init=False)
@@ -87,7 +87,7 @@ class _Kernels:
         self.names = {name.data for name in symbols if isinstance(name, StringAttr)}
 
     def add(self, kernel: KernelOp) -> str:
-        """The name of an equal kernel, or of this one, now in the module."""
+        """The name of an equal kernel of the module; if there is none, this one is added."""
         for known in self.made:
             if known.function_type == kernel.function_type and (
                 known.body.is_structurally_equivalent(kernel.body)
@@ -108,7 +108,7 @@ class _Kernels:
 
 @dataclass
 class _Caller:
-    """The new body of a function: constants and calls.
+    """The new body of a function, which consists of constants and calls.
 
     values: the new value of each activation of the old body.
     """
@@ -119,7 +119,7 @@ class _Caller:
     constants: dict[str, SSAValue] = field(default_factory=dict)
 
     def constant(self, array: Array, hint: str) -> SSAValue:
-        """A constant of the function, made once."""
+        """The constant of the function with this array."""
         attr = constant_attr(self.ctx, array, hint)
         key = f"{attr}{array.shape}"
         if key not in self.constants:
@@ -129,7 +129,7 @@ class _Caller:
         return self.constants[key]
 
     def view(self, value: SSAValue, type: Attribute) -> SSAValue:
-        """A value under another physical type, if it has not this one."""
+        """The value, behind a view if it has another physical type."""
         if value.type == type:
             return value
         op = ViewOp(value, type)
@@ -167,7 +167,7 @@ def _convert(
 
 
 def _spatial_rank(function: FuncOp, target: Target) -> int:
-    """The largest number of spatial dimensions of an activation; every one must fit the target."""
+    """The largest number of spatial dimensions of an activation. Checks that all fit the target."""
     rank = 0
     for value in _values(function):
         layout = packing(value.type)
@@ -198,7 +198,7 @@ def _values(function: FuncOp) -> Sequence[SSAValue]:
 def _call_kernel(
     ctx: Context, group: Group, layout: BlockedLayout, caller: _Caller, kernels: _Kernels
 ) -> None:
-    """Append the call of a group's kernel, and remember what its results stand for."""
+    """Append the call of a group's kernel, and record the new values of its results."""
     (*_, last) = group.ops
     if isinstance(last, ConcatOp | SliceOp) and len(group.ops) == 1:
         _place(last, group, layout, caller)
@@ -246,7 +246,7 @@ def _call_kernel(
 
 
 def _place(op: ConcatOp | SliceOp, group: Group, layout: BlockedLayout, caller: _Caller) -> None:
-    """Append what joins or takes rectangles; kernels read and write them where they lie."""
+    """Append the assembly, or the window, that a concatenation or a slice becomes."""
     batch, block = layout.target.batch, layout.target.block
     if not moves_whole_elements(op, batch, block):
         hint = f"join and cut at multiples of {batch} entries and {block} channels"
@@ -274,7 +274,7 @@ def _place(op: ConcatOp | SliceOp, group: Group, layout: BlockedLayout, caller: 
 
 
 def _check_layouts(op: Operation) -> None:
-    """Raise where an op reads as activations what lies as weights do."""
+    """Raise `CompileError` if an op reads weights of the packed layout as activations."""
     for number, operand in enumerate(op.operands):
         layout = packing(operand.type)
         may_be_weights = isinstance(op, BatchMatMulOp) and number == 1
@@ -295,7 +295,7 @@ def _identifier(name: str) -> str:
 
 
 def _cast_around_calls(module: ModuleOp) -> None:
-    """Give calls the physical types of their callees, between casts."""
+    """Convert the operands and results of calls to the physical types of their callees."""
     functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
     for call in [op for op in module.walk() if isinstance(op, FuncCallOp)]:
         callee = functions.get(call.callee.root_reference.data)

@@ -1,7 +1,7 @@
-"""Which ops of an accelerator function share a kernel.
+"""Groups the ops of an accelerator function into kernels.
 
-A composite is one kernel. Ops that stand alone join the ops they exchange accumulators with, since
-int32 tensors never leave the accelerator's registers between kernels.
+A composite is one kernel. Other ops share a kernel with the ops with which they exchange int32
+tensors, since accumulators cannot be passed from one kernel to another.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ from vtac.lowering.graph_to_te.kernel import layer_of
 class Group:
     """The ops of one kernel, in order.
 
-    name: what the kernel is called.
-    layer: the op whose location stands for the group.
-    inner: for a composite, the value outside behind each argument of its body.
-    outputs: values outside, each with the value of the body that it stands for.
+    name: that of the kernel.
+    layer: the op whose location is that of the group.
+    inner: for a composite, the operand for each argument of its body.
+    outputs: results of the group, each with the value that computes it inside.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Group:
 
     @property
     def inputs(self) -> list[SSAValue]:
-        """Values from outside that the ops read, constants included, in order of first use."""
+        """The values from outside that the ops read, with constants, in order of first use."""
         made = {result for op in self.ops for result in op.results}
         found: dict[SSAValue, None] = {}
         for op in self.ops:
@@ -45,7 +45,7 @@ class Group:
 
 
 def groups_of(function: FuncOp) -> Iterator[Group]:
-    """The groups of a function in an order in which each follows what it reads."""
+    """The groups of a function, in an order in which each one follows the groups that it reads."""
     alone: dict[Operation, list[Operation]] = {}
     for op in function.body.block.ops:
         if not isinstance(op, CompositeOp | ConstantOp | ReturnOp):

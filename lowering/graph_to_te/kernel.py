@@ -1,8 +1,8 @@
-"""Builds one kernel: parameters, computes over logical tensors, what its call passes.
+"""Builds a kernel: its parameters, its computes over logical tensors, and the operands of its call.
 
-A kernel takes activations first and constants after them. Inside it, values of the graph are known
-by the tensor of te that holds them. `KernelBuilder.finish` puts the tensors into lanes, as
-``te-pack-lanes`` does; the lanes of activations are those of the function's layout.
+The parameters of a kernel are activations, then constants. While it is built, each value of the
+graph has a tensor of te. `KernelBuilder.finish` packs the tensors into lanes, as ``te-pack-lanes``
+does; the lanes of activations are those of the function's layout.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,12 +35,12 @@ SPATIAL_NAMES = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
 
 @dataclass(frozen=True)
 class BlockedLayout:
-    """How activations of one accelerator function lie in memory.
+    """The layout of activations of one accelerator function in memory.
 
-    rank: spatial dimensions of every activation of the function; those with fewer get trailing
-    extents of 1, so that reshaping [N, C, 1, 1] to [N, C] changes nothing.
-    entries: of a batch whose matrices lie one below the other in the rows of each activation; more
-    than one are an axis before the others.
+    rank: number of spatial dimensions of all activations. Those with fewer dimensions get trailing
+    extents of 1, so that reshaping [N, C, 1, 1] to [N, C] is void.
+    entries: number of matrices in a batch, if the rows of an activation are those of all matrices,
+    one below the other. More than one entry makes an additional, first axis.
     """
 
     target: Target
@@ -48,21 +48,21 @@ class BlockedLayout:
     entries: int = 1
 
     def logical(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """A shape [N, C, spatial...] with all axes of the function: [entries, N, C, spatial...]."""
+        """The shape [entries, N, C, spatial...] for a shape [N, C, spatial...]."""
         spatial = (*shape[2:], *(1 for _ in range(self.rank + 2 - len(shape))))
         if self.entries > 1:
             return (self.entries, shape[0] // self.entries, shape[1], *spatial)
         return (shape[0], shape[1], *spatial)
 
     def tensor(self, type: Attribute) -> Attribute:
-        """Type of a packed tensor type before its axes go to lanes; any other type as it is."""
+        """The type of a packed tensor before packing into lanes; any other type as it is."""
         if packing(type) is None:
             return type
         assert isinstance(type, TensorType)
         return TensorType(type.element_type, self.logical(type.get_shape()))
 
     def lanes(self, type: Attribute) -> TensorLanes | None:
-        """The lanes of a packed tensor type; None for any other type."""
+        """The lanes of a packed tensor type, None for any other type."""
         layout = packing(type)
         if layout is None:
             return None
@@ -75,13 +75,13 @@ class BlockedLayout:
 
     @property
     def computed(self) -> TensorLanes:
-        """The lanes of all that stages compute."""
+        """The lanes of all tensors that stages compute."""
         batch, block = self.target.batch, self.target.block
         rows = ((self.channel - 1, batch),) if batch > 1 else ()
         return TensorLanes(rows, ((self.channel, block),))
 
     def type(self, type: Attribute) -> Attribute:
-        """Physical type of a packed tensor type; any other type as it is."""
+        """The physical type of a packed tensor; any other type as it is."""
         layout = packing(type)
         if layout is None:
             return type
@@ -103,7 +103,7 @@ class BlockedLayout:
 
     @property
     def channel(self) -> int:
-        """Which axis is that of the channels."""
+        """The number of the channel axis."""
         return len(self.outer_names) - 1
 
     @property
@@ -120,11 +120,11 @@ class BlockedLayout:
 class KernelBuilder:
     """A kernel under construction.
 
-    layout: that of the function that calls it.
-    constant_of: the array of a constant of the graph, None for any other value.
-    activations: what the call passes first; their parameters exist from the start.
-    constants: what the call passes after them.
-    values: the te tensor of each graph value known so far.
+    layout: that of the function that calls the kernel.
+    constant_of: returns the array of a constant of the graph, None for any other value.
+    activations: the first operands of the call; their parameters exist from the start.
+    constants: the operands of the call after the activations, each with a hint for its name.
+    values: the te tensor of each graph value that has one.
     """
 
     layout: BlockedLayout
@@ -141,7 +141,7 @@ class KernelBuilder:
             self.values[value] = argument
 
     def constant(self, value: SSAValue, what: str) -> Array:
-        """The array behind an operand that must be constant."""
+        """The array of an operand that must be constant. Raises `CompileError` if it is not."""
         array = self.constant_of(value)
         if array is None:
             raise CompileError(
@@ -154,7 +154,7 @@ class KernelBuilder:
         return array
 
     def parameter(self, array: Array, hint: str) -> SSAValue:
-        """The parameter for a constant; equal constants share one."""
+        """The parameter for a constant; equal constants share a parameter."""
         first = len(self.activations)
         for index, (known, _) in enumerate(self.constants):
             if known.dtype == array.dtype and np.array_equal(known, array):
@@ -175,7 +175,7 @@ class KernelBuilder:
         reduce: Mapping[str, int] | None = None,
         identity: int | None = None,
     ) -> SSAValue:
-        """Append a compute; ``body`` gets the accumulator of a reduction, then the scalars."""
+        """Append a compute. ``body`` gets a reduction's accumulator, then one scalar per read."""
         known = {op.label.data for op in self.block.ops if isinstance(op, ComputeOp)}
         name, number = label, 0
         while name in known:
@@ -208,7 +208,7 @@ class KernelBuilder:
         others: Sequence[SSAValue] = (),
         vectors: Sequence[SSAValue] = (),
     ) -> SSAValue:
-        """Append a compute over ``x``, tensors of its shape, and vectors with a value a channel."""
+        """Append a compute over ``x``, tensors of its shape, and vectors of channels."""
         assert isinstance(x.type, TensorType)
         spatial = dict(zip(self.layout.names, x.type.get_shape(), strict=True))
         rank = len(spatial)
@@ -218,7 +218,7 @@ class KernelBuilder:
         return self.compute(label, spatial, reads, body, element)
 
     def finish(self, name: str, results: Sequence[SSAValue]) -> "Finished":
-        """The kernel, which returns these tensors, in lanes, and what its call passes."""
+        """The kernel with these results, packed into lanes, and the operands of its call."""
         self.block.add_op(YieldOp(*results))
         type = FunctionType.from_lists(self.block.arg_types, [value.type for value in results])
         kernel = KernelOp(name, type, Region(self.block))
@@ -238,7 +238,7 @@ class KernelBuilder:
         return Finished(kernel, kernel.function_type.outputs.data, constants)
 
     def _stages(self, kernel: KernelOp) -> list[KernelStage]:
-        """The computes, who makes what they read, and the lanes of activations."""
+        """The computes, the producers of their operands, and the lanes of activations."""
         lanes = {self.values[value]: self.layout.lanes(value.type) for value in self.activations}
         made: dict[SSAValue, KernelStage] = {}
         for compute in kernel.computes:
@@ -258,8 +258,8 @@ class KernelBuilder:
 class Finished:
     """A kernel in lanes.
 
-    results: the types of what it returns. constants: what its call passes after the activations,
-    with hints.
+    results: the types of its results. constants: the operands of its call after the activations,
+    each with a hint for its name.
     """
 
     kernel: KernelOp
@@ -268,30 +268,30 @@ class Finished:
 
 
 def axis(index: int) -> Row:
-    """The subscript that is one iteration variable."""
+    """The subscript that consists of one iteration variable."""
     return Row(((index, 1),))
 
 
 def immediate(value: int) -> SSAValue:
-    """An int32 constant in the body under construction."""
+    """An int32 constant in the current body."""
     return arith.ConstantOp(IntegerAttr(value, i32)).result
 
 
 def widen(value: SSAValue) -> SSAValue:
-    """A scalar as int32."""
+    """A scalar of the current body, extended to int32."""
     return value if value.type == i32 else arith.ExtSIOp(value, i32).result
 
 
 def narrow(value: SSAValue) -> SSAValue:
-    """The low byte of a scalar."""
+    """The low byte of a scalar of the current body."""
     return arith.TruncIOp(value, i8).result
 
 
 def layer_of(op: Operation) -> str:
-    """A name for messages: that of the ONNX node, else of the op."""
+    """The name of an op for messages: that of its ONNX node if it has one."""
     return op.location.desc.data if isinstance(op.location, NameLoc) else op.name
 
 
 def unsupported(op: Operation, what: str, hint: str) -> CompileError:
-    """An error that says what of an op the accelerator does not take, and what to do."""
+    """The error for something in an op that the accelerator does not support, with a hint."""
     return CompileError(Problem(layer_of(op), f"the accelerator does not take {what}", hint))

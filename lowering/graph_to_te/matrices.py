@@ -1,4 +1,4 @@
-"""Products of matrices, and sums of products in general, as computes over logical tensors."""
+"""Products of matrices, and general contractions, as computes over logical tensors."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ def contraction(
     reduce: Mapping[str, int],
     reads: Sequence[Read],
 ) -> SSAValue:
-    """Append a sum of products of two int8 operands; products alone where nothing is summed."""
+    """Append a sum of products of two int8 operands; without reduction axes, just products."""
     body = _multiply_accumulate if reduce else _multiply
     return kernel.compute(label, spatial, reads, body, i32, reduce=reduce, identity=0)
 
@@ -33,7 +33,7 @@ def _multiply(x: SSAValue, w: SSAValue) -> SSAValue:
 
 
 def matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """A product with constant weights."""
+    """The product of a matrix with constant weights."""
     if op.c is not None or op.trans_a.value.data:
         raise unsupported(op, "a gemm with a bias or a transposed input", "normalise it first")
     weights = kernel.constant(op.b, "weights")
@@ -43,7 +43,7 @@ def matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def batch_product(op: BatchMatMulOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """A product with activations that lie as weights do; the batch is an axis of both."""
+    """The product of two activations, the second packed as weights; both have a batch axis."""
     layout, w = kernel.layout, kernel.values[op.b]
     target = layout.target
     if layout.entries != op.entries:
@@ -61,7 +61,7 @@ def batch_product(op: BatchMatMulOp, kernel: KernelBuilder) -> list[SSAValue]:
 def _product(
     op: GemmOp | BatchMatMulOp, kernel: KernelBuilder, w: SSAValue, outer: Sequence[int]
 ) -> SSAValue:
-    """A contraction over input channels. outer: the axes of w before its input channels."""
+    """A contraction over input channels. outer: axes of ``w`` before its input channels."""
     layout = kernel.layout
     spatial = layout.domain(logical_shape(op.result))
     rank, channel = len(spatial), layout.channel
@@ -69,7 +69,7 @@ def _product(
     before = [axis(i) for i in range(channel)]
     assert isinstance(w.type, TensorType)
     shape = w.type.get_shape()
-    # Weights that were activations have spatial extents, of 1, too.
+    # Activations that are used as weights have spatial extents of 1.
     between = middle if len(shape) == len(outer) + 1 + len(middle) else []
     reads = [
         Read(kernel.values[op.a], (*before, axis(rank), *middle)),

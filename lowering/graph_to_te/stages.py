@@ -1,8 +1,8 @@
-"""Each integer op of the graph as computes: one small function a class, found through a table.
+"""Each integer op of the graph as computes: a table has one function for each class of op.
 
-All work on logical tensors [N, C, spatial...]. A window reads ``x[n, ci, stride * h + dilation * kh
-- pad, ...]``; where that may fall outside, the operand says what is read: the op's pad value for
-sums, -128 for maxima.
+The functions work on logical tensors [N, C, spatial...]. A sliding window reads ``x[n, ci, stride *
+h + dilation * kh - pad, ...]``. If that may lie outside of x, the read has a value for elements
+there: the op's pad value for sums, -128 for maxima.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,20 +50,20 @@ from vtac.lowering.graph_to_te.matrices import batch_product, contraction, matri
 from vtac.lowering.graph_to_te.windows import SlidingWindow, logical_shape
 
 LOWEST = -128
-"""What a maximum over int8 starts from, and what a pad of a pooling window counts as."""
+"""The identity of maxima over int8, which pads of pooling windows have, too."""
 
 IMMEDIATES = range(-(1 << 15), 1 << 15)
-"""Constants that an ALU instruction can carry."""
+"""The immediates of ALU instructions."""
 
 LARGEST_POWER = 6
-"""2^6 is the largest power of two that an int8 weight holds."""
+"""2 to the power of this is the largest power of two in int8."""
 
 LARGEST_INT8_SHIFT = 24
-"""An int8 value shifted further left may leave int32."""
+"""The largest left shift of an int8 value that stays in int32."""
 
 
 def emit(op: Operation, kernel: KernelBuilder) -> None:
-    """Append the computes for one op; its results are then in ``kernel.values``."""
+    """Append the computes for one op and enter its results into ``kernel.values``."""
     emitter = EMITTERS.get(type(op))
     if emitter is None:
         raise CompileError(
@@ -78,9 +78,9 @@ def emit(op: Operation, kernel: KernelBuilder) -> None:
 
 
 def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """A contraction over input channels and taps; grouped ones have zero weights between groups.
+    """A contraction over input channels and taps; weights between different groups are zeros.
 
-    A depthwise one needs no sum over channels.
+    A depthwise convolution sums over taps only.
     """
     if op.bias is not None:
         raise unsupported(op, "a bias inside the convolution", "requantize adds it")
@@ -103,7 +103,7 @@ def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _expand_groups(weights: Array, group: int) -> Array:
-    """Weights [O, C/group, k...] as [O, C, k...], zero where groups do not meet."""
+    """Weights [O, C/group, k...] as [O, C, k...], with zeros between different groups."""
     out, inner, *kernel = weights.shape
     expanded = np.zeros((out, inner * group, *kernel), weights.dtype)
     for g in range(group):
@@ -144,7 +144,7 @@ def _max_pool(op: MaxPoolOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _upsample(op: UpsampleOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """Each spatial axis as two, of elements and of their copies; a view puts them together."""
+    """Each repeated axis becomes two, of elements and of their copies; a view joins them."""
     batch, channels, *spatial = op.factors.get_values()
     if batch != 1 or channels != 1:
         raise unsupported(op, "a repeated batch or repeated channels", "keep it on the host")
@@ -162,7 +162,7 @@ def _upsample(op: UpsampleOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _transpose(op: TransposeOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """Space in another order: each element is copied through the accumulators."""
+    """Spatial axes in another order; each element is copied through the accumulators."""
     order = op.permutation.get_values()
     if tuple(order[:2]) != (0, 1):
         raise unsupported(op, "channels or a batch that move", "keep it on the host")
@@ -177,11 +177,11 @@ def _transpose(op: TransposeOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """A product with powers of two where they fit int8; what is common to all, an immediate shift.
+    """Left shifts of channels: products with powers of two, and a shift common to all channels.
 
-    What is common to each block of channels, where that differs between blocks. Where amounts of a
-    block differ by more, everything is shifted by the largest and then back, which loses nothing as
-    long as the largest does not push bits out.
+    If powers relative to the common shift do not fit int8, the common shift is that of each block
+    of channels. If they do not fit within a block either, everything is shifted by the largest
+    amount and then back to the right, which is exact as long as no bits leave int32.
     """
     x = kernel.values[op.x]
     amounts = kernel.constant(op.amount, "shift amounts").astype(np.int64)
@@ -223,7 +223,7 @@ def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _least_of_blocks(vector: Array, block: int) -> Array:
-    """For each channel of a vector [C] the least entry of its block of channels."""
+    """For each channel of a vector [C], the smallest entry of its block of channels."""
     starts = np.arange(0, len(vector), block)
     return np.repeat(np.minimum.reduceat(vector, starts), block)[: len(vector)]
 
@@ -255,7 +255,7 @@ def _add(op: AddOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _extreme(op: MaxOp | MinOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """The larger, or the smaller, of two accumulators."""
+    """The maximum or minimum of two accumulators."""
     a, b = kernel.values[op.a], kernel.values[op.b]
     assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
     if a.type != b.type or a.type.element_type != i32:
@@ -265,7 +265,7 @@ def _extreme(op: MaxOp | MinOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _product(op: MulOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """Two accumulators multiplied, where the ALU does that."""
+    """The product of two accumulators, if the ALU multiplies."""
     a, b = kernel.values[op.a], kernel.values[op.b]
     assert isinstance(a.type, TensorType) and isinstance(b.type, TensorType)
     if a.type != b.type or a.type.element_type != i32 or not kernel.layout.target.alu_mul:
@@ -274,7 +274,7 @@ def _product(op: MulOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _clip(op: ClipOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """Accumulators between two whole numbers."""
+    """Accumulators clamped between two integers."""
     bounds = [bound for bound in (op.min, op.max) if bound is not None]
     if any(int(bound.value.data) not in IMMEDIATES for bound in bounds):
         raise unsupported(op, "bounds that are no immediates", "keep it on the host")
@@ -292,7 +292,7 @@ def _clip(op: ClipOp, kernel: KernelBuilder) -> list[SSAValue]:
 def _channel_constant(
     kernel: KernelBuilder, value: SSAValue, what: str, layer: str, allowed: range
 ) -> int | SSAValue:
-    """One number where all channels agree on one in ``allowed``, else the vector's parameter."""
+    """The number of all channels if they agree on one in ``allowed``, else a parameter."""
     vector = kernel.constant(value, what)
     if np.all(vector == vector[0]) and int(vector[0]) in allowed:
         return int(vector[0])
@@ -300,7 +300,7 @@ def _channel_constant(
 
 
 def _requantize(op: RequantizeOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """``clamp((acc + bias) >> shift, lo, hi)`` in one body; equal numbers become immediates."""
+    """``clamp((acc + bias) >> shift, lo, hi)`` in one body, with immediates where possible."""
     layer = layer_of(op)
     shift_vector = kernel.constant(op.shift, "shift")
     if not 0 <= int(shift_vector.min()) <= int(shift_vector.max()) <= 31:
@@ -326,7 +326,7 @@ def _requantize(op: RequantizeOp, kernel: KernelBuilder) -> list[SSAValue]:
 def _rescale(op: RescaleOp, kernel: KernelBuilder) -> list[SSAValue]:
     """``clamp((clamp(acc + bias, least, most) * multiplier + offset) >> shift, lo, hi)``.
 
-    The outer clamp is left out where the inner one lets nothing beyond it through.
+    The outer clamp is left out if the inner one implies it.
     """
     layer, shift = layer_of(op), op.shift.value.data
     vectors = op.vectors().items()
@@ -362,13 +362,13 @@ _RESCALING: tuple[Callable[..., Any], ...] = (
     arith.MuliOp,
     arith.AddiOp,
 )
-"""What a rescaling does with the accumulators after their bias, each with a vector."""
+"""The steps of a rescaling after the addition of the bias, each with a vector."""
 
 
 def _with(
     operation: Callable[..., Any], value: SSAValue, constant: int | SSAValue, vectors: Any
 ) -> SSAValue:
-    """Apply a binary op with an immediate (nothing at all for 0) or the next vector's scalar."""
+    """Apply a binary op with an immediate (no op for 0) or with the next vector's scalar."""
     if isinstance(constant, SSAValue):
         return operation(value, next(vectors)).result  # type: ignore[no-any-return]
     if constant == 0:
@@ -392,7 +392,7 @@ def _add_bias(op: AddBiasOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def _split_bytes(op: SplitBytesOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """Store the low byte, shift, store, ...: each shift may overwrite what was stored."""
+    """Store the low byte, shift right by 8, store again, ...; shifts may work in place."""
     value, planes = kernel.values[op.x], []
     for number in range(len(op.planes)):
         if number:
@@ -409,7 +409,7 @@ def _reshape(op: ReshapeOp, kernel: KernelBuilder) -> list[SSAValue]:
 
 
 def check_reshape(op: ReshapeOp, kernel: KernelBuilder) -> None:
-    """Refuse a reshape that moves anything in the packed layout."""
+    """Refuse a reshape that moves elements in the packed layout."""
     if logical_shape(op.x)[:2] != logical_shape(op.result)[:2]:
         raise unsupported(
             op,

@@ -1,4 +1,4 @@
-"""Reads through a window that moves over the spatial dimensions, for convolution and pooling."""
+"""Sliding windows: the reads of convolutions and poolings."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,9 @@ def logical_shape(value: SSAValue) -> tuple[int, ...]:
 
 
 class SlidingWindow:
-    """Axes and subscripts of an op whose window moves over the spatial dimensions of ``x``.
+    """Axes and subscripts of an op with a window that slides over the spatial dimensions of ``x``.
 
-    Variables: the axes of the result as `BlockedLayout.names` has them; then the reduction axes.
+    The iteration variables are the axes of the result (`BlockedLayout.names`), then reduction axes.
     """
 
     def __init__(self, op: WindowOp, kernel: KernelBuilder, before: Sequence[str] = ()):
@@ -41,7 +41,7 @@ class SlidingWindow:
         self.rows += [axis(i) for i in range(first + len(extents), self.rank)]
 
     def read(self, channel: Row, outside: int) -> Read:
-        """The read of ``x`` at this channel."""
+        """The read of ``x`` at a channel."""
         rows = (*map(axis, range(self.channel)), channel, *self.rows)
         extents = (*self.spatial.values(), *self.reduce.values())
         return Read(self.x, rows).bordered(extents, outside)

@@ -1,11 +1,11 @@
-"""``te-share-buffers``: an elementwise statement writes over the operand it reads.
+"""``te-share-buffers``: an elementwise statement writes over the operand that it reads.
 
-The ALU works in place (``acc[d] = op(acc[d], ...)``), so a chain of elementwise stages wants one
-buffer. A statement may take over the buffer of an operand if it reads that only at the element it
-writes, and nobody reads it later. Earlier readers do not mind, a copy to DRAM among them.
+The ALU works in place (``acc[d] = op(acc[d], ...)``), so a chain of elementwise stages should use
+one buffer. A statement may take over the buffer of an operand if it reads only the element that it
+writes, and if nothing reads the operand later. Earlier reads, such as copies to DRAM, do no harm.
 
-The schedule primitive ``te.in_place`` does this for one stage, where a schedule wants it and before
-tensorize needs it; this pass does it wherever it is possible, for statements that are still scalar.
+The schedule primitive ``te.in_place`` does this for one stage, before tensorize. This pass does it
+wherever it is possible, for statements that are still scalar.
 """
 
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ from vtac.dialects import te
 
 
 class NotShared(Exception):  # noqa: N818 - it is an answer, not an accident
-    """Why a statement cannot write over its operand."""
+    """The reason why a statement cannot write over its operand."""
 
 
 @dataclass(frozen=True)
 class TeShareBuffers(ModulePass):
-    """Let elementwise statements write over their operands where nobody reads those later."""
+    """Let elementwise statements write over operands that nothing reads later."""
 
     name = "te-share-buffers"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Share what can be shared in each kernel, in program order."""
+        """Share buffers in each kernel, in program order, wherever it is possible."""
         for kernel in op.body.block.ops:
             if isinstance(kernel, te.KernelOp) and kernel.is_lowered:
                 for update in [s for s in kernel.walk() if isinstance(s, te.UpdateOp)]:
@@ -47,10 +47,10 @@ def _share_any(update: te.UpdateOp) -> None:
 
 
 def share(update: te.UpdateOp, operand: int) -> te.UpdateOp | None:
-    """Give the destination of a statement the buffer of one of its operands.
+    """Replace the destination of a statement by the buffer of one of its operands.
 
-    Returns the statement, or None where it was a mere copy, which is then gone with its loops.
-    Raises `NotShared` where that would change what anyone reads.
+    Returns the statement, or None if it only copied, in which case it is removed with its loops.
+    Raises `NotShared` if that would change a value that is read.
     """
     if not 0 <= operand < len(update.sources):
         raise NotShared(f"it has {len(update.sources)} operands, no {operand}")
