@@ -71,17 +71,22 @@ def choose_lanes(stages: Sequence[KernelStage], target: Target) -> dict[ComputeO
 
 def _parts(stages: Sequence[KernelStage]) -> list[list[KernelStage]]:
     """Stages that exchange tensors, in order."""
-    part: dict[KernelStage, list[KernelStage]] = {}
+    leader: dict[KernelStage, KernelStage] = {}
+
+    def find(stage: KernelStage) -> KernelStage:
+        while leader[stage] is not stage:
+            leader[stage] = leader[leader[stage]]
+            stage = leader[stage]
+        return stage
+
     for stage in stages:
-        joined = [stage]
+        leader[stage] = stage
         for other in stage.before:
-            if stage not in part[other]:
-                joined += [s for s in part[other] if s not in joined]
-        for member in joined:
-            part[member] = joined
-    order = {stage: number for number, stage in enumerate(stages)}
-    distinct = {id(members): members for members in part.values()}
-    return [sorted(members, key=order.__getitem__) for members in distinct.values()]
+            leader[find(other)] = stage
+    parts: dict[KernelStage, list[KernelStage]] = {}
+    for stage in stages:
+        parts.setdefault(find(stage), []).append(stage)
+    return list(parts.values())
 
 
 @dataclass
@@ -97,23 +102,38 @@ class _Search:
     )
 
     def run(self) -> None:
-        """Find the best."""
-        self._go(0, {}, [], 0)
+        """Find the best, going forth and back with a stack: a part may have thousands of stages."""
+        lanes: dict[KernelStage, TensorLanes] = {}
+        chosen: list[Choice] = []
+        costs = [0]
+        open_choices = [self._enter(0, lanes, 0)]
+        while open_choices:
+            choice = next(open_choices[-1], None)
+            if choice is None:
+                open_choices.pop()
+                costs.pop()
+                if chosen:
+                    chosen.pop()
+                continue
+            lanes[self.part[len(chosen)]] = choice.result
+            chosen.append(choice)
+            costs.append(costs[-1] + choice.cost)
+            if len(chosen) == len(self.part) and self._may_go_on(costs[-1]):
+                self.best, self._least = list(chosen), costs[-1]
+            open_choices.append(self._enter(len(chosen), lanes, costs[-1]))
 
-    def _go(
-        self, number: int, lanes: Mapping[KernelStage, TensorLanes], chosen: list[Choice], cost: int
-    ) -> None:
-        self._steps += 1
-        if cost >= self._least or (self.best is not None and self._steps > MAX_STEPS):
-            return
-        if number == len(self.part):
-            self.best, self._least = list(chosen), cost
-            return
+    def _enter(
+        self, number: int, lanes: Mapping[KernelStage, TensorLanes], cost: int
+    ) -> Iterator[Choice]:
+        """The choices of the stage of that number, the cheapest first; none above the bound."""
+        if number == len(self.part) or not self._may_go_on(cost):
+            return iter(())
         self.deepest = max(self.deepest, number)
-        stage = self.part[number]
-        for choice in self._choices(number, lanes):
-            after = {**lanes, stage: choice.result}
-            self._go(number + 1, after, [*chosen, choice], cost + choice.cost)
+        return iter(self._choices(number, lanes))
+
+    def _may_go_on(self, cost: int) -> bool:
+        self._steps += 1
+        return cost < self._least and (self.best is None or self._steps <= MAX_STEPS)
 
     def _choices(self, number: int, lanes: Mapping[KernelStage, TensorLanes]) -> list[Choice]:
         stage = self.part[number]
