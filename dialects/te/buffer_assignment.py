@@ -1,11 +1,12 @@
-"""Buffer assignment: in which buffer the values of an accelerator function lie, and where in it.
+"""Buffer assignment: which buffer holds each value of an accelerator function, and where in it.
 
-Calls, arguments and constants have buffers. A view or a window is other strides over the buffer of
-its operand, and the parts of an assembled tensor lie in its buffer, so that the calls that compute
-them write there. One walk over the function, from its end, hands each assembled tensor's rectangles
-to its parts; a part takes the place if nothing later has given it another one. Where a value would
-need two places it must be copied (`Conflict`); ``te-insert-copies`` does that. Compare XLA's buffer
-assignment, and One-Shot Bufferize in MLIR, which also decides from the end.
+Results of calls, arguments and constants have buffers. A view or a window has the buffer of its
+operand, with other strides. The parts of an assembled tensor share its buffer, so that the calls
+that compute them write there. A walk over the function, from its end, assigns each part of an
+assembled tensor its rectangle, unless a later op has assigned it another place. A value that would
+need two places must be copied (`Conflict`), which ``te-insert-copies`` does. XLA's buffer
+assignment solves the same problem; One-Shot Bufferize of MLIR also analyses functions from their
+ends.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +24,7 @@ from .windows import AssembleOp, WindowOp
 
 @dataclass(frozen=True, slots=True)
 class StridedView:
-    """Elements of a buffer: that at index i is at ``offset + sum(i * strides)``, in elements.
+    """A part of a buffer: the element at index i is at ``offset + sum(i * strides)``, in elements.
 
     buffer: the value whose buffer it is.
     """
@@ -40,24 +41,24 @@ class StridedView:
         return StridedView(value, 0, shape, row_major(shape))
 
     def window(self, starts: Sequence[int], shape: Sequence[int]) -> "StridedView":
-        """The rectangle of that shape from an index on."""
+        """The rectangle of that shape that starts at an index."""
         offset = sum(start * by for start, by in zip(starts, self.strides, strict=True))
         return StridedView(self.buffer, self.offset + offset, tuple(shape), self.strides)
 
     def around(self, starts: Sequence[int], shape: Sequence[int]) -> "StridedView":
-        """The tensor of which this is the rectangle from an index on."""
+        """The tensor of that shape of which this is the rectangle that starts at an index."""
         offset = sum(start * by for start, by in zip(starts, self.strides, strict=True))
         return StridedView(self.buffer, self.offset - offset, tuple(shape), self.strides)
 
     def reshaped(self, shape: Sequence[int]) -> "StridedView | None":
-        """The same elements in another shape, None where no strides can express it."""
+        """The same elements in another shape, None if no strides express it."""
         strides = _reshape_strides(self.shape, self.strides, shape)
         if strides is None:
             return None
         return StridedView(self.buffer, self.offset, tuple(shape), strides)
 
     def is_same(self, other: "StridedView") -> bool:
-        """Whether each element of one is that of the other."""
+        """Whether both have the same elements at the same indices."""
         return (
             (self.buffer, self.offset, self.shape) == (other.buffer, other.offset, other.shape)
             and all(
@@ -76,7 +77,7 @@ class Conflict(NamedTuple):
 
 
 class BufferAssignment:
-    """The buffers of all values in the block of a function; `conflicts` say what must be copied."""
+    """The buffers of all values in the block of a function. conflicts: operands to be copied."""
 
     def __init__(self, block: Block):
         self._views: dict[SSAValue, StridedView] = {}
@@ -96,7 +97,7 @@ class BufferAssignment:
             self._check_results(last, results)
 
     def __getitem__(self, value: SSAValue) -> StridedView:
-        """Where a value lies. Raises `KeyError` for a reshape that needs a copy."""
+        """The place of a value. Raises `KeyError` for a view whose operand must be copied."""
         found = self._find(value)
         if found is None:
             raise KeyError(value)
@@ -120,7 +121,7 @@ class BufferAssignment:
         return found
 
     def _assemble(self, op: AssembleOp) -> None:
-        """Give the parts their places in the assembled tensor, unless they have others."""
+        """Assign the parts their places in the assembled tensor, unless they have others."""
         starts = [[start for start, _ in box] for box in op.boxes]
         whole = self._views.get(op.result) or self._assembled_already(op, starts)
         whole = whole or StridedView.whole(op.result)
@@ -131,7 +132,7 @@ class BufferAssignment:
     def _assembled_already(
         self, op: AssembleOp, starts: Iterable[Sequence[int]]
     ) -> StridedView | None:
-        """Where the tensor lies if all its parts do as they should, in a larger tensor."""
+        """The place of the tensor, if its parts already lie side by side in a larger tensor."""
         found: StridedView | None = None
         for part, at in zip(op.parts, starts, strict=True):
             known = self._known(part)
@@ -144,14 +145,14 @@ class BufferAssignment:
         return found
 
     def _known(self, value: SSAValue) -> StridedView | None:
-        """Where a value lies, if that is decided."""
+        """The place of a value, if it has been decided."""
         if isinstance(value.owner, ViewOp):
             operand = self._known(value.owner.x)
             return None if operand is None else operand.reshaped(_shape_of(value))
         return self._views.get(value)
 
     def _ask(self, value: SSAValue, place: StridedView) -> None:
-        """Let a value lie at a place if it is free to; `_check` finds out whether it does."""
+        """Assign a value a place, unless it has one. `_check` compares the two."""
         while isinstance(value.owner, ViewOp):
             value = value.owner.x
             inner = place.reshaped(_shape_of(value))
@@ -175,7 +176,7 @@ class BufferAssignment:
                     self.conflicts.append(Conflict(op, number, reason))
 
     def _check_results(self, last: Operation, results: Sequence[SSAValue]) -> None:
-        """Results are computed, and each lies alone in a buffer."""
+        """Find results that are not computed, or that have no buffer of their own."""
         seen = set[SSAValue]()
         for number, value in enumerate(map(_behind_views, results)):
             if not isinstance(value.owner, CallOp | AssembleOp) or value in seen:
@@ -202,10 +203,10 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 def _reshape_strides(
     before: Sequence[int], strides: Sequence[int], after: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Strides of the same elements in another shape; None if neighbours would lie unequally apart.
+    """Strides of the same elements in another shape; None if no strides express it.
 
-    Both shapes have as many elements, at least one. Dimensions are put together, as far as they are
-    one run, until their extents agree, and taken apart again.
+    Both shapes have the same number of elements, at least one. From the last dimension on,
+    contiguous dimensions are merged until an extent of the new shape divides them, then split.
     """
     rest = [(size, by) for size, by in zip(before, strides, strict=True) if size > 1]
     found: list[int] = []

@@ -1,7 +1,7 @@
-"""The expressions themselves: indices, scalars, tensors. Building one computes nothing.
+"""Expressions: indices, scalars and tensors. They describe a computation without running it.
 
-A tensor is int8 or int32. Arithmetic is that of the machine: operands are widened to int32, results
-wrap. ``compute`` takes a function of indices, whose parameters name the axes:
+A tensor is int8 or int32. Arithmetic is that of the machine: operands are extended to int32,
+results wrap around. ``compute`` takes a function of indices; its parameters name the axes:
 
     x, w = placeholder((1, 20, 9, 9), "x"), placeholder((24, 20, 3, 3), "w")
     ci, kh, kw = reduce_axes(ci=20, kh=3, kw=3)
@@ -25,14 +25,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 INT8, INT32 = np.dtype(np.int8), np.dtype(np.int32)
 
 LOWEST, HIGHEST = -128, 127
-"""What int8 holds."""
+"""The numbers of int8."""
 
 
 class Index:
     """An affine expression of axes: ``2 * h + kh - 1``, or such an expression divided by a number.
 
-    Division does not round. ``(h - kh) / 2`` is an index only where it leaves no remainder; where
-    it does, a read lies outside its tensor. Transposed convolutions are written so.
+    Division does not round: where ``(h - kh) / 2`` leaves a remainder, the read lies outside the
+    tensor. Transposed convolutions use this.
     """
 
     def __init__(self, terms: Mapping["Axis", int], constant: int = 0, divisor: int = 1):
@@ -40,7 +40,7 @@ class Index:
 
     @staticmethod
     def of(value: "IndexLike") -> "Index":
-        """An index from what a user writes for one."""
+        """An index from an argument of a user."""
         if isinstance(value, Index):
             return value
         if isinstance(value, int | np.integer):
@@ -84,7 +84,7 @@ class Index:
 
 
 class Axis(Index):
-    """One axis: a name and how many values it takes, from 0 on."""
+    """An axis: its name, and its extent; it takes the values from 0 to extent - 1."""
 
     def __init__(self, name: str, extent: int):
         super().__init__({self: 1})
@@ -98,17 +98,17 @@ IndexLike: TypeAlias = Index | int
 
 
 def reduce_axes(**extents: int) -> Any:
-    """Axes to sum over, ``ci, kh = reduce_axes(ci=20, kh=3)``; a single one stands for itself."""
+    """Axes to reduce over: ``ci, kh = reduce_axes(ci=20, kh=3)``; a single axis, not in a tuple."""
     axes = tuple(Axis(name, _extent(name, extent)) for name, extent in extents.items())
     return axes[0] if len(axes) == 1 else axes
 
 
 class Scalar:
-    """A number at a point of the axes: int32 unless it is an element of an int8 tensor."""
+    """A scalar expression over axes; int32, unless it is narrowed or an int8 element."""
 
     @property
     def parts(self) -> "tuple[Scalar, ...]":
-        """The scalars that it is made of."""
+        """The scalars of which it consists."""
         return ()
 
     @property
@@ -118,7 +118,7 @@ class Scalar:
 
     @staticmethod
     def of(value: "ScalarLike") -> "Scalar":
-        """A scalar from what a user writes for one."""
+        """A scalar from an argument of a user."""
         if isinstance(value, Scalar):
             return value
         if isinstance(value, int | np.integer) and -(1 << 31) <= value < 1 << 31:
@@ -132,7 +132,7 @@ class Scalar:
         return Scalar.of(other) + self
 
     def __sub__(self, other: "ScalarLike") -> "Scalar":
-        return self + -Scalar.of(other)  # the machine has no subtraction
+        return self + -Scalar.of(other)  # The machine has no subtraction.
 
     def __rsub__(self, other: "ScalarLike") -> "Scalar":
         return -self + other
@@ -158,7 +158,7 @@ ScalarLike: TypeAlias = Scalar | int
 
 @dataclass(frozen=True, eq=False)
 class Number(Scalar):
-    """A constant of the expression."""
+    """A constant in an expression."""
 
     value: int
 
@@ -168,7 +168,7 @@ class Number(Scalar):
 
 @dataclass(frozen=True, eq=False)
 class Apply(Scalar):
-    """``add``, ``mul``, ``max``, ``min``, ``shr`` or ``shl`` of two, ``narrow`` of one."""
+    """An operation: ``add``, ``mul``, ``max``, ``min``, ``shr``, ``shl``, or unary ``narrow``."""
 
     head: str
     operands: tuple[Scalar, ...]
@@ -180,13 +180,13 @@ class Apply(Scalar):
 
     @property
     def dtype(self) -> "np.dtype[Any]":
-        """Narrowing makes int8, everything else int32."""
+        """int8 for ``narrow``, int32 for everything else."""
         return INT8 if self.head == "narrow" else INT32
 
 
 @dataclass(frozen=True, eq=False)
 class Element(Scalar):
-    """An element of a tensor. outside: what a read outside its shape yields, or None."""
+    """An element of a tensor. outside: the value of reads outside its shape, or None."""
 
     tensor: "Tensor"
     indices: tuple[Index, ...]
@@ -194,13 +194,13 @@ class Element(Scalar):
 
     @property
     def dtype(self) -> "np.dtype[Any]":
-        """That of the tensor."""
+        """The type of the tensor's elements."""
         return self.tensor.dtype
 
 
 @dataclass(frozen=True, eq=False)
 class Reduction(Scalar):
-    """``add``, ``max`` or ``min`` of a scalar over axes. start: the first accumulator."""
+    """A reduction by ``add``, ``max`` or ``min`` over axes. start: the initial accumulator."""
 
     head: str
     operand: Scalar
@@ -209,22 +209,22 @@ class Reduction(Scalar):
 
     @property
     def parts(self) -> tuple[Scalar, ...]:
-        """What is reduced."""
+        """The scalar that is reduced."""
         return (self.operand,)
 
 
 def total(value: ScalarLike, *axes: Axis) -> Scalar:
-    """The sum over axes."""
+    """The sum of a scalar over axes."""
     return Reduction("add", Scalar.of(value), _distinct(axes), 0)
 
 
 def largest(value: ScalarLike, *axes: Axis, least: int | None = None) -> Scalar:
-    """The maximum over axes. least: a number that no value is below; int8 needs none."""
+    """The maximum over axes. least: a lower bound of all values; int8 has one by itself."""
     return _extreme("max", value, axes, least, LOWEST, "least")
 
 
 def smallest(value: ScalarLike, *axes: Axis, most: int | None = None) -> Scalar:
-    """The minimum over axes. most: a number that no value is above; int8 needs none."""
+    """The minimum over axes. most: an upper bound of all values; int8 has one by itself."""
     return _extreme("min", value, axes, most, HIGHEST, "most")
 
 
@@ -239,17 +239,17 @@ def minimum(a: ScalarLike, b: ScalarLike) -> Scalar:
 
 
 def clip(value: ScalarLike, low: int, high: int) -> Scalar:
-    """The number between ``low`` and ``high`` that is nearest."""
+    """The number between ``low`` and ``high`` that is nearest to a scalar."""
     return minimum(maximum(value, low), high)
 
 
 def narrow(value: ScalarLike) -> Scalar:
-    """The low byte, as int8."""
+    """The low byte of a scalar, as int8."""
     return Apply("narrow", (Scalar.of(value),))
 
 
 def saturate(value: ScalarLike) -> Scalar:
-    """The nearest int8."""
+    """The int8 number that is nearest to a scalar."""
     return narrow(clip(value, LOWEST, HIGHEST))
 
 
@@ -258,9 +258,9 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor: given (`Placeholder`, `Constant`) or computed (`Computed`).
+    """A tensor: an input (`Placeholder`), a `Constant` or `Computed`.
 
-    ``t[n, h + 1]`` is an element. ``t.outside(0)[...]`` may leave the shape, where it reads 0.
+    ``t[n, h + 1]`` is an element. ``t.outside(0)[...]`` may read outside the shape, which yields 0.
     """
 
     name: str
@@ -272,13 +272,13 @@ class Tensor:
         return _element(self, indices, None)
 
     def outside(self, value: int) -> "Padded":
-        """The tensor in a plane of ``value``: reads may leave its shape."""
+        """The tensor surrounded by ``value``: reads may lie outside its shape."""
         return Padded(self, value)
 
 
 @dataclass(frozen=True)
 class Padded:
-    """A tensor with something around it."""
+    """A tensor with a value for reads outside its shape."""
 
     tensor: Tensor
     value: int
@@ -294,14 +294,14 @@ class Placeholder(Tensor):
 
 @dataclass(frozen=True, eq=False)
 class Constant(Tensor):
-    """A tensor known when the program is built."""
+    """A tensor whose elements are known when the program is built."""
 
     array: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Computed(Tensor):
-    """A tensor as an expression over its axes."""
+    """A tensor whose elements are an expression over its axes."""
 
     axes: tuple[Axis, ...]
     value: Scalar
@@ -314,7 +314,7 @@ def placeholder(shape: Sequence[int], name: str = "x", dtype: Any = np.int8) -> 
 
 
 def constant(array: Array, name: str = "c") -> Constant:
-    """A known tensor, int8 or int32; the compiler may store it as the machine loads it."""
+    """A constant tensor, int8 or int32; the compiler may store it in the layout of the machine."""
     array = np.array(array)
     return Constant(name, array.shape, _dtype(array.dtype), array)
 
@@ -324,9 +324,9 @@ def compute(
 ) -> Computed:
     """The tensor whose element at (i, j, ...) is ``element(i, j, ...)``.
 
-    The parameters of ``element`` name the axes; ``*axes`` takes any number of them. The tensor is
-    int8 where the expression is `narrow` or `saturate` or a mere element of an int8 tensor, else
-    int32. A reduction may stand anywhere in the expression.
+    The parameters of ``element`` name the axes; ``*axes`` stands for any number of them. The tensor
+    is int8 if the expression is a `narrow`, a `saturate` or an element of an int8 tensor, else
+    int32. The expression may contain reductions.
     """
     names = _axis_names(element, len(shape))
     axes = tuple(Axis(n, _extent(n, size)) for n, size in zip(names, shape, strict=True))
@@ -335,10 +335,10 @@ def compute(
 
 
 def computed(axes: tuple[Axis, ...], value: Scalar, name: str) -> Computed:
-    """The tensor of a scalar over its axes.
+    """The tensor of a scalar expression over axes.
 
-    What the machine does in one piece becomes a tensor of its own: reductions, which reduce an
-    element or a product, and products of int8 values, which are for the GEMM core.
+    Parts of the expression that the machine computes as a whole become tensors of their own:
+    reductions (of an element or a product), and products of int8 values, for the GEMM core.
     """
     if isinstance(value, Reduction):
         operand = value.operand
@@ -372,14 +372,14 @@ def _with_parts_apart(value: Scalar, axes: tuple[Axis, ...], name: str) -> Scala
 
 
 def _loaded(operand: Scalar) -> Scalar:
-    """A number that fits no immediate of the ALU as the element of a known tensor."""
+    """A number that is no immediate of the ALU, as the element of a constant tensor."""
     if not isinstance(operand, Number) or -(1 << 15) <= operand.value < 1 << 15:
         return operand
     return constant(np.array([operand.value], np.int32), "number")[0]
 
 
 def _check(tensor: Computed) -> None:
-    """Every axis that is used belongs to the tensor or to its reduction."""
+    """Raise `CompileError` if an axis belongs neither to the tensor nor to its reduction."""
     known = set(tensor.axes)
     value = tensor.value
     if isinstance(value, Reduction):
@@ -396,7 +396,7 @@ def _check(tensor: Computed) -> None:
 
 
 def elements(value: Scalar) -> list[Element]:
-    """The elements of tensors that a scalar is made of, in order; the same one once."""
+    """The elements of tensors in a scalar expression, in order and without duplicates."""
     found: dict[Element, None] = {}
     stack = [value]
     while stack:

@@ -1,12 +1,12 @@
-"""The dense computations of FlexTensor's table 1, and what stands around them in networks.
+"""The dense computations of table 1 of FlexTensor, pooling and requantisation.
 
-All take tensors and return one; operands are int8. Sums of products are exact int32 tensors; make
-them int8 with `requantise`. Dilated convolution is `convolution` with ``dilations``, and 1D, 2D and
-3D are the rank of what it is given. These are a few lines each, since a computation is its formula:
-write your own the same way.
+The functions take int8 tensors and return one tensor. Sums of products are exact int32 tensors,
+which `requantise` converts to int8. The rank of the operands chooses between 1D, 2D and 3D
+convolutions; ``dilations`` makes a convolution dilated. Each function is little more than the
+formula of the computation, and shows how to write others.
 
-Strides, dilations and pads are a number, or one a spatial dimension; a pad may be a pair, before
-and after (Zheng et al., "FlexTensor", section 2).
+Strides, dilations and pads are one number, or one for each spatial dimension; a pad may be a pair
+of numbers, before and after (Zheng et al., "FlexTensor", section 2).
 """
 
 from collections.abc import Sequence
@@ -55,8 +55,9 @@ def bilinear(
 ) -> Computed:
     """y[i, j] = sum over k and l of a[i, k] * b[j, k, l] * c[i, l].
 
-    Two contractions. Without a shift the first stays int32, which takes a target that multiplies in
-    its ALU (``alu_mul``). With one it becomes int8 in between, as `requantise` does it.
+    The product is computed by two contractions. Without ``shift``, the result of the first one is
+    int32, which needs a target whose ALU multiplies (``alu_mul``). With ``shift``, `requantise`
+    converts it to int8.
     """
     i, j = Axis("i", a.shape[0]), Axis("j", b.shape[0])
     k, m = Axis("k", a.shape[1]), Axis("l", b.shape[2])
@@ -96,9 +97,8 @@ def transposed_convolution(
 ) -> Computed:
     """y[n, o, i...] = sum of x[n, c, (i - dilation * k + pad) / stride...] * w[c, o, k...].
 
-    Where the quotient is not whole there is nothing to add. extra: output elements at the end that
-    a larger input would have made (ONNX's output_padding). A stride and its dilation must be
-    coprime.
+    Terms whose quotient is not an integer are left out. extra: additional output elements at the
+    end (ONNX's output_padding). A stride and its dilation must be coprime.
     """
     _agree("channels of the input and of the weights", x.shape[1], w.shape[0])
     n, o, c = Axis("n", x.shape[0]), Axis("o", w.shape[1]), Axis("c", x.shape[1])
@@ -132,7 +132,7 @@ def grouped_convolution(
 ) -> Computed:
     """A convolution in each group g, of x[n, g, c, i...] with w[g, o, c, k...].
 
-    The result is y[n, g, o, i...]; arrays of [N, C, ...] are reshaped to groups and back.
+    The result is y[n, g, o, i...]; reshape arrays [N, C, ...] to groups and back.
     """
     _agree("groups of the input and of the weights", x.shape[1], w.shape[0])
     _agree("channels of a group in the input and in the weights", x.shape[2], w.shape[2])
@@ -166,7 +166,7 @@ def depthwise_convolution(
 def max_pool(
     x: Tensor, kernel: Numbers, strides: Numbers = 1, pads: Pads = 0, name: str = "max_pool"
 ) -> Computed:
-    """The largest of each window of x[n, c, i...]; the padding does not count."""
+    """The maximum of each window of x[n, c, i...], without elements of the padding."""
     n, c, window = _pooling(x, kernel, strides, pads)
     most = largest(x.outside(LOWEST)[n, c, *window.places], *window.taps)
     return computed((n, c, *window.axes), narrow(most), name)
@@ -175,9 +175,9 @@ def max_pool(
 def average_pool(
     x: Tensor, kernel: Numbers, strides: Numbers = 1, pads: Pads = 0, name: str = "average_pool"
 ) -> Computed:
-    """The mean of each window of x[n, c, i...], the padding counted as zeros.
+    """The mean of each window of x[n, c, i...], where elements of the padding count as zeros.
 
-    It is ``(sum * factor + half) >> shift`` with `average_factor`; the machine does not divide.
+    The machine has no division: it computes ``(sum * factor + half) >> shift`` (`average_factor`).
     """
     n, c, window = _pooling(x, kernel, strides, pads)
     factor, shift = average_factor(prod(axis.extent for axis in window.taps))
@@ -186,9 +186,9 @@ def average_pool(
 
 
 def average_factor(elements: int) -> tuple[int, int]:
-    """The int8 factor and the shift that divide by a number of elements: factor / 2^shift.
+    """An int8 factor and a shift with factor / 2^shift close to 1 / elements.
 
-    The quotient is off by less than 1 in 128.
+    The relative error is less than 1 / 128.
     """
     shift = 0
     while round((2 << shift) / elements) <= 127 and shift < 24:
@@ -205,9 +205,9 @@ def requantise(
     channel: int = 1,
     name: str = "requantise",
 ) -> Computed:
-    """``clip((acc + bias + half) >> shift, low, high)`` as int8: halves are rounded upwards.
+    """``clip((acc + bias + half) >> shift, low, high)`` as int8, with halves rounded upwards.
 
-    bias: an int32 vector along dimension ``channel``. low = 0 is a relu.
+    bias: an int32 vector along dimension ``channel``. low = 0 makes it a relu.
     """
     axes = tuple(Axis(f"i{d}", size) for d, size in enumerate(acc.shape))
     value: Scalar = acc[axes]
@@ -218,7 +218,7 @@ def requantise(
 
 
 def _rounded(value: Scalar, shift: int) -> Scalar:
-    """Divided by a power of two, to the nearest integer, halves upwards."""
+    """A scalar divided by a power of two, rounded to nearest, halves upwards."""
     return value if shift == 0 else (value + (1 << (shift - 1))) >> shift
 
 

@@ -1,8 +1,8 @@
-"""Tensors of Python as a module of te: kernels over logical tensors, and who calls them.
+"""Makes a module of te from tensors of Python: kernels over logical tensors, and their calls.
 
-Tensors that exchange int32 values share a kernel, since these never leave the accelerator between
-kernels; int8 values may. A tensor without dimensions has one of extent 1 here. Nothing is packed
-into lanes yet: that is ``te-pack-lanes``.
+Tensors that exchange int32 values share a kernel, since only int8 values can be passed from one
+kernel to another. A tensor without dimensions gets one of extent 1. Tensors remain logical here;
+``te-pack-lanes`` packs them into lanes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,10 +60,10 @@ from vtac.lowering.python_to_te.expressions import (
 )
 
 FUNCTION = "main"
-"""The accelerator function that is made."""
+"""The name of the accelerator function."""
 
 UNIT = "unit"
-"""The axis of a tensor without dimensions."""
+"""The name of the axis of a tensor without dimensions."""
 
 _OPERATIONS: Mapping[str, Callable[[SSAValue, SSAValue], Operation]] = {
     "add": arith.AddiOp,
@@ -76,9 +76,9 @@ _OPERATIONS: Mapping[str, Callable[[SSAValue, SSAValue], Operation]] = {
 
 
 def module_of(outputs: Sequence[Tensor], target: Target, ctx: VtacContext) -> ModuleOp:
-    """A module with one function of the placeholders, oldest first, that returns ``outputs``.
+    """A module with one function of the placeholders (oldest first) that returns ``outputs``.
 
-    Constants are stored in the context. Raises `CompileError` with all that is wrong.
+    Constants are stored in the context. Raises `CompileError` with all problems.
     """
     order = _in_order(_computed(outputs))
     if not target.alu_mul:
@@ -106,7 +106,7 @@ def module_of(outputs: Sequence[Tensor], target: Target, ctx: VtacContext) -> Mo
 
 @cache
 def _intrinsics(target: Target) -> frozenset[str]:
-    """Names that kernels cannot have."""
+    """Names of intrinsics, which kernels must not have."""
     return frozenset(op.sym_name.data for op in standard_intrinsics(target))
 
 
@@ -119,7 +119,7 @@ def _read_by(tensor: Computed) -> list[Tensor]:
 
 
 def _computed(outputs: Sequence[Tensor]) -> list[Computed]:
-    """The outputs, all of them computed, each once."""
+    """The outputs. Raises `CompileError` if one is not computed or occurs twice."""
     problems = [
         Problem(tensor.name, "an output is an input", "Compute something from it.")
         for tensor in outputs
@@ -133,7 +133,7 @@ def _computed(outputs: Sequence[Tensor]) -> list[Computed]:
 
 
 def _in_order(outputs: Sequence[Computed]) -> list[Computed]:
-    """Everything that the outputs need, each after what it reads."""
+    """All tensors that the outputs need, each after those that it reads."""
     needed: set[Computed] = set()
     stack = list(outputs)
     while stack:
@@ -145,7 +145,7 @@ def _in_order(outputs: Sequence[Computed]) -> list[Computed]:
 
 
 def _check_products(order: Sequence[Computed], target: Target) -> None:
-    """Only the GEMM core multiplies, and only int8."""
+    """Check products: only the GEMM core multiplies, and it multiplies int8."""
     problems = [
         Problem(
             tensor.name,
@@ -168,7 +168,7 @@ def _multiplies(value: Scalar) -> bool:
 
 
 def _groups(order: Sequence[Computed]) -> dict[Tensor, list[Computed]]:
-    """The kernel of each tensor, as the list of its members: readers of int32 join its maker."""
+    """For each tensor, the members of its kernel: readers of int32 share that of its producer."""
     groups: dict[Tensor, list[Computed]] = {}
     for tensor in order:
         joined = [tensor]
@@ -184,7 +184,7 @@ def _groups(order: Sequence[Computed]) -> dict[Tensor, list[Computed]]:
 def _group(
     groups: Mapping[Tensor, list[Computed]], tensor: Tensor, reader: Computed
 ) -> list[Computed] | None:
-    """The kernel that both belong to; None where a kernel boundary lies between them."""
+    """The kernel of two tensors that must share one, else None."""
     found = groups.get(tensor)
     return found if found is groups[reader] else None
 
@@ -192,7 +192,7 @@ def _group(
 def _sorted_groups(
     order: Sequence[Computed], groups: Mapping[Tensor, list[Computed]]
 ) -> list[list[Computed]]:
-    """The kernels, each after those whose results it reads."""
+    """The kernels in order: each one after those whose results it reads."""
     done: dict[int, list[Computed]] = {}
     left = list({id(groups[tensor]): groups[tensor] for tensor in order}.values())
     while left:
@@ -216,12 +216,12 @@ def _sorted_groups(
 
 @dataclass
 class _Names:
-    """Names that are still free."""
+    """Unused names."""
 
     taken: set[str] = field(default_factory=set)
 
     def fresh(self, wanted: str) -> str:
-        """The name, or it with the first free number."""
+        """The name, with the smallest unused number appended if it is taken."""
         name, number = wanted, 0
         while name in self.taken:
             number += 1
@@ -232,7 +232,7 @@ class _Names:
 
 @dataclass
 class _Caller:
-    """The function: what its tensors are, and the names of kernels so far."""
+    """The function under construction: the values of its tensors, and names of kernels."""
 
     ctx: VtacContext
     block: Block
@@ -240,7 +240,7 @@ class _Caller:
     values: dict[Tensor, SSAValue] = field(default_factory=dict)
 
     def value(self, tensor: Tensor) -> SSAValue:
-        """A tensor as a value of the function."""
+        """The value of a tensor in the function."""
         if tensor not in self.values and isinstance(tensor, Constant):
             array = tensor.array.reshape(_shape(tensor))
             op = ConstantOp(constant_attr(self.ctx, array, tensor.name), tensor_type(array))
@@ -251,7 +251,7 @@ class _Caller:
 
 
 def _kernel(members: Sequence[Computed], results: Sequence[Computed], caller: _Caller) -> KernelOp:
-    """The kernel of some tensors; its call is added to the function."""
+    """Build the kernel of some tensors, and add its call to the function."""
     inside: set[Tensor] = set(members)
     given = [t for t in dict.fromkeys(t for m in members for t in _read_by(m)) if t not in inside]
     block = Block(arg_types=[_type(tensor) for tensor in given])
@@ -277,7 +277,7 @@ def _kernel(members: Sequence[Computed], results: Sequence[Computed], caller: _C
 
 
 def _stage(tensor: Computed, label: str, values: Mapping[Tensor, SSAValue]) -> ComputeOp:
-    """One tensor as a compute."""
+    """Append the compute of one tensor."""
     value = tensor.value
     reduction = value if isinstance(value, Reduction) else None
     outer = tensor.axes or (Axis(UNIT, 1),)
@@ -324,7 +324,7 @@ def _stage(tensor: Computed, label: str, values: Mapping[Tensor, SSAValue]) -> C
 
 
 def _firsts(found: Sequence[Element], positions: Sequence[int]) -> list[Element]:
-    """An element for each operand."""
+    """The first element of each operand."""
     first = dict(zip(reversed(positions), reversed(found), strict=True))
     return [first[position] for position in sorted(first)]
 
@@ -334,7 +334,7 @@ def _element_type(element: Element) -> Attribute:
 
 
 def _reduce_names(outer: Sequence[Axis], reduction: Reduction | None) -> dict[str, int]:
-    """Names of the reduction's axes, made different from those of the tensor."""
+    """Names of the reduction's axes that differ from those of the tensor."""
     names = _Names({axis.name for axis in outer})
     return {names.fresh(axis.name): axis.extent for axis in (reduction.axes if reduction else ())}
 
@@ -344,13 +344,13 @@ def _read(element: Element, number: Mapping[Axis, int], values: Mapping[Tensor, 
         Row.of([(number[axis], c) for axis, c in i.terms.items()], i.constant, i.divisor)
         for i in element.indices
     ]
-    if not rows:  # a tensor without dimensions: its unit, with that of a reader without any
+    if not rows:  # A tensor without dimensions has extent 1 here; so may have its reader.
         rows = [Row.of([(0, 1)] if next(iter(number)).name == UNIT else [])]
     return Read(values[element.tensor], tuple(rows), element.outside)
 
 
 def _check_inside(tensor: Computed, element: Element, read: Read, axes: Sequence[Axis]) -> None:
-    """A read that may leave its tensor says what lies there."""
+    """Raise `CompileError` if a read may lie outside its tensor and has no value for that."""
     extents = [axis.extent for axis in axes]
     for dim, (row, size) in enumerate(zip(read.rows, _shape(element.tensor), strict=True)):
         low, high = row.interval(extents)
@@ -368,13 +368,13 @@ def _check_inside(tensor: Computed, element: Element, read: Read, axes: Sequence
 
 @dataclass
 class _BodyWriter:
-    """Writes a scalar as operations of the body under construction."""
+    """Writes a scalar expression as operations of a body."""
 
     elements: dict[Element, list[SSAValue]] = field(default_factory=dict)
     written: dict[Scalar, SSAValue] = field(default_factory=dict)
 
     def result(self, scalar: Scalar) -> SSAValue:
-        """The value of a whole body; a mere element goes through the accumulators."""
+        """The result of a body; a single element is extended, to pass through the accumulators."""
         if isinstance(scalar, Element) and scalar.dtype == INT8:
             return arith.TruncIOp(self.wide(scalar), i8).result
         if isinstance(scalar, Apply) and scalar.head == "narrow":
@@ -382,7 +382,7 @@ class _BodyWriter:
         return self.wide(scalar)
 
     def wide(self, scalar: Scalar) -> SSAValue:
-        """The value as int32."""
+        """The value of a scalar, extended to int32."""
         if isinstance(scalar, Element):
             places = self.elements[scalar]
             value = places.pop(0) if len(places) > 1 else places[0]
@@ -410,7 +410,7 @@ def _type(tensor: Tensor) -> TensorType[Attribute]:
 
 
 def _layouts(tensors: Sequence[Tensor]) -> "ArrayAttr[DictionaryAttr]":
-    """The layout of each parameter or result: as it is, under a name of its own."""
+    """The plain layout of each parameter or result, each with a name of its own."""
     names = _Names()
     layouts = [Layout.plain(names.fresh(tensor.name), _shape(tensor)) for tensor in tensors]
     return ArrayAttr(
