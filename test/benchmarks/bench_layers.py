@@ -6,6 +6,10 @@ and the seconds of processor time it took to compile. Beside them the same layer
 and tuned tiles (see `tvm_tiles`), which multiplies the padding, in virtual threads and in one: what
 the threads gain is latency hidden. Then totals with the multiplicities of ResNet-18.
 
+``--config FILE [FILE ...]`` asks the same of machines that files describe (``machines/`` has five),
+with BATCH images each: cycles over the machine's limit, which is the largest of compute, reads and
+writes (`Layer.limits`), and a table that has a column for each machine.
+
 Each program's result is compared with the integer reference first. Run: ``python FILE --help``.
 """
 
@@ -18,9 +22,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
 from resnet_layers import LAYERS, CompiledLayer, Layer, compile_layer, layer_named
 from tvm_tiles import TUNED, Tiles, with_tvm_schedule
 
+from vtac.dialects.target import Target
 from vtac.sim import TimingReport
 from vtac.sim.timing.pictures import roofline_of
 
@@ -255,10 +262,61 @@ def roofline(rows: Sequence[Row], path: Path) -> None:
     path.write_bytes(roofline_of(report.target, report.preset, accounts, suffix))
 
 
+@dataclass(frozen=True)
+class Reached:
+    """A layer on a machine: cycles of its program, and the largest limit with what sets it."""
+
+    layer: Layer
+    cycles: int
+    limit: int
+    bound_by: str
+    exact: bool
+
+    @property
+    def text(self) -> str:
+        """The ratio, and what bounds it unless that is compute."""
+        note = "" if self.bound_by == "compute" else f" ({self.bound_by})"
+        return f"{self.cycles / self.limit:.3f}{note}"
+
+
+def reached(layer: Layer, target: Target, *, check: bool) -> Reached:
+    """Compile and time a layer for a batch of images of the machine."""
+    compiled = compile_layer(layer, target, images=target.batch)
+    limits = layer.limits(target, images=target.batch)
+    bound = max(limits, key=lambda name: limits[name])
+    exact = not check or compiled.is_exact()
+    return Reached(layer, compiled.report().cycles, limits[bound], bound, exact)
+
+
+def machines(paths: Sequence[Path], layers: Sequence[Layer], *, check: bool) -> list[str]:
+    """Print the layers on each machine, then the table of ratios; what computed wrong results."""
+    found: dict[str, list[Reached]] = {}
+    for path in paths:
+        target = Target.of(path)
+        print(f"{path.stem}: {target}")
+        rows = found[path.stem] = []
+        for layer in layers:
+            rows.append(row := reached(layer, target, check=check))
+            figures = f"{row.cycles:>10,}{row.limit:>10,} by {row.bound_by:8}"
+            print(f"{layer.name:5}{figures}{row.cycles / row.limit:>7.3f}", flush=True)
+    print(f"\n| layer | {' | '.join(found)} |\n| --- |{' ---: |' * len(found)}")
+    for rows in zip(*found.values(), strict=True):
+        print(f"| {rows[0].layer.name} | {' | '.join(row.text for row in rows)} |")
+    return [
+        f"{row.layer.name} on {name}"
+        for name, rows in found.items()
+        for row in rows
+        if not row.exact
+    ]
+
+
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--targets", nargs="+", default=TARGETS, metavar="TARGET")
+    parser.add_argument(
+        "--config", nargs="+", type=Path, metavar="FILE", help="machines instead of targets"
+    )
     parser.add_argument(
         "--layers",
         type=lambda text: [layer_named(name) for name in text.split(",")],
@@ -297,6 +355,9 @@ def main() -> int:
     """A table a target; 1 if a result is wrong."""
     options = arguments()
     wrong: list[str] = []
+    if options.config:
+        options.targets = []
+        wrong += machines(options.config, options.layers, check=not options.no_check)
     rows: list[Row] = []
     for target in options.targets:
         shift = "channel" if options.shift == "channel" else "block"

@@ -10,7 +10,7 @@ behind in a trained network is drawn too: the gains of channels differ by factor
 and those of neighbouring blocks of channels by another four, so that shifts differ.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from vtac.dialects.context import VtacContext
-from vtac.dialects.target import Target
+from vtac.dialects.target import Memory, Target
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset, TimingReport
 from vtac.tools.compiler import compile_model
@@ -82,6 +82,31 @@ class Layer:
         positions = self.out_size * self.kernel if padded else self._valid_positions()
         return positions**2 * blocks * -(-self.outputs // target.block)
 
+    def limits(
+        self, target: Target, *, images: int = 1, residual: bool = False
+    ) -> Mapping[str, int]:
+        """Cycles below which no program for so many images can stay, by what takes them.
+
+        compute: `compute_limit`. reads: the input where it is used and all weights once, as full
+        beats. writes: the output once, in requests of a full burst.
+        """
+        timing, groups = target.timing, -(-images // target.batch)
+        elements = groups * self.elements(target)
+        rows = (self.size if self.kernel >= self.stride else self.out_size) ** 2
+        blocks, taps = -(-self.inputs // target.block), self.kernel**2
+        if self._folds(target):
+            rows, taps = self.out_size**2, 1
+            blocks = -(-(self.inputs * self.kernel**2) // target.block)
+        out_blocks = -(-self.outputs // target.block)
+        read = groups * rows * blocks * target.element_bytes(Memory.INP)
+        read += out_blocks * blocks * taps * target.element_bytes(Memory.WGT)
+        read += elements * target.element_bytes(Memory.INP) * residual
+        size = target.element_bytes(Memory.OUT)
+        writes = elements * (timing.beats(size) + timing.store_idle_cycles)
+        writes += -(-elements * size // timing.burst_bytes) * timing.store_request_cycles
+        compute = groups * self.compute_limit(target, timing, residual=residual)
+        return {"compute": compute, "reads": timing.beats(read), "writes": writes}
+
     def compute_limit(self, target: Target, preset: TimingPreset, *, residual: bool = False) -> int:
         """Cycles of its micro-ops alone, as the limit of the machine is counted.
 
@@ -126,7 +151,9 @@ def layer_named(name: str) -> Layer:
     raise ValueError(f"there is no layer {name!r}; there are C1 to C11")
 
 
-def model_of(layer: Layer, *, residual: bool = False, seed: int = 0) -> onnx.ModelProto:
+def model_of(
+    layer: Layer, *, residual: bool = False, images: int = 1, seed: int = 0
+) -> onnx.ModelProto:
     """The layer as a network: ``x`` (and ``skip``) to ``y``, float32."""
     rng = np.random.default_rng([seed, LAYERS.index(layer) if layer in LAYERS else len(LAYERS)])
     shape = (layer.outputs, layer.inputs, layer.kernel, layer.kernel)
@@ -145,30 +172,32 @@ def model_of(layer: Layer, *, residual: bool = False, seed: int = 0) -> onnx.Mod
     )
     addition = [helper.make_node("Add", ["conv", "skip"], [total], name="add")] if residual else []
     relu = helper.make_node("Relu", [total if residual else "conv"], ["y"], name="relu")
-    inputs = {"x": input_shape(layer)} | ({"skip": output_shape(layer)} if residual else {})
+    inputs = {"x": input_shape(layer, images)}
+    if residual:
+        inputs["skip"] = output_shape(layer, images)
     graph = helper.make_graph(
         [conv, *addition, relu],
         layer.name,
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, output_shape(layer))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, output_shape(layer, images))],
         [numpy_helper.from_array(v.astype(np.float32), n) for n, v in constants.items()],
     )
     opsets = [helper.make_opsetid("", 17)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8, producer_name="vtac")
 
 
-def input_shape(layer: Layer) -> tuple[int, ...]:
+def input_shape(layer: Layer, images: int = 1) -> tuple[int, ...]:
     """Of ``x``."""
-    return (1, layer.inputs, layer.size, layer.size)
+    return (images, layer.inputs, layer.size, layer.size)
 
 
-def output_shape(layer: Layer) -> tuple[int, ...]:
+def output_shape(layer: Layer, images: int = 1) -> tuple[int, ...]:
     """Of ``skip`` and ``y``."""
-    return (1, layer.outputs, layer.out_size, layer.out_size)
+    return (images, layer.outputs, layer.out_size, layer.out_size)
 
 
 def feeds_of(
-    layer: Layer, *, residual: bool = False, seed: int = 0, padding: int = 0
+    layer: Layer, *, residual: bool = False, seed: int = 0, padding: int = 0, images: int = 1
 ) -> dict[str, Array]:
     """Inputs: what a relu leaves of normal values (all of them for the image of C1).
 
@@ -176,14 +205,16 @@ def feeds_of(
     negative has the zero point -128; so for 0 one that is padded gets a trace of a negative number.
     """
     rng = np.random.default_rng([seed, 1])
-    x = rng.normal(size=input_shape(layer)).astype(np.float32)
+    x = rng.normal(size=input_shape(layer, images)).astype(np.float32)
     if layer.inputs >= GAIN_BLOCK:
         np.maximum(x, 0, out=x)
         if layer.pad and not padding:
             x[0, 0, 0, 0] = -1e-6
     feeds = {"x": x}
     if residual:
-        feeds["skip"] = np.maximum(rng.normal(size=output_shape(layer)), 0).astype(np.float32)
+        feeds["skip"] = np.maximum(rng.normal(size=output_shape(layer, images)), 0).astype(
+            np.float32
+        )
     return feeds
 
 
@@ -228,10 +259,11 @@ def compile_layer(
     shift: str = "block",
     residual: bool = False,
     padding: int = 0,
+    images: int = 1,
     pipeline: ChangePipeline | None = None,
     keep: Sequence[str] = ("quantised",),
 ) -> CompiledLayer:
-    """Compile one layer, so that all of it is one program.
+    """Compile one layer for so many images, so that all of it is one program.
 
     shift: ``block`` or ``channel``, what shares one. padding: what the padding holds, 0 or -128.
     keep: levels of which to keep a copy.
@@ -244,9 +276,9 @@ def compile_layer(
         if name in keep:
             levels[name] = module.clone()
 
-    feeds = feeds_of(layer, residual=residual, padding=padding)
+    feeds = feeds_of(layer, residual=residual, padding=padding, images=images)
     module = compile_model(
-        model_of(layer, residual=residual),
+        model_of(layer, residual=residual, images=images),
         target,
         feeds,
         shift=shift,
