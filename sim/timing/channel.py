@@ -25,7 +25,7 @@ FETCH, UOP, INP, WGT, ACC = range(5)
 NEVER = 1 << 62
 """The time of what is not going to happen."""
 
-_PRIORITY = operator.attrgetter("reader")
+priority = operator.attrgetter("reader")
 
 _KEPT = 1 << 12
 """Last beats kept beyond what is needed."""
@@ -37,9 +37,10 @@ _MANY = 4
 class Transfer:
     """What a reader still has to ask for, and what its requests have met so far.
 
-    index: the instruction that it belongs to. visible: the cycle from which on the arbiter sees the
-    next request. stop: the number of requests after which `Channel.issue` returns. spans: if
-    traced, the cycles (c, l) of the beats so far, those that follow without a gap perhaps as one.
+    unit, index: the machine, and its instruction, that it belongs to. visible: the cycle from which
+    on the arbiter sees the next request. stop: the number of requests after which `Channel.issue`
+    returns. spans: if traced, the cycles (c, l) of the beats so far, those that follow without a
+    gap perhaps as one.
     """
 
     __slots__ = (
@@ -52,13 +53,20 @@ class Transfer:
         "reader",
         "spans",
         "stop",
+        "unit",
         "visible",
     )
 
     def __init__(
-        self, reader: int, index: int, requests: Requests, visible: int, traced: bool = False
+        self,
+        reader: int,
+        index: int,
+        requests: Requests,
+        visible: int,
+        traced: bool = False,
+        unit: int = 0,
     ) -> None:
-        self.reader, self.index, self.visible = reader, index, visible
+        self.reader, self.index, self.visible, self.unit = reader, index, visible, unit
         self.beats, self.least = requests.beats, requests.least
         self.position = 0
         self.stop = len(self.beats)
@@ -90,7 +98,7 @@ class Channel:
         """Let a reader ask; behind an older transfer of the same reader."""
         if transfer.visible < self.due:
             self.due = transfer.visible
-        insort(self.active, transfer, key=_PRIORITY)
+        insort(self.active, transfer, key=priority)
         if (past := len(self._ends) - self._slots) > _KEPT:
             del self._ends[:past]
             self._spaced -= past

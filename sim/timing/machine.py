@@ -21,7 +21,9 @@ The cost is a few steps an instruction and one a request at most, never one a cy
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +31,8 @@ from numpy.typing import NDArray
 
 from ...dialects.target import INSTRUCTION_BYTES, TimingPreset
 from ..tokens import CONSUMER, Module, Queue, Schedule, deadlock_reason
-from .channel import FETCH, INP, NEVER, UOP, Channel, Transfer
+from .channel import FETCH, INP, NEVER, UOP, Transfer
+from .channels import Channels, ReadChannel, WriteChannel, Writing
 from .padding import padding_idle
 from .requests import Requests, cut
 from .work import READERS, Kind, Work
@@ -89,13 +92,22 @@ class _ModuleState:
 
 
 class Machine:
-    """One run of a program. `run` may be called once."""
+    """One run of a program. `run` may be called once.
 
-    def __init__(self, preset: TimingPreset, work: Work) -> None:
+    channels: the memory channels that it uses, its own (`Channels.of`) or shared with others.
+    unit: its number among the machines that share them.
+    """
+
+    def __init__(self, preset: TimingPreset, work: Work, channels: Channels, unit: int = 0) -> None:
         self._preset, self._work = preset, work
+        self._channels, self._unit = channels, unit
         count = len(work.kind)
         self._module = work.module.tolist()
-        self._duration = work.duration.tolist()
+        durations = work.duration
+        if channels.writes is not None and not preset.ideal_memory:
+            # How long a STORE takes depends on who else writes.
+            durations = np.where(work.kind == Kind.STORE, 0, durations)
+        self._duration = durations.tolist()
         readers = [READERS.get(kind, -1) for kind in Kind]
         self._readers = [readers[kind] for kind in work.kind.tolist()]
         self._pops, self._pushes = work.pops, work.pushes
@@ -109,8 +121,7 @@ class Machine:
         self._popped: list[list[int]] = [[] for _ in Queue]
         # Instructions that end with tokens of which it is open whether there is room for them.
         self._late: set[int] = set()
-        self._channels = [Channel(preset) for _ in range(preset.read_channels)]
-        self._channel_of = [self._channels[n] for n in CHANNEL_OF[preset.read_channels]]
+        self._channel_of = [channels.reads[n] for n in CHANNEL_OF[preset.read_channels]]
         # Without a channel to wait for, the cycle in which a chunk comes.
         self._chunk_comes: int | None = None
         self._limit = NEVER
@@ -123,28 +134,43 @@ class Machine:
         # The instruction that has to end before fetch can go on, and since when fetch waits.
         self._blocked: tuple[int, int] | None = None
 
+    @property
+    def channels(self) -> Sequence[ReadChannel | WriteChannel]:
+        """The memory channels that it uses and that take part in the simulation."""
+        reads = self._channels.reads
+        return reads if self._channels.writes is None else (*reads, self._channels.writes)
+
+    @property
+    def limit(self) -> int:
+        """The cycle in which FINISH starts, `NEVER` while that is unknown."""
+        return self._limit
+
+    @property
+    def undecided(self) -> int:
+        """The cycle up to which channels may go before it must be decided whether a token is lost.
+
+        `NEVER` where nothing is open.
+        """
+        if not self._late:
+            return NEVER
+        return min(map(self._end.__getitem__, self._late)) - 1
+
+    def launch(self) -> None:
+        """Ask for the first instructions."""
+        self._request_instructions(_FIRST_FETCH)
+
+    def decide(self) -> None:
+        """Decide what `undecided` is about: nothing more is popped by then."""
+        self._push_late(min(self._late, key=self._end.__getitem__), for_sure=True)
+
     def run(self) -> Timeline:
         """Everything up to FINISH. Raises `SimulationError` on a deadlock."""
-        self._request_instructions(_FIRST_FETCH)
-        issue = self._channels[0].issue if len(self._channels) == 1 else self._issue_in_step
-        while True:
-            self._settle()
-            until, late = self._limit, None
-            if self._late:
-                late = min(self._late, key=self._end.__getitem__)
-                until = min(until, self._end[late] - 1)
-            if (transfer := issue(until)) is not None:
-                self._served(transfer)
-            elif late is not None and self._end[late] - 1 <= self._limit:
-                self._push_late(late, for_sure=True)
-            else:
-                break
+        return run_together([self])[0]
+
+    def timeline(self) -> Timeline:
+        """What happened up to FINISH. Raises `SimulationError` on a deadlock."""
         if self._limit == NEVER:
             self._deadlock()
-        return self._timeline()
-
-    def _timeline(self) -> Timeline:
-        """What has been found, without what is known of the time behind."""
         limit = self._limit
         start, end, dispatched = map(np.array, (self._start, self._end, self._dispatched))
         end[start > limit + 1] = NEVER
@@ -175,7 +201,7 @@ class Machine:
             warnings,
         )
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Let everything happen whose time is known."""
         awake = self._awake
         while awake or self._chunk_comes is not None:
@@ -215,7 +241,7 @@ class Machine:
             if index == self._work.finish:
                 self._limit = at
             else:
-                self._start_load(state, index, at + 1)
+                self._start_transfer(state, index, at + 1)
 
     def _finish(self, state: _ModuleState, index: int, end: int) -> None:
         """The end of an instruction is known: its module, its tokens and its place fall free."""
@@ -268,18 +294,6 @@ class Machine:
         module = self._module[index]
         self._modules[module].free = end
         self._awake.add(module)
-
-    def _issue_in_step(self, until: int) -> Transfer | None:
-        """Issue requests up to a cycle, or until one transfer reaches its stop.
-
-        Channels go in step: what one of them completes may soon let a reader ask at another.
-        """
-        while True:
-            first, *others = sorted(self._channels, key=_due)
-            if first.due > until or first.due >= NEVER:
-                return None
-            if (transfer := first.issue(min(until, others[0].due))) is not None:
-                return transfer
 
     def _dispatch(self, at: int) -> None:
         """Fetch puts the instructions that are there into their queues, from cycle `at` on."""
@@ -336,7 +350,8 @@ class Machine:
         if self._ideal:
             self._chunk_comes = command + 1
         else:
-            self._channel_of[FETCH].add(Transfer(FETCH, -1, requests, command + 1))
+            transfer = Transfer(FETCH, -1, requests, command + 1, unit=self._unit)
+            self._channel_of[FETCH].add(transfer)
 
     def _instructions_come(self, last_beat: int) -> None:
         ready = last_beat + _LAST_BEAT_TO_DISPATCH
@@ -350,29 +365,42 @@ class Machine:
         if not self._dispatch_at_once(cycle):
             self._dispatch(cycle)
 
-    def _start_load(self, state: _ModuleState, index: int, start: int) -> None:
-        """A load's first request is visible in S + 1, one cycle later for each row of top pads."""
+    def _start_transfer(self, state: _ModuleState, index: int, start: int) -> None:
+        """A load's first request is visible in S + 1, one cycle later for each row of top pads.
+
+        A STORE that does not have the write channel for itself asks for it in cycle S.
+        """
         work = self._work
+        if self._readers[index] < 0:
+            assert self._channels.writes is not None
+            writing = Writing(index, work.write_cycles(self._preset, index), start, self._unit)
+            self._channels.writes.add(writing)
+            return
         requests, pads, reader = work.requests[index], work.pads.get(index), self._readers[index]
         visible = start + 1
         if pads is not None:
             visible += pads.delay
         whole = reader == INP and requests.total == self._preset.inp_beat_limit
         traced = whole or pads is not None
-        state.transfer = transfer = Transfer(reader, index, requests, visible, traced)
+        state.transfer = transfer = Transfer(reader, index, requests, visible, traced, self._unit)
         if self._ideal:
             transfer.last_end, transfer.position = visible, transfer.stop
-            self._served(transfer)
+            self.served(transfer)
             return
         if whole:
             transfer.stop = max(1, transfer.stop - 1)
         self._channel_of[reader].add(transfer)
 
-    def _served(self, transfer: Transfer) -> None:
+    def served(self, transfer: Transfer | Writing) -> None:
         """The times of a transfer's beats are known: a load is done with the last one and all pads.
 
         A load may also be asked about before its last request leaves, see `_lose_data`.
         """
+        if isinstance(transfer, Writing):
+            module = self._module[transfer.index]
+            self._finish(self._modules[module], transfer.index, transfer.end)
+            self._awake.add(module)
+            return
         if transfer.reader == FETCH:
             self._instructions_come(transfer.last_end)
             return
@@ -415,7 +443,48 @@ class Machine:
         raise self._work.error(index, f"deadlock: {reason}")
 
 
-def _due(channel: Channel) -> int:
+def run_together(machines: Sequence[Machine]) -> list[Timeline]:
+    """Run machines that start in the same cycle and may share channels, each up to its FINISH.
+
+    A machine's number among them is its `unit`. Machines and their modules run ahead as far as
+    times are known. When none can go on, nobody asks for memory before one of the transfers under
+    way is complete, so the channels go up to there, in step. Raises `SimulationError` on a
+    deadlock.
+    """
+    channels = list({id(c): c for machine in machines for c in machine.channels}.values())
+    issue = channels[0].issue if len(channels) == 1 else partial(_issue_in_step, channels)
+    for machine in machines:
+        machine.launch()
+    while True:
+        for machine in machines:
+            machine.settle()
+        limit = max(machine.limit for machine in machines)
+        first = min(machines, key=lambda machine: machine.undecided)
+        undecided = first.undecided
+        if (transfer := issue(min(limit, undecided))) is not None:
+            machines[transfer.unit].served(transfer)
+        elif undecided <= limit and undecided < NEVER:
+            first.decide()
+        else:
+            return [machine.timeline() for machine in machines]
+
+
+def _issue_in_step(
+    channels: Sequence[ReadChannel | WriteChannel], until: int
+) -> Transfer | Writing | None:
+    """Issue requests up to a cycle, or until one transfer reaches its stop.
+
+    Channels go in step: what one of them completes may soon let a reader ask at another.
+    """
+    while True:
+        first, *others = sorted(channels, key=_due)
+        if first.due > until or first.due >= NEVER:
+            return None
+        if (transfer := first.issue(min(until, others[0].due))) is not None:
+            return transfer
+
+
+def _due(channel: ReadChannel | WriteChannel) -> int:
     return channel.due
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...dialects.target import Target, TimingPreset
 from .accounts import Account, Accounts
+from .channels import Channels
 from .machine import Machine, Timeline
 from .work import Work, prepare
 
@@ -104,4 +105,6 @@ def estimate(
     if labels is not None and len(labels) != len(words):
         raise ValueError(f"{len(labels)} labels for {len(words)} instructions")
     work = prepare(target, chosen, words)
-    return TimingReport(target, chosen, work, Machine(chosen, work).run(), labels)
+    return TimingReport(
+        target, chosen, work, Machine(chosen, work, Channels.of(chosen)).run(), labels
+    )

@@ -88,6 +88,7 @@ class Work:
     pushes: list[tuple[Queue, ...]]
     duration: Column
     micro_ops: Column
+    elements: Column
     nbytes: Column
     beats: Column
     handshakes: Column
@@ -95,6 +96,23 @@ class Work:
     pads: Mapping[int, Pads]
     zero_counts: Column
     finish: int
+
+    def write_cycles(self, preset: TimingPreset, index: int) -> list[int]:
+        """For how long each request of a STORE holds the write channel, in the order they leave.
+
+        The sum is the STORE's duration where nobody else writes.
+        """
+        found, beats, written = [], 0, 0
+        elements = int(self.elements[index])
+        element = self.target.element_bytes(Memory.OUT)
+        requests = self.requests[index].beats
+        for number, size in enumerate(requests, 1):
+            beats += size
+            until = elements if number == len(requests) else beats * preset.port_bytes // element
+            idle = preset.store_idle_cycles * (min(until, elements) - written)
+            written = min(until, elements)
+            found.append(size + idle + preset.store_request_cycles)
+        return found
 
     def decode(self, index: int) -> Instruction:
         """One instruction."""
@@ -128,6 +146,7 @@ def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> 
         pushes=_queues(PRODUCES, module, fields["push_prev"], fields["push_next"]),
         duration=duration,
         micro_ops=micro_ops,
+        elements=traffic.elements,
         nbytes=traffic.nbytes,
         beats=traffic.beats,
         handshakes=traffic.handshakes,
@@ -262,8 +281,8 @@ class _Traffic:
         count = len(kind)
         sizes = np.array([target.element_bytes(m) for m in Memory], np.int64)
         element = sizes[fields["memory"]]
-        self._elements = fields["x_size"] * fields["y_size"]
-        self.nbytes: Column = np.where(kind == Kind.SYNC, 0, self._elements * element)
+        self.elements: Column = fields["x_size"] * fields["y_size"]
+        self.nbytes: Column = np.where(kind == Kind.SYNC, 0, self.elements * element)
         self.beats, self.handshakes = np.zeros(count, np.int64), np.zeros(count, np.int64)
         moves = np.flatnonzero(np.isin(kind, (*LOADS, Kind.STORE)))
         shapes, which = _distinct(
@@ -282,7 +301,7 @@ class _Traffic:
 
     def store_durations(self) -> Column:
         """One request after the other: handshake and response, beats, and reading each element."""
-        idle = self._preset.store_idle_cycles * self._elements
+        idle = self._preset.store_idle_cycles * self.elements
         moving = self.beats + self._preset.store_request_cycles * self.handshakes
         result: Column = np.maximum(idle + (0 if self._preset.ideal_memory else moving), 1)
         return result
