@@ -74,7 +74,7 @@ class Contraction:
     bias: Array | None
     covered: Sequence[Operation]
     leaves_int32: bool = False
-    only_clamps: ClassVar[bool] = False
+    keeps_scale: ClassVar[bool] = False
 
     @property
     def inputs(self) -> list[SSAValue]:

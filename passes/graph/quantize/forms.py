@@ -57,6 +57,14 @@ class Form:
         return any(pad > 0 for pad in self.pads)
 
     @property
+    def only_selects(self) -> bool:
+        """Whether each element of the result is one of the operand, or lies outside of it."""
+        if self.matrix is None or self.multiplies or self.divisor > 1 or (self.factor != 1).any():
+            return False
+        ones = self.matrix.reshape(len(self.matrix), -1)
+        return bool(np.isin(ones, (0, 1)).all() and (ones.sum(axis=1) == 1).all())
+
+    @property
     def is_exact_when_tied(self) -> bool:
         """Whether powers of two between scales leave nothing of it to round."""
         if self.matrix is None or self.multiplies:

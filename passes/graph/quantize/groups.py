@@ -95,10 +95,17 @@ class Sum:
         return pooling_of(self.core)
 
     @property
-    def only_clamps(self) -> bool:
-        """Whether it merely bounds one int8 value: the scale stays."""
-        alone = self.core is None and not self.forms and len(self.skips) == 1
-        return alone and not self.bias.any() and not self.is_rounded
+    def keeps_scale(self) -> bool:
+        """Whether the result has the scale of the operand.
+
+        So it is where one int8 value is merely bounded, or some of its elements are selected: a
+        finer scale than the operand's would represent the same numbers.
+        """
+        if self.core is not None or self.join != "add" or self.bias.any() or self.is_rounded:
+            return False
+        if self.forms:
+            return not self.skips and len(self.forms) == 1 and self.forms[0].only_selects
+        return len(self.skips) == 1
 
     @property
     def unclamped(self) -> SSAValue:

@@ -123,7 +123,7 @@ class _Choice:
         }
         for group in self.groups:
             result = group.root.results[0]
-            if isinstance(group, PassThrough) or group.only_clamps:
+            if isinstance(group, PassThrough) or group.keeps_scale:
                 self.same[result] = self._variable(group.inputs[0])
         self._take_given()
         self.shifted = find_shifted(self.network, self.groups, self._variable)
@@ -140,14 +140,14 @@ class _Choice:
         for group in self.groups:
             for value in group.inputs:
                 self._assign(value, chosen, factors, self.needs[self._variable(value)])
-            if isinstance(group, Sum) and not group.leaves_int32 and not group.only_clamps:
+            if isinstance(group, Sum) and not group.leaves_int32 and not group.keeps_scale:
                 result = group.root.results[0]
                 least = max(self.needs[result], _least_scale(self.network, group, chosen))
                 self._assign(result, chosen, factors, least)
             elif isinstance(group, Contraction):
                 if not group.leaves_int32:
                     self._assign_product(group, chosen)
-            elif isinstance(group, PassThrough) or group.only_clamps:
+            elif isinstance(group, PassThrough) or group.keeps_scale:
                 chosen[group.root.results[0]] = chosen[group.inputs[0]]
         return chosen
 
@@ -172,7 +172,7 @@ class _Choice:
         for form in group.forms if isinstance(group, Sum) else ():
             self._need_range(self._variable(form.operand), form.outside, form.outside)
         result = group.root.results[0]
-        if isinstance(group, PassThrough) or group.only_clamps:
+        if isinstance(group, PassThrough) or group.keeps_scale:
             self._need(self.same[result], result)
         elif not group.leaves_int32:
             self._need(result, result)
