@@ -125,8 +125,9 @@ class Resources(Mapping[str, Array]):
             raise CompileError(
                 Problem(
                     f"resource '{attr.key.data}'",
-                    "the weights of this module are not loaded",
-                    "Keep the .npz file written beside the IR in the same folder.",
+                    "its bytes are not loaded: the text of a module does not hold large constants",
+                    "They lie in FILE.mlir.npz, which must stay beside FILE.mlir; text that was"
+                    " printed has none (vta-opt -o FILE.mlir writes both).",
                 )
             )
         if self._keys.get(attr.digest.data) is None and digest_of(array) != attr.digest.data:

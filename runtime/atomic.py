@@ -1,34 +1,76 @@
-"""Files that appear whole or not at all: written beside their place, then renamed into it."""
+"""Files that appear whole or not at all: written beside their place, then renamed into it.
+
+What is there already keeps its place: a symbolic link is followed, and a device or a named pipe is
+written to and not replaced. What was in a file stays if the new content cannot be written.
+"""
 
 import os
+import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from vtac.dialects.errors import CompileError, Problem
 
+_NUMBERS = count()
+
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path, which is renamed to ``path`` at the end, or removed after an error.
+    """Yield a temporary path, whose content becomes that of ``path`` unless there is an error.
 
-    Raises `CompileError` if the folder cannot be written.
+    Raises `CompileError` if ``path`` is a folder or cannot be written.
     """
-    final = Path(path)
-    temporary = final.with_name(f".{final.name}.{os.getpid()}.part")
+    text = os.fspath(path)
     try:
-        yield temporary
-        os.replace(temporary, final)
+        if is_file(path):
+            with _beside(text) as temporary:
+                yield temporary
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                yield (temporary := Path(folder) / "content")
+                with temporary.open("rb") as source, open(text, "wb") as stream:
+                    shutil.copyfileobj(source, stream)
     except OSError as error:
-        raise CompileError(
-            Problem(str(final), f"cannot write it: {error.strerror or error}")
-        ) from None
+        raise CompileError(Problem(text, f"cannot write it: {error.strerror or error}")) from None
+
+
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is, or may become, a regular file; devices and pipes are none.
+
+    Raises `CompileError` on a folder.
+    """
+    text = os.fspath(path)
+    try:
+        mode = os.stat(text).st_mode
+    except OSError:  # there is nothing, or a link to nothing
+        mode = stat.S_IFREG
+    if stat.S_ISDIR(mode) or text.endswith(os.sep) or Path(text).name in ("", ".."):
+        raise CompileError(Problem(text, "is a folder", "Name a file to write."))
+    return stat.S_ISREG(mode)
+
+
+@contextmanager
+def _beside(path: str) -> Iterator[Path]:
+    """A temporary path in the folder of a regular file, renamed to the file at the end."""
+    final = Path(os.path.realpath(path))
+    temporary = final.with_name(f".{os.getpid()}.{next(_NUMBERS)}.part")
+    try:
+        if final.exists() and not os.access(final, os.W_OK):
+            raise PermissionError(None, "it is read-only")
+        yield temporary
+        if final.exists():
+            shutil.copymode(final, temporary)
+        os.replace(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file, whole or not at all. Raises `CompileError` if the folder cannot be written."""
+    """Write a file, whole or not at all. Raises `CompileError` as `whole_file` does."""
     with whole_file(path) as temporary:
         temporary.write_bytes(data)
 

@@ -1,30 +1,36 @@
-"""How the commands fail: what is wrong, on standard error, and exit status 1.
+"""How the commands fail: what is wrong, on standard error, and an exit status of `guard`.
 
-What a user caused arrives as `CompileError`, `TargetError` or one of xDSL's diagnostics. Anything
-else is a fault of ours and keeps its traceback.
+What a user caused arrives as `CompileError` or as one of xDSL's diagnostics. Any other exception is
+a fault of ours and keeps its traceback.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TargetError
+from vtac.tools.guard import FAILED, guard
 
-USER_ERRORS = (CompileError, TargetError, DiagnosticException, ParseError, ArgSpecParseError)
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+USER_ERRORS = (CompileError, DiagnosticException, ParseError, ArgSpecParseError)
 """Exceptions that say what a user did wrong."""
 
 
 class ArgumentParser(argparse.ArgumentParser):
     """argparse with our exit status and the hint to --help."""
 
+    def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
+        """As argparse does, which would not say that the output cannot be written."""
+        print(self.format_help(), end="", file=sys.stdout if file is None else file)
+
     def error(self, message: str) -> NoReturn:
         """One line, exit status 1."""
-        self.exit(1, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+        self.exit(FAILED, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
 def problems_of(error: BaseException) -> list[Problem]:
@@ -39,23 +45,15 @@ def problems_of(error: BaseException) -> list[Problem]:
 
 
 def run_command(main: Callable[[], None], name: str) -> None:
-    """Run a command's body; on an error of the user's print it and exit with status 1."""
-    try:
-        main()
-        sys.stdout.flush()
-    except USER_ERRORS as error:
-        for problem in problems_of(error):
-            print(
-                problem if ": error: " in str(problem) else f"{name}: error: {problem}",
-                file=sys.stderr,
-            )
-        sys.exit(1)
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; what is left in the buffer has no reader.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    """Run a command's body inside the guard; print a user's errors and exit with status 1."""
+    with guard(name):
+        try:
+            main()
+        except USER_ERRORS as error:
+            for problem in problems_of(error):
+                known = ": error: " in str(problem)
+                print(problem if known else f"{name}: error: {problem}", file=sys.stderr)
+            sys.exit(FAILED)
 
 
 def close_matches(word: str, choices: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ samples, where the IR is that of a calibrated network (`vtac.tools.observations`
 
 import io
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.printer import Printer
 
-from vtac.dialects.context import VtacContext
+from vtac.dialects.context import Array, VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.vtac import ResourceAttr
-from vtac.runtime.atomic import whole_file, write_whole
+from vtac.runtime.atomic import is_file, whole_file, write_whole
 
 
 def resources_file(path: str | os.PathLike[str]) -> Path:
@@ -56,15 +57,33 @@ def write_ir(path: str | os.PathLike[str], text: str, module: ModuleOp, ctx: Vta
     """Write text, and beside it the constants and the observations that belong to ``module``.
 
     Where there are none there is no file of them; one that an earlier module left is removed.
+    Nothing is written beside a device or a pipe.
     """
-    used = {key: ctx.resources[key] for key in sorted(referenced(module)) if key in ctx.resources}
-    if used:
-        import numpy as np  # takes longer to import than most passes run
+    if is_file(path):
+        used = used_constants(module, ctx)
+        if used:
+            import numpy as np  # takes longer to import than most passes run
 
-        with whole_file(resources_file(path)) as temporary, temporary.open("wb") as stream:
-            np.savez_compressed(stream, **used)  # type: ignore[arg-type]
-    _write_observations(observations_file(path), ctx)
+            with whole_file(resources_file(path)) as temporary, temporary.open("wb") as stream:
+                np.savez_compressed(stream, **used)  # type: ignore[arg-type]
+        _write_observations(observations_file(path), ctx)
     write_whole(path, text.encode())
+
+
+def print_ir(text: str, module: ModuleOp, ctx: VtacContext, command: str) -> None:
+    """Print text, and say on standard error what it refers to that is not in it."""
+    sys.stdout.write(text)
+    if constants := used_constants(module, ctx):
+        print(
+            f"{command}: note: the text refers to {len(constants)} large constants, which are not"
+            " in it: -o FILE.mlir writes them beside it",
+            file=sys.stderr,
+        )
+
+
+def used_constants(module: ModuleOp, ctx: VtacContext) -> dict[str, Array]:
+    """The large constants that a module refers to, by name, as far as they are known."""
+    return {key: ctx.resources[key] for key in sorted(referenced(module)) if key in ctx.resources}
 
 
 def _write_observations(file: Path, ctx: VtacContext) -> None:

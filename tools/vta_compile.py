@@ -33,7 +33,9 @@ def main(args: Sequence[str] | None = None) -> None:
     run_command(lambda: _compile(_parser().parse_args(args)), "vta-compile")
 
 
+SUFFIX = ".vtapkg"
 EXAMPLES = """examples:
+  vta-compile model.onnx --calibrate samples.npz
   vta-compile model.onnx -o model.vtapkg --calibrate samples.npz --explain
   vta-compile model.onnx --calibrate samples.npz --evaluate test.npz --layer-errors
   vta-compile model.onnx --target my_config.json --calibrate samples.npz --emit te
@@ -51,7 +53,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("model", metavar="MODEL", nargs="?", help="the ONNX model")
-    add("-o", "--output", metavar="PACKAGE", help="the package to write (.vtapkg)")
+    add(
+        "-o",
+        "--output",
+        metavar="PACKAGE",
+        help="the package to write (.vtapkg); MODEL.vtapkg in this folder if nothing else is asked"
+        " for",
+    )
     add(
         "--target",
         default="pynq",
@@ -141,8 +149,7 @@ def _compile(args: argparse.Namespace) -> None:
     if args.model is None:
         raise CompileError(Problem("", "say which model to compile", "See vta-compile --help."))
     if not (args.output or args.emit or args.explain or args.save_ir or args.evaluate or measures):
-        hint = "Write a package with -o, or say --explain, --evaluate or --emit."
-        raise CompileError(Problem("", "nothing to do", hint))
+        args.output = f"{Path(args.model).stem}{SUFFIX}"
     if args.json and not (args.evaluate or measures):
         hint = "Say --evaluate DATA or --layer-errors."
         raise CompileError(Problem("--json", "there is nothing to print as JSON", hint))

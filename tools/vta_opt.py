@@ -30,6 +30,7 @@ from vtac.tools.ir_files import (
     load_observations_beside,
     load_resources_beside,
     module_text,
+    print_ir,
     write_ir,
 )
 from vtac.tools.pipelines import built_passes, describe_passes
@@ -250,7 +251,7 @@ class VtaOpt:
 
     def _write(self, text: str, module: ModuleOp) -> None:
         if self.args.output_file is None:
-            sys.stdout.write(text)
+            print_ir(text, module, self.ctx, "vta-opt")
         else:
             write_ir(self.args.output_file, text, module, self.ctx)
 

@@ -22,7 +22,7 @@ from vtac.runtime.atomic import read_whole, write_whole
 from vtac.tools.arguments import add_shape_argument, parse_shapes
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.discovery import load_dialects
-from vtac.tools.ir_files import load_resources_beside, module_text, write_ir
+from vtac.tools.ir_files import load_resources_beside, module_text, print_ir, write_ir
 from vtac.tools.positions import Positions, parse_module, verify_module
 
 
@@ -155,4 +155,4 @@ def _write_ir(output: str | None, module: ModuleOp, ctx: VtacContext) -> None:
     if output:
         write_ir(Path(output), module_text(module), module, ctx)
     else:
-        sys.stdout.write(module_text(module))
+        print_ir(module_text(module), module, ctx, "vta-translate")

@@ -2,16 +2,23 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import onnx
 import pytest
 from digits_model import MODEL, images
 from onnx import helper
-from small_models import floats, small_model
+from small_models import context, floats, small_model
 from trained_models import SHARED, model_path, samples_and_inputs
 
+import vtac
 from vtac.tools import vta_compile, vta_opt, vta_translate
+from vtac.tools.ir_files import load_observations_beside, load_resources_beside
+from vtac.tools.observations import Observed
+from vtac.tools.options import CompileKeywords, CompileOptions
+from vtac.tools.planner import main_function
+from vtac.tools.positions import Positions, parse_module
 from vtac.tools.program_files import read_program
 
 LEVELS = ("imported", "canonical", "calibrated", "quantised", "graph", "te", "loops", "vta")
@@ -122,7 +129,8 @@ def test_each_level_ends_in_the_same_words(
         passes = capsys.readouterr().out.strip()
         again = tmp_path / f"from_{level}"
         again.mkdir()
-        vta_opt.main([str(file), "-p", passes, "-o", str(again / "vta.mlir")])
+        fast = ["--disable-verify"] if SHARED in model.parents else []
+        vta_opt.main([str(file), "-p", passes, "-o", str(again / "vta.mlir"), *fast])
         for name in names:
             encode = ["--encode", str(again / "vta.mlir"), "--function", name]
             vta_translate.main([*encode, "-o", str(again / f"{name}.npz")])
@@ -131,3 +139,121 @@ def test_each_level_ends_in_the_same_words(
 
 def _programs(file: Path) -> list[str]:
     return [line for line in file.read_text().splitlines() if "vta.program @" in line]
+
+
+def test_the_default_pipeline_is_taken_up_by_the_name_of_a_level(tmp_path: Path) -> None:
+    model, samples, _ = digits(tmp_path)
+    package, folder = tmp_path / "m.vtapkg", tmp_path / "ir"
+    arguments = [str(model), "--calibrate", str(samples), "-o", str(package)]
+    vta_compile.main([*arguments, "--save-ir", str(folder)])
+    expected = programs_of(package, ["vta_0"])
+    text = str(tmp_path / "vta.mlir")
+    start = [str(folder / "1_canonical.mlir"), "--from", "canonical", "--calibrate", str(samples)]
+    vta_opt.main([*start, "--to", "calibrated", "-o", text])
+    vta_opt.main([text, "--from", "calibrated", "--to", "graph", "-o", text])
+    assert not Path(f"{text}.observations.npz").exists(), "those of another level are removed"
+    vta_opt.main([text, "--from", "graph", "-o", text])
+    vta_translate.main(["--encode", text, "-o", str(tmp_path / "vta_0.npz")])
+    assert programs_of(tmp_path, ["vta_0"]) == expected
+
+
+@pytest.fixture
+def calibrated(tmp_path: Path) -> Path:
+    model, samples, _ = digits(tmp_path)
+    text = tmp_path / "calibrated.mlir"
+    shape = ["--shape", "image=1,1,8,8"]
+    vta_translate.main(["--import-onnx", str(model), *shape, "-o", str(tmp_path / "i.mlir")])
+    vta_opt.main([str(tmp_path / "i.mlir"), "--to", "calibrated", "--calibrate", str(samples),
+                  "--target", "pynq", "-o", str(text)])  # fmt: skip
+    return text
+
+
+def test_observations_are_read_as_they_were_written(calibrated: Path) -> None:
+    ctx = context()
+    module = parse_module(ctx, calibrated.read_text(), Positions("m"))
+    load_resources_beside(ctx, calibrated)
+    load_observations_beside(ctx, calibrated, module)
+    first = ctx.observations
+    assert isinstance(first, Observed) and len(first.batches) == 16
+    seen = 0
+    for op in main_function(module).body.block.ops:
+        for value in op.results:
+            if first.mean(value) is not None:
+                mean, power, largest = first.mean(value), first.power(value), first.largest(value)
+                assert power is not None and largest is not None and mean is not None
+                assert (np.square(mean) <= power * (1 + 1e-6) + 1e-12).all()
+                assert (np.abs(mean) <= largest + 1e-6).all()
+                seen += 1
+    assert seen >= 8
+    first.save(calibrated.with_name("again.npz"))
+    again = Observed.load(calibrated.with_name("again.npz"), module, main_function(module), ctx)
+    for mine, theirs in zip(first.batches, again.batches, strict=True):
+        assert all((a == b).all() for a, b in zip(mine, theirs, strict=True))
+    for name in ("means", "powers", "maxima"):
+        mine, theirs = getattr(first, name), getattr(again, name)
+        assert set(mine) == set(theirs)
+        assert all((mine[key] == theirs[key]).all() for key in mine)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda arrays: arrays.pop("format"), "in format 1"),
+        (lambda arrays: arrays.update(format=np.array(2)), "in format 1"),
+        (lambda arrays: arrays.pop("input/image"), "has the inputs none, the module image"),
+        (lambda arrays: arrays.clear(), "in format 1"),
+    ],
+)
+def test_files_of_other_observations_are_refused(
+    calibrated: Path,
+    change: Callable[[dict[str, np.ndarray]], object],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = Path(f"{calibrated}.observations.npz")
+    with np.load(file) as archive:
+        arrays = dict(archive)
+    change(arrays)
+    np.savez(file, **arrays)
+    with pytest.raises(SystemExit):
+        vta_opt.main([str(calibrated), "--from", "calibrated"])
+    assert message in capsys.readouterr().err
+    file.write_bytes(b"no archive")
+    with pytest.raises(SystemExit):
+        vta_opt.main([str(calibrated), "--from", "calibrated"])
+    assert "is no file of observations" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--from", "vta", "--to", "te"], "no level 'te'"),
+        (["--from", "tea"], "no level 'tea'"),
+        (["--from", "te", "-p", "canonicalize-graph"], "instead of --passes"),
+        (["--calibrate", "x.npz"], "belongs to the default pipeline"),
+        (["-p", "calibrate"], "there are no samples"),
+        (["-p", "calibrate{samples=absent}"], "no such file of samples"),
+        (["-p", 'calibrate{samples="x.npz" method=guess}'], "method"),
+    ],
+)
+def test_parts_of_the_pipeline_that_make_no_sense(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        vta_opt.main([str(MODEL), *arguments])
+    assert message in capsys.readouterr().err
+
+
+def test_options_are_the_same_as_keywords_and_as_an_object() -> None:
+    hints = get_type_hints(CompileKeywords)
+    assert hints == get_type_hints(CompileOptions)
+    samples = images()[:4]
+    one = vtac.compile(MODEL, "pynq", samples, shift="block", keep_ir=["vta"])
+    two = vtac.compile(MODEL, "pynq", samples, CompileOptions(shift="block", keep_ir=["vta"]))
+    assert one.package.ir == two.package.ir
+    with pytest.raises(TypeError, match=r"no option 'shfit' .did you mean shift"):
+        vtac.compile(MODEL, shfit="block")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="not both"):
+        vtac.compile(MODEL, options=CompileOptions(), shift="block")
+    with pytest.raises(vtac.CompileError, match=r"(?s)option shift.*option method.*percentile"):
+        CompileOptions(shift="both", method="guess", percentile=0)  # type: ignore[arg-type]

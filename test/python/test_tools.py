@@ -191,7 +191,9 @@ def test_arguments_that_make_no_sense(tmp_path: Path, failure: Failure) -> None:
     ]
     for args, message in cases:
         assert message in failure(vta_compile.main, MODEL, "-o", out, *args)
-    assert "nothing to do" in failure(vta_compile.main, MODEL)
+    assert "which model" in failure(vta_compile.main)
+    assert "--print-pipeline" in failure(vta_compile.main, MODEL, "--from", "te")
+    assert "Levels: imported, canonical," in failure(vta_compile.main, MODEL, "--emit", "tea")
     cases = [
         (["--keep-float", "frist"], "has no node of that name (did you mean first?)"),
         (["--layer-errors"], "are measured where samples calibrate the network"),

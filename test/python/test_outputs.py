@@ -1,0 +1,171 @@
+"""Outputs that are no plain files, interruptions, and streams that fail."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from digits_model import MODEL, save_images
+
+from vtac.dialects.errors import CompileError
+from vtac.runtime.atomic import is_file, write_whole
+from vtac.tools import vta_compile, vta_opt
+from vtac.tools.guard import guard
+
+COMMANDS = ("vta_compile", "vta_opt", "vta_run", "vta_sim", "vta_translate")
+
+
+def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    for target in (tmp_path / "real" / "old", tmp_path / "real" / "new"):
+        link = tmp_path / f"to_{target.name}"
+        link.symlink_to(target)
+    (tmp_path / "real" / "old").write_bytes(b"old")
+    (tmp_path / "real" / "old").chmod(0o640)
+    for name in ("old", "new"):
+        write_whole(tmp_path / f"to_{name}", b"content")
+        assert (tmp_path / f"to_{name}").is_symlink()
+        assert (tmp_path / "real" / name).read_bytes() == b"content"
+    assert (tmp_path / "real" / "old").stat().st_mode & 0o777 == 0o640
+    assert sorted(file.name for file in (tmp_path / "real").iterdir()) == ["new", "old"]
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert not is_file(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_whole(pipe, b"content" * 30000)
+    reader.join(60)
+    assert read == [b"content" * 30000]
+    assert pipe.is_fifo() and [file.name for file in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_ir_goes_through_a_pipe_without_files_beside_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    vta_opt.main([str(MODEL), "-o", str(pipe)])
+    reader.join(60)
+    assert "graph.conv" in read[0]
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize("name", [".", "..", "/", "folder", "folder/", "absent/", "folder/.."])
+def test_folders_are_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CompileError, match="is a folder"):
+        write_whole(name, b"content")
+    assert [file.name for file in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_read_only_file_stays(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    file.chmod(0o444)
+    with pytest.raises(CompileError, match="read-only"):
+        write_whole(file, b"new")
+    assert file.read_bytes() == b"old"
+
+
+def test_what_was_there_stays_if_the_new_content_fails(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    with pytest.raises(CompileError), contextlib.suppress(KeyError):
+        write_whole(file / "below", b"new")
+    assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
+    write_whole(tmp_path / ("n" * 250), b"the longest names")
+
+
+def test_standard_output_lacks_large_constants_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vta_opt.main([str(MODEL)])
+    said = capsys.readouterr()
+    assert "note: the text refers to 4 large constants" in said.err, said.err
+    (tmp_path / "m.mlir").write_text(said.out)
+    with pytest.raises(SystemExit):
+        vta_opt.main([str(tmp_path / "m.mlir"), "-p", "canonicalize-graph,flatten-to-conv"])
+    assert "-o FILE.mlir writes both" in capsys.readouterr().err
+
+
+def run(command: str, *args: str | Path, stdout: int = subprocess.PIPE) -> tuple[int, str]:
+    code = f"import sys; from vtac.tools.commands import {command}; sys.exit({command}())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, args)], stdout=stdout, stderr=subprocess.PIPE
+    )
+    return done.returncode, done.stderr.decode()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_standard_output_is_one_line(command: str) -> None:
+    with open("/dev/full", "wb") as full:  # opened by us: no command gets its name
+        status, said = run(command, "--help", stdout=full.fileno())
+    assert (status, said.count("\n")) == (1, 1), said
+    assert said == f"{command.replace('_', '-')}: error: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_interruption_during_the_imports_is_silent(command: str) -> None:
+    code = (
+        "import builtins, os, signal, sys; old = builtins.__import__\n"
+        "def slow(name, *more):\n"
+        "    if name.startswith('numpy') or name.startswith('xdsl'):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return old(name, *more)\n"
+        f"from vtac.tools.commands import {command} as main\n"
+        "builtins.__import__ = slow; sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (RecursionError(), 1, "c: error: the input is nested too deeply\n"),
+        (OSError(5, "it broke", "file"), 1, "c: error: file: it broke\n"),
+        (MemoryError(), 1, "c: error: there is not enough memory\n"),
+    ],
+)
+def test_what_the_guard_says(
+    error: BaseException, status: int, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = os.dup(1)
+    try:
+        with pytest.raises(SystemExit) as stopped, guard("c"):
+            raise error
+    finally:
+        os.dup2(out, 1)
+        os.close(out)
+    assert stopped.value.code == status and capfd.readouterr().err == said
+
+
+def test_nested_ir_is_refused_in_one_line(tmp_path: Path) -> None:
+    depth = 5000
+    (tmp_path / "deep.mlir").write_text('"t.op"() ({' * depth + "})" * depth)
+    status, said = run("vta_opt", tmp_path / "deep.mlir", "--allow-unregistered-dialect")
+    assert status == 1 and "Traceback" not in said and said.count("error") == 1
+
+
+def test_without_an_output_the_package_has_the_name_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = save_images(tmp_path / "samples.npz", 4)
+    monkeypatch.chdir(tmp_path)
+    vta_compile.main([str(MODEL), "--calibrate", str(samples)])
+    assert (tmp_path / "digits.vtapkg").is_file()
+    assert capsys.readouterr().out.startswith("digits.vtapkg: ")
+    vta_compile.main([str(MODEL), "--calibrate", str(samples), "--emit", "graph"])
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["digits.vtapkg", "samples.npz"]

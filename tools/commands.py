@@ -1,0 +1,35 @@
+"""The commands that an installation has: each imports what it needs inside the guard."""
+
+import importlib
+
+from vtac.tools.guard import guard
+
+
+def _run(module: str) -> None:
+    with guard(module.replace("_", "-")):
+        importlib.import_module(f"vtac.tools.{module}").main()
+
+
+def vta_compile() -> None:
+    """An ONNX model in, a package out."""
+    _run("vta_compile")
+
+
+def vta_opt() -> None:
+    """Run passes over IR."""
+    _run("vta_opt")
+
+
+def vta_run() -> None:
+    """Run a package."""
+    _run("vta_run")
+
+
+def vta_sim() -> None:
+    """Time a program."""
+    _run("vta_sim")
+
+
+def vta_translate() -> None:
+    """Translate between ONNX, IR and encoded programs."""
+    _run("vta_translate")

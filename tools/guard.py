@@ -1,0 +1,51 @@
+"""What stands around every command: interruptions and failing streams end it with one line.
+
+Exit statuses of all commands:
+  0    it did what was asked;
+  1    it did not, and a line on standard error for each thing that is wrong says why;
+  130  it was interrupted (Ctrl-C).
+Nothing is half written in any of these cases. A traceback is a fault of ours.
+
+This module imports nothing of ours and little else, so that the guard is in force before a command
+imports what it needs, which takes most of its first second.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+FAILED, INTERRUPTED = 1, 130
+
+
+@contextmanager
+def guard(command: str) -> Iterator[None]:
+    """Run the body of a command; its output has reached its reader when this ends without error."""
+    try:
+        try:
+            yield
+        finally:  # also where argparse exits after its help
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        _end(INTERRUPTED)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        _end(FAILED)
+    except OSError as error:
+        place = error.filename if error.filename is not None else "standard output"
+        _end(FAILED, f"{command}: error: {place}: {error.strerror or error}")
+    except RecursionError:
+        _end(FAILED, f"{command}: error: the input is nested too deeply")
+    except MemoryError:
+        _end(FAILED, f"{command}: error: there is not enough memory")
+
+
+def _end(status: int, message: str = "") -> None:
+    """Exit without a word of Python's about what is left in the buffer of standard output."""
+    if message:
+        with suppress(OSError):
+            print(message, file=sys.stderr)
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    raise SystemExit(status)
