@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 LIT_TESTS := $(wildcard test/dialects test/passes test/lowering test/tools)
+PAGES := schedules operators partitioning vta
 BENCHMARKS := $(wildcard test/benchmarks/bench_*.py)
 
 # The first Python on the path that is new enough; looked up only when the environment is made.
@@ -59,11 +60,11 @@ imports: $(STAMP)  ## import-linter: who may import whom
 	@echo "imports: import-linter"
 	@$(BIN)/lint-imports --no-logo
 
-docs: $(STAMP)  ## write the pages of docs/ that a command writes
-	@echo "docs: docs/schedules.md, docs/operators.md, docs/partitioning.md"
-	@$(BIN)/python docs/schedules.py
-	@$(BIN)/python docs/operators.py
-	@$(BIN)/python docs/partitioning.py
+docs: $(STAMP)  ## write the pages of docs/ that a command writes, and build the site, build/site
+	@echo "docs: the pages that scripts in docs/ write, then build/site"
+	@for page in $(PAGES); do $(BIN)/python docs/$$page.py || exit 1; done
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
+	@echo "docs: open build/site/index.html"
 
 bench: $(STAMP)  ## the benchmarks, test/benchmarks/bench_*.py, one after the other
 	@test -n "$(BENCHMARKS)" || echo "bench: there is no test/benchmarks/bench_*.py"

@@ -88,7 +88,7 @@ def plan_alu(dst: Indices, src: Indices | None, *, reads_dst: bool) -> AluPlan:
 
 
 def depends_on_previous(dst: Indices, src: Indices | None, *, immediate: bool) -> bool:
-    """Whether a micro-op depends on the one just before it, as VTA.md section 3 has it.
+    """Whether a micro-op depends on the one just before it, as docs/vta.md section 3 has it.
 
     The immediate form must not repeat a dst; whoever reads src must not read the previous dst.
     """

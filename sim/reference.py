@@ -1,4 +1,4 @@
-"""The plain definition of VTA: one micro-op after another, to be read beside VTA.md section 3.
+"""The plain definition of VTA: one micro-op after another, to be read beside docs/vta.md section 3.
 
 Everything fast in this package is tested against this. It is slow, and it has no cleverness: each
 buffer is an array, each rule a line or two, each rule about wrong programs stands where it applies.

@@ -1,6 +1,7 @@
 """The intrinsics of a VTA, as declarations: GEMM, its reset, the operations of the ALU, transfers.
 
-Apache tvm declares the same in ``vta/environment.py``; the semantics are those of VTA.md section 3.
+Apache tvm declares the same in ``vta/environment.py``; the semantics are those of docs/vta.md,
+section 3.
 The lane axes are b (BATCH rows), o (output lanes) and k (input lanes).
 """
 

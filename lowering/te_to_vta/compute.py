@@ -3,7 +3,7 @@
 An instruction has two loops with one step an index, around a list of micro-ops. Axes that advance
 every index in step become one; the two largest become the loops; the others are written out as
 micro-ops. Neither sums nor elementwise operations care about the order, so any axis may be any
-loop, except on machines whose ALU does not see the result of the micro-op just before (VTA.md,
+loop, except on machines whose ALU does not see the result of the micro-op just before (docs/vta.md,
 section 3): there an order is taken in which no micro-op depends on its neighbour.
 """
 

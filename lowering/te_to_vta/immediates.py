@@ -2,7 +2,7 @@
 
 An instruction has one immediate. Where an invocation takes its immediate from a table, its
 iterations are cut into boxes in which the table says the same; neighbours that agree stay together.
-This is how a shift that 16 channels share costs one cycle an element instead of two (VTA.md,
+This is how a shift that 16 channels share costs one cycle an element instead of two (docs/vta.md,
 section 6), whatever the other channels shift by.
 """
 

@@ -3,7 +3,7 @@
 An ALU operation with a second operand takes the constants of 16 channels from the accumulators; on
 the Chisel design it costs twice what an immediate does, and the vector must be loaded. Where the 16
 agree, one immediate serves the block, and the table ``%shift[c]`` says which. Blocks may differ:
-te-to-vta cuts the instruction where the amount changes. (VTA.md, section 6, per-channel shifts.)
+te-to-vta cuts the instruction where the amount changes. (docs/vta.md, section 6.)
 
 Takes kernels of tensors whose stages are single operations. A stage keeps its vector where lanes
 differ, where values are no immediates, or where the instructions cut cost more than they save.

@@ -1,7 +1,7 @@
 """What the ways to write an epilogue cost on a target, in cycles; how one is chosen and recorded.
 
 Only what differs between the ways is counted: cycles of the compute module an element, what a
-vector's load costs on the memory port, and further instructions. (VTA.md, sections 4 and 6.)
+vector's load costs on the memory port, and further instructions. (docs/vta.md, sections 4 and 6.)
 """
 
 from collections.abc import Callable, Mapping

@@ -8,7 +8,7 @@ since sums in 32 bits do not care about their order:
 - *copy*: the accumulators start from it. Where the target's immediate operations may read another
   element (``alu_imm_src``), a copy of the vector replaces the reset, so that it costs nothing.
 
-(VTA.md, section 6.) Takes kernels of tensors whose stages are single operations, after
+(docs/vta.md, section 6.) Takes kernels of tensors whose stages are single operations, after
 te-fuse-accumulators. The cheapest way by `epilogue_costs` is taken, and recorded on the kernel;
 calls whose constants want different ways get kernels of their own. An addition stays where its
 accumulators are read elsewhere too, where nothing is cheaper, or, for a product, where a call

@@ -14,6 +14,7 @@ operators = load("docs/operators.py")
 own_codegen = load("docs/own_codegen.py")
 partitioning = load("docs/partitioning.py")
 schedules = load("docs/schedules.py")
+vta = load("docs/vta.py")
 
 
 def test_the_page_on_schedules_is_up_to_date() -> None:
@@ -36,6 +37,10 @@ def test_reasons_of_operators_are_those_of_the_code() -> None:
     assert "a window lies wholly in the padding" not in rows["Conv"].reasons
     assert "its weights are not constant" in rows["Conv"].reasons
     assert any("moves channels" in reason for reason in rows["Reshape"].reasons)
+
+
+def test_the_page_on_the_machine_is_up_to_date() -> None:
+    assert vta.PAGE.read_text() == vta.page(), "make docs"
 
 
 def test_the_page_on_partitioning_is_up_to_date() -> None:
