@@ -63,6 +63,7 @@ imports: $(STAMP)  ## import-linter: who may import whom
 docs: $(STAMP)  ## write the pages of docs/ that a command writes, and build the site, build/site
 	@echo "docs: the pages that scripts in docs/ write, then build/site"
 	@for page in $(PAGES); do $(BIN)/python docs/$$page.py || exit 1; done
+	@$(BIN)/python test/support/code_blocks.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 	@echo "docs: open build/site/index.html"
 

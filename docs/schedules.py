@@ -343,13 +343,16 @@ def instructions() -> list[str]:
         f"""\
 `te-to-vta` runs the outer loops with known numbers: what is left is a flat program. `vta-allocate`
 places its buffers, `vta-plan-microops` its micro-ops, and `vta-insert-dependences` derives the
-tokens (`push_next`, `pop_prev`, ...) from what the instructions read and write. To do all of it:
-
-    vta-opt docs/matrix_product.mlir \\
-        -p {TO_LOOPS},te-apply-schedule,{SIMPLIFY},{TO_PROGRAM}""",
+tokens (`push_next`, `pop_prev`, ...) from what the instructions read and write. To do all of it:""",
+        block(
+            "sh",
+            f"""\
+vta-opt docs/matrix_product.mlir \\
+    -p {TO_LOOPS},te-apply-schedule,{SIMPLIFY},{TO_PROGRAM}""",
+        ),
         block("mlir", str(program)),
         "And as the words that the machine fetches:",
-        block("", words_text(threads.binary, names)),
+        block("text", words_text(threads.binary, names)),
         f"""\
 On the simulator the product is what NumPy computes. The clock counts {single.cycles:,} cycles
 without the last step and {threads.cycles:,} with it.""",
@@ -364,7 +367,7 @@ def refusals() -> list[str]:
 A primitive that does not fit is refused; no step changes what is computed. Tensorizing before the
 operands are where the GEMM core reads them:""",
         block("mlir", TOO_EARLY),
-        block("", refusal(TOO_EARLY)),
+        block("text", refusal(TOO_EARLY)),
         """\
 [te-schedule](../passes/te/schedule) writes such schedules by itself, chosen by cost (`vta-opt -p
 te-schedule` shows them); a schedule written by hand is kept.""",

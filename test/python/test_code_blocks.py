@@ -1,18 +1,38 @@
 """Every code block of README, CONTRIBUTING and the pages in docs/ runs."""
 
+import re
 from pathlib import Path
 
 import pytest
-from code_blocks import Page, blocks_of, pages
+from code_blocks import WRITTEN, Page, blocks_of, pages
 from page_names import GIVEN, names_of
+from xdsl.dialects import get_all_dialects
+
+from vtac.tools.discovery import our_codegens, our_dialects
 
 
 @pytest.mark.parametrize("page", pages())
 def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
     run = Page(page, tmp_path, names_of(page, tmp_path))
-    run.run()
+    try:
+        run.run()
+    finally:
+        our_codegens.cache_clear()  # The page may have installed others.
     for block, written in run.written.items():
         assert block.text == written, f"{block.place}: make docs"
+
+
+def test_operations_of_the_excerpts_exist() -> None:
+    table = {**get_all_dialects(), **our_dialects()}
+    for page in WRITTEN:
+        for block in blocks_of(page):
+            for name in re.findall(r"(?<![\w.@])(te|vta|graph)\.(\w+)", block.text):
+                if block.language == "mlir":
+                    known = table[name[0]]()
+                    names = {op.name for op in (*known.operations, *known.attributes)}
+                    assert any(n.startswith(".".join(name)) for n in names), (
+                        f"{block.place}: {name}"
+                    )
 
 
 def test_what_pages_are_given_is_needed() -> None:

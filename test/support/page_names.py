@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from installed_codegens import declare
 from onnx import TensorProto, helper, numpy_helper
 
 Names = Mapping[str, Any]
@@ -36,7 +37,10 @@ def _readme(folder: Path) -> Names:
 
 def _partitioning(folder: Path) -> Names:
     import vtac
+    from vtac.tools.discovery import our_codegens
 
+    declare(folder)
+    our_codegens.cache_clear()
     rng = np.random.default_rng(3)
     onnx.save(_small_model("x", "y"), folder / "model.onnx")
     return {"vtac": vtac, "samples": rng.uniform(-1, 1, (8, 3, 8, 8)).astype(np.float32)}
