@@ -340,10 +340,11 @@ def instructions() -> list[str]:
     names = [op.name for op in program.body.block.ops if isinstance(op, InstructionOp)]
     return [
         "## Instructions",
-        f"""\
+        """\
 `te-to-vta` runs the outer loops with known numbers: what is left is a flat program. `vta-allocate`
 places its buffers, `vta-plan-microops` its micro-ops, and `vta-insert-dependences` derives the
-tokens (`push_next`, `pop_prev`, ...) from what the instructions read and write. To do all of it:""",
+tokens (`push_next`, `pop_prev`, ...) from what the instructions read and write. All of it at
+once:""",
         block(
             "sh",
             f"""\

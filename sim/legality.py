@@ -1,8 +1,8 @@
 """What can be said against an instruction before it runs.
 
 The checks that need neither the contents of the buffers nor other instructions: features that the
-target lacks, ranges of transfers, counts of zero (docs/vta.md, section 3). Both functional simulators
-and the hazard checker use them; what depends on micro-ops is checked where they run.
+target lacks, ranges of transfers, counts of zero (docs/vta.md, section 3). Both functional
+simulators and the hazard checker use them; what depends on micro-ops is checked where they run.
 """
 
 from collections.abc import Mapping, Sequence
