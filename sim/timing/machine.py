@@ -23,18 +23,16 @@ The cost is a few steps an instruction and one a request at most, never one a cy
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...dialects.target import INSTRUCTION_BYTES, TimingPreset
+from ...dialects.target import TimingPreset
 from ..tokens import CONSUMER, Module, Queue, Schedule, deadlock_reason
 from .channel import FETCH, INP, NEVER, UOP, Transfer
 from .channels import Channels, ReadChannel, WriteChannel, Writing
+from .fetch import Chunk, Fetch
 from .padding import padding_idle
-from .requests import Requests, cut
 from .work import READERS, Kind, Work
 
 CHANNEL_OF = {1: (0, 0, 0, 0, 0), 2: (0, 0, 1, 1, 0), 3: (0, 1, 2, 2, 1)}
@@ -47,15 +45,6 @@ _LAST_BEAT_TO_DISPATCH = 2
 _DISPATCHED_TO_FETCH = 2
 _FIRST_FETCH = 1
 _CONSUMER = [int(CONSUMER[queue]) for queue in Queue]
-
-
-class Chunk(NamedTuple):
-    """One fetch: instructions [first, end), commanded in a cycle, there in another."""
-
-    first: int
-    end: int
-    command: int
-    ready: int
 
 
 @dataclass(frozen=True)
@@ -92,7 +81,7 @@ class _ModuleState:
 
 
 class Machine:
-    """One run of a program. `run` may be called once.
+    """One run of a program, which `together.run` drives.
 
     channels: the memory channels that it uses, its own (`Channels.of`) or shared with others.
     unit: its number among the machines that share them.
@@ -130,7 +119,7 @@ class Machine:
         self._dispatched = [NEVER] * count
         self._full: list[tuple[int, int]] = []
         self._warnings: list[tuple[int, int, str]] = []
-        self._fetch = _Fetch(preset, count)
+        self._fetch = Fetch(preset, count)
         # The instruction that has to end before fetch can go on, and since when fetch waits.
         self._blocked: tuple[int, int] | None = None
 
@@ -162,10 +151,6 @@ class Machine:
     def decide(self) -> None:
         """Decide what `undecided` is about: nothing more is popped by then."""
         self._push_late(min(self._late, key=self._end.__getitem__), for_sure=True)
-
-    def run(self) -> Timeline:
-        """Everything up to FINISH. Raises `SimulationError` on a deadlock."""
-        return run_together([self])[0]
 
     def timeline(self) -> Timeline:
         """What happened up to FINISH. Raises `SimulationError` on a deadlock."""
@@ -441,86 +426,3 @@ class Machine:
         reason = deadlock_reason(Schedule([], blocked, fetch), self._preset.queue_depth)
         index = blocked[0][0] if blocked else self._work.finish
         raise self._work.error(index, f"deadlock: {reason}")
-
-
-def run_together(machines: Sequence[Machine]) -> list[Timeline]:
-    """Run machines that start in the same cycle and may share channels, each up to its FINISH.
-
-    A machine's number among them is its `unit`. Machines and their modules run ahead as far as
-    times are known. When none can go on, nobody asks for memory before one of the transfers under
-    way is complete, so the channels go up to there, in step. Raises `SimulationError` on a
-    deadlock.
-    """
-    channels = list({id(c): c for machine in machines for c in machine.channels}.values())
-    issue = channels[0].issue if len(channels) == 1 else partial(_issue_in_step, channels)
-    for machine in machines:
-        machine.launch()
-    while True:
-        for machine in machines:
-            machine.settle()
-        limit = max(machine.limit for machine in machines)
-        first = min(machines, key=lambda machine: machine.undecided)
-        undecided = first.undecided
-        if (transfer := issue(min(limit, undecided))) is not None:
-            machines[transfer.unit].served(transfer)
-        elif undecided <= limit and undecided < NEVER:
-            first.decide()
-        else:
-            return [machine.timeline() for machine in machines]
-
-
-def _issue_in_step(
-    channels: Sequence[ReadChannel | WriteChannel], until: int
-) -> Transfer | Writing | None:
-    """Issue requests up to a cycle, or until one transfer reaches its stop.
-
-    Channels go in step: what one of them completes may soon let a reader ask at another.
-    """
-    while True:
-        first, *others = sorted(channels, key=_due)
-        if first.due > until or first.due >= NEVER:
-            return None
-        if (transfer := first.issue(min(until, others[0].due))) is not None:
-            return transfer
-
-
-def _due(channel: ReadChannel | WriteChannel) -> int:
-    return channel.due
-
-
-class _Fetch:
-    """Chunks of instructions, the next one to dispatch at `position`.
-
-    There up to `dispatchable`; ready: since when the chunk behind that is there, if it is; free:
-    the cycle from which on it may be dispatched.
-    """
-
-    def __init__(self, preset: TimingPreset, total: int) -> None:
-        self._preset, self._total = preset, total
-        self._most = preset.fetch_instructions
-        self.position = self.dispatchable = self._requested = 0
-        self.ready: int | None = None
-        self.free = 0
-        self.chunks: list[Chunk] = []
-        self._command = 0
-
-    def next_chunk(self, command: int) -> Requests | None:
-        """The requests for the next chunk, None behind the last."""
-        first, self._command = self._requested, command
-        if first == self._total:
-            return None
-        self._requested = min(self._total, first + self._most)
-        size = (self._requested - first) * INSTRUCTION_BYTES
-        return cut(self._preset, first * INSTRUCTION_BYTES, size, 0, 1)
-
-    def arrive(self, ready: int) -> bool:
-        """The chunk is there from a cycle on; whether nothing stands in its way."""
-        first = self.chunks[-1].end if self.chunks else 0
-        self.chunks.append(Chunk(first, self._requested, self._command, ready))
-        self.ready = ready
-        return self.position == self.dispatchable
-
-    def begin(self) -> None:
-        """The chunk that is there is dispatched next."""
-        self.dispatchable = self._requested
-        self.ready = None

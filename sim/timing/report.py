@@ -11,6 +11,7 @@ from ...dialects.target import Target, TimingPreset
 from .accounts import Account, Accounts
 from .channels import Channels
 from .machine import Machine, Timeline
+from .together import run
 from .work import Work, prepare
 
 
@@ -106,5 +107,5 @@ def estimate(
         raise ValueError(f"{len(labels)} labels for {len(words)} instructions")
     work = prepare(target, chosen, words)
     return TimingReport(
-        target, chosen, work, Machine(chosen, work, Channels.of(chosen)).run(), labels
+        target, chosen, work, run([Machine(chosen, work, Channels.of(chosen))])[0], labels
     )

@@ -9,7 +9,8 @@ from clock_programs import load, random_program, store
 from vtac.dialects.target import Memory, Target, TimingPreset
 from vtac.dialects.vta.encoding import Finish, Instruction, encode
 from vtac.sim.timing.channels import Channels
-from vtac.sim.timing.machine import Machine, Timeline, run_together
+from vtac.sim.timing.machine import Machine, Timeline
+from vtac.sim.timing.together import run
 from vtac.sim.timing.work import prepare
 
 TARGET = Target.named("chisel-pynq")
@@ -25,15 +26,13 @@ def machine(
 
 
 def alone(preset: TimingPreset, program: list[Instruction]) -> Timeline:
-    return machine(preset, program, Channels.of(preset)).run()
+    return run([machine(preset, program, Channels.of(preset))])[0]
 
 
 def together(preset: TimingPreset, *programs: list[Instruction]) -> list[Timeline]:
     """Each program on a machine of its own, all of them on the same memory."""
     channels = Channels.shared(preset, len(programs))
-    return run_together(
-        [machine(preset, program, channels, unit) for unit, program in enumerate(programs)]
-    )
+    return run([machine(preset, program, channels, unit) for unit, program in enumerate(programs)])
 
 
 def assert_same(one: Timeline, other: Timeline) -> None:
@@ -58,7 +57,7 @@ def test_machines_with_channels_of_their_own_do_not_meet(seed: int) -> None:
     machines = [
         machine(LONG, program, Channels.of(LONG), unit) for unit, program in enumerate(programs)
     ]
-    for program, found in zip(programs, run_together(machines), strict=True):
+    for program, found in zip(programs, run(machines), strict=True):
         assert_same(alone(LONG, program), found)
 
 

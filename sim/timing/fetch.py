@@ -1,0 +1,53 @@
+"""The instructions of a program as fetch asks for them: chunk by chunk."""
+
+from typing import NamedTuple
+
+from ...dialects.target import INSTRUCTION_BYTES, TimingPreset
+from .requests import Requests, cut
+
+
+class Chunk(NamedTuple):
+    """One fetch: instructions [first, end), commanded in a cycle, there in another."""
+
+    first: int
+    end: int
+    command: int
+    ready: int
+
+
+class Fetch:
+    """Chunks of instructions, the next one to dispatch at `position`.
+
+    There up to `dispatchable`; ready: since when the chunk behind that is there, if it is; free:
+    the cycle from which on it may be dispatched.
+    """
+
+    def __init__(self, preset: TimingPreset, total: int) -> None:
+        self._preset, self._total = preset, total
+        self._most = preset.fetch_instructions
+        self.position = self.dispatchable = self._requested = 0
+        self.ready: int | None = None
+        self.free = 0
+        self.chunks: list[Chunk] = []
+        self._command = 0
+
+    def next_chunk(self, command: int) -> Requests | None:
+        """The requests for the next chunk, None behind the last."""
+        first, self._command = self._requested, command
+        if first == self._total:
+            return None
+        self._requested = min(self._total, first + self._most)
+        size = (self._requested - first) * INSTRUCTION_BYTES
+        return cut(self._preset, first * INSTRUCTION_BYTES, size, 0, 1)
+
+    def arrive(self, ready: int) -> bool:
+        """The chunk is there from a cycle on; whether nothing stands in its way."""
+        first = self.chunks[-1].end if self.chunks else 0
+        self.chunks.append(Chunk(first, self._requested, self._command, ready))
+        self.ready = ready
+        return self.position == self.dispatchable
+
+    def begin(self) -> None:
+        """The chunk that is there is dispatched next."""
+        self.dispatchable = self._requested
+        self.ready = None
