@@ -242,7 +242,7 @@ def _names(function: Function, instructions: int, place: str) -> Names | None:
         raise CompileError(Problem(place, f"{_NAMES} is not JSON")) from None
     record = from_json(NamesRecord, data, f"{place}: {_NAMES}")
     if record.layers and len(record.layers) != instructions:
-        raise CompileError(Problem(place, f"{_NAMES} does not name one layer an instruction"))
+        raise CompileError(Problem(place, f"{_NAMES} does not name one layer for each instruction"))
     return Names(record.kernels, record.layers)
 
 

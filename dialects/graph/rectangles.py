@@ -1,9 +1,9 @@
-"""What joins and cuts tensors only as rectangles of whole elements of the packed layout.
+"""Concatenations and slices that do not cut elements of the packed layout.
 
-In ``#graph.packed<batch, block>`` an element holds BATCH entries and BLOCK channels. Where a
-concatenation joins, or a slice begins, at the first entry and channel of an element, it moves
-nothing: the accelerator reads and writes rectangles where they lie. Lanes beyond the last channel
-or entry of a tensor may hold anything.
+In ``#graph.packed<batch, block>`` an element holds BATCH entries and BLOCK channels. If the
+operands of a concatenation, or the result of a slice, begin at the first entry and channel of an
+element, the op moves nothing: the accelerator reads and writes rectangles of elements in place.
+Lanes beyond the last channel or entry of a tensor may hold any number.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from .network import shape_of
 
 
 def starts_of(op: ConcatOp) -> list[list[int]]:
-    """Where each operand of a concatenation begins in the result."""
+    """For each operand of a concatenation, the index in the result at which it begins."""
     axis, first, starts = op.axis.value.data, 0, list[list[int]]()
     for value in op.inputs:
         shape = shape_of(value) or ()
@@ -23,9 +23,10 @@ def starts_of(op: ConcatOp) -> list[list[int]]:
 
 
 def moves_whole_elements(op: ConcatOp | SliceOp, batch: int, block: int) -> bool:
-    """Whether what the op joins or takes begins with an element of its own, and has no gaps.
+    """Whether the operands of a concatenation, or the result of a slice, begin with a new element.
 
-    Shapes are known, [N, C, spatial...]; a tensor without channels is not packed.
+    A slice must not leave out elements in between. Shapes are known, [N, C, spatial...]; tensors
+    without channels are not packed.
     """
     result = shape_of(op.result) or ()
     if len(result) < 2:
@@ -38,5 +39,5 @@ def moves_whole_elements(op: ConcatOp | SliceOp, batch: int, block: int) -> bool
 
 
 def _is_first(start: Sequence[int], batch: int, block: int) -> bool:
-    """Whether the entry and the channel at an index are the first of an element."""
+    """Whether the entry and the channel at an index are the first ones of an element."""
     return start[0] % batch == 0 and start[1] % block == 0

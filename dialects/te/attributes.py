@@ -56,7 +56,7 @@ class ScopeAttr(EnumAttribute[Scope]):
 
 @irdl_attr_definition
 class DomainAttr(Data[tuple[tuple[str, int], ...]]):
-    """``#te.domain<h = 56, w = 56>``: axes in order, each a name and an extent."""
+    """``#te.domain<h = 56, w = 56>``: names and extents of axes, in order."""
 
     name = "te.domain"
 

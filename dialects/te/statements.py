@@ -193,7 +193,7 @@ class UpdateOp(TeOperation):
         """Check subscripts and body."""
         accesses = [self.destination, *self.sources]
         if len(self.maps) != len(accesses) or len(self.outside) != len(self.sources):
-            raise VerifyException("every access needs a map, every source an entry in outside")
+            raise VerifyException("each access needs a map, and each source an entry in outside")
         _verify_maps(self.maps, len(self.indices), [len(shaped(a).get_shape()) for a in accesses])
         element = shaped(self.destination).element_type
         arguments = [element] if self.accumulate is not None else []

@@ -37,7 +37,7 @@ from .storage import Buffers, Dram, bytes_of, name_of, outer_shape, packed_boxes
 from .transfers import row_major
 
 _KNOWN = te.CallOp | te.ConstantOp | te.ViewOp | te.WindowOp | te.AssembleOp
-"""What a function consists of, besides its return: calls, and what only says where values lie."""
+"""The ops of a function, besides its return. All but calls only determine where values lie."""
 
 CODEGEN = "vta"
 """Functions with this ``codegen`` run on the accelerator."""
@@ -173,7 +173,7 @@ class _Function:
         return out
 
     def _outputs(self) -> Sequence[SSAValue]:
-        """The values whose buffers the function returns, once all values have their places."""
+        """The values whose buffers are outputs. Raises `CompileError` if copies are missing."""
         where = f"function @{self._function.sym_name.data}"
         outputs: Sequence[SSAValue] = ()
         for op in self._function.body.block.ops:
@@ -243,7 +243,7 @@ class _Function:
         return tables
 
     def _dram(self, parameter: SSAValue, value: SSAValue, where: str) -> Dram:
-        """Where what a call passes for a parameter lies."""
+        """The place of the value that a call passes for a parameter."""
         view = self._assignment[value]
         name, shape = self._name(view.buffer), outer_shape(parameter.type, where)
         boxes = packed_boxes(parameter.type, where)
@@ -262,7 +262,7 @@ class _Function:
         return Dram(name, shape, view.offset // element, outer)
 
     def _name(self, value: SSAValue) -> str:
-        """The buffer of a value that has one of its own."""
+        """The name of the buffer of a value that has one."""
         if value not in self._names:
             constant = value.owner
             if isinstance(constant, te.ConstantOp):

@@ -20,8 +20,8 @@ MEMORIES = {te.Scope.INP: Memory.INP, te.Scope.WGT: Memory.WGT, te.Scope.ACC: Me
 class Dram:
     """A tensor in a buffer of the program; shape without lanes.
 
-    offset, strides: where its elements lie, in elements of the hardware. packed: where it is stored
-    box by box instead, the boxes and their places.
+    offset, strides: the place of its elements, in elements of the hardware. packed: for a tensor
+    that is stored box by box instead, the boxes and their places.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Buffers:
         return self._constants[value]
 
     def scratch(self, size: int, live: tuple[int, int]) -> str:
-        """A buffer for an intermediate that is alive from the first of two steps to the second."""
+        """A buffer for an intermediate. live: the first and the last step at which it is used."""
         return self._add("scratch", _Declared(vta.BufferKind.SCRATCH, size, live=live))
 
     def _add(self, hint: str, declared: _Declared) -> str:

@@ -1,13 +1,13 @@
 """``raise-moves``: sums of convolutions that only move elements become concatenations and slices.
 
-The quantiser makes one linear form of everything that joins, cuts and scales, so that scales may
-differ between operands and result. Where they turn out equal, a requantised sum of convolutions
-with 1x1 kernels computes ``(x << s + bias) >> s`` with ``0 <= bias < 2^s``, which is x. Such a sum
-becomes ``graph.concat`` of ``graph.slice``, on int8; where it takes all of one operand, that
-operand. (MLIR calls a rewrite from detailed ops to ones that say more *raising*.)
+The quantiser turns concatenations and slices into sums of convolutions, so that the scales of
+operands and result may differ. If they are equal, the requantised sum of convolutions with 1x1
+kernels computes ``(x << s + bias) >> s`` with ``0 <= bias < 2^s``, which is x. Such a sum becomes a
+``graph.concat`` of ``graph.slice`` on int8, or just its operand if it takes all of that. (In MLIR,
+*raising* is a rewrite to ops of a higher level.)
 
-Takes quantised functions. Rewrites a sum only if a codegen takes what it becomes for nothing: one
-of its patterns (`Codegen.patterns`) that matches is free. No options.
+Takes quantised functions. Rewrites a sum only if a pattern of a codegen that is free matches the
+new ops (`NamedPattern`), that is, if they cost nothing. No options.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ from vtac.passes.graph.constants import constant_of
 from vtac.passes.graph.patterns import match_root
 
 MOST_PARTS = 64
-"""A permutation of more channels than this is better computed by the GEMM core."""
+"""Sums that take more parts than this remain: the GEMM core computes them better."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class RaiseMovesPass(ModulePass):
 class _Term:
     """A convolution whose every output channel is one input channel times a weight, or nothing.
 
-    source: the input channel of each output channel, -1 where all weights are 0. weight: those
-    factors, 0 there. pads: elements before the operand in each spatial dimension; fewer than none
-    where it is cut. outside: what stands in the pads.
+    source: the input channel of each output channel, -1 if all weights are 0. weight: the factor of
+    each output channel, or 0. pads: elements before the operand in each spatial dimension; negative
+    pads cut elements off. outside: the number in the pads.
     """
 
     x: SSAValue
@@ -113,7 +113,7 @@ class _RaiseMoves(RewritePattern):
         _erase_unused(read, rewriter)
 
     def _is_free(self, op: Operation) -> bool:
-        """Whether a codegen takes an op, and takes it for nothing."""
+        """Whether a free pattern of a codegen matches an op."""
         return any(
             row.free and match_root(row.pattern, op)[0] is not None
             for codegen in self.codegens
@@ -146,7 +146,7 @@ class _RaiseMoves(RewritePattern):
         return parts
 
     def _term(self, conv: Operation | None) -> _Term | None:
-        """A convolution as a term, None where it does more than take channels."""
+        """The term that a convolution is, None if it does more than select and scale channels."""
         if not isinstance(conv, ConvOp) or not isinstance(conv.x.type, TensorType):
             return None
         weights = constant_of(self.ctx, conv.w)
@@ -169,7 +169,7 @@ class _RaiseMoves(RewritePattern):
 
 
 def _addends(value: SSAValue) -> Iterator[Operation | None]:
-    """The ops whose results are added up; None for what others read, too, or is no result."""
+    """The ops whose results are added; None for a value with other readers, or of no op."""
     owner = value.owner
     if not isinstance(owner, Operation) or not value.has_one_use():
         yield None
@@ -201,7 +201,7 @@ def _rectangles(term: _Term, shape: Sequence[int]) -> Iterator[_Part]:
 
 
 def _is_next(one: int, other: int) -> bool:
-    """Whether two neighbouring output channels take neighbours, or both take nothing."""
+    """Whether neighbouring output channels have neighbouring input channels, or both have none."""
     return other == one + 1 if one >= 0 and other >= 0 else one < 0 and other < 0
 
 
@@ -223,7 +223,7 @@ def _joined_along(parts: Sequence[_Part], shape: Sequence[int]) -> int | None:
 
 
 def _moves(op: RequantizeOp, parts: Sequence[_Part], axis: int) -> tuple[list[Operation], SSAValue]:
-    """The slices and the concatenation, as far as they are needed, and the result."""
+    """The slices and the concatenation that are needed, and the result."""
     ops: list[Operation] = []
     values = []
     for part in sorted(parts, key=lambda part: part.start):
@@ -240,7 +240,7 @@ def _moves(op: RequantizeOp, parts: Sequence[_Part], axis: int) -> tuple[list[Op
 
 
 def _erase_unused(values: Sequence[SSAValue], rewriter: PatternRewriter) -> None:
-    """Erase what made these values, and so on upwards, where nobody reads it any more."""
+    """Erase the ops of these values if nothing reads them, then those of their operands."""
     for value in dict.fromkeys(values):
         owner = value.owner
         if isinstance(owner, AddOp | ConvOp | ConstantOp) and not value.uses:
