@@ -15,6 +15,7 @@ import numpy as np
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
+from vtac.runtime.casts import cast_fault
 from vtac.runtime.device import Device, total
 from vtac.runtime.engine import Engine, LaunchOptions, Session, TimedSession, tensor_dtype
 from vtac.runtime.engines import engine_named
@@ -120,19 +121,21 @@ class Module:
 
     def run(
         self,
-        feeds: Mapping[str, Any],
+        feeds: Mapping[str, Any] | Any,
         *,
         order_seed: int | None = None,
         dump: str | os.PathLike[str] | None = None,
     ) -> dict[str, Any]:
         """The outputs for one batch of inputs, by name.
 
-        feeds: an array (or list, for a sequence) for each input, of its type and exact shape.
+        feeds: an array (or list, for a sequence) for each input, of its exact shape; or the one
+        array or list of a model with one input. Numbers become the input's type where that can
+        hold them (`vtac.runtime.casts`).
         order_seed: chooses the order in which the simulated modules take turns; results do not
         depend on it. dump: a folder for one file per launch, ``NNN_NAME.npz``, with config, insns,
         dram_in, dram_out. Raises `CompileError` on inputs that do not fit and on failing parts.
         """
-        environment = self._checked(feeds)
+        environment = self._checked(self._by_name(feeds))
         self.last_run = RunRecord()
         folder = None if dump is None else _folder(dump)
         for index, step in enumerate(self.package.steps):
@@ -177,6 +180,27 @@ class Module:
         values = [self._values[name] for name in step.outputs]
         return [_as(value, data) for value, data in zip(values, result.outputs, strict=True)]
 
+    def _by_name(self, feeds: Mapping[str, Any] | Any) -> Mapping[str, Any]:
+        if isinstance(feeds, Mapping):
+            return feeds
+        names = self.package.inputs
+        if len(names) != 1:
+            known = f"Give them by name: {', '.join(names)}." if names else "Give {}."
+            what = f"one unnamed input for a model that has {len(names)}"
+            raise CompileError(Problem("run", what, known))
+        return {names[0]: feeds}
+
+    def __repr__(self) -> str:
+        """Inputs, outputs, and where it runs."""
+        inputs = ", ".join(f"{value.name}: {describe(value)}" for value in self.inputs)
+        outputs = (
+            f"{output.name}: {describe(self._values[output.value])}"
+            for output in self.package.outputs
+        )
+        count = len(self.package.functions)
+        where = f"; {count} programs on {self.target}" if count and self.target else ""
+        return f"<Module ({inputs}) -> ({', '.join(outputs)}){where}>"
+
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         names = list(self.package.inputs)
         problems = [
@@ -219,8 +243,10 @@ def _fit(value: Value, given: Any) -> tuple[Any, str]:
         return given, ""
     array = np.asarray(given)
     dtype = tensor_dtype(value)
-    if dtype is not None and array.dtype != dtype:
-        return array, f"is of {array.dtype}, the model takes {describe(value)}"
+    if dtype is not None:
+        if fault := cast_fault(array, dtype):
+            return array, f"{fault}, the model takes {describe(value)}"
+        array = array.astype(dtype, copy=False)
     if dtype is None and array.dtype.kind not in "OUS":
         return array, f"is of {array.dtype}, the model takes strings"
     fits = value.shape is None or (

@@ -35,6 +35,7 @@ from xdsl.ir import BlockArgument
 from vtac.dialects.context import Array, element_dtype
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph.value_names import argument_name
+from vtac.runtime.casts import cast_fault
 
 Entry = Array | Sequence[Array]
 Source = str | os.PathLike[str] | Mapping[str, Entry] | Entry
@@ -44,10 +45,16 @@ UNNAMED = frozenset({"arr_0", "x"})
 """Names of an array for the only input of a model: that of ``numpy.savez(path, array)``, and those
 that are usual in data sets with labels."""
 
+TINY = 1e-6
+"""Samples that are all smaller are probably not what the model will see."""
+
 LABELS = ("y", "label", "labels")
 """Names of an array that holds the class of each sample, and is not an input."""
 
 _WHERE = "calibration samples"
+
+_MAGIC = (b"\x93NUMPY", b"PK")
+"""How files of NumPy begin."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,21 @@ def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
     return _regrouped(arrays, sizes)
 
 
+def doubts(samples: Samples, inputs: Sequence[InputSpec]) -> list[str]:
+    """What speaks against samples that fit: they hardly show what values an input takes."""
+    found = []
+    for spec in inputs:
+        array = samples.arrays[spec.name]
+        if spec.dtype.kind != "f" or array.size < 2:
+            continue
+        lowest, highest = float(array.min()), float(array.max())
+        if lowest == highest:
+            found.append(f"all samples of input '{spec.name}' are {lowest:g}")
+        elif max(-lowest, highest) < TINY:
+            found.append(f"samples of input '{spec.name}' are all below {TINY:g} in magnitude")
+    return [f"{text}: the ranges that follow from them will not fit other inputs" for text in found]
+
+
 def load_labels(source: Source, inputs: Sequence[InputSpec]) -> Array | None:
     """The class of each sample, None without such an array; `CompileError` if there are several."""
     entries = read_source(source)
@@ -217,8 +239,13 @@ def read_source(source: Source) -> Mapping[str, Entry] | Entry:
         with loaded as archive:
             return {key: archive[key] for key in archive.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        text = f"cannot be read: {error}"
+        with path.open("rb") as stream:
+            start = stream.read(len(_MAGIC[0]))
+        if not any(start.startswith(magic) for magic in _MAGIC):
+            text = "cannot be read: it is neither an .npy nor an .npz file"
         hint = "Write one with numpy.save or numpy.savez (arrays of numbers, no objects)."
-        raise CompileError(Problem(str(path), f"cannot be read: {error}", hint)) from error
+        raise CompileError(Problem(str(path), text, hint)) from error
 
 
 def _by_name(entries: Mapping[str, Entry] | Entry, inputs: Sequence[InputSpec]) -> dict[str, Entry]:
@@ -300,20 +327,9 @@ def _cast(array: Array, spec: InputSpec) -> Array:
         count = int((~np.isfinite(array)).sum())
         text = f"samples for input '{spec.name}' hold {count} values that are not finite numbers"
         raise CompileError(Problem(_WHERE, text))
-    if source == target:
-        return array
-    if (
-        source.kind not in "biuf"
-        or (target.kind == "b")
-        or (target.kind in "iu" and source.kind == "f")
-    ):
-        raise CompileError(Problem(_WHERE, f"{what}, not {source}"))
-    if target.kind in "iu" and array.size:
-        limits = np.iinfo(target)
-        if array.min() < limits.min or array.max() > limits.max:
-            text = f"{what}, but there are values from {array.min()} to {array.max()}"
-            raise CompileError(Problem(_WHERE, text))
-    return array.astype(target)
+    if fault := cast_fault(array, target):
+        raise CompileError(Problem(_WHERE, f"{what}, but an array {fault}"))
+    return array.astype(target, copy=False)
 
 
 def _batch_size(spec: InputSpec) -> int:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from vtac.lowering.onnx_to_graph import ModelSource
 from vtac.runtime.executor import Module
+from vtac.tools.arguments import at_least
 from vtac.tools.evaluation import Evaluation, evaluate
 from vtac.tools.evaluation import Progress as Told
 from vtac.tools.layer_errors import LayerError
@@ -34,7 +35,7 @@ def add_accuracy_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("accuracy")
     add_evaluate_argument(group, "the model in onnxruntime")
     group.add_argument(
-        "--limit", type=int, metavar="N", help="evaluate on the first N batches only"
+        "--limit", type=at_least(1), metavar="N", help="evaluate on the first N batches only"
     )
     group.add_argument(
         "--layer-errors",
@@ -83,6 +84,8 @@ def print_accuracy(
         console.print(layer_errors_table(errors))
     if found is not None:
         console.print(evaluation_table(found))
+        for note in found.notes:
+            console.print(f"note: {note}")
 
 
 def accuracy_json(found: Evaluation | None, errors: Iterable[LayerError] | None) -> str:

@@ -1,9 +1,21 @@
 """Arguments that several commands take, and what they mean."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from vtac.dialects.errors import CompileError, Problem
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an argument that is a whole number of at least ``least``."""
+
+    def whole_number(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{number} is less than {least}")
+        return number
+
+    return whole_number
 
 
 def add_shape_argument(parser: argparse.ArgumentParser) -> None:

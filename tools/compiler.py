@@ -32,6 +32,7 @@ from vtac.runtime.package import Function, Package, Quantisation
 from vtac.runtime.samples import (
     Samples,
     Source,
+    doubts,
     input_specs,
     load_samples,
     read_source,
@@ -57,6 +58,10 @@ GIVE_SAMPLES = "Give samples of its inputs: calibration=... (vta-compile: --cali
 NO_CALIBRATION = (
     "the model is a float model and there are no calibration samples, so all of it runs on the"
     f" host. {GIVE_SAMPLES}"
+)
+
+NOTHING_OFFLOADED = (
+    "nothing runs on the accelerator; --explain (module.explain) says why of each node"
 )
 
 
@@ -159,6 +164,8 @@ class _Driver:
                 if segment.level not in idle:
                     self._run(segment, module)
                     self._level(segment.level, module)
+        else:
+            self.report.notes.append(NOTHING_OFFLOADED)
         package = self._package(cut, *self._build(module, cut.made))
         with self._step("open"):
             return Module(package, report=self.report, engines=self._engines)
@@ -224,6 +231,7 @@ class _Driver:
                         model, self.ctx, shapes=fixed, known=known, widen_halves=True
                     )
             self.report.notes += samples.notes
+            self.report.warnings += doubts(samples, specs)
             self.report.notes += [
                 f"input '{name}' has shape {list(shape)}, from the calibration samples"
                 for name, shape in found.items()

@@ -5,7 +5,7 @@ kept of the outputs but sums, so that any number of samples will do.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -63,11 +63,15 @@ class OutputEvaluation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` finds. compared: whether there was an original to compare with."""
+    """What `evaluate` finds.
+
+    compared: whether there was an original to compare with. notes: what a user should know.
+    """
 
     samples: int
     compared: bool
     outputs: tuple[OutputEvaluation, ...]
+    notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> OutputEvaluation:
         """That of an output."""
@@ -101,6 +105,9 @@ def evaluate(
         entries = read_source(data)
         found = load_labels(entries, specs) if labels is None else labels
         samples = load_samples(entries, specs)
+    notes: tuple[str, ...] = ()
+    if labels is None and reference is not None and found is not None and not _are_classes(found):
+        found, notes = None, ("the labels are not the numbers of classes: they are not used",)
     classes = _classes(found, samples)
     if reference is None and classes is None:
         raise CompileError(
@@ -118,7 +125,10 @@ def evaluate(
         judge.add(module.run(batch), None if original is None else original.run(batch))
         if progress is not None:
             progress(number, count)
-    return judge.verdict()
+    if classes is not None and not any(judge.judged) and labels is None and reference is not None:
+        notes = ("no output has one row of scores per sample: the labels are not used",)
+        return judge.verdict(notes, with_labels=False)
+    return judge.verdict(notes)
 
 
 def module_specs(module: Module) -> list[InputSpec]:
@@ -248,14 +258,19 @@ class Judge:
             tally.right += int((ours == classes).sum())
             tally.right_original += int((theirs == classes).sum()) if theirs is not None else 0
 
-    def verdict(self) -> Evaluation:
-        """What was found."""
+    @property
+    def judged(self) -> list[int]:
+        """For each output the number of samples whose class it says."""
+        return [tally.judged for tally in self._tallies.values()]
+
+    def verdict(self, notes: Sequence[str] = (), with_labels: bool = True) -> Evaluation:
+        """What was found. with_labels: whether labels must have been of use."""
         outputs = tuple(self._verdict(name, tally) for name, tally in self._tallies.items())
-        if self._classes is not None and not any(tally.judged for tally in self._tallies.values()):
+        if with_labels and self._classes is not None and not any(self.judged):
             raise CompileError(
-                Problem(WHERE, "there are labels, but no output has one row of scores a sample")
+                Problem(WHERE, "there are labels, but no output has one row of scores per sample")
             )
-        return Evaluation(self._done, self._compared, outputs)
+        return Evaluation(self._done, self._compared, outputs, tuple(notes))
 
     def _verdict(self, name: str, tally: _Tally) -> OutputEvaluation:
         found, figures = tally.agreement, dict[str, Any]()
@@ -306,16 +321,27 @@ def _classes(labels: Any, samples: Samples) -> Array | None:
     if labels is None:
         return None
     given, count = np.atleast_1d(labels), samples.sample_count
-    array = given
-    if array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf":
-        array = array.argmax(axis=1)
-    array = array.reshape(-1) if array.size == len(array) else array
-    whole = array.dtype.kind in "iu" or (
-        array.dtype.kind == "f" and bool((array == np.rint(array)).all())
-    )
-    if array.ndim != 1 or not whole or array.min(initial=0) < 0:
-        what = f"labels are {given.dtype}{list(given.shape)}, not the number of a class a sample"
+    if not _are_classes(given):
+        what = f"labels are {given.dtype}{list(given.shape)}, not the number of a class per sample"
         raise CompileError(Problem(WHERE, what))
+    array = _one_per_sample(given)
     if len(array) != count:
         raise CompileError(Problem(WHERE, f"there are {len(array)} labels for {count} samples"))
     return array.astype(np.int64)
+
+
+def _one_per_sample(given: Array) -> Array:
+    """Labels as one number per sample, where they are rows with a one at the class."""
+    array = np.atleast_1d(given)
+    if array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf":
+        array = array.argmax(axis=1)
+    return array.reshape(-1) if array.size == len(array) else array
+
+
+def _are_classes(given: Any) -> bool:
+    """Whether labels are the numbers of classes, one per sample."""
+    array = _one_per_sample(np.asarray(given))
+    whole = array.dtype.kind in "iu" or (
+        array.dtype.kind == "f" and bool((array == np.rint(array)).all())
+    )
+    return array.ndim == 1 and whole and array.min(initial=0) >= 0

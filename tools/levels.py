@@ -8,6 +8,7 @@ up at any level. What comes before and after partitioning is asked of the codege
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from vtac.dialects.errors import CompileError, Problem
 from vtac.passes.graph.codegen import Codegen, QuantiseOptions
 from vtac.passes.graph.merge_regions import MergeRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
@@ -64,6 +65,17 @@ class Criteria:
     max_border_bytes: int | None = None
     compare: bool = True
     host: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `CompileError` on numbers that make no sense."""
+        least = {"max_ops": 1, "min_macs": 0, "max_border_bytes": 0}
+        problems = [
+            Problem(f"criterion {name}", f"{number} is less than {least[name]}")
+            for name in least
+            if (number := getattr(self, name)) is not None and number < least[name]
+        ]
+        if problems:
+            raise CompileError(problems)
 
     @property
     def pruning(self) -> PruneRegionsPass:

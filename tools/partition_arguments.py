@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.passes.graph.codegen import HostModel
+from vtac.tools.arguments import at_least
 from vtac.tools.levels import Criteria
 
 _HOST_FIELDS = tuple(field.name for field in dataclasses.fields(HostModel))
@@ -28,15 +29,20 @@ def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NODE",
         help="leave a node on the host, in floating point; may be given several times",
     )
-    add("--max-ops", type=int, metavar="N", help="ops that a region may hold")
+    add("--max-ops", type=at_least(1), metavar="N", help="ops that a region may hold")
     add(
         "--min-macs",
-        type=int,
+        type=at_least(0),
         default=0,
         metavar="N",
         help="multiply-accumulates that a region must have (default: %(default)s)",
     )
-    add("--max-border-bytes", type=int, metavar="N", help="bytes that may cross a region's border")
+    add(
+        "--max-border-bytes",
+        type=at_least(0),
+        metavar="N",
+        help="bytes that may cross a region's border",
+    )
     defaults = HostModel()
     add(
         "--host-model",

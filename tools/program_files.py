@@ -69,6 +69,7 @@ def read_program(
             from vtac.runtime.engines.vta import target_of  # imports the simulators
 
             package = read_package(path, allow_native=True)  # no code of it runs here
+            verify_machine(where, target_of(package), target)
             found = _choose(package.functions, function, where)
             program = from_function(found, target_of(package), package.blobs, where)
             return program, resources_of(found, package.blobs, where)
@@ -83,6 +84,13 @@ def read_program(
             return _bare(np.frombuffer(data, "<u8").reshape(-1, 2), target), {}
         case _:
             raise CompileError(Problem(where, "a program is a .bin, an .npz or in a .vtapkg"))
+
+
+def verify_machine(where: str, own: Target, given: Target | None) -> None:
+    """Raise `CompileError` if somebody names another machine than the file does."""
+    if given is not None and given != own:
+        hint = "Leave --target away; --preset and --set change its clock."
+        raise CompileError(Problem(where, f"says itself that it is for {own}", hint))
 
 
 def _choose(functions: Mapping[str, Function], name: str | None, where: str) -> Function:
@@ -118,5 +126,6 @@ def _read_npz(
     files = {k.removeprefix(_FILES): v.tobytes() for k, v in arrays.items() if _FILES in k}
     blobs = {k.removeprefix(_BLOBS): v.tobytes() for k, v in arrays.items() if _BLOBS in k}
     function = Function(name, "vta", metadata, files, tuple(sorted(blobs)))
+    verify_machine(where, target, given)
     program = from_function(function, target, blobs, where)
     return program, resources_of(function, blobs, where)

@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         help="print the IR of a level: imported, canonical, calibrated (with samples), quantised,"
         " graph, te, loops or vta, where the codegens are the default",
     )
+    add("--strict", action="store_true", help="take warnings for errors, and write no package")
     add("--save-ir", metavar="DIR", help="write the IR of every level to a folder")
     add("--keep-ir", action="store_true", help="keep the IR of every level in the package")
     add(
@@ -157,11 +158,14 @@ def _compile(args: argparse.Namespace) -> None:
     with _progress(errors) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are in the report, and printed from there
         module = compile_model(args.model, args.target, args.calibrate, _options(args, progress))
-        if args.output:
-            module.save(args.output)
+    warned = module.report.warnings
+    if args.strict and warned:
+        raise CompileError([Problem("", text, "(--strict)") for text in warned])
+    if args.output:
+        module.save(args.output)
     for note in module.report.notes:
         print(f"vta-compile: note: {note}", file=sys.stderr)
-    for warning in module.report.warnings:
+    for warning in warned:
         print(f"vta-compile: warning: {warning}", file=sys.stderr)
     if args.emit:
         sys.stdout.write(module.report.ir.get(args.emit, ""))

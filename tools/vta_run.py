@@ -24,6 +24,7 @@ from vtac.runtime.device import total
 from vtac.runtime.executor import Module, RunRecord, load
 from vtac.runtime.samples import Samples, load_samples
 from vtac.tools.accuracy import add_evaluate_argument, evaluated, print_accuracy
+from vtac.tools.arguments import at_least
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.evaluation import Judge, Original, module_specs, told_of
 from vtac.tools.presentation import evaluation_table, time_table, work_table
@@ -61,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         " regrouped into the model's batch",
     )
     add("-o", "--output", metavar="OUT.npz", help="write the outputs, by name")
-    add("--limit", type=int, metavar="N", help="run the first N batches only")
+    add("--limit", type=at_least(1), metavar="N", help="run the first N batches only")
     add_evaluate_argument(parser, "the original model (--reference)")
     add(
         "--reference",
@@ -94,14 +95,14 @@ def _parser() -> argparse.ArgumentParser:
 def _run(args: argparse.Namespace) -> None:
     shows = (args.preset, args.set, args.csv, args.trace, args.timeline, args.roofline)
     profiles = args.profile or any(shows) or (args.json and args.evaluate is None)
-    if args.input is None and args.evaluate is None and not profiles:
-        hint = "Or ask for --evaluate or --profile."
-        raise CompileError(Problem("", "say what to run it on: --input", hint))
     if args.json and args.evaluate is not None and profiles:
         what = "is for the evaluation or for the profile, not for both"
         raise CompileError(Problem("--json", what, "Run the command twice."))
     verify_picture_names(args)
     module = load(args.package, allow_native=args.allow_native)
+    if args.input is None and args.evaluate is None and not profiles:
+        hint = "Or ask for --evaluate or --profile."
+        raise CompileError(Problem("", "say what to run it on: --input", hint))
     if args.input is not None:
         _run_samples(args, module)
     if args.evaluate is not None:

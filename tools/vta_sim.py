@@ -34,7 +34,7 @@ from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.discovery import load_dialects
 from vtac.tools.ir_files import load_resources_beside
 from vtac.tools.positions import Positions, parse_module, verify_module
-from vtac.tools.program_files import read_program
+from vtac.tools.program_files import read_program, verify_machine
 from vtac.tools.timing_output import (
     PRESET_HELP,
     add_clock_arguments,
@@ -123,7 +123,9 @@ def _read(
     if name not in programs or (function is None and len(programs) > 1):
         known = ", ".join(programs) or "none"
         raise CompileError(Problem(path, f"its programs are: {known}", "Choose with --function."))
-    return encode_program(programs[name]), dict(ctx.resources)
+    program = encode_program(programs[name])
+    verify_machine(path, program.target, target)
+    return program, dict(ctx.resources)
 
 
 def _print_report(args: argparse.Namespace, report: TimingReport) -> None:

@@ -109,10 +109,10 @@ def test_integers_are_cast_where_they_fit() -> None:
     assert load_samples(np.array([-128, 127]), [small]).arrays["i"].dtype == np.int8
     with pytest.raises(CompileError) as error:
         load_samples(np.array([0, 200]), [small])
-    assert whats(error) == ["input 'i' takes int8, but there are values from 0 to 200"]
+    assert whats(error) == ["input 'i' takes int8, but an array has values from 0 to 200"]
     with pytest.raises(CompileError) as error:
         load_samples(np.array([0.5]), [small])
-    assert whats(error) == ["input 'i' takes int8, not float64"]
+    assert whats(error) == ["input 'i' takes int8, but an array is of float64"]
 
 
 def test_every_wrong_name_is_told_with_the_known_ones() -> None:
@@ -135,7 +135,7 @@ def test_every_wrong_name_is_told_with_the_known_ones() -> None:
         (np.zeros((4, 4, 5, 3)), r"\[4, 4, 5, 3\] does not fit input 'image' \[2, 3, 4, 5\]"),
         (np.full((1, 3, 4, 5), np.nan), "hold 60 values that are not finite"),
         (np.zeros((0, 3, 4, 5)), "there are none for input 'image'"),
-        (np.zeros((1, 3, 4, 5), complex), "takes float32, not complex128"),
+        (np.zeros((1, 3, 4, 5), complex), "takes float32, but an array is of complex128"),
         ([], "the list for input 'image' is empty"),
     ],
 )

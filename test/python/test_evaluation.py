@@ -121,7 +121,7 @@ def test_outputs_that_are_no_numbers_are_left_out() -> None:
 CASES: list[tuple[Any, dict[str, Any], str]] = [
     ({"z": DATA, "w": DATA}, {}, "no input 'z'.*\n.*\n.*no input 'w'.*\n.*\n.*none for input 'x'"),
     ({"x": DATA[:, :5]}, {}, r"\[7, 5\] does not fit input 'x' \[3, 6\]"),
-    ({"x": DATA.astype(complex)}, {}, "takes float32, not complex"),
+    ({"x": DATA.astype(complex)}, {}, "takes float32, but an array is of complex"),
     ({"x": DATA, "y": np.zeros(7), "labels": np.zeros(7)}, {}, "several labels: y, labels"),
     ({"x": DATA, "y": np.zeros(6, int)}, {}, "6 labels for 7 samples"),
     ({"x": DATA, "y": np.full(7, 0.5)}, {}, r"labels are float64\[7\]"),
@@ -138,6 +138,13 @@ CASES: list[tuple[Any, dict[str, Any], str]] = [
 def test_data_that_does_not_fit(data: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(vtac.CompileError, match=message):
         vtac.evaluate(compiled(), data, **options)
+
+
+@pytest.mark.parametrize("y", [np.linspace(-1, 1, 7), np.zeros((7, 2, 2), int), np.full(7, 0.5)])
+def test_labels_of_a_regression_do_not_stop_a_comparison(y: np.ndarray) -> None:
+    found = vtac.evaluate(compiled(), {"x": DATA, "y": y}, dense(3))
+    assert found["logits"].top1 is None and found["logits"].cosine is not None
+    assert "not used" in found.notes[0]
 
 
 def test_ranges_without_outliers_suit_data_without_outliers() -> None:

@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from tiny_package import LANES, tiny_package
 
 from vtac.dialects.errors import CompileError
 from vtac.dialects.target import Target
+from vtac.runtime.casts import cast_fault
 from vtac.runtime.device import SimulatorDevice
 from vtac.runtime.executor import Module, load
 from vtac.runtime.host import attach_blobs, detach_blobs, open_model
@@ -52,7 +55,8 @@ def test_a_saved_module_runs_as_before(tmp_path: Path) -> None:
     [
         ({}, "input 'image': is missing: tensor(float)[1, 16]"),
         ({"image": IMAGE, "extra": IMAGE}, "the model has no such input"),
-        ({"image": IMAGE.astype(np.float64)}, "is of float64, the model takes tensor(float)"),
+        ({"image": IMAGE.astype(str)}, "is of <U32, the model takes tensor(float)"),
+        ({"image": np.full((1, 16), 1e300)}, "has values from 1e+300 to 1e+300, the model takes"),
         ({"image": IMAGE[0]}, "has shape [16], the model takes tensor(float)[1, 16]"),
         ({"image": np.concatenate([IMAGE, IMAGE])}, "has shape [2, 16]"),
     ],
@@ -210,3 +214,53 @@ def test_a_host_part_reads_no_files() -> None:
     model = model_of(helper.make_node("Constant", [], ["y"], value=tensor))
     with pytest.raises(CompileError, match="files outside the package"):
         attach_blobs(model, {}, "part")
+
+
+@pytest.mark.parametrize(
+    "feeds",
+    [
+        {"image": IMAGE.astype(np.float64)},
+        {"image": IMAGE.astype(np.int32)},
+        {"image": IMAGE.tolist()},
+        IMAGE,
+        IMAGE.astype(np.float64),
+        IMAGE.tolist(),
+    ],
+)
+def test_other_numbers_and_the_only_input_without_a_name_are_taken(feeds: object) -> None:
+    module = Module(tiny_package())
+    is_integer = isinstance(feeds, dict) and getattr(feeds["image"], "dtype", None) == np.int32
+    image = IMAGE.astype(np.int32).astype(np.float32) if is_integer else IMAGE
+    expected = module.run({"image": image})
+    assert (module.run(feeds)["result"] == expected["result"]).all()
+
+
+@given(
+    st.sampled_from("?bhilBHILefd"),
+    st.sampled_from("?bhilBHILefd"),
+    st.lists(st.floats(-1e6, 1e6), max_size=4),
+)
+def test_a_cast_that_is_taken_keeps_every_value(
+    source: str, target: str, values: list[float]
+) -> None:
+    with np.errstate(all="ignore"):
+        array = np.array(values).astype(source)
+    if not np.isfinite(array.astype(np.float64)).all():
+        return
+    fault = cast_fault(array, np.dtype(target))
+    floats, wanted = array.dtype.kind == "f", np.dtype(target).kind
+    if source == target or wanted == "f":
+        assert not fault or np.dtype(target) == np.float16
+    elif wanted == "b" or floats:
+        assert fault
+    if not fault:
+        cast = array.astype(target)
+        assert np.isfinite(cast.astype(np.float64)).all()
+        if wanted in "iu":
+            assert (cast.astype(object) == array.astype(object)).all()
+
+
+def test_a_module_says_what_it_takes_and_gives() -> None:
+    text = repr(Module(tiny_package()))
+    assert text.startswith("<Module (image: tensor(float)[1, 16]) -> (result: tensor(")
+    assert "1 programs on " in text and "pynq" in text

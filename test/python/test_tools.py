@@ -192,6 +192,16 @@ def test_arguments_that_make_no_sense(tmp_path: Path, failure: Failure) -> None:
     for args, message in cases:
         assert message in failure(vta_compile.main, MODEL, "-o", out, *args)
     assert "which model" in failure(vta_compile.main)
+    for option, number in (("--limit", "0"), ("--max-ops", "0"), ("--min-macs", "-1")):
+        assert "is less than" in failure(vta_compile.main, MODEL, f"{option}={number}")
+    (tmp_path / "text.npz").write_text("no archive")
+    said = failure(vta_compile.main, MODEL, "--calibrate", tmp_path / "text.npz")
+    assert "neither an .npy nor an .npz" in said and "pickle" not in said
+    assert "absent.vtapkg" in failure(vta_run.main, tmp_path / "absent.vtapkg")
+    zeros = tmp_path / "zeros.npz"
+    np.savez(zeros, image=np.zeros((4, 1, 8, 8), np.float32))
+    said = failure(vta_compile.main, MODEL, "--calibrate", zeros, "-o", out, "--strict")
+    assert "all samples of input 'image' are 0" in said and not out.exists()
     assert "--print-pipeline" in failure(vta_compile.main, MODEL, "--from", "te")
     assert "Levels: imported, canonical," in failure(vta_compile.main, MODEL, "--emit", "tea")
     cases = [
