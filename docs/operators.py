@@ -28,6 +28,7 @@ import vtac.passes.graph as graph_passes
 from vtac.lowering.codegens.vta import VtaCodegen
 from vtac.lowering.onnx_to_graph.functions import STANDARD
 from vtac.lowering.onnx_to_graph.integer_operators import OPERATORS, QuantisedNode
+from vtac.lowering.onnx_to_graph.named import NamedOperator
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.passes.graph import quantize
@@ -105,12 +106,14 @@ def page() -> str:
 def row_of(name: str, converter: Callable[..., object]) -> Row:
     """What the code says about an operator."""
     reader = _Reader(raised=True)
-    reader.read(converter)
-    made = list(dict.fromkeys(reader.made))
+    named = isinstance(converter, NamedOperator)
+    reader.read(NamedOperator.__call__ if named else converter)
+    made = [converter.kind] if named else list(dict.fromkeys(reader.made))
     reasons = list(dict.fromkeys(reader.texts))
     for kind in made:
         reasons += [text for text in _refusals(kind) if text not in reasons]
-    form = " ".join(textwrap.dedent(converter.__doc__ or "").split("\n\n")[0].split())
+    text = "" if named else converter.__doc__ or ""
+    form = " ".join(textwrap.dedent(text).split("\n\n")[0].split())
     form = form.removesuffix(".").removeprefix(f"{name}: ").replace("``", "`")
     return Row(name, _where(made), "" if form == name else form, reasons)
 

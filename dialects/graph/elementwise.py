@@ -14,7 +14,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.network import ArithmeticOp, UnaryOp, broadcast, shape_of, verify_shape
-from vtac.dialects.graph.traits import ElementWise, Linear
+from vtac.dialects.graph.traits import ElementWise, Linear, OnnxOperator
 
 
 @irdl_op_definition
@@ -22,7 +22,7 @@ class SubOp(ArithmeticOp):
     """``a - b`` (ONNX Sub)."""
 
     name = "graph.sub"
-    traits = traits_def(ElementWise(), Linear())
+    traits = traits_def(ElementWise(), Linear(), OnnxOperator("Sub"))
 
 
 @irdl_op_definition
@@ -30,7 +30,7 @@ class MulOp(ArithmeticOp):
     """``a * b`` (ONNX Mul)."""
 
     name = "graph.mul"
-    traits = traits_def(ElementWise(), Linear())
+    traits = traits_def(ElementWise(), Linear(), OnnxOperator("Mul"))
 
 
 @irdl_op_definition
@@ -38,7 +38,7 @@ class DivOp(ArithmeticOp):
     """``a / b`` (ONNX Div)."""
 
     name = "graph.div"
-    traits = traits_def(ElementWise(), Linear())
+    traits = traits_def(ElementWise(), Linear(), OnnxOperator("Div"))
 
 
 @irdl_op_definition
@@ -62,7 +62,7 @@ class NegOp(UnaryOp):
     """``-x`` (ONNX Neg)."""
 
     name = "graph.neg"
-    traits = traits_def(ElementWise(), Linear())
+    traits = traits_def(ElementWise(), Linear(), OnnxOperator("Neg"))
 
 
 @irdl_op_definition
@@ -70,7 +70,7 @@ class LeakyReluOp(UnaryOp):
     """``x``, or ``alpha * x`` where x is negative (ONNX LeakyRelu)."""
 
     name = "graph.leaky_relu"
-    traits = traits_def(ElementWise())
+    traits = traits_def(ElementWise(), OnnxOperator("LeakyRelu", ("alpha",)))
     alpha = prop_def(FloatAttr[AnyFloat])
 
     def __init__(self, x: SSAValue, alpha: float, result_type: Attribute):
@@ -85,7 +85,7 @@ class PReluOp(IRDLOperation):
     x = operand_def(TensorType)
     slope = operand_def(TensorType)
     result = result_def(TensorType)
-    traits = traits_def(Pure(), ElementWise())
+    traits = traits_def(Pure(), ElementWise(), OnnxOperator("PRelu"))
     assembly_format = "$x `,` $slope attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, slope: SSAValue, result_type: Attribute):
@@ -105,7 +105,7 @@ class HardSigmoidOp(UnaryOp):
     """``clip(alpha * x + beta, 0, 1)`` (ONNX HardSigmoid)."""
 
     name = "graph.hard_sigmoid"
-    traits = traits_def(ElementWise())
+    traits = traits_def(ElementWise(), OnnxOperator("HardSigmoid", ("alpha", "beta")))
     alpha = prop_def(FloatAttr[AnyFloat])
     beta = prop_def(FloatAttr[AnyFloat])
 

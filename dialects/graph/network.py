@@ -43,6 +43,7 @@ from vtac.dialects.graph.traits import (
     ElementWise,
     Linear,
     MovesElements,
+    OnnxOperator,
     Pools,
     SelectsElements,
     WeightedOp,
@@ -365,7 +366,7 @@ class AddOp(ArithmeticOp):
     """Elementwise sum with broadcasting (ONNX Add); on int32 the sum of accumulators."""
 
     name = "graph.add"
-    traits = traits_def(ElementWise(), Linear())
+    traits = traits_def(ElementWise(), Linear(), OnnxOperator("Add"))
 
 
 @irdl_op_definition
@@ -373,7 +374,7 @@ class ReluOp(UnaryOp):
     """``max(x, 0)``."""
 
     name = "graph.relu"
-    traits = traits_def(ElementWise())
+    traits = traits_def(ElementWise(), OnnxOperator("Relu"))
 
 
 @irdl_op_definition

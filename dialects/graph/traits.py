@@ -7,6 +7,7 @@ how a new op takes part in every pass that relies on the property.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -85,6 +86,19 @@ class WeightedOp(IRDLOperation, ABC):
     @abstractmethod
     def groups(self) -> int:
         """How many groups of channels are kept apart."""
+
+
+@dataclass(frozen=True)
+class OnnxOperator(OpTrait):
+    """The op is an ONNX operator over floats, with its operands in order and one result.
+
+    operator: its name in the default domain. attributes: the op's properties, all floats, that are
+    attributes of that name in ONNX. Such ops need no converters: import and export know from this
+    how to write them.
+    """
+
+    operator: str
+    attributes: tuple[str, ...] = ()
 
 
 def moved(op: Operation, operands: Sequence[SSAValue], element: Attribute) -> Operation:

@@ -7,9 +7,7 @@ import numpy as np
 from vtac.dialects.context import element_dtype
 from vtac.dialects.graph import (
     ConcatOp,
-    HardSigmoidOp,
     HardSwishOp,
-    LeakyReluOp,
     MaxOp,
     MinOp,
     PadOp,
@@ -118,18 +116,6 @@ def extreme(b: OnnxBuilder, op: MaxOp | MinOp) -> None:
     elif shape_of(op.a) != shape_of(op.b):
         b.require(op, 8)
     same("Max" if isinstance(op, MaxOp) else "Min")(b, op)
-
-
-def leaky_relu(b: OnnxBuilder, op: LeakyReluOp) -> None:
-    """LeakyRelu."""
-    output, alpha = b.name_for(op.result), op.alpha.value.data
-    b.define(op.result, b.add("LeakyRelu", [b.name(op.x)], output, alpha=alpha))
-
-
-def hard_sigmoid(b: OnnxBuilder, op: HardSigmoidOp) -> None:
-    """HardSigmoid."""
-    output, alpha, beta = b.name_for(op.result), op.alpha.value.data, op.beta.value.data
-    b.define(op.result, b.add("HardSigmoid", [b.name(op.x)], output, alpha=alpha, beta=beta))
 
 
 def hard_swish(b: OnnxBuilder, op: HardSwishOp) -> None:

@@ -1,10 +1,10 @@
 """Graph ops with ONNX's meaning back as ONNX nodes; on integers as the Integer operators."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import AnyFloat, TensorType
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, TensorType
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array, element_dtype
@@ -15,8 +15,10 @@ from vtac.dialects.graph import (
     ClipOp,
     ConvOp,
     GemmOp,
+    Graph,
     MatMulOp,
     MaxPoolOp,
+    OnnxOperator,
     PoolOp,
     ReshapeOp,
     SumPoolOp,
@@ -32,15 +34,26 @@ def is_float(value: SSAValue) -> bool:
     return isinstance(value.type, TensorType) and isinstance(value.type.element_type, AnyFloat)
 
 
-def same(operator: str) -> Callable[[OnnxBuilder, Operation], None]:
-    """Converts to an operator with the op's operands and no attributes."""
+def same(operator: str, attributes: Sequence[str] = ()) -> Callable[[OnnxBuilder, Operation], None]:
+    """Converts to an operator with the op's operands. attributes: names of float properties."""
 
     def convert(b: OnnxBuilder, op: Operation) -> None:
         (result,) = op.results
         operands = [b.name(operand) for operand in op.operands]
-        b.define(result, b.add(operator, operands, b.name_for(result)))
+        numbers = {}
+        for name in attributes:
+            number = op.properties[name]
+            assert isinstance(number, FloatAttr)
+            numbers[name] = number.value.data
+        b.define(result, b.add(operator, operands, b.name_for(result), **numbers))
 
     return convert
+
+
+def named_operators() -> dict[type[Operation], Callable[[OnnxBuilder, Operation], None]]:
+    """Converters of all ops that say which ONNX operator they are."""
+    named = [(op, op.get_trait(OnnxOperator)) for op in Graph.operations]
+    return {op: same(trait.operator, trait.attributes) for op, trait in named if trait is not None}
 
 
 def _window(op: WindowOp) -> dict[str, list[int]]:

@@ -11,16 +11,9 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects.graph import (
     AddOp,
     AveragePoolOp,
-    DivOp,
     GlobalAveragePoolOp,
-    HardSigmoidOp,
     HardSwishOp,
-    LeakyReluOp,
-    MulOp,
-    NegOp,
-    PReluOp,
     ReshapeOp,
-    SubOp,
     SumPoolOp,
     broadcast,
 )
@@ -29,24 +22,6 @@ from vtac.passes.graph.reasons import Kind
 
 MOST_SPACE = 3
 """Poolings have at most so many spatial dimensions in ONNX."""
-
-
-def sub(node: Node) -> Operation:
-    """Sub."""
-    node.floats(0, 1)
-    return SubOp(node.operand(0), node.operand(1), node.result_type())
-
-
-def mul(node: Node) -> Operation:
-    """Mul."""
-    node.floats(0, 1)
-    return MulOp(node.operand(0), node.operand(1), node.result_type())
-
-
-def div(node: Node) -> Operation:
-    """Div."""
-    node.floats(0, 1)
-    return DivOp(node.operand(0), node.operand(1), node.result_type())
 
 
 def sum_(node: Node) -> Sequence[Operation] | SSAValue:
@@ -60,31 +35,6 @@ def sum_(node: Node) -> Sequence[Operation] | SSAValue:
         made.append(AddOp(total, value, like(total, shape)))
         total = made[-1].results[0]
     return made or total
-
-
-def neg(node: Node) -> Operation:
-    """Neg."""
-    node.floats(0)
-    return NegOp(node.operand(0), node.result_type())
-
-
-def leaky_relu(node: Node) -> Operation:
-    """LeakyRelu."""
-    node.floats(0)
-    return LeakyReluOp(node.operand(0), node.attributes.get("alpha", 0.01), node.result_type())
-
-
-def prelu(node: Node) -> Operation:
-    """PRelu."""
-    node.floats(0, 1)
-    return PReluOp(node.operand(0), node.operand(1), node.result_type())
-
-
-def hard_sigmoid(node: Node) -> Operation:
-    """HardSigmoid."""
-    node.floats(0)
-    alpha, beta = node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5)
-    return HardSigmoidOp(node.operand(0), alpha, beta, node.result_type())
 
 
 def hard_swish(node: Node) -> Operation:

@@ -11,12 +11,10 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import element_dtype
 from vtac.dialects.graph import (
-    AddOp,
     BatchNormOp,
     ClipOp,
     GemmOp,
     MatMulOp,
-    ReluOp,
     ReshapeOp,
     shape_of,
 )
@@ -27,6 +25,7 @@ from vtac.lowering.onnx_to_graph import (
     quantisation,
     windows,
 )
+from vtac.lowering.onnx_to_graph.named import named_operators
 from vtac.lowering.onnx_to_graph.node import (
     ConstantResult,
     Converter,
@@ -65,18 +64,6 @@ def cast(node: Node) -> ConstantResult:
     if array is None or not isinstance(type.element_type, AnyFloat):
         raise StaysOnHostError("it casts what is not constant, or to other than floats", Kind.TYPE)
     return ConstantResult(array.astype(element_dtype(type.element_type)))
-
-
-def add(node: Node) -> Operation:
-    """Add."""
-    node.floats(0, 1)
-    return AddOp(node.operand(0), node.operand(1), node.result_type())
-
-
-def relu(node: Node) -> Operation:
-    """Relu."""
-    node.floats(0)
-    return ReluOp(node.operand(0), node.result_type())
 
 
 def clip(node: Node) -> Operation:
@@ -151,7 +138,7 @@ def _reshape(node: Node, target: list[int]) -> Operation:
 
 
 CONVERTERS: dict[str, Converter] = {
-    "Add": add,
+    **named_operators(),
     "AveragePool": windows.average_pool,
     "BatchNormalization": batch_norm,
     "Cast": cast,
@@ -160,33 +147,25 @@ CONVERTERS: dict[str, Converter] = {
     "Conv": windows.conv,
     "ConvInteger": integers.conv_integer,
     "DequantizeLinear": quantisation.dequantize_linear,
-    "Div": arithmetic.div,
     "Dropout": dropout,
     "Flatten": flatten,
     "Gather": arrangements.gather,
     "Gemm": gemm,
     "GlobalAveragePool": windows.global_average_pool,
-    "HardSigmoid": arithmetic.hard_sigmoid,
     "HardSwish": arithmetic.hard_swish,
     "Identity": identity,
-    "LeakyRelu": arithmetic.leaky_relu,
     "MatMul": matmul,
     "MatMulInteger": integers.matmul_integer,
     "MaxPool": windows.max_pool,
-    "Mul": arithmetic.mul,
-    "Neg": arithmetic.neg,
-    "PRelu": arithmetic.prelu,
     "Pad": arrangements.pad,
     "QuantizeLinear": quantisation.quantize_linear,
     "ReduceMean": arithmetic.reduce_mean,
     "ReduceSum": arithmetic.reduce_sum,
-    "Relu": relu,
     "Reshape": reshape,
     "Resize": arrangements.resize,
     "Slice": arrangements.slice_,
     "SpaceToDepth": arrangements.space_to_depth,
     "Split": arrangements.split,
-    "Sub": arithmetic.sub,
     "Sum": arithmetic.sum_,
     "Transpose": arrangements.transpose,
     "Upsample": arrangements.resize,

@@ -1,11 +1,9 @@
-"""The rule of each kind of op that the quantiser knows: one line a kind."""
+"""The rule of each kind of op that the quantiser knows. Each module has those of one family."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from xdsl.ir import Operation
 
-from vtac.dialects import graph
 from vtac.passes.graph.quantize.rules import (
     activations,
     arithmetic,
@@ -14,42 +12,16 @@ from vtac.passes.graph.quantize.rules import (
     pooling,
     selections,
 )
-from vtac.passes.graph.quantize.rules.rule import Rule
+from vtac.passes.graph.quantize.rules.rule import Rule, Rules
 
-RULES: Mapping[type[Operation], Rule[Any]] = {
-    graph.AddOp: arithmetic.Add(),
-    graph.AveragePoolOp: pooling.AveragePool(),
-    graph.BatchNormOp: arithmetic.BatchNorm(),
-    graph.ClipOp: activations.Clip(),
-    graph.ConcatOp: selections.Concat(),
-    graph.ConvOp: layers.Conv(),
-    graph.DivOp: arithmetic.Div(),
-    graph.FakeQuantizeOp: activations.FakeQuantize(),
-    graph.GemmOp: layers.Gemm(),
-    graph.GlobalAveragePoolOp: pooling.GlobalAveragePool(),
-    graph.HardSigmoidOp: activations.HardSigmoid(),
-    graph.HardSwishOp: activations.HardSwish(),
-    graph.LeakyReluOp: activations.LeakyRelu(),
-    graph.MatMulOp: layers.MatMul(),
-    graph.MaxPoolOp: moves.MaxPool(),
-    graph.MulOp: arithmetic.Mul(),
-    graph.NegOp: arithmetic.Neg(),
-    graph.PReluOp: activations.PRelu(),
-    graph.PadOp: selections.Pad(),
-    graph.ReluOp: activations.Relu(),
-    graph.ReshapeOp: moves.Reshape(),
-    graph.SliceOp: selections.Slice(),
-    graph.SubOp: arithmetic.Sub(),
-    graph.SumPoolOp: pooling.SumPool(),
-    graph.TakeChannelsOp: selections.TakeChannels(),
-    graph.TransposeOp: moves.Transpose(),
-    graph.UpsampleOp: moves.Upsample(),
-}
+_FAMILIES = (activations, arithmetic, layers, moves, pooling, selections)
+
+RULES: Rules = {kind: rule for family in _FAMILIES for kind, rule in family.RULES.items()}
 
 
 def rule_of(op: Operation | None) -> Rule[Any] | None:
     """The rule for an op; None for what the quantiser does not know."""
-    return RULES.get(type(op)) if op is not None else None
+    return None if op is None else RULES.get(type(op))
 
 
 def computes(op: Operation) -> bool:

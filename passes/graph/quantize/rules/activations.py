@@ -26,6 +26,7 @@ from vtac.passes.graph.quantize.rules.rule import (
     Joined,
     JoinRule,
     LinearRule,
+    Rules,
     Terms,
     known_shape,
 )
@@ -151,3 +152,15 @@ class HardSwish(JoinRule[HardSwishOp]):
     def joined(self, op: HardSwishOp, network: Network, result: SSAValue) -> Joined | None:
         """x, and x as the gate reads it."""
         return Joined([diagonal(op, op.x, result, np.ones(1))] * 2, "mul", HARD_SWISH)
+
+
+RULES: Rules = {
+    ClipOp: Clip(),
+    FakeQuantizeOp: FakeQuantize(),
+    HardSigmoidOp: HardSigmoid(),
+    HardSwishOp: HardSwish(),
+    LeakyReluOp: LeakyRelu(),
+    PReluOp: PRelu(),
+    ReluOp: Relu(),
+}
+"""The rules of this module."""

@@ -16,6 +16,7 @@ from vtac.passes.graph.quantize.rules.rule import (
     Joined,
     JoinRule,
     LinearRule,
+    Rules,
     Terms,
     known_shape,
     largest,
@@ -171,3 +172,14 @@ def _constant_a_channel(
         ):
             return other, vector
     return None
+
+
+RULES: Rules = {
+    AddOp: Add(),
+    BatchNormOp: BatchNorm(),
+    DivOp: Div(),
+    MulOp: Mul(),
+    NegOp: Neg(),
+    SubOp: Sub(),
+}
+"""The rules of this module."""

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from vtac.dialects.context import Array
 from vtac.dialects.graph import ConvOp, GemmOp, MatMulOp
 from vtac.passes.graph.quantize.network import Network, is_channel_vector, is_matrix_product
-from vtac.passes.graph.quantize.rules.rule import CoreRule, ErrorContext, Rule, known_shape
+from vtac.passes.graph.quantize.rules.rule import CoreRule, ErrorContext, Rule, Rules, known_shape
 from vtac.passes.graph.reasons import Kind, Reason
 
 LayerT = TypeVar("LayerT", ConvOp, GemmOp)
@@ -58,3 +58,11 @@ class Gemm(_Layer[GemmOp]):
 
 class MatMul(Rule[MatMulOp]):
     """A product of two activations (`contractions`)."""
+
+
+RULES: Rules = {
+    ConvOp: Conv(),
+    GemmOp: Gemm(),
+    MatMulOp: MatMul(),
+}
+"""The rules of this module."""

@@ -6,7 +6,7 @@ from vtac.dialects.context import Array
 from vtac.dialects.graph import MaxPoolOp, ReshapeOp, TransposeOp, UpsampleOp
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.rules.pooling import OUTSIDE, window_counts
-from vtac.passes.graph.quantize.rules.rule import ErrorContext, PassingRule, known_shape
+from vtac.passes.graph.quantize.rules.rule import ErrorContext, PassingRule, Rules, known_shape
 
 
 class MaxPool(PassingRule[MaxPoolOp]):
@@ -51,3 +51,12 @@ class Upsample(PassingRule[UpsampleOp]):
     def keeps_channels(self, op: UpsampleOp) -> bool:
         """If only space is repeated."""
         return set(op.factors.get_values()[:2]) == {1}
+
+
+RULES: Rules = {
+    MaxPoolOp: MaxPool(),
+    ReshapeOp: Reshape(),
+    TransposeOp: Transpose(),
+    UpsampleOp: Upsample(),
+}
+"""The rules of this module."""

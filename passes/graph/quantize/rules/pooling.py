@@ -29,7 +29,14 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.network import Network
-from vtac.passes.graph.quantize.rules.rule import CoreRule, ErrorContext, OpT, Terms, known_shape
+from vtac.passes.graph.quantize.rules.rule import (
+    CoreRule,
+    ErrorContext,
+    OpT,
+    Rules,
+    Terms,
+    known_shape,
+)
 from vtac.passes.graph.reasons import Kind, Reason
 
 MOST_FORMS = 9
@@ -213,3 +220,11 @@ def _parts(op: AveragePoolOp, axis: int) -> Sequence[_Part]:
 def _usual(counts: Array) -> int:
     """What most windows count."""
     return int(np.bincount(counts).argmax())
+
+
+RULES: Rules = {
+    AveragePoolOp: AveragePool(),
+    GlobalAveragePoolOp: GlobalAveragePool(),
+    SumPoolOp: SumPool(),
+}
+"""The rules of this module."""

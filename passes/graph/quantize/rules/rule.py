@@ -7,10 +7,10 @@ bounds and constants, so that scales, numbers and emission know no kinds of ops.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -84,6 +84,10 @@ class Rule(Generic[OpT]):
         errors: of its operands, all known and not all 0. None where nothing can be said.
         """
         return None
+
+
+Rules = Mapping[type[Operation], Rule[Any]]
+"""Rules by the kind of op. Each module of rules has one such table, ``RULES``."""
 
 
 class PassingRule(Rule[OpT]):

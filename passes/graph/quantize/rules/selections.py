@@ -18,6 +18,7 @@ from vtac.passes.graph.quantize.rules.rule import (
     ErrorContext,
     LinearRule,
     OpT,
+    Rules,
     Terms,
     known_shape,
     largest,
@@ -154,3 +155,12 @@ def _taken(
     spatial = [*pads[2:rank], *pads[rank + 2 :]]
     return selection(source, operand, result, factor, matrix=matrix, group=group,
                      strides=steps[2:], pads=spatial, outside=outside)  # fmt: skip
+
+
+RULES: Rules = {
+    ConcatOp: Concat(),
+    PadOp: Pad(),
+    SliceOp: Slice(),
+    TakeChannelsOp: TakeChannels(),
+}
+"""The rules of this module."""
