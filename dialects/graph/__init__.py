@@ -19,6 +19,7 @@ from vtac.dialects.graph.attributes import (
     packing,
 )
 from vtac.dialects.graph.elementwise import (
+    AbsOp,
     DivOp,
     HardSigmoidOp,
     HardSwishOp,
@@ -97,6 +98,7 @@ from vtac.dialects.graph.unfolding import UnfoldOp
 Graph = Dialect(
     "graph",
     [
+        AbsOp,
         AddBiasOp,
         AddOp,
         AveragePoolOp,
@@ -148,6 +150,7 @@ Graph = Dialect(
 
 __all__ = [
     "RANGES_ATTRIBUTE",
+    "AbsOp",
     "AddBiasOp",
     "AddOp",
     "AveragePoolOp",

@@ -66,6 +66,14 @@ class NegOp(UnaryOp):
 
 
 @irdl_op_definition
+class AbsOp(UnaryOp):
+    """The magnitude of ``x`` (ONNX Abs)."""
+
+    name = "graph.abs"
+    traits = traits_def(ElementWise(), OnnxOperator("Abs"))
+
+
+@irdl_op_definition
 class LeakyReluOp(UnaryOp):
     """``x``, or ``alpha * x`` where x is negative (ONNX LeakyRelu)."""
 

@@ -14,6 +14,7 @@ from xdsl.ir import Operation
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import (
+    AbsOp,
     AddOp,
     AveragePoolOp,
     BatchNormOp,
@@ -191,6 +192,7 @@ def _sum_pool(op: SumPoolOp, x: Array) -> Array:
 
 
 _MEANINGS: Mapping[type[Operation], Any] = {
+    AbsOp: lambda op, x: np.abs(x),
     AddOp: _add,
     AveragePoolOp: _average_pool,
     BatchNormOp: _batch_norm,

@@ -33,6 +33,8 @@ func.func @elementwise(%x: tensor<1x2x4xf32>, %k: tensor<2x1xf32>) {
   %n = graph.min %x, %x : (tensor<1x2x4xf32>, tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   // CHECK-NEXT: graph.neg %x : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   %d = graph.neg %x : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
+  // CHECK-NEXT: graph.abs %x : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
+  %i = graph.abs %x : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   // CHECK-NEXT: graph.leaky_relu %x {alpha = 1.000000e-01 : f64} : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   %e = graph.leaky_relu %x {alpha = 0.1 : f64} : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   // CHECK-NEXT: graph.prelu %x, %k : (tensor<1x2x4xf32>, tensor<2x1xf32>) -> tensor<1x2x4xf32>

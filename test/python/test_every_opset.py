@@ -51,6 +51,7 @@ FORMS = {
     "graph.div": [elementwise("div", 2)],
     "graph.max": [elementwise("max", 2), elementwise("max", 2, type=BYTES)],
     "graph.min": [elementwise("min", 2), elementwise("min", 2, type=BYTES)],
+    "graph.abs": [elementwise("abs", 1)],
     "graph.neg": [elementwise("neg", 1)],
     "graph.relu": [elementwise("relu", 1)],
     "graph.prelu": [elementwise("prelu", 2)],

@@ -35,6 +35,7 @@ EXAMPLES: dict[type[Operation], tuple[Make, Sequence[Sequence[int]]]] = {
     graph.DivOp: (lambda a, b: graph.DivOp(a, b, _type(*IMAGE)), [IMAGE, (4, 1, 1)]),
     graph.MaxOp: (lambda a, b: graph.MaxOp(a, b, _type(*IMAGE)), [IMAGE, IMAGE]),
     graph.MinOp: (lambda a, b: graph.MinOp(a, b, _type(*IMAGE)), [IMAGE, IMAGE]),
+    graph.AbsOp: (lambda x: graph.AbsOp(x, x.type), [IMAGE]),
     graph.NegOp: (lambda x: graph.NegOp(x, x.type), [IMAGE]),
     graph.ReluOp: (lambda x: graph.ReluOp(x, x.type), [IMAGE]),
     graph.ClipOp: (lambda x: graph.ClipOp(x, x.type), [IMAGE]),

@@ -12,7 +12,7 @@ MOVING = (
     "concat", "slice", "split", "pad", "negate",
     "pool", "resize", "fold_space", "blocks", "shuffle", "turn",
 )  # fmt: skip
-SCALING = ("scale", "shifted", "slope", "sigmoid", "reduce", "average")
+SCALING = ("magnitude", "scale", "shifted", "slope", "sigmoid", "reduce", "average")
 MULTIPLYING = ("swish", "product", "gate")
 
 
@@ -161,6 +161,10 @@ class ElementBuilder(Builder):
             alpha = float(self.rng.uniform(low, high))
             return Value(self.node("LeakyRelu", [x.name], alpha=alpha), x.shape, 0)
         return Value(self.node("PRelu", [x.name, self.vector(x, low, high)]), x.shape, 0)
+
+    def magnitude(self, x: Value) -> Value:
+        """Abs."""
+        return Value(self.node("Abs", [x.name]), x.shape, x.bound)
 
     def sigmoid(self, x: Value) -> Value:
         """Hard sigmoid."""

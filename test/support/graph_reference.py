@@ -409,6 +409,7 @@ def _requantize(op: graph.RequantizeOp, acc: Array, bias: Array, shift: Array) -
 
 
 _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
+    graph.AbsOp: lambda op, x: np.abs(x),
     graph.AddBiasOp: lambda op, acc, bias: add_bias(acc, bias),
     graph.AddOp: lambda op, a, b: _wide(a) + _wide(b),
     graph.AveragePoolOp: lambda op, x: average_pool(x, op),

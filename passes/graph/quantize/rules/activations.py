@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import (
+    AbsOp,
     ClipOp,
     FakeQuantizeOp,
     HardSigmoidOp,
@@ -146,6 +147,19 @@ def _slopes(slope: Array) -> str | None:
     return None
 
 
+class Abs(JoinRule[AbsOp]):
+    """``max(x, -x)``."""
+
+    def joined(self, op: AbsOp, network: Network, result: SSAValue) -> Joined | None:
+        """x, and x with the other sign."""
+        forms = [diagonal(op, op.x, result, np.array([sign])) for sign in (1.0, -1.0)]
+        return Joined(forms, "max")
+
+    def error(self, op: AbsOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
+        """Magnitudes of two numbers differ by no more than these."""
+        return errors[0]
+
+
 class HardSwish(JoinRule[HardSwishOp]):
     """``x`` times its hard sigmoid."""
 
@@ -155,6 +169,7 @@ class HardSwish(JoinRule[HardSwishOp]):
 
 
 RULES: Rules = {
+    AbsOp: Abs(),
     ClipOp: Clip(),
     FakeQuantizeOp: FakeQuantize(),
     HardSigmoidOp: HardSigmoid(),
