@@ -1,11 +1,13 @@
 """Pages that a command writes are what it would write today."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
-from by_path import load
+from by_path import ROOT, load
+from onnx import helper, numpy_helper
 from small_models import one_thread
 
 import vtac
@@ -41,6 +43,28 @@ def test_reasons_of_operators_are_those_of_the_code() -> None:
 
 def test_the_page_on_the_machine_is_up_to_date() -> None:
     assert vta.PAGE.read_text() == vta.page(), "make docs"
+
+
+def test_the_page_on_graph_ops_shows_what_the_files_say() -> None:
+    page = (ROOT / "docs/adding-a-graph-op.md").read_text()
+    blocks = list(re.finditer(r"```python\n(.*?)```", page, re.DOTALL))
+    assert len(blocks) == page.count("```") // 2 == 4
+    for block in blocks:
+        *_, path = re.findall(r"^`(\S+\.py)`$", page[: block.start()], re.MULTILINE)
+        assert block[1] in (ROOT / path).read_text(), f"{path} has no such lines:\n{block[1]}"
+
+
+def test_what_the_page_on_graph_ops_adds_runs_on_the_accelerator() -> None:
+    weights = numpy_helper.from_array(np.eye(16, dtype=np.float32).reshape(16, 16, 1, 1), "w")
+    shape = [helper.make_tensor_value_info(n, 1, [1, 16, 4, 4]) for n in "xy"]
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"]), helper.make_node("Abs", ["c"], ["y"])]
+    graph = helper.make_graph(nodes, "magnitudes", shape[:1], shape[1:], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x = np.random.default_rng(5).integers(-127, 128, (1, 16, 4, 4)).astype(np.float32)
+    x[0, 0, 0, :2] = -127, 127
+    module = vtac.compile(model, "pynq", {"x": x})
+    assert {placement.where for placement in module.explain} == {"vta_0"}
+    assert np.abs(module.run({"x": x})["y"] - np.abs(x)).max() <= 1
 
 
 def test_the_page_on_partitioning_is_up_to_date() -> None:
