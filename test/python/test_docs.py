@@ -47,7 +47,7 @@ def test_the_page_on_the_machine_is_up_to_date() -> None:
 
 def test_the_page_on_graph_ops_shows_what_the_files_say() -> None:
     page = (ROOT / "docs/adding-a-graph-op.md").read_text()
-    blocks = list(re.finditer(r"```python\n(.*?)```", page, re.DOTALL))
+    blocks = list(re.finditer(r"```text\n(.*?)```", page, re.DOTALL))
     assert len(blocks) == page.count("```") // 2 == 4
     for block in blocks:
         *_, path = re.findall(r"^`(\S+\.py)`$", page[: block.start()], re.MULTILINE)
