@@ -3,8 +3,8 @@
 ``vtac.compile(model, target="pynq", calibration=samples)`` gives a `Module`: its ``run`` takes and
 returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again.
 ``vtac.evaluate(module, data, model)`` compares it with the original on data. ``vtac.te`` is for
-computations written in Python instead of a model. A `Codegen` is who compiles parts of a network,
-`Criteria` say which parts. What a user did wrong is a `CompileError`.
+computations written in Python instead of a model. A `Codegen` compiles parts of a network;
+`Criteria` say which parts are worth it. Mistakes of the user raise `CompileError`.
 """
 
 import importlib
@@ -46,9 +46,9 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for, and no more: each room also serves alone (PEP 562).
+    """Import a public name when it is first used (PEP 562), so that ``import vtac`` is quick.
 
-    ``te`` is a module, the others are things in one.
+    ``te`` is a module; the other names are classes and functions of modules.
     """
     if name not in _WHERE:
         raise AttributeError(f"module 'vtac' has no attribute {name!r}")

@@ -33,8 +33,9 @@ class VtacBackendRep(BackendRep):
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs in the order of the model.
 
-        inputs: a value an input of the model, by position or by name; one array alone is the first.
-        Raises `CompileError` if there are more than the model has or their types do not fit.
+        inputs: one value per input of the model, by position or by name; an array that stands alone
+        is the first input. Raises `CompileError` if there are more than the model has, or if their
+        types do not fit.
         """
         if isinstance(inputs, Mapping):
             feeds = dict(inputs)
@@ -50,15 +51,15 @@ class VtacBackendRep(BackendRep):
 
     @property
     def accelerated(self) -> list[str]:
-        """The nodes that the accelerator computes, by name."""
+        """The names of the nodes that the accelerator computes."""
         return [node.node for node in self.module.explain if node.where != HOST]
 
 
 def _modern(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A model of an opset before the oldest that we import, converted to that one by onnx.
+    """The model, converted by onnx to the oldest opset that we import if its own is older.
 
-    The suite has such models and knows their results; `vtac.compile` leaves it to the user to
-    convert and to check. Raises `CompileError` where onnx cannot.
+    The suite has such models and knows their results. `vtac.compile` does not convert: the user has
+    to, and to check the result. Raises `CompileError` if onnx cannot convert it.
     """
     versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
     if not versions or versions[0] >= OLDEST_OPSET:
@@ -71,9 +72,9 @@ def _modern(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def bind(model: onnx.ModelProto, constants: Mapping[str, np.ndarray[Any, Any]]) -> onnx.ModelProto:
-    """A copy of a model in which inputs are constants.
+    """A copy of a model in which some inputs are constants.
 
-    The suite feeds weights and scales as inputs; the accelerator wants them at compile time.
+    The suite feeds weights and scales as inputs; the accelerator needs them at compile time.
     """
     bound = onnx.ModelProto()
     bound.CopyFrom(model)
@@ -103,8 +104,8 @@ class VtacBackend(Backend):
     ) -> VtacBackendRep:
         """Compile a model.
 
-        constants: values of inputs that are known now, and then no inputs any more.
-        kwargs: those of `vtac.compile` (target, calibration, shapes, ...).
+        constants: values of inputs that become constants of the model. kwargs: the options of
+        `vtac.compile` (target, calibration, shapes, ...).
         """
         if not cls.supports_device(device):
             raise CompileError(

@@ -1,4 +1,4 @@
-"""What ``vta-compile`` and ``vta-run`` share of judging a model: arguments, progress, output."""
+"""How ``vta-compile`` and ``vta-run`` judge a model: their arguments, progress bars and output."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ from vtac.tools.presentation import evaluation_table, layer_errors_table
 
 
 def add_evaluate_argument(group: argparse._ActionsContainer, against: str) -> None:
-    """``--evaluate``. against: what the outputs are compared with."""
+    """Add ``--evaluate``. against: what the outputs are compared with, for the help text."""
     group.add_argument(
         "--evaluate",
         metavar="DATA",
@@ -31,7 +31,7 @@ def add_evaluate_argument(group: argparse._ActionsContainer, against: str) -> No
 
 
 def add_accuracy_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``vta-compile`` takes to judge what it made."""
+    """Add the arguments by which ``vta-compile`` judges the model that it compiled."""
     group = parser.add_argument_group("accuracy")
     add_evaluate_argument(group, "the model in onnxruntime")
     group.add_argument(
@@ -62,7 +62,7 @@ def evaluated(
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Told]:
-    """Something to be told how much is done: on a terminal, a bar on standard error."""
+    """A callback that shows progress: on a terminal a bar on standard error, elsewhere nothing."""
     columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     console = Console(stderr=True)
     with Progress(
@@ -75,7 +75,7 @@ def progress_bar(what: str) -> Iterator[Told]:
 def print_accuracy(
     found: Evaluation | None, errors: Iterable[LayerError] | None, as_json: bool
 ) -> None:
-    """Print what there is: tables, or one JSON object."""
+    """Print the evaluation and the errors of layers, if any, as tables or as one JSON object."""
     if as_json:
         sys.stdout.write(accuracy_json(found, errors))
         return
@@ -89,7 +89,7 @@ def print_accuracy(
 
 
 def accuracy_json(found: Evaluation | None, errors: Iterable[LayerError] | None) -> str:
-    """One object: ``evaluation`` and ``layer_errors``, where there are any; null is no noise."""
+    """One JSON object with ``evaluation`` and ``layer_errors``, if any; null means no noise."""
     parts: dict[str, Any] = {}
     if found is not None:
         parts["evaluation"] = found.as_dict()

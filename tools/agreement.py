@@ -28,7 +28,7 @@ class Agreement:
     found_power: float = 0.0
 
     def add(self, reference: Array, found: Array) -> None:
-        """Take in another pair."""
+        """Add another pair of arrays."""
         a, b = reference.astype(np.float64).ravel(), found.astype(np.float64).ravel()
         finite = np.isfinite(a) & np.isfinite(b)
         if not finite.all():

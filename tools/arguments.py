@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and what they mean."""
+"""Arguments that several commands take, and how they are read."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def add_shape_argument(parser: argparse.ArgumentParser) -> None:
-    """``--shape name=1,3,32,32``, any number of times."""
+    """Add ``--shape name=1,3,32,32``, which may be given several times."""
     parser.add_argument(
         "--shape",
         action="append",
@@ -30,7 +30,7 @@ def add_shape_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Input name to shape. Raises `CompileError` on anything else."""
+    """The shape of each named input. Raises `CompileError` on texts of any other form."""
     shapes: dict[str, tuple[int, ...]] = {}
     problems = []
     for text in texts:

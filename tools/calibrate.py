@@ -27,10 +27,10 @@ from vtac.tools.planner import main_function
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What calibration leaves besides what it writes on the network.
+    """The results of calibration that are not written on the network.
 
-    names: what the float values are called. model: the float model with all of them as outputs.
-    observed: what was observed of them. samples: those that the model ran on.
+    names: the name of each float value. model: the float model with all of them as outputs.
+    observed: the observations of these values. samples: the samples that the model ran on.
     """
 
     names: Mapping[SSAValue, str]
@@ -92,5 +92,5 @@ class CalibratePass(ModulePass):
         samples: Samples,
         progress: Callable[[int], None] | None = None,
     ) -> Calibrated:
-        """The pass on samples at hand. progress: called with the number of batches done."""
+        """Run the pass on given samples. progress: called with the number of batches done."""
         return calibrate_network(module, ctx, samples, self.method, self.percentile, progress)

@@ -1,4 +1,4 @@
-"""The commands that an installation has: each imports what it needs inside the guard."""
+"""Entry points of the installed commands. Each imports its implementation inside the guard."""
 
 import importlib
 
@@ -11,7 +11,7 @@ def _run(module: str) -> None:
 
 
 def vta_compile() -> None:
-    """An ONNX model in, a package out."""
+    """Compile an ONNX model to a package."""
     _run("vta_compile")
 
 

@@ -1,7 +1,7 @@
-"""The driver: an ONNX model in, a module that runs out.
+"""The driver: compiles an ONNX model to a module that runs.
 
-Imports the model, runs the pipeline of `levels` over it, cuts the network into steps and packs
-everything. What needs two rooms is put together here and nowhere else.
+It imports the model, runs the pipeline of `levels`, cuts the network into steps and packs them. It
+connects the rooms, which do not know each other.
 """
 
 import gc
@@ -77,8 +77,8 @@ def compile_model(
     target: the name of a preset, the path of a ``vta_config.json``, or a Target.
     calibration: inputs from which the ranges of all values are taken; see `vtac.runtime.samples`.
     options: a `CompileOptions`; or its fields as keyword arguments, but not both.
-    Raises `CompileError` with everything that is wrong. What only deserves a note is in
-    ``module.report``; its warnings are also given as such.
+    Raises `CompileError` with everything that is wrong. ``module.report`` has notes and warnings;
+    the warnings are issued as Python warnings, too.
     """
     if options is not None and keywords:
         raise TypeError("compile() takes options, or their fields as keywords, but not both")
@@ -91,7 +91,7 @@ def compile_model(
 
 @dataclass(frozen=True)
 class _Cut:
-    """A network in steps. made: the functions that codegens compile, and whose each is."""
+    """A partitioned network in steps. made: for each function the codegen that compiles it."""
 
     network: NetworkSteps
     quantisation: tuple[Quantisation, ...]
@@ -99,7 +99,7 @@ class _Cut:
 
 
 class _Driver:
-    """One compilation: the context, the report, and the module on its way down."""
+    """One compilation: its options, its context and its report."""
 
     def __init__(self, target: Target, options: CompileOptions) -> None:
         codegens = chosen_codegens(options.codegens)
@@ -135,7 +135,7 @@ class _Driver:
             return self._lower(pipeline.since(before.levels[-1]), module, nodes)
 
     def _pipeline(self, calibrated: bool) -> Pipeline:
-        """The pipeline of the options, as the user changes it."""
+        """The pipeline that the options lead to, after the user's changes."""
         pipeline = pipeline_of(
             list(self.codegens.values()),
             self.criteria,
@@ -146,11 +146,11 @@ class _Driver:
         return pipeline if change is None else change(pipeline)
 
     def _lower(self, pipeline: Pipeline, module: ModuleOp, nodes: Nodes) -> Module:
-        """Run what follows calibration, and pack what it leaves."""
+        """Run the part of the pipeline that follows calibration, and pack the result."""
         macs = macs_of_layers(module)
         for segment in pipeline.until(PARTITIONED).segments:
             self._run(segment, module)
-            self.ctx.observations = None  # they are of the float network
+            self.ctx.observations = None  # they describe the float network only
             self._level(segment.level, module)
         cut = self._cut(module, nodes, macs)
         if cut.made:
@@ -171,7 +171,7 @@ class _Driver:
             return Module(package, report=self.report, engines=self._engines)
 
     def _cut(self, module: ModuleOp, nodes: Nodes, macs: Mapping[str, int]) -> "_Cut":
-        """The steps of a partitioned network, and what is to be said of it."""
+        """Cut a partitioned network into steps, and report where each node went."""
         with self._step("cut into steps"):
             network = network_steps(module, self.ctx)
         placements = self.report.placements = place_nodes(nodes, module)
@@ -208,7 +208,7 @@ class _Driver:
     def _import(
         self, source: ModelSource, calibration: Source | None, shapes: dict[str, Sequence[int]]
     ) -> tuple[ModuleOp, Samples | None]:
-        """The imported network, its symbolic dimensions fixed as far as anything says how."""
+        """Import the network; shapes of the user or of the samples fix symbolic dimensions."""
         with self._step("import"):
             model = load_model(source)
             widen = calibration is not None
@@ -253,14 +253,14 @@ class _Driver:
                 )
 
     def _note_missing_samples(self, module: ModuleOp, samples: Samples | None) -> None:
-        """Warn where samples would let every codegen take more."""
+        """Warn if there are no samples and every codegen could take more with some."""
         network = list(main_function(module).body.block.ops)
         codegens = self.codegens.values()
         if samples is None and all(c.wants_samples(network, self.ctx) for c in codegens):
             self.report.warnings.append(NO_CALIBRATION)
 
     def _measure(self, module: ModuleOp, errors: ErrorOptions) -> None:
-        """The error of each layer, as the preparations of the codegens quantise the network."""
+        """Measure the error of each layer, quantised as the codegens' preparations do it."""
         assert self._calibrated is not None, "the level is reached by the pass calibrate"
         pipeline = Pipeline()
         for codegen in self.codegens.values():
@@ -275,7 +275,7 @@ class _Driver:
             self.report.layer_errors = measured.settle(quantise)
 
     def _run(self, segment: Segment, module: ModuleOp, samples: Samples | None = None) -> None:
-        """The passes of a segment, each timed, and then the verifier."""
+        """Run the passes of a segment, time each, then verify the module."""
         for found in built_passes(segment.passes, OurPasses()):
             with self._step(found.name):
                 if isinstance(found, CalibratePass) and samples is not None:
@@ -295,7 +295,7 @@ class _Driver:
         return lambda done: self._progress(f"calibrate {done}/{len(samples)}")
 
     def _level(self, name: str, module: ModuleOp) -> None:
-        """Count the ops of a level, and keep its text if that is wished for."""
+        """Record a level: count its ops, tell the observer, keep or save its text if asked for."""
         self.report.levels.append(count_ops(name, module))
         self.report.choices = max(self.report.choices, choices_of(module), key=len)
         self._observe(name, module, self.ctx)
@@ -316,14 +316,14 @@ class _Driver:
 
     @property
     def _engines(self) -> dict[str, Engine]:
-        """The engines of codegens that bring their own."""
+        """The engines of those codegens that have one as an attribute."""
         own = {name: codegen.engine for name, codegen in self.codegens.items()}
         return {name: engine for name, engine in own.items() if isinstance(engine, Engine)}
 
     def _build(
         self, module: ModuleOp, made: Mapping[str, str]
     ) -> tuple[dict[str, Function], dict[str, bytes]]:
-        """What each codegen makes of its functions, once its engine finds no fault with it."""
+        """Build each function by its codegen; raise `CompileError` if its engine finds faults."""
         functions: dict[str, Function] = {}
         blobs: dict[str, bytes] = {}
         problems: list[Problem] = []
@@ -354,8 +354,10 @@ class _Driver:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Python's collector of cycles waits: lowering makes much that stays, and it would look through
-    all that again and again. What passes leave behind is collected afterwards.
+    """Pause Python's cyclic garbage collector.
+
+    Lowering creates many objects that stay alive, and the collector would traverse all of them
+    again and again. Garbage is collected afterwards.
     """
     enabled = gc.isenabled()
     gc.disable()

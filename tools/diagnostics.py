@@ -22,19 +22,19 @@ USER_ERRORS = (CompileError, DiagnosticException, ParseError, ArgSpecParseError)
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """argparse with our exit status and the hint to --help."""
+    """argparse with our exit status, and a hint to --help in its errors."""
 
     def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
-        """As argparse does, which would not say that the output cannot be written."""
+        """Print the help; unlike argparse, raise OSError if the output cannot be written."""
         print(self.format_help(), end="", file=sys.stdout if file is None else file)
 
     def error(self, message: str) -> NoReturn:
-        """One line, exit status 1."""
+        """Print one line and exit with status 1."""
         self.exit(FAILED, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
 def problems_of(error: BaseException) -> list[Problem]:
-    """What an exception of `USER_ERRORS` has to say."""
+    """The problems that an exception of `USER_ERRORS` reports."""
     if isinstance(error, CompileError):
         return error.problems
     if isinstance(error, ParseError):
@@ -57,7 +57,7 @@ def run_command(main: Callable[[], None], name: str) -> None:
 
 
 def close_matches(word: str, choices: Sequence[str]) -> str:
-    """`` (did you mean ...?)``, or nothing."""
+    """A suffix `` (did you mean ...?)`` with similar choices; empty if there are none."""
     import difflib
 
     found = difflib.get_close_matches(word, choices, n=3)

@@ -1,8 +1,8 @@
-"""Finds what the rooms offer, so that no list of passes or dialects is written by hand.
+"""Finds passes, dialects and codegens, so that no list of them is written by hand.
 
-A pass lies in a file named after it, and a dialect in a package named after it: what is asked for
-by name is imported alone, which is what makes ``vta-opt`` start quickly. Everything is imported
-only where everything is wanted: for ``--help``, and to say what a misspelt name may have meant.
+A pass lies in a file named after it, and a dialect in a package named after it. A name that is
+looked up imports only its own file, so ``vta-opt`` starts quickly. Everything is imported only for
+``--help``, and to find what a misspelt name may have meant.
 """
 
 import importlib
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from vtac.passes.graph.codegen import Codegen
 
 PassFactory = Callable[[], type[ModulePass]]
-"""As xDSL registers passes: called when the pass is needed."""
+"""Returns the class of a pass when it is needed, as in xDSL's registry."""
 
 CODEGENS = "vtac.codegens"
 """The group of entry points by which other packages offer codegens."""
 
 ROOT = Path(__file__).parents[1]
 TOOL_PASSES = ("vtac.tools.calibrate", "vtac.tools.verify_hazards")
-"""Passes that put rooms together, which only tools may do."""
+"""Modules of passes that need several rooms, so that they lie in tools."""
 
 PASS_ROOMS = ("passes", "lowering", "tools")
 
@@ -47,7 +47,7 @@ def _modules(name: str) -> tuple[ModuleType, ...]:
 
 
 def _classes(module: ModuleType) -> Iterator[type]:
-    """Those a module defines itself."""
+    """The classes that a module defines itself."""
     for value in vars(module).values():
         if isinstance(value, type) and value.__module__ == module.__name__:
             yield value
@@ -65,7 +65,7 @@ def our_passes() -> dict[str, type[ModulePass]]:
 
 
 class OurPasses(Mapping[str, PassFactory]):
-    """`our_passes` as factories; looking one up imports its file alone."""
+    """`our_passes` as factories; looking one up imports only its file."""
 
     def __getitem__(self, name: str) -> PassFactory:
         """The pass of that name. Raises KeyError if there is none."""
@@ -85,7 +85,7 @@ def _the_class(found: type[ModulePass]) -> type[ModulePass]:
 
 @cache
 def _pass_in_its_file(name: str) -> type[ModulePass] | None:
-    """A pass by its file: ``te-apply-schedule`` in ``te_apply_schedule`` or ``apply_schedule``."""
+    """Look a pass up by file name: ``te-a-b`` lies in ``te_a_b.py`` or in ``te/a_b.py``."""
     stem = name.replace("-", "_")
     for parts in _files():
         if stem in (parts[-1], "_".join(parts[-2:])):
@@ -132,9 +132,9 @@ def our_codegens() -> "tuple[Codegen, ...]":
 def chosen_codegens(
     chosen: "Sequence[str | Codegen] | None" = None,
 ) -> "tuple[Codegen, ...]":
-    """Those a user chose, by falling priority as given; None for those that are the default.
+    """The codegens that a user chose, in the given order; for None the default ones.
 
-    Raises `CompileError` on names that are none, and on two of one name.
+    Raises `CompileError` on unknown names and on two codegens of the same name.
     """
     ours = {codegen.name: codegen for codegen in our_codegens()}
     if chosen is None:

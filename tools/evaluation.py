@@ -1,7 +1,7 @@
 """Judges a compiled model on data: against the original in onnxruntime, and against labels.
 
-Batches are filled as for calibration, and what only filled the last one counts nowhere. Nothing is
-kept of the outputs but sums, so that any number of samples will do.
+Samples are grouped into batches as for calibration; repeated samples that fill the last batch are
+not counted. Only sums over the outputs are kept, so memory does not grow with the samples.
 """
 
 import os
@@ -33,7 +33,7 @@ from vtac.tools.agreement import Agreement, Array
 
 Outputs = Mapping[str, Any]
 Progress = Callable[[int, int], None]
-"""Called with the batches done and all batches."""
+"""Called with the number of batches done and the number of all batches."""
 
 WHERE = "evaluation data"
 
@@ -42,11 +42,11 @@ WHERE = "evaluation data"
 class OutputEvaluation:
     """How an output of the compiled model compares, over all samples.
 
-    Against the original, None where there is none or nothing to compare: largest (magnitude of the
-    original's values), mean_difference, largest_difference, snr_db (signal to quantisation noise,
-    None also where there is no noise), cosine, equal_labels (the share of samples whose largest
-    class is the same). Against the labels: top1 and top1_original. odd: values that only one of
-    both has as finite numbers.
+    Compared with the original: largest (magnitude of the original's values), mean_difference,
+    largest_difference, snr_db (signal to quantisation noise; None also if there is no noise),
+    cosine, equal_labels (share of samples for which both predict the same class). odd: number of
+    values that are finite in one of the two only. Compared with the labels: top1 and top1_original,
+    the shares of right predictions. A figure is None if it is not known.
     """
 
     name: str
@@ -74,11 +74,11 @@ class Evaluation:
     notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> OutputEvaluation:
-        """That of an output."""
+        """The evaluation of the output of that name."""
         return next(output for output in self.outputs if output.name == name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """The evaluation as dictionaries and lists, for JSON."""
         return {"samples": self.samples, "outputs": [asdict(output) for output in self.outputs]}
 
 
@@ -91,10 +91,10 @@ def evaluate(
     limit: int | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Run a compiled model on data, and its original beside it in onnxruntime.
+    """Run a compiled model on data, and the original model in onnxruntime for comparison.
 
     data: as for calibration, see `vtac.runtime.samples`. reference: the original model; None to
-    judge by labels alone. labels: the class of each sample (or one-hot rows); an array ``y`` or
+    judge by labels only. labels: the class of each sample (or one-hot rows); an array ``y`` or
     ``labels`` of the data serves too. limit: run the first batches only.
     Raises `CompileError` on data, labels or a reference that do not fit.
     """
@@ -151,7 +151,7 @@ def module_specs(module: Module) -> list[InputSpec]:
 
 @contextmanager
 def told_of(data: Source) -> Iterator[None]:
-    """Problems of samples say which samples these are."""
+    """Add to the problems of samples which samples they are."""
     try:
         yield
     except CompileError as error:
@@ -160,7 +160,7 @@ def told_of(data: Source) -> Iterator[None]:
 
 
 class Original:
-    """The model that was compiled, in onnxruntime."""
+    """The original model in onnxruntime."""
 
     def __init__(self, source: ModelSource, module: Module):
         where = os.fspath(source) if isinstance(source, str | os.PathLike) else "original model"
@@ -177,14 +177,14 @@ class Original:
             raise CompileError(problems)
 
     def run(self, batch: Outputs) -> dict[str, Any]:
-        """Its outputs for a batch."""
+        """The outputs for a batch, by name."""
         values = self._part.run([batch[name] for name in self._part.input_names])
         return dict(zip(self._names, values, strict=True))
 
 
 @dataclass
 class _Tally:
-    """What is kept of an output."""
+    """The sums that are kept for an output."""
 
     agreement: Agreement = field(default_factory=Agreement)
     numbers: bool = True
@@ -195,7 +195,7 @@ class _Tally:
 
 
 class Judge:
-    """Compares outputs batch by batch. samples: what the batches came from."""
+    """Compares outputs batch by batch. samples: the samples that the batches are made of."""
 
     def __init__(self, samples: Samples, classes: Array | None = None):
         self._size = samples.batch_size
@@ -206,7 +206,7 @@ class Judge:
         self._tallies: dict[str, _Tally] = {}
 
     def add(self, ours: Outputs, theirs: Outputs | None) -> None:
-        """Take in the outputs of the next batch."""
+        """Compare the outputs of the next batch."""
         rows = min(self._size, self._count - self._done)
         classes = None
         if self._classes is not None:
@@ -225,7 +225,7 @@ class Judge:
         self._done += rows
 
     def _real_rows(self, array: Array, rows: int) -> Array:
-        """An output without what belongs to samples that only filled the batch."""
+        """An output without the rows of samples that only fill the batch."""
         size = self._size
         if rows < size and array.ndim and array.shape[0] and array.shape[0] % size == 0:
             return array[: array.shape[0] // size * rows]
@@ -260,11 +260,11 @@ class Judge:
 
     @property
     def judged(self) -> list[int]:
-        """For each output the number of samples whose class it says."""
+        """For each output the number of samples whose class it predicts."""
         return [tally.judged for tally in self._tallies.values()]
 
     def verdict(self, notes: Sequence[str] = (), with_labels: bool = True) -> Evaluation:
-        """What was found. with_labels: whether labels must have been of use."""
+        """The evaluation. with_labels: whether some output must predict classes."""
         outputs = tuple(self._verdict(name, tally) for name, tally in self._tallies.items())
         if with_labels and self._classes is not None and not any(self.judged):
             raise CompileError(
@@ -301,9 +301,9 @@ def _are_scores(array: Array) -> bool:
 
 
 def _labels(array: Array, judged: bool) -> Array | None:
-    """The class of each sample: where scores are largest, or what an output of classes says.
+    """The class that an output predicts for each sample: its largest score, or its integer.
 
-    judged: whether there are labels, without which integers are no classes.
+    judged: whether there are labels; without any, integers are not taken for classes.
     """
     if array.ndim == 0 or array.shape[0] == 0:
         return None
@@ -317,7 +317,7 @@ def _labels(array: Array, judged: bool) -> Array | None:
 
 
 def _classes(labels: Any, samples: Samples) -> Array | None:
-    """The class of each sample. Raises CompileError where labels say no such thing."""
+    """The class of each sample. Raises `CompileError` on labels that are no classes."""
     if labels is None:
         return None
     given, count = np.atleast_1d(labels), samples.sample_count
@@ -331,7 +331,7 @@ def _classes(labels: Any, samples: Samples) -> Array | None:
 
 
 def _one_per_sample(given: Array) -> Array:
-    """Labels as one number per sample, where they are rows with a one at the class."""
+    """Labels as one number per sample; one-hot rows become the index of their largest entry."""
     array = np.atleast_1d(given)
     if array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf":
         array = array.argmax(axis=1)

@@ -1,13 +1,13 @@
-"""What stands around every command: interruptions and failing streams end it with one line.
+"""The guard around every command: interruptions and failing streams end it with one line.
 
 Exit statuses of all commands:
-  0    it did what was asked;
-  1    it did not, and a line on standard error for each thing that is wrong says why;
+  0    the command did what was asked;
+  1    it did not; standard error says why, with a line for each thing that is wrong;
   130  it was interrupted (Ctrl-C).
-Nothing is half written in any of these cases. A traceback is a fault of ours.
+No file is half written in any of these cases. A traceback is a fault of ours.
 
-This module imports nothing of ours and little else, so that the guard is in force before a command
-imports what it needs, which takes most of its first second.
+This module imports little, so the guard is in force before a command imports what it needs, which
+takes most of its first second.
 """
 
 import os
@@ -20,7 +20,7 @@ FAILED, INTERRUPTED = 1, 130
 
 @contextmanager
 def guard(command: str) -> Iterator[None]:
-    """Run the body of a command; its output has reached its reader when this ends without error."""
+    """Run the body of a command, flush standard output, and turn failures into an exit status."""
     try:
         try:
             yield
@@ -40,7 +40,7 @@ def guard(command: str) -> Iterator[None]:
 
 
 def _end(status: int, message: str = "") -> None:
-    """Exit without a word of Python's about what is left in the buffer of standard output."""
+    """Exit; point standard output at nothing, so that Python does not report its lost buffer."""
     if message:
         with suppress(OSError):
             print(message, file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Files of IR: the text, and beside it what the text refers to.
+"""Files of IR: the text, and beside it the arrays that belong to it.
 
-``FILE.mlir.npz`` has the large constants, ``FILE.mlir.observations.npz`` what the network did on
-samples, where the IR is that of a calibrated network (`vtac.tools.observations`).
+``FILE.mlir.npz`` has the large constants. ``FILE.mlir.observations.npz`` has what the network did
+on samples, if the IR is that of a calibrated network (`vtac.tools.observations`).
 """
 
 import io
@@ -21,12 +21,12 @@ from vtac.runtime.atomic import is_file, whole_file, write_whole
 
 
 def resources_file(path: str | os.PathLike[str]) -> Path:
-    """Where the large constants of an IR file lie."""
+    """The file of the large constants of an IR file."""
     return Path(f"{os.fspath(path)}.npz")
 
 
 def observations_file(path: str | os.PathLike[str]) -> Path:
-    """Where the observations of a calibrated network lie."""
+    """The file of the observations of a calibrated network."""
     return Path(f"{os.fspath(path)}.observations.npz")
 
 
@@ -71,7 +71,7 @@ def write_ir(path: str | os.PathLike[str], text: str, module: ModuleOp, ctx: Vta
 
 
 def print_ir(text: str, module: ModuleOp, ctx: VtacContext, command: str) -> None:
-    """Print text, and say on standard error what it refers to that is not in it."""
+    """Print text, and note on standard error that its large constants are not in it."""
     sys.stdout.write(text)
     if constants := used_constants(module, ctx):
         print(
@@ -87,7 +87,7 @@ def used_constants(module: ModuleOp, ctx: VtacContext) -> dict[str, Array]:
 
 
 def _write_observations(file: Path, ctx: VtacContext) -> None:
-    """Those of the context, as long as they are of the module as it is now."""
+    """Save the observations of the context, unless the network has been quantised since."""
     if ctx.observations is not None:
         from vtac.tools.observations import Observed
 
@@ -98,7 +98,7 @@ def _write_observations(file: Path, ctx: VtacContext) -> None:
 
 
 def module_text(module: ModuleOp, *, locations: bool = False) -> str:
-    """The module as text, in custom form; with the layer that each op came from, if wished for."""
+    """The module as text in custom form. locations: whether with the layer of each op."""
     stream = io.StringIO()
     Printer(stream, print_debuginfo=locations).print_op(module)
     return f"{stream.getvalue()}\n"

@@ -1,8 +1,9 @@
-"""``--keep-float``: nodes that the user wants on the host, as they are in the model.
+"""``--keep-float``: nodes that the user wants to stay on the host in floating point.
 
-Named are nodes of the model; by the time that it is calibrated some have become part of others (a
-batch norm of its convolution), and are kept with these. The reason that is written on them is a
-settled one: nobody rounds them, and no codegen takes them.
+The user names nodes of the model. By the time that the network is in its normal form, some nodes
+have become part of others (a batch norm of its convolution); then the other node is kept. The
+reason that is written on a kept op is a settled one: the quantiser leaves the op as it is, and no
+codegen takes it.
 """
 
 from collections.abc import Sequence
@@ -22,9 +23,10 @@ KEPT = Reason("kept by the user", Kind.USER, "Leave --keep-float away.")
 
 
 def keep_float(module: ModuleOp, nodes: Nodes, names: Sequence[str]) -> list[str]:
-    """Write on ops of a float network that they stay as they are; notes for the user.
+    """Mark ops of a float network as kept on the host; return notes for the user.
 
-    nodes: those of the imported model. Raises `CompileError` with every name that is none of them.
+    nodes: the nodes of the imported model. Raises `CompileError` with every name that is not one of
+    them.
     """
     _verify(names, nodes)
     layers: dict[str, list[Operation]] = {}

@@ -1,12 +1,12 @@
-"""How far each layer of the quantised network lies from the float one, on samples.
+"""The quantisation error of each layer, measured on samples.
 
-Two errors a layer, as signal to quantisation noise in dB: that of the network as it runs, in which
-the errors of all layers before it add up, and the layer's own, fed with the float network's values
-rounded to int8. The integers are those of docs/quantisation.md, run by onnxruntime on the quantised
-graph, so that nothing needs to be lowered or simulated. Layers whose own error is larger than the
-user allows are left on the host, and the network is quantised anew without them (as in the
-sensitivity analysis of Wu et al., "Integer Quantization for Deep Learning Inference: Principles and
-Empirical Evaluation", 2020, section 5.2, where layers are left out by hand).
+Each layer has two errors, as signal to quantisation noise in dB. The *total* error is that of the
+network as it runs, in which the errors of all layers before add up. The layer's *own* error is that
+of the layer alone, fed with the float network's values rounded to int8. Onnxruntime runs the
+quantised graph (its integers are those of docs/quantisation.md), so nothing is lowered or
+simulated. Layers whose own error is larger than the user allows stay on the host, and the network
+is quantised again without them. Wu et al., "Integer Quantization for Deep Learning Inference:
+Principles and Empirical Evaluation", 2020, section 5.2, do the same by hand.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,16 +34,16 @@ Batch = Mapping[str, Array]
 Quantise = Callable[[VtacContext, ModuleOp], None]
 
 PASSES_ON = (MaxPoolOp, ReshapeOp)
-"""Ops that hand on integers as they are: no layers."""
+"""Ops that pass integers on unchanged; they are no layers."""
 
 
 @dataclass(frozen=True)
 class LayerError:
-    """The error of a layer, in dB of signal to noise: more is better, infinity is exact.
+    """The error of a layer as signal to noise in dB: more is better, infinity means exact.
 
-    node: the layer's name. ops: the ops of the float network that it computes. total: in the
-    network as it runs. own: of the layer alone, in integers. reason: why it was left on the host,
-    if it was; what it reads there may still have been rounded.
+    node: the layer's name. ops: the ops of the float network that it computes. total: the error in
+    the network as it runs. own: the error of the layer alone, in integers. reason: why the layer
+    stays on the host, empty if it does not; its inputs may have been rounded before.
     """
 
     node: str
@@ -55,7 +55,7 @@ class LayerError:
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """A layer of a trial: what stands for its result, and value and ops of the original."""
+    """A layer of a trial. value, covered: its result and its ops in the original network."""
 
     stored: Stored
     value: SSAValue
@@ -65,8 +65,9 @@ class _Layer:
 
 @dataclass(frozen=True)
 class ErrorOptions:
-    """What the user wants. least: signal to noise below which a layer stays on the host, in dB.
+    """How to measure the errors of layers.
 
+    least: a layer with less signal to noise than this, in dB, stays on the host; None for no bound.
     samples: what to measure on; None for the samples of calibration.
     """
 
@@ -75,7 +76,7 @@ class ErrorOptions:
 
 
 class LayerErrors:
-    """Measures a calibrated float network that some pass can quantise."""
+    """Measures the layers of a calibrated float network."""
 
     def __init__(
         self, module: ModuleOp, ctx: VtacContext, calibrated: Calibrated, options: ErrorOptions
@@ -90,11 +91,12 @@ class LayerErrors:
         self.batches = first_batches(main, samples)
 
     def settle(self, quantise: Quantise) -> tuple[LayerError, ...]:
-        """The errors of all layers, worst first; those below the bound get a reason to stay.
+        """The errors of all layers, worst first; mark layers beyond the bound to stay on the host.
 
-        Their own error counts: a layer does not pay for those before it. One that misses the bound
-        on the host too has what it reads to blame, which then stays as well. Reasons are written on
-        the ops of the module, so that it will be quantised as it was measured.
+        The bound applies to a layer's own error, so no layer pays for the layers before it. If a
+        layer misses the bound on the host too, the rounding of its inputs is the cause; then the
+        layers that make these inputs stay on the host as well. Reasons are written on the ops of
+        the module, so that it will be quantised as it was measured.
         """
         left: dict[_Layer, LayerError] = {}
         while True:
@@ -120,7 +122,7 @@ class LayerErrors:
         on_host: Mapping[_Layer, tuple[float, float]],
         least: float,
     ) -> dict[_Layer, Reason]:
-        """The layers that must not run in integers, and why."""
+        """The layers that must not run in integers, with the reason for each."""
         blamed = {}
         hint = "Lower the bound (--min-layer-snr), or calibrate with other samples."
         for layer, error in errors.items():
@@ -158,9 +160,9 @@ class LayerErrors:
         return _Trial(module, ctx, copies, known, layers)
 
     def _compare(self, trial: "_Trial", others: Sequence[SSAValue]) -> list[tuple[float, float]]:
-        """Signal to noise of layers, then of other values, which are real in the trial.
+        """Total and own signal to noise of each layer, then of the values ``others``.
 
-        In the network, and fed with the float network's values, rounded.
+        others: values that the trial computes in floating point.
         """
         shown: list[tuple[str, Stored | None, SSAValue]] = [
             (trial.known[x.stored], x.stored, x.stored.result) for x in trial.layers
@@ -182,14 +184,18 @@ class LayerErrors:
         return [(total.snr, own.snr) for total, own in zip(totals, owns, strict=True)]
 
     def _reals(self, batch: Batch, names: set[str]) -> dict[str, Array]:
-        """Values of the float network."""
+        """Values of the float network for a batch, by name."""
         computed = sorted(names - set(batch))
         return dict(batch) | dict(zip(computed, _run(self.floats, computed, batch), strict=True))
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """A quantised copy. copies: of values of the original. known: names of what is stored."""
+    """A quantised copy of the network.
+
+    copies: value of the original to its copy. known: the name of the float value that each stored
+    value stands for.
+    """
 
     module: ModuleOp
     ctx: VtacContext
@@ -199,12 +205,12 @@ class _Trial:
 
 
 def _run(session: Any, outputs: Sequence[str], feeds: Batch) -> list[Array]:
-    """Some outputs of a model; none for none, which onnxruntime takes for all."""
+    """Some outputs of a model; none for no names, for which onnxruntime would return all."""
     return list(session.run(list(outputs), dict(feeds))) if outputs else []
 
 
 def _makers(layer: _Layer, layers: Sequence[_Layer]) -> list[_Layer]:
-    """The layers whose results a layer reads, through whatever lies between."""
+    """The layers whose results a layer reads, directly or through other ops."""
     known = {other.value: other for other in layers}
     found: dict[_Layer, None] = {}
     seen: set[SSAValue] = set()
@@ -220,7 +226,7 @@ def _makers(layer: _Layer, layers: Sequence[_Layer]) -> list[_Layer]:
 
 
 def _apart(trial: _Trial, fed: Mapping[Stored, str], outputs: Mapping[str, SSAValue]) -> ModelProto:
-    """A model of the network's layers one by one: what they read as integers are further inputs."""
+    """A model in which every integer that a layer reads is a further input of the model."""
     copies: dict[SSAValue, SSAValue] = {}
     main = main_function(trial.module.clone(copies))
     block = main.body.block
@@ -240,14 +246,14 @@ def _apart(trial: _Trial, fed: Mapping[Stored, str], outputs: Mapping[str, SSAVa
 
 
 def _per_channel(vector: Array | None, value: SSAValue) -> Any:
-    """One number a channel, as it broadcasts over a value."""
+    """One number per channel, in a shape that broadcasts over a value."""
     if vector is None:
         return np.float32(1)
     return vector.astype(np.float32).reshape(-1, *(1 for _ in (shape_of(value) or ())[2:]))
 
 
 def _rounded(stored: Stored, real: Array) -> Array:
-    """A real value as the integers that stand for it."""
+    """The integers that stand for a real value."""
     assert stored.scale is not None
     steps = np.rint(real * _per_channel(stored.factors, stored.value) / np.float32(stored.scale))
     rounded: Array = np.clip(steps + stored.zero_point, -128, 127).astype(np.int8)
@@ -255,7 +261,7 @@ def _rounded(stored: Stored, real: Array) -> Array:
 
 
 def _real(stored: Stored | None, result: Array) -> Array:
-    """What integers stand for; what is real already as it is."""
+    """The real numbers that integers stand for; real numbers are returned as they are."""
     if stored is None or stored.scale is None:
         return result
     steps = result.astype(np.float32) - stored.zero_point
@@ -264,5 +270,5 @@ def _real(stored: Stored | None, result: Array) -> Array:
 
 
 def _kinds(ops: Iterable[Operation]) -> tuple[str, ...]:
-    """What a layer computes, in order of execution."""
+    """The names of the ops that a layer computes, in order of execution."""
     return tuple(op.name.removeprefix("graph.") for op in reversed(list(ops)))

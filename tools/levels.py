@@ -2,7 +2,7 @@
 
 `vtac.compile` runs what `pipeline_of` returns. ``vta-compile --print-pipeline`` prints it, and
 ``vta-opt`` takes it, whole or from a level on, so that the IR that ``--save-ir`` wrote can be taken
-up at any level. What comes before and after partitioning is asked of the codegens.
+up at any level. The codegens say which passes come before and after partitioning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ CANONICALISE = Pipeline.of(
 
 
 UNCALIBRATED = CANONICALISE.without("conv-transpose-phases")
-"""The same for a network of which there are no samples."""
+"""The same for a network without samples."""
 
 
 def calibration(
@@ -54,10 +54,10 @@ def calibration(
 class Criteria:
     """What the user wants of a partition, beyond what the codegens can do.
 
-    max_ops: a region has at most. min_macs: multiply-accumulates that a region has at least.
-    max_border_bytes: that enter and leave it at most. compare: whether a region goes back that the
-    host would finish sooner. host: how fast that host is, where it is not as the codegen says:
-    fields of `HostModel`.
+    max_ops: the largest number of ops in a region. min_macs: the smallest number of
+    multiply-accumulates in a region. max_border_bytes: the most bytes that may enter and leave a
+    region. compare: whether a region goes back to the host if the host would finish it sooner.
+    host: how fast the host is: fields of `HostModel` that replace those of the codegen.
     """
 
     max_ops: int | None = None
@@ -79,7 +79,7 @@ class Criteria:
 
     @property
     def pruning(self) -> PruneRegionsPass:
-        """The pass that applies most of them."""
+        """The pass that applies all criteria but ``max_ops``."""
         return PruneRegionsPass(self.min_macs, self.max_border_bytes, self.compare, **self.host)
 
     @property
@@ -136,7 +136,7 @@ def part_of(pipeline: Pipeline, start: str | None, end: str | None) -> Pipeline:
 def default_part(
     codegens: Sequence[Codegen], start: str | None, end: str | None, samples: str | None
 ) -> Pipeline:
-    """What leads from one level to another where nobody chose any options.
+    """The passes from one level to another for default options.
 
     samples: the file to calibrate on, if any. From the level ``calibrated`` on there is no need.
     """

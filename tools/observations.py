@@ -39,10 +39,10 @@ from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import input_specs
 
 MOST_BATCHES = 64
-"""Batches observed: means over images and positions need no more."""
+"""The most batches observed; more would hardly change means over images and positions."""
 
 MOST_PRODUCTS = 4 * 10**9
-"""Products of the network in all observed batches, for networks where more would take long."""
+"""The most multiply-accumulates of all observed batches together, as they take time."""
 
 OUTLIER_FACTOR = 2
 """An input whose magnitude exceeds its range by this factor is an outlier."""
@@ -80,8 +80,8 @@ class Observed:
     """`vtac.dialects.context.Observations` of the function ``@main``.
 
     inputs: names of the network's inputs in the order of its arguments. batches: their arrays in
-    each observed batch. means, powers, maxima: [C] arrays by name of value, for the values that
-    have channels. stored: what `quantised` was told.
+    each observed batch. means, powers, maxima: an array [C] for each value with channels, by the
+    name of the value. stored: the values that `quantised` was called with.
     """
 
     inputs: tuple[str, ...]
@@ -167,9 +167,9 @@ def _named(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
 
 
 class Observer:
-    """Takes in the values of a network while it is calibrated.
+    """Observes the values of a network while it is calibrated.
 
-    names: what calibration calls the values. samples: the batches it runs on, in order.
+    names: the names of the values. samples: the batches that the network runs on, in order.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Observer:
         self._maxima: dict[str, Array] = {}
 
     def watch(self, batch: int, name: str, array: Array) -> None:
-        """Take in a value of a batch: its extremes, and its mean and power if the batch is kept."""
+        """Add a value of a batch: its extremes, and its mean and power if the batch is kept."""
         if name not in self._with_channels or not array.size:
             return
         around = tuple(axis for axis in range(array.ndim) if axis != 1)
@@ -207,9 +207,9 @@ class Observer:
             self._powers.setdefault(name, []).append(power)
 
     def observed(self) -> Observed:
-        """What was seen, without the batches that hold outliers.
+        """The observations, without the batches that have outliers.
 
-        To be called when the network's inputs have their ranges.
+        The inputs of the network must have their ranges.
         """
         kept = self._without_outliers()
         return Observed(

@@ -1,7 +1,8 @@
-"""Shapes that only samples tell: of values behind operators that shape inference does not know.
+"""Takes shapes from samples, for values behind operators that shape inference does not know.
 
-Such an operator would keep everything behind it on the host. The model runs on a few samples, and
-what has one shape on all of them, and no number decides about it, has that shape.
+Such an operator would keep everything behind it on the host. The model runs on a few samples. A
+value has a static shape if its shape is the same for all of them and does not depend on the
+contents of any value.
 """
 
 from itertools import islice
@@ -22,10 +23,10 @@ from vtac.tools.planner import main_function
 _FAILURES: tuple[type[Exception], ...] = (CompileError, *FAILURES)
 
 BATCHES = 3
-"""So many batches are looked at."""
+"""The number of batches that are run."""
 
 ROUNDS = 16
-"""A shape that is known may reveal further operators whose results have none."""
+"""The most rounds: a shape that becomes known may lead to further operators without shapes."""
 
 
 def observed_types(

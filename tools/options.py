@@ -1,4 +1,4 @@
-"""The options of a compilation: one object, which `vtac.compile` and ``vta-compile`` share."""
+"""The options of a compilation, as one object for `vtac.compile` and ``vta-compile``."""
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ ChangePipeline = Callable[[Pipeline], Pipeline]
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """How a model is to be compiled. Raises `CompileError` on values that make no sense.
+    """How to compile a model. Raises `CompileError` on values that make no sense.
 
     *The model.* shapes: input name to shape, for symbolic dimensions.
 
@@ -80,7 +80,7 @@ class CompileOptions:
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
-        """Refuse all values that make no sense, at once."""
+        """Raise `CompileError` with all values that make no sense."""
         problems = [
             Problem(f"option {name}", f"there is no {value!r}", f"Choose {', '.join(known)}.")
             for name, value, known in (
@@ -103,7 +103,7 @@ class CompileOptions:
 
     @property
     def calibrate(self) -> Pipeline:
-        """What leads to the level ``calibrated``, for samples that the driver has."""
+        """The pipeline to the level ``calibrated``, for samples that the driver has in memory."""
         return calibration(method=self.method, percentile=self.percentile)
 
     @property

@@ -1,4 +1,4 @@
-"""Arguments that say who takes which parts of a network, and what they mean."""
+"""Arguments that choose codegens and the criteria of a partition, and how they are read."""
 
 import argparse
 import dataclasses
@@ -14,7 +14,7 @@ _NO_HOST = "none"
 
 
 def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--codegen`` and the criteria of a partition, in a group of their own."""
+    """Add ``--codegen`` and the criteria of a partition, in a group of their own."""
     add = parser.add_argument_group("partitioning").add_argument
     add(
         "--codegen",
@@ -55,14 +55,14 @@ def add_partition_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_names(args: argparse.Namespace) -> list[str] | None:
-    """The codegens that were named, None if none was."""
+    """The names of the chosen codegens; None if the user chose none."""
     if args.codegen is None:
         return None
     return [name.strip() for name in args.codegen.split(",") if name.strip()]
 
 
 def criteria_of(args: argparse.Namespace) -> Criteria:
-    """The criteria of the arguments. Raises `CompileError` on a host model that is none."""
+    """The criteria of the arguments. Raises `CompileError` on a malformed host model."""
     text: str = args.host_model or ""
     compare = text.strip() != _NO_HOST
     return Criteria(

@@ -1,7 +1,7 @@
-"""What became of a network: its regions in numbers, and each op on the host with its reason.
+"""The report of a partition: the costs of its regions, and why ops stay on the host.
 
-What `vta-compile --explain` prints and ``module.report.partition`` holds. The numbers of a region
-are those that `prune-regions` went by.
+``vta-compile --explain`` prints it, ``module.report.partition`` holds it. The costs of a region are
+those by which `prune-regions` decided.
 """
 
 from collections import Counter, defaultdict
@@ -27,9 +27,10 @@ from vtac.tools.planner import main_function
 
 @dataclass(frozen=True)
 class RegionReport:
-    """A function of a codegen. ops: by name.
+    """A function of a codegen. ops: how many there are of each kind.
 
-    is_apart: whether there is a neighbour of the codegen that it would make a cycle with.
+    is_apart: whether it stays apart from a neighbour of the same codegen because one region of both
+    would be part of a cycle.
     """
 
     function: str
@@ -41,7 +42,7 @@ class RegionReport:
 
 @dataclass(frozen=True)
 class HostedOp:
-    """An op that stayed on the host. types: of its operands and results, for people."""
+    """An op that stayed on the host. types: its operand and result types, as text."""
 
     node: str
     op: str
@@ -51,10 +52,10 @@ class HostedOp:
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """All regions, all ops on the host, and what share of the network the regions are.
+    """All regions, all ops on the host, and the share of the network that is in regions.
 
-    nodes, macs: of the network how many there are, and how many of them are in regions. A node is
-    where its products are, if the host does a part of it.
+    nodes, macs: the number in the whole network, and the number in regions. A node that is computed
+    in parts counts where its products are computed.
     """
 
     regions: tuple[RegionReport, ...] = ()
@@ -64,7 +65,7 @@ class PartitionReport:
 
 
 def macs_of_layers(module: ModuleOp) -> Mapping[str, int]:
-    """The multiply-accumulates of each node of a network that is still in one piece."""
+    """The multiply-accumulates of each node of a network before it is partitioned."""
     found: defaultdict[str, int] = defaultdict(int)
     for op in main_function(module).body.walk():
         found[layer_of(op)] += macs_of(op)
@@ -78,7 +79,7 @@ def partition_report(
     placements: Sequence[Placement],
     macs: Mapping[str, int],
 ) -> PartitionReport:
-    """The report of a partitioned module. macs: those of `macs_of_layers`, before."""
+    """The report of a partitioned module. macs: the result of `macs_of_layers` before that."""
     by_name = {codegen.name: codegen for codegen in codegens}
     regions = []
     for function in module.ops:
@@ -138,7 +139,7 @@ def _type(value: SSAValue) -> str:
 
 
 def share_lines(report: PartitionReport) -> list[str]:
-    """How much of the network is in regions, as sentences."""
+    """Sentences that say how much of the network is in regions."""
     lines = []
     for (count, off), what in ((report.nodes, "nodes"), (report.macs, "multiply-accumulates")):
         share = f" ({off / count:.1%})" if count else ""
@@ -147,7 +148,7 @@ def share_lines(report: PartitionReport) -> list[str]:
 
 
 def regions_table(report: PartitionReport) -> Table:
-    """Each region with what is in it, and what it costs here and there."""
+    """Each region with its ops and its costs, on the accelerator and on the host."""
     table = Table(title="regions", title_justify="left")
     table.add_column("function")
     table.add_column("ops", overflow="fold")
@@ -167,7 +168,7 @@ def regions_table(report: PartitionReport) -> Table:
 
 
 def hosted_table(report: PartitionReport) -> Table:
-    """Each op on the host, by the kind of reason and by the reason, with the way out."""
+    """The ops on the host, grouped by reason, each reason with its way out."""
     table = Table(title="on the host", title_justify="left", show_lines=True)
     for column in ("why", "ops", "way out"):
         table.add_column(column, overflow="fold")

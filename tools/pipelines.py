@@ -1,6 +1,7 @@
-"""Pipelines as users write them, ``fold-constants,quantize{shift=auto}``, and lists of passes.
+"""Makes passes from the text or the specifications of a pipeline, and describes passes.
 
-The syntax is xDSL's; errors name the pass, and what it or the list of passes would have accepted.
+The syntax is xDSL's (``fold-constants,quantize{shift=auto}``). Errors name the pass, and its
+options or similar names of passes.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ Factories = Mapping[str, Callable[[], type[ModulePass]]]
 
 
 def parse_passes(text: str, *tables: Factories) -> tuple[ModulePass, ...]:
-    """The passes of a pipeline's text; as `built_passes` otherwise."""
+    """The passes of a pipeline in text form. Raises `CompileError` as `built_passes` does."""
     return built_passes(Pipeline.of(text).passes, *tables)
 
 
@@ -57,7 +58,7 @@ def _bad_options(found: type[ModulePass], spec: PassSpec, error: Exception) -> P
 
 
 def pass_options(found: type[ModulePass]) -> Iterator[tuple[str, str]]:
-    """Name and description, ``shift=block|channel|auto (auto)``, of each option of a pass."""
+    """Name and description of each option of a pass: ``shift=block|channel|auto (auto)``."""
     hints = typing.get_type_hints(found)
     for field in dataclasses.fields(found):
         if field.name == "name" or not field.init:
@@ -93,7 +94,7 @@ def pass_summary(found: type[ModulePass]) -> str:
 
 
 def describe_passes(passes: Mapping[str, type[ModulePass]]) -> str:
-    """One line a pass, and one more for its options."""
+    """One line per pass, and another for its options."""
     width = max((len(name) for name in passes), default=0)
     lines = []
     for name, found in passes.items():

@@ -1,8 +1,8 @@
-"""Where each node of the network ended up, and the quantisation of those on the accelerator.
+"""Where each node of the network runs, and the quantisation of those on the accelerator.
 
-Nodes are those of the imported network, by the names their ops carry as locations. What became part
-of another op on the way (a relu in the bounds of a requantisation, a batch norm in weights) is
-found with its neighbours.
+Nodes are those of the imported network; ops carry the names of their nodes as locations. A node
+that became part of another op (a relu in the bounds of a requantisation, a batch norm in weights)
+is looked for among its neighbours.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ UNKNOWN = "no reason was recorded"
 
 @dataclass
 class Nodes:
-    """The nodes of an imported network in order: what each is, and who its neighbours are."""
+    """The nodes of an imported network in order: the kind of each, and its neighbours."""
 
     kinds: dict[str, str] = field(default_factory=dict)
     makers: dict[str, list[str]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Nodes:
 
     @classmethod
     def of(cls, module: ModuleOp) -> "Nodes":
-        """Those of ``@main``; of each who makes its operands and who uses its results."""
+        """The nodes of ``@main``, with the nodes before and behind each."""
         nodes = cls()
         for op in main_function(module).body.block.ops:
             layer = layer_of(op)
@@ -81,7 +81,7 @@ def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
 
 
 def _found(module: ModuleOp) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Layer to function, layer to reason on the host, and layer to what was chosen for it."""
+    """The function of each accelerated layer, the reason of each layer on the host, and notes."""
     accelerated: dict[str, str] = {}
     notes: dict[str, str] = {}
     hosted: dict[str, str] = {}
@@ -107,10 +107,10 @@ def _network_ops(function: FuncOp) -> Iterator[Operation]:
 
 
 def nearest(nodes: Nodes, found: set[str]) -> dict[str, str]:
-    """For nodes that are in no op any more, what they became part of.
+    """The nodes that other nodes became part of, for nodes without ops of their own.
 
-    That is an op before them, as for a relu, however many such nodes lie between; only where there
-    is none, an op behind them, as for a reshape of weights.
+    A node is taken for part of a node before it, as a relu is, even through other such nodes; if
+    there is none before it, of a node behind it, as a reshape of weights is.
     """
     where = {layer: layer for layer in found}
     before = [(layer, nodes.makers[layer]) for layer in nodes.kinds]
@@ -123,7 +123,7 @@ def nearest(nodes: Nodes, found: set[str]) -> dict[str, str]:
 
 
 def quantisation_of(module: ModuleOp, ctx: VtacContext) -> tuple[Quantisation, ...]:
-    """The parameters of each op between reals and integers, in order."""
+    """The parameters of each op that converts between reals and integers, in order."""
     found = []
     for op in module.walk():
         match op:

@@ -1,8 +1,8 @@
 """Cuts a partitioned network into the steps of a package: host parts around launches.
 
-Takes ``@main`` after ``layout``: calls to accelerator functions, and between them what the host
-does. Steps alternate: first everything the host can do, then every launch whose operands are there,
-and again; so there are as few host parts as the dependences allow.
+``@main`` consists of calls to accelerator functions and of host ops. Steps alternate: first every
+host op whose operands are available, then every launch whose operands are available, and so on;
+this makes as few host parts as the dependences allow.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from vtac.runtime.package import HOST, LAUNCH, Output, Packing, Step, Value, lif
 
 @dataclass(frozen=True)
 class NetworkSteps:
-    """A network as the steps of a package, with what they refer to."""
+    """The steps of a package, and the values, host parts and blobs that they refer to."""
 
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
@@ -42,7 +42,7 @@ class NetworkSteps:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A step before it has names: ops of the host, or one call."""
+    """A step without names yet: host ops, or one call."""
 
     ops: Sequence[Operation]
     inputs: Sequence[SSAValue]
@@ -107,9 +107,9 @@ def network_steps(module: ModuleOp, ctx: VtacContext) -> NetworkSteps:
 
 
 def _cut(ops: Sequence[Operation], results: Sequence[SSAValue]) -> list[_Piece]:
-    """Host ops and calls in turns. Constants are no steps; each part takes those it reads."""
+    """Host ops and calls in turn. Constants are not steps; each part has those that it reads."""
     left = [op for op in ops if not isinstance(op, ConstantOp)]
-    # What is handed over as it is must be made by somebody: such a constant is a host op too.
+    # A constant that is passed to a call or returned as it is must be made by a host part.
     handed = {value for op in left if isinstance(op, CallOp) for value in op.operands} | {*results}
     left = [op for op in ops if not isinstance(op, ConstantOp) or op.result in handed]
     groups: list[list[Operation]] = []
@@ -159,7 +159,7 @@ def _names(
     outputs: Sequence[str],
     pieces: Iterable[_Piece],
 ) -> dict[SSAValue, str]:
-    """A name for each value that crosses a border: the model's, or one from its hint."""
+    """A name for each value that passes between steps: the model's, or one from its hint."""
     names: dict[SSAValue, str] = dict(zip(main.body.block.args, inputs, strict=True))
     for value, name in zip(results, outputs, strict=True):
         if value not in names and name not in names.values():

@@ -1,7 +1,7 @@
-"""Where ops stand in their file, so that a verifier's refusal names a line.
+"""The place of each op in its file, so that errors of verifiers name a line.
 
-xDSL keeps explicit ``loc(...)`` only. This parser notes where each op began, beside the IR, which
-stays as it was written.
+xDSL keeps explicit ``loc(...)`` only. This parser records where each op begins, in a table beside
+the IR, which it does not change.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ _MOST_REPORTED = 20
 
 @dataclass
 class Positions:
-    """The place of each op that was parsed; ``offset`` counts lines before this part of a file."""
+    """The place of each parsed op. offset: the number of lines before this part of the file."""
 
     file: str
     offset: int = 0
     spans: dict[Operation, Span[str]] = field(default_factory=dict)
 
     def place(self, op: Operation) -> str:
-        """``file:line:col`` of an op, or of the nearest one around it that was in the file."""
+        """``file:line:col`` of an op, or of the nearest enclosing op that was in the file."""
         around: Operation | None = op
         while around is not None:
             if span := self.spans.get(around):
@@ -91,7 +91,7 @@ def describe(op: Operation) -> str:
 
 
 def _faults(module: ModuleOp) -> Iterator[tuple[Operation, str]]:
-    """Refusals op by op. An empty block is its region's fault: blocks are asked about that."""
+    """Each op that does not verify, with the message. Empty blocks count as their op's fault."""
     for op in module.walk():
         try:
             for block in (block for region in op.regions for block in region.blocks):

@@ -1,4 +1,4 @@
-"""Tables for people: what the compiler did and what a run cost. Plain data in, rich tables out."""
+"""Tables that show what the compiler did and what a run cost, made of plain data."""
 
 from collections.abc import Iterable, Sequence
 from math import inf
@@ -55,7 +55,7 @@ def choices_table(choices: Iterable[Choice]) -> Table:
 
 
 def seconds_table(report: CompileReport) -> Table:
-    """The seconds of each step, longest first, those that matter."""
+    """The seconds of each step that takes notable time, longest first."""
     table = Table(title="compile time", title_justify="left")
     table.add_column("step")
     table.add_column("seconds", justify="right")
@@ -69,7 +69,7 @@ def seconds_table(report: CompileReport) -> Table:
 
 
 def work_table(counters: Counters, batches: int = 1) -> Table:
-    """Micro-ops and bytes moved, a batch."""
+    """Micro-ops and bytes moved, per batch."""
     title = "on the accelerator" + (", mean of a batch" if batches > 1 else "")
     table = Table(title=title, title_justify="left")
     table.add_column("what")
@@ -102,7 +102,7 @@ def time_table(records: Sequence[RunRecord]) -> Table:
 
 
 def evaluation_table(found: Evaluation) -> Table:
-    """How far each output is from onnxruntime's, and how often labels are right and equal."""
+    """How far each output is from onnxruntime's, and the shares of right and of equal labels."""
     against = "onnxruntime" if found.compared else "labels"
     title = f"against {against}, {found.samples:,} samples"
     table = Table(title=title, title_justify="left")
@@ -116,7 +116,7 @@ def evaluation_table(found: Evaluation) -> Table:
 
 
 def _figures(found: Evaluation) -> dict[str, list[str]]:
-    """All figures that an evaluation may have, those of labels first: a text for each output."""
+    """The rows of an evaluation, those of labels first: for each figure a text per output."""
 
     def texts(name: str, form: str) -> list[str]:
         values = [getattr(output, name) for output in found.outputs]

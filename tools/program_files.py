@@ -1,7 +1,7 @@
 """Files of one encoded program.
 
-``.bin``: the bare words, 16 bytes an instruction; whoever reads them must know the target.
-``.npz``: the words with what belongs to them: ``insns`` uint64 [N, 2], ``config`` (the nine
+``.bin``: the bare words, 16 bytes per instruction; a reader must know the target.
+``.npz``: the words and what belongs to them: ``insns`` uint64 [N, 2], ``config`` (the nine
 parameters as JSON) and, written by us, ``target``, ``metadata``, ``names`` (JSON) and the
 constants under their digests. Files with ``insns`` and ``config`` alone, such as the dumps of
 vta-run, have absolute addresses and no buffers; their machine has the features of preset ``sim``,
@@ -32,7 +32,7 @@ _BLOBS = "blob_"
 def write_program(
     path: str | os.PathLike[str], program: BinaryProgram, resources: Mapping[str, Array]
 ) -> None:
-    """Write a program, in the form that the file's extension says."""
+    """Write a program in the form that the file's extension names."""
     if Path(path).suffix == ".bin":
         write_whole(path, np.ascontiguousarray(program.insns, "<u8").tobytes())
         return

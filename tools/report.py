@@ -1,4 +1,4 @@
-"""What the compiler did, for people: levels with op counts, seconds, notes."""
+"""The report of a compilation: levels with op counts, seconds, notes, warnings, choices."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,21 +17,21 @@ from vtac.tools.partition_report import PartitionReport
 
 @dataclass(frozen=True)
 class LevelOps:
-    """The module at one level: how many ops of each kind."""
+    """The number of ops of each kind in a module at one level."""
 
     name: str
     ops: Counter[str]
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all ops."""
         return self.ops.total()
 
 
 def count_ops(name: str, module: ModuleOp) -> LevelOps:
     """The ops of a module by name."""
     ops, regions = Counter[str](), list(module.regions)
-    for region in regions:  # and those found on the way; `walk` is slow on long programs
+    for region in regions:  # grows below; `walk` is slow on long programs
         for block in region.blocks:
             for op in block.ops:
                 ops[op.name] += 1
@@ -41,7 +41,7 @@ def count_ops(name: str, module: ModuleOp) -> LevelOps:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a pass chose by cost for a stage of a kernel, and the layers that call it."""
+    """What a pass chose by cost for a stage of a kernel, and the layers that call the kernel."""
 
     layers: tuple[str, ...]
     stage: str
@@ -49,7 +49,7 @@ class Choice:
 
 
 def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
-    """What is written on the kernels of a module (`te.choices`), and on their schedules."""
+    """The choices that passes recorded on kernels (``te.choices``) and on schedules."""
     kernels = [op for op in module.ops if isinstance(op, KernelOp) and CHOICES in op.attributes]
     schedules = [op for op in module.ops if isinstance(op, ScheduleOp) and CHOICE in op.attributes]
     layers: dict[str, list[str]] = {}
@@ -78,12 +78,13 @@ def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
 
 @dataclass
 class CompileReport:
-    """What happened on the way.
+    """What the compiler did.
 
-    seconds: by pass or step, in order; notes, warnings: what a user should know; ir: the text of
-    the levels that were asked for; instructions: of each program; choices: what was chosen by cost;
-    layer_errors: of each layer, worst first, if they were measured;
-    partition: the regions, and why the rest stayed on the host.
+    levels: op counts of each level. seconds: time of each pass or step, in order. notes, warnings:
+    what a user should know. placements: where each node runs. ir: the text of the levels that were
+    asked for. instructions: the number in each program. choices: what passes chose by cost.
+    layer_errors: the error of each layer, worst first, if measured. partition: the regions, and why
+    other ops stay on the host.
     """
 
     levels: list[LevelOps] = field(default_factory=list)
@@ -99,7 +100,7 @@ class CompileReport:
 
     @property
     def total_seconds(self) -> float:
-        """From the model to the package."""
+        """The time from the model to the package."""
         return sum(self.seconds.values())
 
     def spend(self, step: str, seconds: float) -> None:

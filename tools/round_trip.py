@@ -1,7 +1,7 @@
-"""Whether a module survives being printed and parsed again (``vta-opt --verify-roundtrip``).
+"""Checks that a module is the same after printing and parsing (``vta-opt --verify-roundtrip``).
 
-As in ``mlir-opt``, each of the two forms of the text, custom and generic, must be read as the
-module that was printed. Two modules are the same if their generic forms are, locations included.
+As in ``mlir-opt``, this must hold for both forms of the text, custom and generic. Two modules are
+the same if their generic forms are equal, locations included.
 """
 
 import io
@@ -17,7 +17,7 @@ from vtac.tools.positions import Positions, parse_module
 
 
 def verify_round_trip(module: ModuleOp, ctx: Context, file: str) -> None:
-    """Raise `CompileError` for each form that reads differently, with a diff, or not at all."""
+    """Raise `CompileError` with a diff for each form that is not read as the same module."""
     wanted = _printed(module, generic=True)
     problems: list[Problem] = []
     for form in ("custom", "generic"):

@@ -1,7 +1,7 @@
-"""The driver of tensor expressions: tensors in, a program that runs out.
+"""The driver of tensor expressions: compiles tensors to a program that runs.
 
-The passes are those of the pipeline from te on; before them stand those that bring logical
-tensors into the machine's form.
+Its pipeline is that of networks from the level te on, after passes that bring logical tensors into
+the machine's form.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,7 +82,7 @@ def lowered(outputs: Sequence[Tensor], target: Target, level: str) -> ModuleOp:
 
 
 def lower(module: ModuleOp, ctx: VtacContext, level: str, reached: Callable[[str], None]) -> None:
-    """Lower a module of logical tensors to a level; ``reached`` is told of each on the way."""
+    """Lower a module of logical tensors to a level; call ``reached`` at each level on the way."""
     if level not in PIPELINE.levels:
         names = ", ".join((EXPRESSIONS, *PIPELINE.levels))
         raise CompileError(Problem("", f"there is no level {level!r}", f"Levels: {names}."))
@@ -93,7 +93,7 @@ def lower(module: ModuleOp, ctx: VtacContext, level: str, reached: Callable[[str
 
 
 def _signature(module: ModuleOp) -> Signature:
-    """What callers of the function must know, once its parameters are in lanes."""
+    """The signature of the function, whose parameters have been put into lanes."""
     (function,) = (op for op in module.ops if isinstance(op, FuncOp))
     block = function.body.block
     last = block.last_op
@@ -110,5 +110,5 @@ def _signature(module: ModuleOp) -> Signature:
 
 
 def _dtype(result: Layout) -> "np.dtype[np.int8] | np.dtype[np.int32]":
-    """A result of which there is a plane a byte is int32."""
+    """The dtype of a result: int32 if it comes as one plane per byte, else int8."""
     return INT8 if result.byte is None else INT32

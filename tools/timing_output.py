@@ -1,4 +1,4 @@
-"""What the commands with a clock share: its arguments, and the files that show a run."""
+"""Arguments and output files of the commands that time programs."""
 
 import argparse
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def add_clock_arguments(group: argparse._ArgumentGroup) -> None:
-    """Which machine's clock: ``--preset``, ``--set``."""
+    """Add ``--preset`` and ``--set``, which choose the machine's clock."""
     group.add_argument(
         "--preset", help="a timing preset or a .toml or .json file of one (default: the target's)"
     )
@@ -35,7 +35,7 @@ def add_clock_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def add_report_arguments(group: argparse._ArgumentGroup) -> None:
-    """How to print a report (``--json``, ``--csv``) and what to write beside it."""
+    """Add ``--json`` and ``--csv``, and the options for the files that show a run."""
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the report as JSON")
     form.add_argument("--csv", action="store_true", help="print the report as CSV, a line a layer")
@@ -47,20 +47,20 @@ def add_report_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def verify_picture_names(args: argparse.Namespace) -> None:
-    """Raise `CompileError` on the name of a picture that is none, before anything else is done."""
+    """Raise `CompileError` early if a picture is to be written under an unknown extension."""
     for path in (args.timeline, args.roofline):
         if path is not None and Path(path).suffix not in _SUFFIXES:
             raise CompileError(Problem(path, f"a picture is one of {', '.join(_SUFFIXES)}"))
 
 
 def chosen_preset(args: argparse.Namespace, target: Target) -> TimingPreset:
-    """The preset that the arguments name, with what they change."""
+    """The preset that the arguments name, with their changes."""
     preset = preset_for(target, args.preset)
     return preset.replace_text(_changes(args.set)) if args.set else preset
 
 
 def _changes(settings: Sequence[str]) -> dict[str, str]:
-    """``KEY=VALUE`` texts as a mapping; all that are malformed at once."""
+    """The mapping of ``KEY=VALUE`` texts. Raises `CompileError` with all malformed ones."""
     problems = [
         Problem(f"--set {text}", "is not KEY=VALUE") for text in settings if "=" not in text
     ]
@@ -73,10 +73,10 @@ def _changes(settings: Sequence[str]) -> dict[str, str]:
 def write_report_files(
     args: argparse.Namespace, reports: Sequence[tuple[str, TimingReport]]
 ) -> None:
-    """Write the trace and the pictures that the arguments ask for, of named reports.
+    """Write the trace and the pictures that the arguments ask for, for named reports.
 
-    With one report the file has the name that was given; with several there is one a report,
-    with its number and name put in: ``t.png`` becomes ``t.000_vta_0.png``.
+    One report is written to the given file. Several are written to one file per report, with the
+    report's number and name in the file's name: ``t.png`` becomes ``t.000_vta_0.png``.
     """
     for number, (name, report) in enumerate(reports):
         for option in ("trace", *_PICTURES):

@@ -1,8 +1,8 @@
 """``verify-hazards``: the simulator's second opinion on every program.
 
-Encodes each ``vta.program``, places it, and follows its tokens in `vtac.sim.check`: no order that
-the machine may choose changes a result or blocks. Derived dependences are right by construction;
-this does not believe it.
+Encodes each ``vta.program``, places it in memory, and follows its tokens in `vtac.sim.check`, which
+proves that no order the machine may choose changes a result or blocks. The compiler derives
+dependences; this checks them independently.
 """
 
 from dataclasses import dataclass

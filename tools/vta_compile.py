@@ -1,4 +1,4 @@
-"""``vta-compile``: an ONNX model in, a package out."""
+"""``vta-compile``: compiles an ONNX model to a package."""
 
 import argparse
 import sys
@@ -156,7 +156,7 @@ def _compile(args: argparse.Namespace) -> None:
         raise CompileError(Problem("--json", "there is nothing to print as JSON", hint))
     errors = Console(stderr=True)
     with _progress(errors) as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are in the report, and printed from there
+        warnings.simplefilter("ignore")  # printed from the report below
         module = compile_model(args.model, args.target, args.calibrate, _options(args, progress))
     warned = module.report.warnings
     if args.strict and warned:
@@ -205,7 +205,7 @@ def _options(args: argparse.Namespace, progress: Progress | None = None) -> Comp
 
 
 def _pipeline(args: argparse.Namespace) -> Pipeline:
-    """The pipeline that the arguments lead to, from a level on if they say so."""
+    """The pipeline that the arguments lead to, or its part after ``--from``."""
     is_calibrated = args.calibrate is not None or args.start == CALIBRATED
     options = QuantiseOptions(args.shift, args.requantise)
     calibrate = calibration(args.calibrate or "", method=args.method, percentile=args.percentile)
@@ -220,7 +220,7 @@ def _pipeline(args: argparse.Namespace) -> Pipeline:
 
 @contextmanager
 def _progress(console: Console) -> Iterator[Progress]:
-    """A line that says what is being done, on a terminal; nothing elsewhere."""
+    """A callback that shows the current step on a terminal, and nothing elsewhere."""
     if not console.is_terminal:
         yield lambda _: None
         return
@@ -244,7 +244,7 @@ def _explain(module: Module, console: Console) -> None:
 
 
 def summary(module: Module, path: str) -> str:
-    """One line: the file, how many nodes run where, how many instructions."""
+    """One line: the file, how many nodes the accelerator runs, how many instructions."""
     host = sum(placement.where == "host" for placement in module.explain)
     nodes = len(module.explain)
     instructions = sum(module.report.instructions.values())

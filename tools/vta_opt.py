@@ -1,8 +1,9 @@
 """``vta-opt``: reads IR (or an ONNX model), runs passes, prints IR.
 
-A driver like xDSL's, with our context, dialects and passes; large constants in an ``.npz`` beside
-the text; and diagnostics with a place instead of tracebacks. xDSL's own driver looks for plug-ins
-of other packages, which takes longer than most passes; everything here is imported when needed.
+It works like xDSL's driver, with our context, dialects and passes. Large constants lie in an
+``.npz`` beside the text, and errors name a place in the file instead of printing a traceback.
+xDSL's own driver looks for plug-ins of other packages, which takes longer than most passes; here
+everything is imported when it is needed.
 """
 
 import argparse
@@ -48,7 +49,7 @@ class _ListPasses(argparse.Action):
 
 
 class _Parser(ArgumentParser):
-    """Our passes stand below the options."""
+    """Lists our passes below the options in its help."""
 
     def format_help(self) -> str:
         self.epilog = f"passes of vtac:\n{describe_passes(our_passes())}"
@@ -56,7 +57,7 @@ class _Parser(ArgumentParser):
 
 
 def _parser() -> _Parser:
-    """xDSL's options for input and printing, our --target, and what to show of the passes."""
+    """The parser, with xDSL's options for input and printing, and ours."""
     parser = _Parser(
         prog="vta-opt",
         description="Run passes over IR, or over an ONNX model, and print the IR.",
@@ -134,9 +135,9 @@ class VtaOpt:
         return default_part(chosen_codegens(), args.start, args.end, args.calibrate)
 
     def run(self) -> None:
-        """Read, run the passes, print; each part of a split input by itself.
+        """Read the input, run the passes, print; each part of a split input separately.
 
-        Raises `CompileError` with all that went wrong, after nothing has been written to a file.
+        Raises `CompileError` with everything that went wrong; then no file has been written.
         """
         kind = self.args.frontend or self._kind()
         failures: list[Problem] = []
@@ -176,7 +177,7 @@ class VtaOpt:
 
     def _parse(self, data: bytes, kind: str) -> ModuleOp:
         if kind == ONNX:
-            # Importing onnx takes longer than most runs of a pass: only where there is a model.
+            # Importing onnx takes longer than most passes run, so it waits until there is a model.
             from vtac.lowering.onnx_to_graph import import_model
 
             return import_model(self.args.input_file or data, self.ctx)
@@ -223,7 +224,7 @@ class VtaOpt:
                 print(f"// IR after {found}:\n{module_text(module)}")
 
     def _refusal(self, error: BaseException, failures: list[Problem]) -> str:
-        """What is printed for a part that failed; unless that was wished for, it is a failure."""
+        """The output for a part that failed: its errors if asked for, else they are failures."""
         syntax = isinstance(error, ParseError)
         wished = self.args.parsing_diagnostics if syntax else self.args.verify_diagnostics
         if not wished:
@@ -232,7 +233,7 @@ class VtaOpt:
         return "".join(f"{problem}\n" for problem in problems_of(error))
 
     def _text(self, module: ModuleOp) -> str:
-        """The module as the options wish it."""
+        """The module as text, in the form that the options ask for."""
         kind: type[Printer] = Printer
         if self.args.syntax_highlight:
             from xdsl.syntax_printer import SyntaxPrinter

@@ -1,4 +1,4 @@
-"""``vta-run``: runs a package on the simulator, over any number of samples, and times it.
+"""``vta-run``: runs a package on the simulator on any number of samples, and times it.
 
     vta-run model.vtapkg --input samples.npz -o outputs.npz
     vta-run model.vtapkg --evaluate data.npz --reference model.onnx
@@ -171,7 +171,7 @@ def _tracked(batches: Sequence[Any], what: str, console: Console) -> Iterable[An
 
 
 def _join(results: Sequence[Outputs], samples: Samples) -> Outputs:
-    """The outputs of all batches, one after another, without those that only filled the last."""
+    """The outputs of all batches concatenated, without samples that only fill the last batch."""
     joined = {}
     for name in results[0] if results else ():
         parts = [np.atleast_1d(np.asarray(result[name])) for result in results]

@@ -143,7 +143,7 @@ def _image(
     resources: dict[str, NDArray[Any]],
     addresses: dict[str, int],
 ) -> Image | None:
-    """DRAM before launch as far as the file knows it: its image, or its constants in place."""
+    """DRAM before launch, as far as known: the file's image, or its constants in their places."""
     if Path(path).suffix == ".npz":
         with np.load(io.BytesIO(read_whole(path)), allow_pickle=False) as archive:
             if "dram_in" in archive.files:
@@ -176,7 +176,7 @@ def _check(
 
 
 def _print_presets() -> None:
-    """A row a value, a column a preset."""
+    """Print one row per value and one column per preset."""
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("value")
     for name in TIMING_PRESETS:

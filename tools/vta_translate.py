@@ -1,7 +1,7 @@
-"""``vta-translate``: from one representation to another, without passes.
+"""``vta-translate``: translates one representation to another without passes.
 
-ONNX to graph IR, vta IR to words, words to vta IR, words to a listing. Modelled on mlir-translate.
-What only one of them needs is imported there, so that each starts quickly.
+It translates ONNX to graph IR, vta IR to words, words to vta IR, and words to a listing; modelled
+on mlir-translate. Each translation imports what only it needs, so that all start quickly.
 """
 
 import argparse

@@ -34,14 +34,14 @@ void {name}(const float *const *in, const float *const *constant, float *const *
 
 
 class CCodegen(FloatCodegen):
-    """What the kernels of ``kernels.c`` can do."""
+    """Takes the ops that ``kernels.c`` has kernels for."""
 
     name: ClassVar[str] = "c"
     priority: ClassVar[int] = 20
     engine: ClassVar[object] = ENGINE
 
     def build(self, function: Operation, ctx: VtacContext) -> Payload:
-        """The file; metadata says what the function is called and how much room it needs."""
+        """The C file; metadata has the function's name and the size of its working memory."""
         assert isinstance(function, FuncOp)
         listed = node_list(function, ctx)
         name = re.sub(r"\W", "_", function.sym_name.data)
@@ -58,10 +58,10 @@ def _kernels() -> str:
 
 
 def _places(listed: NodeList) -> tuple[list[str], int]:
-    """Where each value lies, as C, and how many floats of ``work`` are taken.
+    """The C expression of each value's address, and the number of floats of ``work`` in use.
 
-    A result that is returned is made where it is returned; one that is only another shape of a
-    value lies where that does.
+    A returned value is computed directly into the output. A reshaped value shares the memory of its
+    operand.
     """
     places = [f"in[{i}]" for i in range(len(listed.inputs))]
     places += [f"constant[{i}]" for i in range(len(listed.constants))]

@@ -20,14 +20,14 @@ FILE = "graph.json"
 
 
 class JsonCodegen(FloatCodegen):
-    """Chains of float convolutions, dense layers, relus and what goes with them."""
+    """Takes float convolutions, dense layers, relus and the other ops of `FloatCodegen`."""
 
     name: ClassVar[str] = "json"
     priority: ClassVar[int] = 10
     engine: ClassVar[object] = ENGINE
 
     def build(self, function: Operation, ctx: VtacContext) -> Payload:
-        """Nodes and values by number (`NodeList`); constants are the payload's."""
+        """A payload of numbered nodes and values (`NodeList`) with the constants."""
         assert isinstance(function, FuncOp)
         listed = node_list(function, ctx)
         graph = {

@@ -1,7 +1,7 @@
-"""Float functions as a list of nodes: what the codegens ``json`` and ``c`` have in common.
+"""Float functions as lists of nodes, which the codegens ``json`` and ``c`` share.
 
-Both take what a library of kernels in 32-bit floating point takes: convolution and dense layers,
-each perhaps with a relu behind it (one kernel), and a few other ops alone.
+Both take what a library of kernels in 32-bit floating point has: convolutions and dense layers,
+each with or without a relu in the same kernel, and a few single ops.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,15 +33,15 @@ from vtac.passes.graph.patterns import Predicate, any_operands, op
 from vtac.passes.graph.reasons import Kind, Reason
 
 SPATIAL = 2
-"""Convolution and pooling are over this many dimensions."""
+"""The number of spatial dimensions of convolution and pooling."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One kernel's work. op: its name. layer: the node of the network. shape: of its result.
+    """A call of a kernel. op: the kernel. layer: the network's node. shape: shape of the result.
 
-    inputs: values by number; those of a list are counted from the function's inputs on, then come
-    the constants, then the results of the nodes, in order.
+    inputs: numbers of values. Values are numbered in the order: inputs of the function, constants,
+    results of the nodes.
     """
 
     op: str
@@ -68,7 +68,7 @@ def shapes_of(listed: NodeList) -> list[tuple[int, ...]]:
 
 
 class FloatCodegen(Codegen):
-    """Takes what has a kernel; one of it makes a payload of what it got (`node_list`)."""
+    """Takes ops that have a kernel; subclasses make a payload of the nodes (`node_list`)."""
 
     def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
         """Convolutions and dense layers that end in a relu."""
@@ -80,7 +80,7 @@ class FloatCodegen(Codegen):
         ]
 
     def predicates(self, target: Target | None) -> Mapping[type[Operation], Predicate]:
-        """The ops that have kernels, and what these demand."""
+        """The ops that have kernels, with the conditions of the kernels."""
         what = f"codegen {self.name}"
 
         def floats(operation: Operation) -> str | None:
@@ -129,7 +129,7 @@ def _same_shape(operation: Operation) -> Reason | None:
 
 
 def node_list(function: FuncOp, ctx: VtacContext) -> NodeList:
-    """The list of an outlined function of a `FloatCodegen`."""
+    """The nodes of an outlined function of a `FloatCodegen`."""
     block = function.body.block
     composites = [op for op in block.ops if isinstance(op, CompositeOp)]
     numbers: dict[SSAValue, int] = {argument: i for i, argument in enumerate(block.args)}
