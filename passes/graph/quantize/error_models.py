@@ -8,7 +8,7 @@ amplitude-quantized sampled-data systems"): a root mean square.
 
 from collections.abc import Sequence
 from math import isinf
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
@@ -29,119 +29,78 @@ _SMALL = 0.25
 """Deviations, in steps, below which no error reaches a whole step."""
 
 
-class ErrorModel(Protocol):
-    """One number a channel stands for the error of a value, in real units.
-
-    rounding: the error of rounding to whole steps, in steps.
-    """
-
-    rounding: float
-
-    def total(self, errors: Sequence[Array]) -> Array:
-        """The error of a sum of values."""
-        ...
-
-    def summed(self, error: Array, count: int) -> Array:
-        """The error of sums of ``count`` elements of a channel."""
-        ...
-
-    def folded(self, weights: Array, groups: int) -> Array:
-        """Weights [O, I, ...] as `through` takes them: [groups, O / groups, I]."""
-        ...
-
-    def through(self, folded: Array, error: Array) -> Array:
-        """The error of sums of products with weights of values that err."""
-        ...
-
-    def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
-        """The error of sums of products whose weights are off by ``weights``.
-
-        values, power: of what they are multiplied with, the range and the mean square, if known.
-        """
-        ...
-
-    def both_rounded(self, error: Array, step: float) -> Array:
-        """How far values lie apart that differ by an error, and then are rounded to steps, both."""
-        ...
-
-    def clamped(
-        self, error: Array, values: Range | None, bounds: Range, free: Array | None
-    ) -> Array:
-        """The error of values that are clamped to bounds.
-
-        values: their range before. free: the share of each channel that is not clamped. If known.
-        """
-        ...
-
-    def picked(self, error: Array, before: Array, after: Array) -> Array:
-        """The error of maxima: the shares of values that are not clamped, and of their maxima."""
-        ...
-
-    def softmax(self, error: float, power: float | None) -> float:
-        """The error behind a softmax. power: the mean square of its results, if known."""
-        ...
-
-    def normalised(self, beta: float, size: float, share: float) -> float:
-        """By what an error grows in LRN's ``x / B^beta``, as a multiple of the largest ``B^-beta``.
-
-        share: how much of B can be squares, of ``size`` elements.
-        """
-        ...
-
-
 class WorstCase:
-    """No error is ever larger, in any element."""
+    """No error is ever larger, in any element: one number for each channel, in real units.
+
+    Methods take and return such errors. rounding: the error of rounding to whole steps, in steps.
+    """
 
     rounding = 0.5
 
     def total(self, errors: Sequence[Array]) -> Array:
-        """The sum of the magnitudes."""
+        """The error of a sum of values: the sum of their errors."""
         return sum(errors[1:], start=errors[0])
 
     def summed(self, error: Array, count: int) -> Array:
-        """So many times the error."""
+        """The error of a sum of ``count`` elements of a channel."""
         return error * count
 
     def folded(self, weights: Array, groups: int) -> Array:
-        """Magnitudes."""
+        """Magnitudes of weights [O, I, ...] for `through`: [groups, O / groups, I]."""
         return _folded(np.abs(weights), groups)
 
     def through(self, folded: Array, error: Array) -> Array:
-        """The sum of all magnitudes."""
+        """The error of sums of products with weights of values that err."""
         return _through(folded, error)
 
     def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
-        """As if every value were the largest."""
+        """The error of sums of products whose weights are off by ``weights``.
+
+        values, power: the range and the mean square (if known) of what they are multiplied with.
+        Every value is taken to be the largest.
+        """
         largest = max(abs(values[0]), abs(values[1]))
         return cast(Array, np.abs(weights).reshape(len(weights), -1).sum(axis=1) * largest)
 
     def both_rounded(self, error: Array, step: float) -> Array:
-        """Half a step each."""
+        """How far apart values lie that differ by ``error`` and are then both rounded to steps."""
         return cast(Array, error + step)
 
     def clamped(
         self, error: Array, values: Range | None, bounds: Range, free: Array | None
     ) -> Array:
-        """Clamping moves no two values apart."""
+        """The error of values that are clamped to bounds, which moves no two of them apart.
+
+        values: their range before. free: the share of each channel that is not clamped, if known.
+        """
         return error
 
     def picked(self, error: Array, before: Array, after: Array) -> Array:
-        """A maximum errs no more than its values."""
+        """The error of maxima, which is at most that of the values.
+
+        before, after: the shares of values, and of their maxima, that are not clamped.
+        """
         return error
 
     def softmax(self, error: float, power: float | None) -> float:
-        """p' / (1 - p') is p / (1 - p) times at most exp(2 * error)."""
+        """The error behind a softmax. power: the mean square of its results, if known.
+
+        p' / (1 - p') is p / (1 - p) times at most exp(2 * error).
+        """
         return float(np.tanh(error / 2))
 
     def normalised(self, beta: float, size: float, share: float) -> float:
-        """The sum of the magnitudes of all derivatives: 1 of the element itself, and all terms of
-        B's derivative together, which are at most ``beta * (1 + sqrt(size))`` times the share.
+        """By what an error grows in LRN's ``x / B^beta``, as a multiple of the largest ``B^-beta``.
+
+        share: how much of B can be squares, of ``size`` elements. This is the sum of the magnitudes
+        of all derivatives: 1 for the element itself, and at most ``beta * (1 + sqrt(size))`` times
+        the share for all terms of B's derivative.
         """
         return float(1 + beta * (1 + size**0.5) * share)
 
 
 class Expected:
-    """The root mean square of errors that know nothing of each other."""
+    """The root mean square of independent errors. Methods mean the same as those of `WorstCase`."""
 
     rounding = 12**-0.5
 
@@ -219,6 +178,10 @@ class Expected:
     def normalised(self, beta: float, size: float, share: float) -> float:
         """The length of the vector of all derivatives, where one element has all of the share."""
         return max(1.0, 2 * beta * share - 1)
+
+
+ErrorModel = WorstCase | Expected
+"""How errors add up."""
 
 
 def free_of_zero(mean: Array, power: Array) -> Array:
