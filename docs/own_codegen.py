@@ -20,7 +20,7 @@ from vtac.dialects.graph import CompositeOp, HostOp
 from vtac.dialects.payload import Payload
 from vtac.dialects.target import Target
 from vtac.passes.graph.patterns import Predicate
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.reasons import Reason, ReasonKind
 from vtac.runtime.engine import FunctionEngine, Run, Signature
 from vtac.runtime.package.records import from_json, to_json
 
@@ -32,7 +32,7 @@ def why_not(op: Operation) -> str | None:
     assert isinstance(op, HostOp)
     name = op.op_type.data
     if name not in KNOWN:
-        return Reason(f"{name} is neither a sine nor a cosine", Kind.OPERATOR)
+        return Reason(f"{name} is neither a sine nor a cosine", ReasonKind.OPERATOR)
     return None
 
 

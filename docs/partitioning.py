@@ -16,7 +16,7 @@ from rich.console import Console
 
 import vtac
 from vtac.passes.graph.codegen import Codegen, HostModel
-from vtac.passes.graph.reasons import Kind
+from vtac.passes.graph.reasons import ReasonKind
 from vtac.tools.partition_report import hosted_table, regions_table, share_lines
 
 HERE = Path(__file__).parent
@@ -219,7 +219,7 @@ def page() -> str:
         host_model=host_model(),
         explain_intro=EXPLAIN_INTRO,
         explain=explained(),
-        kinds=", ".join(f'"{kind.value}"' for kind in Kind),
+        kinds=", ".join(f'"{kind.value}"' for kind in ReasonKind),
         hooks=hooks(),
         example=EXAMPLE.read_text(),
     )

@@ -14,12 +14,12 @@ from xdsl.ir import Operation
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import ConstantOp
 from vtac.passes.graph.annotate import layer_of
-from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
+from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
 from vtac.tools.diagnostics import close_matches
 from vtac.tools.placements import Nodes, nearest
 from vtac.tools.planner import main_function
 
-KEPT = Reason("kept by the user", Kind.USER, "Leave --keep-float away.")
+KEPT = Reason("kept by the user", ReasonKind.USER, "Leave --keep-float away.")
 
 
 def keep_float(module: ModuleOp, nodes: Nodes, names: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.graph import MaxPoolOp, ReshapeOp, shape_of
 from vtac.lowering.graph_to_onnx import build_model, host_model, opsets_of
 from vtac.passes.graph.annotate import layer_of
-from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
+from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
 from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import Source, input_specs, load_samples
 from vtac.tools.agreement import Agreement
@@ -129,13 +129,13 @@ class LayerErrors:
             if error.own < least:
                 text = f"its signal to quantisation noise is {error.own:.1f} dB"
                 text = f"{text}, the bound is {least:g} dB"
-                blamed[layer] = Reason(text, Kind.PRECISION, hint)
+                blamed[layer] = Reason(text, ReasonKind.PRECISION, hint)
         for layer, (_, own) in on_host.items():
             if own < least:
                 text = f"its result in int8 leaves '{layer.name}' {own:.1f} dB of signal to noise"
                 text = f"{text}, the bound is {least:g} dB"
                 for maker in _makers(layer, trial.layers):
-                    blamed.setdefault(maker, Reason(text, Kind.PRECISION, hint))
+                    blamed.setdefault(maker, Reason(text, ReasonKind.PRECISION, hint))
         return blamed
 
     def _trial(self, quantise: Quantise) -> "_Trial":

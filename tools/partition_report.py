@@ -19,7 +19,7 @@ from vtac.passes.graph.codegen import CODEGEN, Codegen, target_of_module
 from vtac.passes.graph.cost import RegionCost, bytes_of, macs_of
 from vtac.passes.graph.merge_regions import APART
 from vtac.passes.graph.prune_regions import PruneRegionsPass
-from vtac.passes.graph.reasons import HostReason, Kind, host_reason
+from vtac.passes.graph.reasons import HostReason, ReasonKind, host_reason
 from vtac.runtime.package import Placement
 from vtac.tools.placements import HOST, UNKNOWN
 from vtac.tools.planner import main_function
@@ -87,7 +87,7 @@ def partition_report(
             name := function.attributes.get(CODEGEN), StringAttr
         ):
             regions.append(_region(function, by_name[name.data], pruning, module))
-    unknown = HostReason(UNKNOWN, Kind.OTHER)
+    unknown = HostReason(UNKNOWN, ReasonKind.OTHER)
     hosted = tuple(
         HostedOp(layer_of(op), operator_of(op), _types(op), host_reason(op) or unknown)
         for op in main_function(module).body.block.ops
@@ -175,7 +175,7 @@ def hosted_table(report: PartitionReport) -> Table:
     groups: defaultdict[HostReason, list[HostedOp]] = defaultdict(list)
     for op in report.hosted:
         groups[op.reason].append(op)
-    order = {kind: number for number, kind in enumerate(Kind)}
+    order = {kind: number for number, kind in enumerate(ReasonKind)}
     for reason, ops in sorted(groups.items(), key=lambda item: order[item[0].kind]):
         lines = "\n".join(f"{op.node or '-'} ({op.op}): {op.types}" for op in ops)
         why = dict.fromkeys((reason.kind.value, reason.text))  # once where they are the same

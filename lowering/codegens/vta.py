@@ -57,7 +57,7 @@ from vtac.passes.graph.patterns import (
     wildcard,
 )
 from vtac.passes.graph.quantize.rules import RULES
-from vtac.passes.graph.reasons import Kind, Reason, unusable_shape
+from vtac.passes.graph.reasons import Reason, ReasonKind, unusable_shape
 from vtac.passes.pipeline import Pipeline
 
 QUANTISED = "quantised"
@@ -85,14 +85,14 @@ LOWERING = (
 
 NOT_QUANTISED = Reason(
     "it computes with real numbers: nothing calibrated its quantisation",
-    Kind.TYPE,
+    ReasonKind.TYPE,
     "Give samples of the inputs: --calibrate data.npz.",
 )
 
 
 NO_PRODUCTS = Reason(
     "it multiplies two tensors, and the ALU of the target does not multiply (sim's does)",
-    Kind.OPERATOR,
+    ReasonKind.OPERATOR,
     "Compile for a target that multiplies (alu_mul).",
 )
 
@@ -106,7 +106,7 @@ def _int8_input(operation: Operation) -> str | None:
     type = operation.operands[0].type
     if isinstance(type, TensorType) and type.get_element_type() != i8:
         what = f"it computes with {type.get_element_type()}, the accelerator takes int8"
-        return Reason(what, Kind.TYPE)
+        return Reason(what, ReasonKind.TYPE)
     return None
 
 
@@ -114,7 +114,7 @@ def _transposed_weights(operation: Operation) -> str | None:
     assert isinstance(operation, GemmOp)
     if operation.trans_a.value.data or not operation.trans_b.value.data:
         what = "only products with constant weights [out, in] are supported"
-        return Reason(what, Kind.ATTRIBUTE)
+        return Reason(what, ReasonKind.ATTRIBUTE)
     return None
 
 
@@ -129,7 +129,9 @@ def _whole_entries(target: Target | None) -> Predicate:
         for value, lane in zip(operation.operands, lanes, strict=True):
             rows = (shape_of(value) or (0,))[0] // operation.entries
             if rows % lane:
-                return Reason(f"batch entries of {rows} rows fill no {lane} lanes", Kind.SHAPE)
+                return Reason(
+                    f"batch entries of {rows} rows fill no {lane} lanes", ReasonKind.SHAPE
+                )
         return None
 
     return predicate
@@ -140,14 +142,14 @@ def _same_shape(operation: Operation) -> str | None:
     a, b = shape_of(operation.a), shape_of(operation.b)
     if a == b:
         return None
-    return Reason(f"addition of shapes {list(a or ())} and {list(b or ())}", Kind.SHAPE)
+    return Reason(f"addition of shapes {list(a or ())} and {list(b or ())}", ReasonKind.SHAPE)
 
 
 def _void_in_the_layout(operation: Operation) -> str | None:
     assert isinstance(operation, ReshapeOp)
     before, after = list(shape_of(operation.x) or ()), list(shape_of(operation.result) or ())
     if len(before) < 2 or len(after) < 2 or before[:2] != after[:2]:
-        return Reason(f"reshape from {before} to {after} moves channels", Kind.SHAPE)
+        return Reason(f"reshape from {before} to {after} moves channels", ReasonKind.SHAPE)
     return None
 
 
@@ -155,7 +157,9 @@ def _repeats_space_only(operation: Operation) -> str | None:
     assert isinstance(operation, UpsampleOp)
     if max(operation.factors.get_values()[:2], default=1) == 1:
         return None
-    return Reason("it repeats the batch or channels: only space can be repeated", Kind.ATTRIBUTE)
+    return Reason(
+        "it repeats the batch or channels: only space can be repeated", ReasonKind.ATTRIBUTE
+    )
 
 
 def _moves_space_only(operation: Operation) -> str | None:
@@ -163,7 +167,7 @@ def _moves_space_only(operation: Operation) -> str | None:
     order = list(operation.permutation.get_values())
     if order[:2] == [0, 1]:
         return None
-    return Reason(f"transpose {order} moves channels or the batch", Kind.ATTRIBUTE)
+    return Reason(f"transpose {order} moves channels or the batch", ReasonKind.ATTRIBUTE)
 
 
 def _multiplies_accumulators(operation: Operation) -> str | None:
@@ -180,11 +184,11 @@ def _whole_elements(target: Target | None) -> Predicate:
     def predicate(operation: Operation) -> str | None:
         assert isinstance(operation, ConcatOp | SliceOp)
         if any(isinstance(value.owner, ConstantOp) for value in operation.operands):
-            return Reason("it joins or cuts constants", Kind.ATTRIBUTE)
+            return Reason("it joins or cuts constants", ReasonKind.ATTRIBUTE)
         if target is None or moves_whole_elements(operation, target.batch, target.block):
             return None
         what = f"it cuts elements of {target.batch} entries and {target.block} channels"
-        return Reason(what, Kind.SHAPE)
+        return Reason(what, ReasonKind.SHAPE)
 
     return predicate
 

@@ -18,7 +18,7 @@ from vtac.dialects.graph import (
     broadcast,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, axis_of, known_shape, like
-from vtac.passes.graph.reasons import Kind
+from vtac.passes.graph.reasons import ReasonKind
 
 MOST_SPACE = 3
 """Poolings have at most so many spatial dimensions in ONNX."""
@@ -71,7 +71,7 @@ def _reduced(node: Node) -> tuple[Sequence[int], set[int]]:
     shape = known_shape(x)
     assert isinstance(x.type, TensorType)
     if DYNAMIC_INDEX in shape or 0 in shape or x.type.element_type != f32:
-        raise StaysOnHostError("its input is no f32 tensor of known shape", Kind.TYPE)
+        raise StaysOnHostError("its input is no f32 tensor of known shape", ReasonKind.TYPE)
     given = node.attributes.get("axes")
     if given is None and node.has(1):
         given = node.numbers(1, "axes")

@@ -23,7 +23,7 @@ from vtac.lowering.onnx_to_graph.node import (
     like,
     scalar,
 )
-from vtac.passes.graph.reasons import Kind
+from vtac.passes.graph.reasons import ReasonKind
 
 LARGEST_EXTENT = 2**16
 """Resizes are looked at element by element along each axis, of at most so many."""
@@ -83,7 +83,7 @@ def split(node: Node) -> Sequence[Operation]:
     for name in node.proto.output:
         found = node.type_of(name)
         if not isinstance(found, TensorType) or DYNAMIC_INDEX in found.get_shape():
-            raise StaysOnHostError("the shapes of its outputs are unknown", Kind.SHAPE)
+            raise StaysOnHostError("the shapes of its outputs are unknown", ReasonKind.SHAPE)
         sizes.append(found.get_shape()[axis])
     if sum(sizes) != shape[axis]:
         raise StaysOnHostError(f"its outputs have {sizes} of {shape[axis]} elements")
@@ -104,7 +104,7 @@ def space_to_depth(node: Node) -> Sequence[Operation]:
     if node.attributes.get("mode", b"DCR") != b"DCR":
         raise StaysOnHostError("it keeps the places of a channel together")
     if len(shape) != 4 or block < 1 or shape[2] % block or shape[3] % block:
-        raise StaysOnHostError(f"there are no blocks of {block} in {list(shape)}", Kind.SHAPE)
+        raise StaysOnHostError(f"there are no blocks of {block} in {list(shape)}", ReasonKind.SHAPE)
     counts = [*shape[:2], shape[2] // block, shape[3] // block]
     parts = [
         _slice(x, [0, 0, row, column], [1, 1, block, block], counts)
@@ -170,9 +170,9 @@ def resize(node: Node) -> Operation:
         raise StaysOnHostError("it interpolates; only nearest neighbours are supported")
     after = node.result_type().get_shape()
     if DYNAMIC_INDEX in after or len(after) != len(shape):
-        raise StaysOnHostError("the shape of its result is unknown", Kind.SHAPE)
+        raise StaysOnHostError("the shape of its result is unknown", ReasonKind.SHAPE)
     if max(after) > LARGEST_EXTENT:
-        raise StaysOnHostError(f"its result {list(after)} is too large", Kind.SHAPE)
+        raise StaysOnHostError(f"its result {list(after)} is too large", ReasonKind.SHAPE)
     if any(new % old for old, new in zip(shape, after, strict=True)):
         raise StaysOnHostError(f"from {list(shape)} to {list(after)} is not by whole factors")
     factors = [new // old for old, new in zip(shape, after, strict=True)]
@@ -235,9 +235,9 @@ def _static(node: Node) -> tuple[SSAValue, Sequence[int]]:
     x = node.operand(0)
     shape = known_shape(x)
     if not shape:
-        raise StaysOnHostError("its input is a scalar", Kind.SHAPE)
+        raise StaysOnHostError("its input is a scalar", ReasonKind.SHAPE)
     if DYNAMIC_INDEX in shape or 0 in shape:
-        raise StaysOnHostError("the shape of its input is unknown or empty", Kind.SHAPE)
+        raise StaysOnHostError("the shape of its input is unknown or empty", ReasonKind.SHAPE)
     return x, shape
 
 

@@ -48,7 +48,7 @@ from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.lowering.onnx_to_graph.prepare import KnownTypes, Prepared, prepare
 from vtac.lowering.onnx_to_graph.shapes import Shapes
 from vtac.lowering.onnx_to_graph.types import dense_dtype, import_type, widened
-from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
+from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
 
 FIX_SHAPES = "Symbolic dimensions can be fixed: --shape."
 """The way out for nodes whose shapes are not known."""
@@ -245,10 +245,10 @@ class _Importer:
                 self._convert(converter(view), node, name)
                 return
             except StaysOnHostError as refusal:
-                hint = FIX_SHAPES if refusal.kind is Kind.SHAPE else ""
+                hint = FIX_SHAPES if refusal.kind is ReasonKind.SHAPE else ""
                 reason = Reason(str(refusal), refusal.kind, hint)
             except VerifyException as refusal:
-                reason = Reason(str(refusal), Kind.SHAPE)
+                reason = Reason(str(refusal), ReasonKind.SHAPE)
         self._host(node, name, reason)
 
     def _convert(self, result: Result, node: NodeProto, name: str) -> None:

@@ -16,7 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from vtac.lowering.onnx_to_graph.check import plain_domain
 from vtac.lowering.onnx_to_graph.node import StaysOnHostError
 from vtac.lowering.onnx_to_graph.rewriting import replace_nodes
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.reasons import Reason, ReasonKind
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,9 @@ class QuantisedNode:
             if scale is None or zero_point is None:
                 raise StaysOnHostError("its scales or zero points are absent or not constant")
             if scale.data_type not in _SCALES:
-                raise StaysOnHostError("its scales are neither float32 nor float16", Kind.TYPE)
+                raise StaysOnHostError(
+                    "its scales are neither float32 nor float16", ReasonKind.TYPE
+                )
             if at - 1 != form.weights and max(_size(scale), _size(zero_point)) != 1:
                 raise StaysOnHostError("an activation has one scale per channel")
         known = {a.name: helper.get_attribute_value(a) for a in self.node.attribute}

@@ -25,7 +25,7 @@ from vtac.dialects.graph import (
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape
 from vtac.lowering.onnx_to_graph.windows import window_of
-from vtac.passes.graph.reasons import Kind
+from vtac.passes.graph.reasons import ReasonKind
 
 
 def conv_integer(node: Node) -> Sequence[Operation]:
@@ -58,9 +58,9 @@ def matmul_integer(node: Node) -> Sequence[Operation]:
     weights, zero_point, type = _weights(node, axis=1), _zero_point(node), node.result_type()
     shape = known_shape(node.operand(0))
     if weights.ndim != 2:
-        raise StaysOnHostError("its weights are no matrix", Kind.SHAPE)
+        raise StaysOnHostError("its weights are no matrix", ReasonKind.SHAPE)
     if len(shape) != 2 and DYNAMIC_INDEX in shape:
-        raise StaysOnHostError("the number of rows it multiplies is unknown", Kind.SHAPE)
+        raise StaysOnHostError("the number of rows it multiplies is unknown", ReasonKind.SHAPE)
     rows = np.ascontiguousarray(weights.T)
     bias = _share(zero_point, rows)
     (value, ops), flat = _as_int8(node), type
@@ -82,7 +82,7 @@ def _zero_point(node: Node) -> int:
     low = least_byte(node.operand(0).type)
     zero_point = node.constant(2) if node.has(2) else np.zeros((), np.int8)
     if low is None:
-        raise StaysOnHostError("its activations are no 8-bit integers", Kind.TYPE)
+        raise StaysOnHostError("its activations are no 8-bit integers", ReasonKind.TYPE)
     if zero_point is None:
         raise StaysOnHostError("the zero point of its activations is not constant")
     if zero_point.size != 1:

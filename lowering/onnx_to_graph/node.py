@@ -11,13 +11,13 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import ConstantOp, GridAttr, least_byte, shape_of
-from vtac.passes.graph.reasons import Kind
+from vtac.passes.graph.reasons import ReasonKind
 
 
 class StaysOnHostError(Exception):
     """The form of this node has no graph op; the reason is the message. The node is kept whole."""
 
-    def __init__(self, reason: str, kind: Kind = Kind.ATTRIBUTE):
+    def __init__(self, reason: str, kind: ReasonKind = ReasonKind.ATTRIBUTE):
         super().__init__(reason)
         self.kind = kind
 
@@ -79,7 +79,7 @@ class Node:
         """The element type of the input at a position, which must be a tensor."""
         type = self.operand(index).type
         if not isinstance(type, TensorType):
-            raise StaysOnHostError(f"input {index} is no tensor of known rank", Kind.SHAPE)
+            raise StaysOnHostError(f"input {index} is no tensor of known rank", ReasonKind.SHAPE)
         element: Attribute = type.get_element_type()
         return element
 
@@ -91,7 +91,7 @@ class Node:
         """The type of the first output; refuses what is no tensor of known rank."""
         found = self.type_of(self.proto.output[0])
         if not isinstance(found, TensorType):
-            raise StaysOnHostError("the rank of its result is unknown", Kind.SHAPE)
+            raise StaysOnHostError("the rank of its result is unknown", ReasonKind.SHAPE)
         return found
 
     def floats(self, *indices: int) -> None:
@@ -101,7 +101,9 @@ class Node:
             if value is not None and not (
                 isinstance(value.type, TensorType) and isinstance(value.type.element_type, AnyFloat)
             ):
-                raise StaysOnHostError(f"input {index} is no float tensor of known rank", Kind.TYPE)
+                raise StaysOnHostError(
+                    f"input {index} is no float tensor of known rank", ReasonKind.TYPE
+                )
 
     def moved(self, *indices: int) -> None:
         """Refuse unless these inputs are float tensors or 8-bit integers, of known rank.
@@ -166,5 +168,5 @@ def known_shape(value: SSAValue) -> tuple[int, ...]:
     """The shape of a tensor of known rank."""
     shape = shape_of(value)
     if shape is None:
-        raise StaysOnHostError("the rank of an input is unknown", Kind.SHAPE)
+        raise StaysOnHostError("the rank of an input is unknown", ReasonKind.SHAPE)
     return shape

@@ -34,7 +34,7 @@ from vtac.lowering.onnx_to_graph.node import (
     known_shape,
     scalar,
 )
-from vtac.passes.graph.reasons import Kind
+from vtac.passes.graph.reasons import ReasonKind
 
 
 def gemm(node: Node) -> Operation:
@@ -62,7 +62,9 @@ def cast(node: Node) -> ConstantResult:
     """Cast of a constant to a float type."""
     array, type = node.widened(0), node.result_type()
     if array is None or not isinstance(type.element_type, AnyFloat):
-        raise StaysOnHostError("it casts what is not constant, or to other than floats", Kind.TYPE)
+        raise StaysOnHostError(
+            "it casts what is not constant, or to other than floats", ReasonKind.TYPE
+        )
     return ConstantResult(array.astype(element_dtype(type.element_type)))
 
 
@@ -131,9 +133,9 @@ def flatten(node: Node) -> Operation:
 def _reshape(node: Node, target: list[int]) -> Operation:
     x = node.operand(0)
     if not isinstance(x.type, TensorType):
-        raise StaysOnHostError("input 0 is no tensor of known rank", Kind.SHAPE)
+        raise StaysOnHostError("input 0 is no tensor of known rank", ReasonKind.SHAPE)
     if target.count(DYNAMIC_INDEX) > 1 or 0 in target or 0 in (shape_of(x) or ()):
-        raise StaysOnHostError("two unknown dimensions, or an empty tensor", Kind.SHAPE)
+        raise StaysOnHostError("two unknown dimensions, or an empty tensor", ReasonKind.SHAPE)
     return ReshapeOp(x, TensorType(x.type.element_type, target))
 
 

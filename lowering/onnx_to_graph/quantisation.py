@@ -17,7 +17,7 @@ from xdsl.ir import Operation
 from vtac.dialects.context import Array, element_dtype, element_type
 from vtac.dialects.graph import DequantizeOp, GridAttr, QuantizeOp
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, StaysOnHostError
-from vtac.passes.graph.reasons import Kind
+from vtac.passes.graph.reasons import ReasonKind
 
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 
@@ -57,7 +57,7 @@ def _steps(node: Node, shape: Sequence[int] | None, default: "np.dtype[np.generi
     if zero_point is None:
         raise StaysOnHostError("its zero point is not constant")
     if scale.dtype.kind != "f" or not (np.isfinite(scale) & (scale > 0)).all():
-        raise StaysOnHostError("its scales are not positive floats", Kind.TYPE)
+        raise StaysOnHostError("its scales are not positive floats", ReasonKind.TYPE)
     scale = scale.astype(np.float32)
     axis, block = node.attributes.get("axis", 1), node.attributes.get("block_size", 0)
     if block and scale.size > 1:
@@ -76,7 +76,9 @@ def _blocked_steps(
 ) -> _Steps:
     """One scale per block of elements along an axis (QuantizeLinear-21)."""
     if shape is None or not -len(shape) <= axis < len(shape) or -1 in shape:
-        raise StaysOnHostError("its scales are blocked, and its shape is not known", Kind.SHAPE)
+        raise StaysOnHostError(
+            "its scales are blocked, and its shape is not known", ReasonKind.SHAPE
+        )
     axis %= len(shape)
     expected = tuple(-(-n // block) if i == axis else n for i, n in enumerate(shape))
     if not scale.shape == zero_point.shape == expected:
@@ -90,18 +92,18 @@ def quantize_linear(node: Node) -> Operation | ConstantResult:
     if array is None:
         node.floats(0)
     elif array.dtype.kind != "f":
-        raise StaysOnHostError("it quantises no floats", Kind.TYPE)
+        raise StaysOnHostError("it quantises no floats", ReasonKind.TYPE)
     steps = _steps(node, shape, np.dtype(np.uint8))
     dtype = steps.zero_point.dtype
     if dtype not in _BYTES or (not node.has(2) and node.attributes.get("output_dtype", 0)):
-        raise StaysOnHostError("it quantises to other than int8 and uint8", Kind.TYPE)
+        raise StaysOnHostError("it quantises to other than int8 and uint8", ReasonKind.TYPE)
     if array is not None:
         return ConstantResult(_quantized(array, steps))
     type = node.result_type()
     if not steps.is_single or type.element_type != element_type(dtype):
         raise StaysOnHostError("an activation has one scale per channel")
     if not isinstance(node.operand(0).type, TensorType) or node.element(0) != f32:
-        raise StaysOnHostError("it quantises other than float32", Kind.TYPE)
+        raise StaysOnHostError("it quantises other than float32", ReasonKind.TYPE)
     return QuantizeOp(node.operand(0), float(steps.scale), int(steps.zero_point), type)
 
 
@@ -125,7 +127,7 @@ def dequantize_linear(node: Node) -> Operation | ConstantResult:
     if not steps.is_single or node.result_type().element_type != f32:
         raise StaysOnHostError("an activation has one scale per channel")
     if node.element(0) not in [element_type(dtype) for dtype in _BYTES]:
-        raise StaysOnHostError("it dequantises other than int8 and uint8", Kind.TYPE)
+        raise StaysOnHostError("it dequantises other than int8 and uint8", ReasonKind.TYPE)
     zero_point = int(steps.zero_point)
     return DequantizeOp(node.operand(0), [float(steps.scale)], zero_point, node.result_type())
 
@@ -133,7 +135,7 @@ def dequantize_linear(node: Node) -> Operation | ConstantResult:
 def _dequantized(array: Array, steps: _Steps, node: Node) -> ConstantResult:
     """A dequantised constant, in the element type of the node's result."""
     if array.dtype.kind in "iu" and array.dtype.itemsize > 4:
-        raise StaysOnHostError("it dequantises integers of 64 bits", Kind.TYPE)
+        raise StaysOnHostError("it dequantises integers of 64 bits", ReasonKind.TYPE)
     scale = steps.along(steps.scale, array.shape)
     whole = np.float64 if array.dtype.kind == "f" else np.int64
     zero_point = steps.along(steps.zero_point.astype(whole), array.shape)

@@ -16,7 +16,7 @@ from vtac.dialects.graph import (
     window_extent,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape, like
-from vtac.passes.graph.reasons import Kind
+from vtac.passes.graph.reasons import ReasonKind
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def conv(node: Node) -> Operation:
 def window_of(node: Node, kernel: list[int]) -> WindowAttributes:
     """The window of a convolution whose weights have these extents in space."""
     if DYNAMIC_INDEX in kernel:
-        raise StaysOnHostError("the extents of its kernel are unknown", Kind.SHAPE)
+        raise StaysOnHostError("the extents of its kernel are unknown", ReasonKind.SHAPE)
     if node.ints("kernel_shape", kernel) != kernel:
         raise StaysOnHostError("kernel_shape contradicts the weights")
     return _window(node, kernel)
@@ -135,7 +135,7 @@ def explicit_window(
     strides = list(attributes.get("strides", [1] * rank))
     dilations = list(attributes.get("dilations", [1] * rank))
     if not len(extents) == len(strides) == len(dilations) == rank or rank < 1:
-        raise StaysOnHostError("its window does not fit the rank of its input", Kind.SHAPE)
+        raise StaysOnHostError("its window does not fit the rank of its input", ReasonKind.SHAPE)
     if min((*kernel, *strides, *dilations)) < 1:
         raise StaysOnHostError("its kernel, strides and dilations are not all positive")
     auto = attributes.get("auto_pad", b"NOTSET").decode()
@@ -179,7 +179,7 @@ def _same_pads(
     for extent, taps, stride, dilation in zip(extents, kernel, strides, dilations, strict=True):
         reach = dilation * (taps - 1) + 1
         if extent == DYNAMIC_INDEX and stride != 1:
-            raise StaysOnHostError("auto_pad SAME over an unknown extent", Kind.SHAPE)
+            raise StaysOnHostError("auto_pad SAME over an unknown extent", ReasonKind.SHAPE)
         total = (
             reach - 1
             if stride == 1
@@ -196,7 +196,7 @@ def _ceil_pad(extent: int, taps: int, stride: int, begin: int, end: int, dilatio
     A last window that would start in the end pad does not count (as in PyTorch and onnxruntime).
     """
     if extent == DYNAMIC_INDEX:
-        raise StaysOnHostError("ceil_mode over an unknown extent", Kind.SHAPE)
+        raise StaysOnHostError("ceil_mode over an unknown extent", ReasonKind.SHAPE)
     rest = (extent + begin + end - dilation * (taps - 1) - 1) % stride
     if rest == 0:
         return 0

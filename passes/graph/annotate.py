@@ -28,7 +28,7 @@ from vtac.dialects.graph import (
 )
 from vtac.dialects.target import Target
 from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of, target_of_module
-from vtac.passes.graph.reasons import HOST_REASON, Kind, Reason, keep_on_host
+from vtac.passes.graph.reasons import HOST_REASON, Reason, ReasonKind, keep_on_host
 
 BORDER = (
     ConstantOp,
@@ -96,7 +96,9 @@ def operator_of(op: Operation) -> str:
 
 
 def _usual(op: Operation) -> Reason:
-    return Reason(f"operator {operator_of(op)} is not supported on the accelerator", Kind.OPERATOR)
+    return Reason(
+        f"operator {operator_of(op)} is not supported on the accelerator", ReasonKind.OPERATOR
+    )
 
 
 def dissolve(composite: CompositeOp, reason: str) -> None:

@@ -18,7 +18,7 @@ from itertools import permutations
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import ConstantOp
-from vtac.passes.graph.reasons import Kind, Reason, is_settled
+from vtac.passes.graph.reasons import Reason, ReasonKind, is_settled
 
 Predicate = Callable[[Operation], str | None]
 """None if the op will do, else the reason why not (a `Reason`, where its kind is known)."""
@@ -266,7 +266,7 @@ def match_root(pattern: OpPattern, root: Operation) -> tuple[Match | None, list[
         if any(use.operation not in inside for result in inner.results for use in result.uses):
             what = inner.name.removeprefix("graph.")
             text = f"the result of the {what} before it has other users, and would be made twice"
-            return None, [Reason(text, Kind.USED_TWICE)]
+            return None, [Reason(text, ReasonKind.USED_TWICE)]
     # A wildcard may stand for what another part of the pattern makes: then it is no input.
     inputs = [value for value in match.inputs if value.owner not in inside]
     return Match(_in_order(root, inside), match.constants, inputs), []

@@ -24,15 +24,15 @@ from vtac.passes.graph.annotate import dissolve
 from vtac.passes.graph.codegen import CODEGEN, Codegen, HostModel, codegens_of, target_of_module
 from vtac.passes.graph.cost import RegionCost, cost_of
 from vtac.passes.graph.merge_regions import APART, REGION
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.reasons import Reason, ReasonKind
 
 NOTHING_COMPUTED = Reason(
-    "not worth a launch: nothing around it runs on the accelerator", Kind.COST
+    "not worth a launch: nothing around it runs on the accelerator", ReasonKind.COST
 )
 IN_A_CYCLE = Reason(
     "not worth a launch of its own, and one function with its neighbours on the accelerator would"
     " need its own results: a path between them leads elsewhere",
-    Kind.CYCLE,
+    ReasonKind.CYCLE,
 )
 
 
@@ -93,17 +93,19 @@ class PruneRegionsPass(ModulePass):
         """Why a region is not worth it; None if it is."""
         if cost.macs < self.min_macs:
             what = f"its region has {cost.macs:,} multiply-accumulates, fewer than the user wants"
-            return Reason(what, Kind.COST, f"Lower --min-macs {self.min_macs}.")
+            return Reason(what, ReasonKind.COST, f"Lower --min-macs {self.min_macs}.")
         if self.max_border_bytes is not None and cost.border > self.max_border_bytes:
             what = f"{cost.border:,} bytes cross the border of its region, more than the user wants"
-            return Reason(what, Kind.COST, f"Raise --max-border-bytes {self.max_border_bytes}.")
+            return Reason(
+                what, ReasonKind.COST, f"Raise --max-border-bytes {self.max_border_bytes}."
+            )
         if self.compare and cost.is_slower:
             what = (
                 f"its region would take {cost.cycles:,.0f} cycles on {codegen}, with a launch and"
                 f" {cost.border:,} bytes across its border; the host takes {cost.host_cycles:,.0f}"
             )
             hint = "Say how fast the host is with --host-model, or offload all: --host-model none."
-            return Reason(what, Kind.COST, hint)
+            return Reason(what, ReasonKind.COST, hint)
         return None
 
 

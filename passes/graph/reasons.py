@@ -23,7 +23,7 @@ _KIND = "graph.host_kind"
 _HINT = "graph.host_hint"
 
 
-class Kind(Enum):
+class ReasonKind(Enum):
     """What kind of reason; the value is what people read."""
 
     OPERATOR = "unsupported operator"
@@ -40,17 +40,17 @@ class Kind(Enum):
     OTHER = "other reasons"
 
 
-SETTLED = (Kind.USER, Kind.PRECISION, Kind.LAYOUT)
+SETTLED = (ReasonKind.USER, ReasonKind.PRECISION, ReasonKind.LAYOUT)
 """Reasons that stand before anybody is asked: no codegen takes these ops, nobody rounds them."""
 
 
 class Reason(str):
     """Why an op stays on the host. hint: the way out, if there is one."""
 
-    kind: Kind
+    kind: ReasonKind
     hint: str
 
-    def __new__(cls, text: str, kind: Kind = Kind.OTHER, hint: str = "") -> "Reason":
+    def __new__(cls, text: str, kind: ReasonKind = ReasonKind.OTHER, hint: str = "") -> "Reason":
         """The text, with what else is known."""
         reason = super().__new__(cls, text)
         reason.kind, reason.hint = kind, hint
@@ -62,7 +62,7 @@ class HostReason:
     """What is written on an op."""
 
     text: str
-    kind: Kind
+    kind: ReasonKind
     hint: str = ""
 
 
@@ -87,10 +87,10 @@ def host_reason(op: Operation) -> HostReason | None:
     text, kind, hint = (op.attributes.get(name) for name in (HOST_REASON, _KIND, _HINT))
     if not isinstance(text, StringAttr):
         return None
-    if isinstance(kind, StringAttr) and kind.data.upper() in Kind.__members__:
-        found = Kind[kind.data.upper()]
+    if isinstance(kind, StringAttr) and kind.data.upper() in ReasonKind.__members__:
+        found = ReasonKind[kind.data.upper()]
     else:
-        found = Kind.OPERATOR if isinstance(op, HostOp) else Kind.OTHER
+        found = ReasonKind.OPERATOR if isinstance(op, HostOp) else ReasonKind.OTHER
     return HostReason(text.data, found, hint.data if isinstance(hint, StringAttr) else "")
 
 
@@ -112,7 +112,7 @@ def unusable_shape(value: SSAValue) -> Reason | None:
     if shape is not None and DYNAMIC_INDEX in shape:
         known = ", ".join("?" if extent == DYNAMIC_INDEX else str(extent) for extent in shape)
         what = f"shape [{known}] is not known when compiling"
-        return Reason(what, Kind.SHAPE, "Fix it: --shape.")
+        return Reason(what, ReasonKind.SHAPE, "Fix it: --shape.")
     if shape is not None and 0 in shape:
-        return Reason(f"shape {list(shape)} has no elements", Kind.SHAPE)
+        return Reason(f"shape {list(shape)} has no elements", ReasonKind.SHAPE)
     return None

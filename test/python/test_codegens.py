@@ -31,7 +31,7 @@ from vtac.dialects.payload import Payload
 from vtac.dialects.target import Target
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.patterns import Predicate
-from vtac.passes.graph.reasons import Kind
+from vtac.passes.graph.reasons import ReasonKind
 from vtac.runtime.engines import engine_named
 from vtac.runtime.package import Function, Package, package_from_bytes, package_to_bytes
 from vtac.tools import vta_compile, vta_run
@@ -296,14 +296,14 @@ def test_the_report_has_regions_shares_and_reasons() -> None:
     assert (region.codegen, region.cost.macs, region.cost.cycles) == ("json", macs, None)
     assert (report.nodes, report.macs) == ((4, 2), (macs, macs))
     assert [(op.node, op.reason.kind) for op in report.hosted] == [
-        ("Relu0", Kind.USER),
-        ("Sin1", Kind.OPERATOR),
+        ("Relu0", ReasonKind.USER),
+        ("Sin1", ReasonKind.OPERATOR),
     ]
     assert report.hosted[1].types == "f32[2, 4] -> f32[2, 4]"
     alone = vtac.Criteria(min_macs=macs + 1)
     report = vtac.compile(model, codegens=["json"], criteria=alone).report.partition
     assert not report.regions
-    assert {op.reason.kind for op in report.hosted} == {Kind.COST, Kind.OPERATOR}
+    assert {op.reason.kind for op in report.hosted} == {ReasonKind.COST, ReasonKind.OPERATOR}
 
 
 class TakesEverything(JsonCodegen):
@@ -319,7 +319,9 @@ def test_what_the_user_keeps_is_offered_to_nobody() -> None:
     kept = [node.name for node in net.nodes[::2]]
     module = vtac.compile(model, codegens=[TakesEverything()], keep_float=kept)
     hosted = module.report.partition.hosted
-    assert [(op.node, op.reason.kind) for op in hosted] == [(name, Kind.USER) for name in kept]
+    assert [(op.node, op.reason.kind) for op in hosted] == [
+        (name, ReasonKind.USER) for name in kept
+    ]
     assert [dict(region.ops) for region in module.report.partition.regions] == [{"gemm": 1}]
     assert_agrees(module, model, net.input())
 

@@ -18,7 +18,7 @@ from vtac.dialects.graph import RequantizeOp
 from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.quantize import QuantizePass
-from vtac.passes.graph.reasons import HostReason, Kind, host_reason
+from vtac.passes.graph.reasons import HostReason, ReasonKind, host_reason
 from vtac.runtime.samples import load_samples, tensor_specs
 from vtac.tools.agreement import Agreement
 from vtac.tools.calibrate import Calibrated, calibrate_network
@@ -145,7 +145,7 @@ def test_layers_below_the_bound_stay_on_the_host_and_the_rest_is_planned_anew() 
     assert kinds.count("graph.requantize") == kinds.count("graph.quantize") == 1
     assert made.reasons()["difference"].text == worst.reason
     assert made.reasons()["relu"].text == made.reasons()["first"].text == maker.reason
-    assert {found.kind for found in made.reasons().values()} == {Kind.PRECISION}
+    assert {found.kind for found in made.reasons().values()} == {ReasonKind.PRECISION}
 
 
 def test_a_bound_that_nothing_meets_leaves_everything_on_the_host() -> None:
@@ -194,7 +194,7 @@ def test_nodes_are_kept_with_what_they_became_part_of() -> None:
     made = prepared(network())
     notes = keep_float(made.module, made.nodes, ["norm", "relu"])
     assert notes == ["node 'norm' is part of 'last', which is kept with it"]
-    kept = HostReason("kept by the user", Kind.USER, "Leave --keep-float away.")
+    kept = HostReason("kept by the user", ReasonKind.USER, "Leave --keep-float away.")
     assert made.reasons() == {"last": kept, "relu": kept}
     quantise(made.ctx, made.module)
     stays = [op for op in main_function(made.module).body.block.ops if host_reason(op) == kept]

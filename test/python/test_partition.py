@@ -33,7 +33,7 @@ from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.merge_regions import REGION, MergeRegionsPass
 from vtac.passes.graph.outline_regions import OutlineRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
-from vtac.passes.graph.reasons import HostReason, Kind, Reason, host_reason
+from vtac.passes.graph.reasons import HostReason, Reason, ReasonKind, host_reason
 
 TYPE = TensorType(i8, [1, 16])
 INPUTS = [np.float32([[1.5, -2.0, 0.25, 3.0]]), np.float32([[-1.0, 0.5, 2.0, -0.125]])]
@@ -212,7 +212,7 @@ class Squeamish(RandomCodegen):
 
     def refusal(self, composite: CompositeOp, target: Target | None) -> str | None:
         clips = any(isinstance(op, ClipOp) for op in composite.walk())
-        return Reason("no clips", Kind.OTHER, "Do not clip.") if clips else None
+        return Reason("no clips", ReasonKind.OTHER, "Do not clip.") if clips else None
 
 
 def test_a_codegen_may_refuse_what_its_patterns_match() -> None:
@@ -224,7 +224,7 @@ def test_a_codegen_may_refuse_what_its_patterns_match() -> None:
     partition(module, [Squeamish("a", [ReluOp, ClipOp], [])])
     left = [op for op in block.ops if not isinstance(op, ReturnOp)]
     assert [type(op) for op in left] == [CallOp, ClipOp]
-    assert host_reason(left[1]) == HostReason("no clips", Kind.OTHER, "Do not clip.")
+    assert host_reason(left[1]) == HostReason("no clips", ReasonKind.OTHER, "Do not clip.")
 
 
 def test_a_wildcard_may_stand_for_what_another_part_of_the_pattern_makes() -> None:

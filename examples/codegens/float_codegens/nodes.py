@@ -30,7 +30,7 @@ from vtac.dialects.target import Target
 from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.codegen import Codegen, NamedPattern
 from vtac.passes.graph.patterns import Predicate, any_operands, op
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.reasons import Reason, ReasonKind
 
 SPATIAL = 2
 """The number of spatial dimensions of convolution and pooling."""
@@ -105,11 +105,13 @@ class FloatCodegen(Codegen):
 def _floats(operation: Operation, what: str) -> Reason | None:
     for value in (*operation.operands, *operation.results):
         if not isinstance(value.type, TensorType) or value.type.get_element_type() != f32:
-            return Reason(f"it is not all in f32, which is what {what} computes with", Kind.TYPE)
+            return Reason(
+                f"it is not all in f32, which is what {what} computes with", ReasonKind.TYPE
+            )
         shape = shape_of(value) or ()
         if not is_static(value) or 0 in shape:
             hint = "" if 0 in shape else "Fix unknown dimensions: --shape."
-            return Reason("a shape is not known or empty", Kind.SHAPE, hint)
+            return Reason("a shape is not known or empty", ReasonKind.SHAPE, hint)
     return None
 
 
@@ -117,7 +119,7 @@ def _window(operation: Operation, what: str) -> Reason | None:
     assert isinstance(operation, ConvOp | MaxPoolOp)
     rank = len(operation.kernel_shape())
     if rank != SPATIAL:
-        return Reason(f"its window is {rank}-D, {what} has 2-D ones", Kind.SHAPE)
+        return Reason(f"its window is {rank}-D, {what} has 2-D ones", ReasonKind.SHAPE)
     return None
 
 
@@ -125,7 +127,7 @@ def _same_shape(operation: Operation) -> Reason | None:
     shapes = [list(shape_of(value) or ()) for value in operation.operands]
     if shapes[0] == shapes[1]:
         return None
-    return Reason(f"broadcasting addition of shapes {shapes[0]} and {shapes[1]}", Kind.SHAPE)
+    return Reason(f"broadcasting addition of shapes {shapes[0]} and {shapes[1]}", ReasonKind.SHAPE)
 
 
 def node_list(function: FuncOp, ctx: VtacContext) -> NodeList:

@@ -29,7 +29,7 @@ from vtac.passes.graph.quantize.error_models import (
 from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.numbers import Layer, Rescaling, pad_value, real_bias
-from vtac.passes.graph.quantize.plan import Plan
+from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.products import product_errors
 from vtac.passes.graph.quantize.rules import rule_of
 from vtac.passes.graph.quantize.rules.rule import ErrorContext, largest, magnitude
@@ -39,7 +39,7 @@ Bound = Array | None
 """One error a channel (or one for all); None where nothing is known."""
 
 
-def output_errors(plan: Plan, model: ErrorModel) -> list[Bound]:
+def output_errors(plan: QuantisationPlan, model: ErrorModel) -> list[Bound]:
     """The error of each value that the function returns, as float64 [C] or [1], in real units."""
     errors = value_errors(plan, model, {})
     last = plan.network.block.last_op
@@ -50,7 +50,9 @@ Remembered = dict[tuple[Layer, Form], tuple[Array, Array]]
 """What a form of a layer does to errors: `ErrorModel.folded` weights, and its own error."""
 
 
-def value_errors(plan: Plan, model: ErrorModel, remembered: Remembered) -> dict[SSAValue, Bound]:
+def value_errors(
+    plan: QuantisationPlan, model: ErrorModel, remembered: Remembered
+) -> dict[SSAValue, Bound]:
     """The error of each value of the function.
 
     remembered: of forms seen before with the same model; for plans that share most layers.
@@ -61,7 +63,7 @@ def value_errors(plan: Plan, model: ErrorModel, remembered: Remembered) -> dict[
 class _Errors:
     """Forward over the float function as it was planned."""
 
-    def __init__(self, plan: Plan, model: ErrorModel, remembered: Remembered):
+    def __init__(self, plan: QuantisationPlan, model: ErrorModel, remembered: Remembered):
         self.plan = plan
         self.remembered = remembered
         self.model = model

@@ -34,7 +34,7 @@ from vtac.passes.graph.quantize.numbers import (
     proof_holds,
     with_weights,
 )
-from vtac.passes.graph.quantize.plan import Plan
+from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
 from vtac.passes.graph.quantize.rounding import MOST_INPUTS, Moments, alike, round_together
 from vtac.passes.graph.quantize.rules.pooling import Pooling
@@ -51,12 +51,12 @@ _AT_ONCE = 4
 Batches = Sequence[Array]
 
 
-def correct_biases(plan: Plan, observed: Observations) -> Plan:
+def correct_biases(plan: QuantisationPlan, observed: Observations) -> QuantisationPlan:
     """The plan with corrected biases; weights, shifts and scales stay."""
     return _Correction(plan, observed).run()
 
 
-def round_unseen(plan: Plan) -> Plan:
+def round_unseen(plan: QuantisationPlan) -> QuantisationPlan:
     """The plan with weights rounded together where there are no observations (`rounding.alike`)."""
 
     def assumed(form: Form, weights: Array) -> Array:
@@ -69,7 +69,7 @@ def round_unseen(plan: Plan) -> Plan:
 
 
 def _rounded_together(
-    plan: Plan, layer: Layer, covariance: Callable[[Form, Array], Array | None]
+    plan: QuantisationPlan, layer: Layer, covariance: Callable[[Form, Array], Array | None]
 ) -> Layer:
     """The layer with weights whose errors cancel, where its scales are given.
 
@@ -92,14 +92,16 @@ def _is_rescaled(layer: Layer) -> bool:
     return layer.rescaling is None and layer.scale is not None and layer.group.join == "add"
 
 
-def _in_steps(plan: Plan, form: Form, layer: Layer) -> Array:
+def _in_steps(plan: QuantisationPlan, form: Form, layer: Layer) -> Array:
     """The real weights of a form, in units of the stored ones."""
     real = plan.network.weights(form)
     unit = layer.steps / plan.scales[form.operand].value
     return cast(Array, real / unit.reshape(-1, *(1 for _ in real.shape[1:])))
 
 
-def _with_errors_cancelled(plan: Plan, layer: Layer, place: int, covariance: Array) -> Layer:
+def _with_errors_cancelled(
+    plan: QuantisationPlan, layer: Layer, place: int, covariance: Array
+) -> Layer:
     """The layer with the weights of one form rounded together."""
     form, weights = layer.group.forms[place], layer.weights[place]
     limits = ONE_PLANE if weights.dtype == np.int8 else TWO_PLANES
@@ -114,7 +116,7 @@ def _with_errors_cancelled(plan: Plan, layer: Layer, place: int, covariance: Arr
 class _Correction:
     """Forward over the function as planned. Stored integers are kept as float32."""
 
-    def __init__(self, plan: Plan, observed: Observations):
+    def __init__(self, plan: QuantisationPlan, observed: Observations):
         self.plan, self.observed = plan, observed
         self.stored: dict[SSAValue, Batches] = {}
         self.reals: dict[SSAValue, Batches] = {}
@@ -125,7 +127,7 @@ class _Correction:
             if (array := plan.network.constant(value)) is not None:
                 self.reals[value] = [array] * len(observed.batches)
 
-    def run(self) -> Plan:
+    def run(self) -> QuantisationPlan:
         """Correct every layer whose operands are known."""
         covered = {op for group in self.plan.groups for op in group.covered}
         roots = {group.root: group for group in self.plan.groups}

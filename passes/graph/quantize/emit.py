@@ -39,7 +39,7 @@ from vtac.passes.graph.quantize.emit_contraction import emit_contraction
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
 from vtac.passes.graph.quantize.numbers import Inner, Layer, Rescaling, form_offsets, pad_value
-from vtac.passes.graph.quantize.plan import Plan
+from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.planes import PLANE_BITS, split
 from vtac.passes.graph.quantize.rules import computes
 from vtac.passes.graph.quantize.rules.pooling import Pooling
@@ -53,7 +53,7 @@ _JOINS: Mapping[str, Callable[..., Operation]] = {
 }
 
 
-def emit(plan: Plan) -> list[Stored]:
+def emit(plan: QuantisationPlan) -> list[Stored]:
     """Rewrite the plan's function: integer groups, quantize and dequantize, reasons.
 
     What stands for the float values that became integers, in order of execution.
@@ -105,7 +105,7 @@ def _given_of(op: QuantizeOp) -> Given | None:
 class _Emitter:
     """Inserts the integer form of each group before its root; nothing is removed here."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: QuantisationPlan):
         self.plan = plan
         self.int8: dict[SSAValue, SSAValue] = {}
         self.reals: dict[SSAValue, SSAValue] = {}

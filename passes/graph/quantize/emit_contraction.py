@@ -35,9 +35,9 @@ from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers
 from vtac.passes.graph.quantize.contractions import Contraction, Operand
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.scales import Scale
-from vtac.passes.graph.reasons import Kind, Reason, keep_on_host
+from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
 
-ARRANGES = Reason("the host does it as it packs the matrices of a product", Kind.LAYOUT)
+ARRANGES = Reason("the host does it as it packs the matrices of a product", ReasonKind.LAYOUT)
 
 
 def emit_contraction(

@@ -52,7 +52,7 @@ from vtac.passes.graph.quantize.rules.rule import (
     SumRule,
     Terms,
 )
-from vtac.passes.graph.reasons import Kind, Reason, unusable_shape
+from vtac.passes.graph.reasons import Reason, ReasonKind, unusable_shape
 
 COMPARING_OPERATORS = frozenset({"ArgMax", "Softmax", "LogSoftmax"})
 """ONNX operators that compare the elements of their operand: ties between int8 would decide."""
@@ -202,9 +202,9 @@ def why_not(op: Operation, network: Network) -> str | None:
         if (unusable := unusable_shape(value)) is not None:
             return unusable
         if not is_float32(value):
-            return Reason(f"it computes with {value.type}, only f32 is quantised", Kind.TYPE)
+            return Reason(f"it computes with {value.type}, only f32 is quantised", ReasonKind.TYPE)
     if len(shape_of(op.results[0]) or ()) < 2:
-        return Reason("its result has no channels: rank below 2", Kind.SHAPE)
+        return Reason("its result has no channels: rank below 2", ReasonKind.SHAPE)
     if (reason := network.refusal(op)) is not None:
         return reason
     rule = rule_of(op)

@@ -27,7 +27,7 @@ from vtac.passes.graph.quantize.bounds import Remembered, value_errors
 from vtac.passes.graph.quantize.error_models import Expected
 from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy
-from vtac.passes.graph.quantize.plan import Plan
+from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.planes import split
 from vtac.passes.graph.quantize.requantisation import number_sum
 from vtac.passes.graph.quantize.scales import Obstacle
@@ -63,7 +63,7 @@ class _Gain:
     a_cycle: float = 0.0
 
 
-def mix_planes(plan: Plan, policy: ShiftPolicy) -> Plan:
+def mix_planes(plan: QuantisationPlan, policy: ShiftPolicy) -> QuantisationPlan:
     """The plan with second planes where they are worth most, and notes that say so.
 
     Only for ``auto`` on a target that does not multiply, and layers with given scales.
@@ -79,12 +79,12 @@ class _Choice:
     leaving: the values whose errors count.
     """
 
-    def __init__(self, plan: Plan, policy: ShiftPolicy):
+    def __init__(self, plan: QuantisationPlan, policy: ShiftPolicy):
         self.plan, self.policy = plan, policy
         self.remembered: Remembered = {}
         self.leaving = list(_leaving(plan))
 
-    def run(self) -> Plan:
+    def run(self) -> QuantisationPlan:
         notes: dict[Operation, str] = {}
         total = sum(_cycles(layer, self.policy.block) for layer in self.plan.layers.values())
         left = MORE_CYCLES * total
@@ -120,7 +120,7 @@ class _Choice:
                 found.append(_Gain(group, finer, more))
         return found
 
-    def _with(self, gain: _Gain) -> Plan:
+    def _with(self, gain: _Gain) -> QuantisationPlan:
         return replace(self.plan, layers={**self.plan.layers, gain.group: gain.layer})
 
     def _estimated(self, gain: _Gain, before: float) -> _Gain:
@@ -128,7 +128,7 @@ class _Choice:
         power = self._power(self._with(gain))
         return replace(gain, power=power, a_cycle=(1 - power / before) / gain.cycles)
 
-    def _power(self, plan: Plan) -> float:
+    def _power(self, plan: QuantisationPlan) -> float:
         """The power of the errors of all values that leave, each in units of its range."""
         errors = value_errors(plan, Expected(), self.remembered)
         total = 0.0
@@ -140,7 +140,7 @@ class _Choice:
         return total
 
 
-def _leaving(plan: Plan) -> Iterable[SSAValue]:
+def _leaving(plan: QuantisationPlan) -> Iterable[SSAValue]:
     """Results of groups that others than groups read, or the network returns."""
     covered = {op for group in plan.groups for op in group.covered}
     for group in plan.groups:

@@ -24,15 +24,15 @@ from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy
 from vtac.passes.graph.quantize.requantisation import number_sum
 from vtac.passes.graph.quantize.scales import Obstacle, Scale, choose_scales
-from vtac.passes.graph.reasons import Kind, Reason, settled_reasons
+from vtac.passes.graph.reasons import Reason, ReasonKind, settled_reasons
 
 NOT_WORTH_ROUNDING = Reason(
-    "its operands stay on the host, where int8 would only lose precision", Kind.NUMBERS
+    "its operands stay on the host, where int8 would only lose precision", ReasonKind.NUMBERS
 )
 
 
 @dataclass(frozen=True)
-class Plan:
+class QuantisationPlan:
     """What becomes of a function. Nothing in the IR has changed yet.
 
     groups: in order of execution. layers: the numbers of each sum, contractions: of each product
@@ -49,7 +49,7 @@ class Plan:
     notes: dict[Operation, str] = field(default_factory=dict)
 
 
-def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
+def make_plan(network: Network, policy: ShiftPolicy) -> QuantisationPlan:
     """Decide how a float function with ranges computes in integers.
 
     Ops that the user has settled on the host stay there.
@@ -83,7 +83,9 @@ def make_plan(network: Network, policy: ShiftPolicy) -> Plan:
             else:
                 declined[group.root] = obstacle.reason
             continue
-        return Plan(network, grouping.groups, layers, contractions, scales, grouping.reasons)
+        return QuantisationPlan(
+            network, grouping.groups, layers, contractions, scales, grouping.reasons
+        )
 
 
 def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation, str]]:
@@ -93,14 +95,14 @@ def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation
         result = group.root.results[0]
         needs_range = not (isinstance(group, PassThrough) or group.leaves_int32)
         if needs_range and network.range_of(result) is None:
-            yield group.root, Reason("its result has no calibrated range", Kind.NUMBERS)
+            yield group.root, Reason("its result has no calibrated range", ReasonKind.NUMBERS)
         elif isinstance(group, Sum) and group.only_rounds and group.skips[0] not in int8:
-            yield group.root, Reason("what it rounds is computed on the host", Kind.NUMBERS)
+            yield group.root, Reason("what it rounds is computed on the host", ReasonKind.NUMBERS)
         elif isinstance(group, Sum) and group.is_rounded and group.leaves_int32:
             what = "it rounds what the last dense layer leaves in int32"
-            yield group.root, Reason(what, Kind.NUMBERS)
+            yield group.root, Reason(what, ReasonKind.NUMBERS)
         elif any(v not in int8 and network.range_of(v) is None for v in group.inputs):
-            yield group.root, Reason("an operand has no calibrated range", Kind.NUMBERS)
+            yield group.root, Reason("an operand has no calibrated range", ReasonKind.NUMBERS)
         elif _multiplies(group):
             continue
         elif not any(v in int8 or _is_entry(network, v) for v in group.inputs):

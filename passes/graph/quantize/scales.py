@@ -28,7 +28,7 @@ from vtac.passes.graph.quantize.contractions import Contraction, given_constant
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.zero_points import LOWEST, find_shifted
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.reasons import Reason, ReasonKind
 
 SMALLEST_SCALE = 2.0**-100
 """No scale is smaller: float32 must hold it, and its products with weight scales."""
@@ -47,7 +47,7 @@ class Obstacle(Exception):  # noqa: N818 (it is found and dealt with, not report
     def __init__(self, group: Group, reason: str):
         super().__init__(reason)
         self.group = group
-        self.reason = reason if isinstance(reason, Reason) else Reason(reason, Kind.NUMBERS)
+        self.reason = reason if isinstance(reason, Reason) else Reason(reason, ReasonKind.NUMBERS)
 
 
 @dataclass(frozen=True)

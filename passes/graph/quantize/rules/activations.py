@@ -31,7 +31,7 @@ from vtac.passes.graph.quantize.rules.rule import (
     Terms,
     known_shape,
 )
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.reasons import Reason, ReasonKind
 
 HARD_SWISH = 1 / 6, 1 / 2
 """Slope and offset of the hard sigmoid in a hard swish."""
@@ -130,19 +130,19 @@ class PRelu(_Sloped[PReluOp]):
     def why_not(self, op: PReluOp, network: Network) -> str | None:
         """Slopes must be constant, one a channel, and all on one side of 1."""
         if network.constant(op.slope) is None:
-            return Reason("its slopes are not constant", Kind.ATTRIBUTE)
+            return Reason("its slopes are not constant", ReasonKind.ATTRIBUTE)
         if not is_channel_vector(known_shape(op.slope), known_shape(op.result)):
-            return Reason("its slopes differ within a channel", Kind.SHAPE)
+            return Reason("its slopes differ within a channel", ReasonKind.SHAPE)
         return _slopes(self.slope(op, network))
 
 
 def _slopes(slope: Array) -> str | None:
     if not np.isfinite(slope).all():
-        return Reason("its slopes are not finite", Kind.NUMBERS)
+        return Reason("its slopes are not finite", ReasonKind.NUMBERS)
     if (slope < 1).any() and (slope > 1).any():
         return Reason(
             "some of its slopes are below 1 and some above: neither a maximum nor a minimum",
-            Kind.NUMBERS,
+            ReasonKind.NUMBERS,
         )
     return None
 

@@ -22,7 +22,7 @@ from vtac.passes.graph.quantize.rules.rule import (
     largest,
     magnitude,
 )
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.reasons import Reason, ReasonKind
 
 SumT = TypeVar("SumT", AddOp, SubOp)
 ScalingT = TypeVar("ScalingT", MulOp, DivOp)
@@ -39,7 +39,7 @@ class _Addition(LinearRule[SumT], Generic[SumT]):
         if a == b or _constant_a_channel(op, network) is not None:
             return None
         kind = "addition" if isinstance(op, AddOp) else "subtraction"
-        return Reason(f"broadcasting {kind} of shapes {list(a)} and {list(b)}", Kind.SHAPE)
+        return Reason(f"broadcasting {kind} of shapes {list(a)} and {list(b)}", ReasonKind.SHAPE)
 
     def enter(self, op: SumT, factor: Array, terms: Terms) -> None:
         """Both operands."""
@@ -83,7 +83,7 @@ class BatchNorm(LinearRule[BatchNormOp]):
     def why_not(self, op: BatchNormOp, network: Network) -> str | None:
         """Statistics are constants."""
         if any(network.constant(value) is None for value in op.operands[1:]):
-            return Reason("its statistics are not constant", Kind.ATTRIBUTE)
+            return Reason("its statistics are not constant", ReasonKind.ATTRIBUTE)
         return None
 
     def enter(self, op: BatchNormOp, factor: Array, terms: Terms) -> None:
@@ -107,11 +107,11 @@ class _Scaling(LinearRule[ScalingT], Generic[ScalingT]):
             what = "divides" if divides else "multiplies"
             return Reason(
                 f"it {what} tensors of {shapes}: one must be a constant with one number a channel",
-                Kind.SHAPE,
+                ReasonKind.SHAPE,
             )
         numbers = network.channel_vector(found[1], channels_of(op.result))
         if not np.isfinite(numbers).all() or (divides and not numbers.all()):
-            return Reason("its constant has infinite factors", Kind.NUMBERS)
+            return Reason("its constant has infinite factors", ReasonKind.NUMBERS)
         return None
 
     def enter(self, op: ScalingT, factor: Array, terms: Terms) -> None:
@@ -135,7 +135,9 @@ class Mul(_Scaling[MulOp], JoinRule[MulOp]):
             return super().why_not(op, network)
         a, b, result = (known_shape(value) for value in (op.a, op.b, op.result))
         if len(a) != len(b) or a[0] != b[0] or result not in (a, b):
-            return Reason(f"broadcasting product of shapes {list(a)} and {list(b)}", Kind.SHAPE)
+            return Reason(
+                f"broadcasting product of shapes {list(a)} and {list(b)}", ReasonKind.SHAPE
+            )
         return None
 
     def joined(self, op: MulOp, network: Network, result: SSAValue) -> Joined | None:

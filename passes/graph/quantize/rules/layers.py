@@ -8,7 +8,7 @@ from vtac.dialects.context import Array
 from vtac.dialects.graph import ConvOp, GemmOp, MatMulOp
 from vtac.passes.graph.quantize.network import Network, is_channel_vector, is_matrix_product
 from vtac.passes.graph.quantize.rules.rule import CoreRule, ErrorContext, Rule, Rules, known_shape
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.reasons import Reason, ReasonKind
 
 LayerT = TypeVar("LayerT", ConvOp, GemmOp)
 
@@ -27,9 +27,9 @@ class Conv(_Layer[ConvOp]):
     def why_not(self, op: ConvOp, network: Network) -> str | None:
         """Weights and bias are constants."""
         if network.constant(op.w) is None:
-            return Reason("its weights are not constant", Kind.ATTRIBUTE)
+            return Reason("its weights are not constant", ReasonKind.ATTRIBUTE)
         if op.bias is not None and network.constant(op.bias) is None:
-            return Reason("its bias is not constant", Kind.ATTRIBUTE)
+            return Reason("its bias is not constant", ReasonKind.ATTRIBUTE)
         return None
 
     def error(self, op: ConvOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
@@ -47,12 +47,12 @@ class Gemm(_Layer[GemmOp]):
         """The bias is a constant vector; a factor of activations is above 0."""
         alpha = op.alpha.value.data
         if is_matrix_product(op, network) and not 0 < alpha < inf:
-            return Reason(f"its factor alpha is {alpha:g}, not above 0", Kind.ATTRIBUTE)
+            return Reason(f"its factor alpha is {alpha:g}, not above 0", ReasonKind.ATTRIBUTE)
         if op.c is not None:
             if network.constant(op.c) is None:
-                return Reason("its bias is not constant", Kind.ATTRIBUTE)
+                return Reason("its bias is not constant", ReasonKind.ATTRIBUTE)
             if not is_channel_vector(known_shape(op.c), known_shape(op.result)):
-                return Reason("its bias differs between rows", Kind.SHAPE)
+                return Reason("its bias differs between rows", ReasonKind.SHAPE)
         return None
 
 

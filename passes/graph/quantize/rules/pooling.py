@@ -37,12 +37,12 @@ from vtac.passes.graph.quantize.rules.rule import (
     Terms,
     known_shape,
 )
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.reasons import Reason, ReasonKind
 
 MOST_FORMS = 9
 """Of one pooling: as many as a 3 x 3 window with pads on all sides needs."""
 
-OUTSIDE = Reason("a window lies wholly in the padding", Kind.ATTRIBUTE)
+OUTSIDE = Reason("a window lies wholly in the padding", ReasonKind.ATTRIBUTE)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class SumPool(_PoolingRule[SumPoolOp]):
 
     def why_not(self, op: SumPoolOp, network: Network) -> str | None:
         """Float sums have no pads."""
-        return Reason("sums with pads", Kind.ATTRIBUTE) if any(op.pads.get_values()) else None
+        return Reason("sums with pads", ReasonKind.ATTRIBUTE) if any(op.pads.get_values()) else None
 
 
 class AveragePool(_PoolingRule[AveragePoolOp]):
@@ -131,7 +131,7 @@ class AveragePool(_PoolingRule[AveragePoolOp]):
         if counts.all() and needed > MOST_FORMS:
             return Reason(
                 f"its windows average {counts.min()} to {counts.max()} elements: too many divisors",
-                Kind.ATTRIBUTE,
+                ReasonKind.ATTRIBUTE,
             )
         return None if counts.all() else OUTSIDE
 

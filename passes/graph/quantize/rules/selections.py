@@ -23,12 +23,13 @@ from vtac.passes.graph.quantize.rules.rule import (
     known_shape,
     largest,
 )
-from vtac.passes.graph.reasons import Kind, Reason
+from vtac.passes.graph.reasons import Reason, ReasonKind
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 KEEPS_BATCH = Reason(
-    "it changes the batch: only channels and space can be joined, cut and padded", Kind.ATTRIBUTE
+    "it changes the batch: only channels and space can be joined, cut and padded",
+    ReasonKind.ATTRIBUTE,
 )
 
 
@@ -95,7 +96,7 @@ class Pad(_Cut[PadOp]):
         lo, hi = (-LARGEST_FLOAT32, LARGEST_FLOAT32) if given is None else given.range
         if not lo <= value <= hi:
             what = f"it pads space with {value:g}, out of the range of its operand"
-            return Reason(what, Kind.NUMBERS)
+            return Reason(what, ReasonKind.NUMBERS)
         return None
 
     def enter(self, op: PadOp, factor: Array, terms: Terms) -> None:
