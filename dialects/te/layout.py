@@ -118,7 +118,7 @@ class Layout:
         )
 
     def pack(self, array: Array) -> Array:
-        """The physical array of a logical one. Raises `ValueError` where its shape is another."""
+        """The physical array of a logical one. Raises `ValueError` if that has another shape."""
         import numpy as np
 
         if array.shape != self.shape:
@@ -134,8 +134,8 @@ class Layout:
     def _split(self, array: Array) -> Array | None:
         """The array over all axes, where each of its dimensions is split into axes of its own.
 
-        None where subscripts overlap, as windows do, or where conditions say what is 0. This is
-        what `_index` says in general, without a number for each element.
+        None if subscripts overlap, as those of windows, or if conditions define zeros; `_index`
+        handles these cases, which takes an index for each element.
         """
         import numpy as np
 
@@ -173,7 +173,7 @@ class Layout:
 
     @cached_property
     def _index(self) -> tuple[tuple[Array, ...], Array]:
-        """For all values of the axes: the logical index, clipped to the shape; is it valid?"""
+        """For all values of the axes, the logical index, clipped to the shape, and its validity."""
         import numpy as np
 
         axes = np.ogrid[tuple(slice(extent) for extent in self.extents)]

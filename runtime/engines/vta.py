@@ -43,10 +43,9 @@ class VtaSession:
         digests = {b.name: b.blob for b in record_of(function, "package").buffers}
 
         def allocate(buffer: Buffer) -> int:
-            scratch = (
-                buffer.kind is BufferKind.SCRATCH
-            )  # The area of placed buffers comes as a scratch buffer.
-            return self._address(package, buffer, None if scratch else digests[buffer.name])
+            # The area of placed buffers comes as a scratch buffer, under a name of its own.
+            digest = None if buffer.kind is BufferKind.SCRATCH else digests[buffer.name]
+            return self._address(package, buffer, digest)
 
         addresses = allocate_buffers(program.buffers, allocate)
         self._programs[function.name] = program
