@@ -1,6 +1,8 @@
 """The data: scikit-learn's handwritten digits, 1797 images of 8x8 pixels with values 0 to 16.
 
-``python examples/digits/data.py digits.npz`` writes the training images as samples for vta-compile.
+``python examples/digits/data.py samples.npz test.npz`` writes the training images, as samples for
+vta-compile, and the images held out with their labels ``y``, for ``--evaluate``. The second file
+may be left out.
 """
 
 import sys
@@ -34,5 +36,13 @@ def split() -> tuple[Images, Labels, Images, Labels]:
     return images[train], labels[train], images[test], labels[test]
 
 
+def main(samples: str, test: str | None = None) -> None:
+    """Write the training images, and the images held out with their labels."""
+    images, _, held_out, labels = split()
+    np.savez(samples, image=images)
+    if test is not None:
+        np.savez(test, image=held_out, y=labels)
+
+
 if __name__ == "__main__":
-    np.savez(sys.argv[1], image=split()[0])
+    main(*sys.argv[1:])

@@ -1,9 +1,9 @@
-"""What a codegen is: one class whose hooks say what it takes, what that costs, and what it makes.
+"""The interface of codegens: which ops one takes, what they cost, and what it makes of them.
 
-BYOC (Chen et al., "Bring Your Own Codegen to Deep Learning Compiler", section 3) calls this a
-target; here a *codegen* is who compiles a region (``vta``, ``json``, ``c``), and the target is the
-machine. The drivers tell the context which codegens there are, by falling priority; the passes from
-``match-patterns`` to ``outline-regions`` ask them, and are the same for all of them.
+A *codegen* compiles regions of a network. BYOC (Chen et al., "Bring Your Own Codegen to Deep
+Learning Compiler", section 3) calls it a target; here the target is the machine. The drivers put
+the codegens into the context, by falling priority. The passes from ``match-patterns`` to
+``outline-regions`` ask the codegens and are the same for all of them.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ from vtac.passes.graph.patterns import OpPattern, Predicate, any_operands
 from vtac.passes.pipeline import Pipeline
 
 CODEGEN = "codegen"
-"""Attribute of a function that a codegen compiles: its name."""
+"""Attribute of a function: the name of the codegen that compiles it."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class QuantiseOptions:
 
 @dataclass(frozen=True)
 class NamedPattern:
-    """A row of a pattern table. ``free``: costs nothing, so it makes no region on its own."""
+    """A row of a pattern table. free: whether it costs nothing and so makes no region alone."""
 
     name: str
     pattern: OpPattern
@@ -50,12 +50,12 @@ class NamedPattern:
 
 @dataclass(frozen=True)
 class HostModel:
-    """How fast the host would do a region itself, in cycles of the codegen's own clock.
+    """How fast the host would compute a region itself, in cycles of the codegen's clock.
 
-    macs_a_cycle: multiply-accumulates. bytes_a_cycle: bytes that it reads and writes, in ops
-    without products and across the border of a region. cycles_an_op: what an op costs besides.
-    cycles_a_launch: what a launch costs besides the region's own cycles.
-    The defaults are those of the board of the VTA paper (docs/partitioning.md says whence).
+    macs_a_cycle: multiply-accumulates per cycle. bytes_a_cycle: bytes read and written per cycle,
+    in ops without products and across the border of a region. cycles_an_op: further cycles per op.
+    cycles_a_launch: cycles per launch besides the region's own. The defaults describe the board of
+    the VTA paper (see docs/partitioning.md).
     """
 
     macs_a_cycle: float = 4.0
@@ -67,14 +67,14 @@ class HostModel:
 class Codegen(ABC):
     """A compiler for regions of a network.
 
-    Ours lie in ``vtac/lowering/codegens``; other packages offer theirs by the entry-point group
-    ``vtac.codegens``, or a user passes one along as an object.
+    Ours lie in ``vtac/lowering/codegens``. Other packages offer theirs in the entry-point group
+    ``vtac.codegens``, and a user may pass one along as an object.
 
-    name: in ``codegen`` attributes and names of functions. priority: who is asked first where the
-    user does not say. default: whether it is asked unless the user says who is.
-    uses_target: whether what it makes depends on the target. quantises: whether its preparation
-    quantises the network for it.
-    engine: the run half (`vtac.runtime.engine.Engine`), where it is not ``runtime/engines/NAME``.
+    name: its name, in ``codegen`` attributes and in names of functions. priority: codegens of
+    higher priority are asked first unless the user gives an order. default: whether it is asked
+    unless the user chooses codegens. uses_target: whether its functions depend on the target.
+    quantises: whether its preparation quantises the network. engine: its run half
+    (`vtac.runtime.engine.Engine`), unless that is ``runtime/engines/NAME``.
     """
 
     name: ClassVar[str]
@@ -87,11 +87,11 @@ class Codegen(ABC):
     # What it takes.
 
     def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
-        """Groups of ops that it takes together, larger patterns first (section 3.1.1)."""
+        """Patterns of groups of ops that it takes together, larger ones first (section 3.1.1)."""
         return ()
 
     def predicates(self, target: Target | None) -> Mapping[type[Operation], Predicate]:
-        """Ops that it takes one by one where the predicate finds no fault (section 3.1.2)."""
+        """Ops that it takes one by one if the predicate has no objection (section 3.1.2)."""
         return {}
 
     def refusal(self, composite: CompositeOp, target: Target | None) -> str | None:
@@ -99,11 +99,11 @@ class Codegen(ABC):
         return None
 
     def outer_values(self, composite: CompositeOp) -> Sequence[SSAValue]:
-        """Operands of a composite that must enter its region, not be made there."""
+        """Operands of a composite that must not be computed in its region."""
         return ()
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:
-        """Why it cannot take an op that matched nothing, in its own words; None for the usual."""
+        """Why it cannot take an op that matched no pattern; None for the usual reason."""
         return None
 
     def refuses_in_integers(self, op: Operation, target: Target | None) -> str | None:
@@ -124,47 +124,48 @@ class Codegen(ABC):
         return False
 
     def preparation(self, options: QuantiseOptions) -> Pipeline:
-        """What the network needs before the patterns are matched (partial quantisation)."""
+        """Passes over the network before patterns are matched, such as its quantisation."""
         return Pipeline()
 
     def passes(self) -> Sequence[ModulePass]:
-        """What runs on its functions, in a module of their own; signatures stay (section 3.2)."""
+        """Passes over each of its functions alone, which keep its signature (section 3.2)."""
         return ()
 
     def layout(self) -> Pipeline:
-        """Passes after that, which may change what calls pass on."""
+        """Passes over the module after that, which may change signatures of functions."""
         return Pipeline()
 
     def lowering(self) -> Pipeline:
-        """What turns its functions into what `build` takes, once the network is cut into steps.
+        """Passes that lower its functions to the form that `build` takes.
 
-        Its levels are its own: no two codegens have a level of the same name.
+        They run after the network is cut into steps. No two codegens have levels of the same name.
         """
         return Pipeline()
 
     # What it costs.
 
     def cycles(self, composites: Sequence[CompositeOp], target: Target | None) -> float | None:
-        """An estimate of a region's cycles, None if there is none: then none is ever too slow."""
+        """An estimate of a region's cycles; None keeps regions however slow they are."""
         return None
 
     def host_model(self, target: Target | None) -> HostModel:
-        """What those cycles are compared with."""
+        """The host that these cycles are compared with."""
         return HostModel()
 
     # What it makes.
 
     @abstractmethod
     def build(self, function: Operation, ctx: VtacContext) -> object:
-        """What its function, a ``func.func`` or what its lowering left, is in a package.
+        """The compiled form of a function, for a package.
 
-        A `vtac.dialects.payload.Payload`, or what its engine stores otherwise.
+        function: a ``func.func``, or the op that `lowering` has made of it. Returns a
+        `vtac.dialects.payload.Payload`, or another object that the codegen's engine can store.
         """
 
     # What follows.
 
     def table(self, target: Target | None) -> list[NamedPattern]:
-        """The patterns, then the predicates as patterns of one op, named as this codegen's."""
+        """The patterns, then the predicates as patterns of one op; names begin with its own."""
         single = [
             NamedPattern(kind.name.rpartition(".")[2], any_operands(kind).where(predicate))
             for kind, predicate in self.predicates(target).items()
@@ -175,7 +176,7 @@ class Codegen(ABC):
         ]
 
     def free_patterns(self, target: Target | None) -> set[str]:
-        """Names of the patterns that cost nothing, with the codegen's name in front."""
+        """The names in `table` of the patterns that cost nothing."""
         return {row.name for row in self.table(target) if row.free}
 
 
@@ -187,13 +188,13 @@ def codegens_of(ctx: Context) -> list[Codegen]:
 
 
 def known_codegens(ctx: Context) -> list[Codegen]:
-    """The codegens of a context, by falling priority; none where it knows of none."""
+    """The codegens of a context, by falling priority; empty if the context has none."""
     known = ctx.codegens() if isinstance(ctx, VtacContext) else ()
     return [codegen for codegen in known if isinstance(codegen, Codegen)]
 
 
 def codegens_named(ctx: Context, name: str | None) -> list[Codegen]:
-    """The codegen of that name; all of them for None. Raises `CompileError` if there is none."""
+    """The codegen of that name, or all for None. Raises `CompileError` if there is none."""
     known = codegens_of(ctx)
     found = [codegen for codegen in known if name in (None, codegen.name)]
     if name is not None and not found:

@@ -1,8 +1,13 @@
 """What the README tells people to write works."""
 
+import importlib
 import re
+import shlex
+import shutil
 from pathlib import Path
 
+import pytest
+from by_path import load
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
@@ -11,6 +16,30 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import ClipOp, ReluOp
 
 TYPE = TensorType(f32, [1, 4])
+
+
+def test_the_commands_and_the_python_of_a_model_of_ones_own(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder of its own, without the installation: commands run in this process."""
+    text = (root / "README.md").read_text().split("## Your own model")[1].split("\n## ")[0]
+    (commands,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "examples").symlink_to(root / "examples")
+    monkeypatch.chdir(tmp_path)
+    for line in commands.splitlines()[1:]:
+        command, *arguments = shlex.split(line, comments=True)
+        match command:
+            case "cp":
+                shutil.copy(*arguments)
+            case "python":
+                load(arguments[0]).main(*arguments[1:])
+            case _:
+                importlib.import_module(f"vtac.tools.{command.replace('-', '_')}").main(arguments)
+    said = capsys.readouterr().out
+    assert "what runs where" in said and "top-1" in said
+    exec(source, {})
+    assert float(capsys.readouterr().out.splitlines()[-1]) > 0.95
 
 
 def test_the_pass_of_the_readme(root: Path) -> None:
