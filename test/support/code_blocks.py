@@ -11,6 +11,8 @@ page writes:
   ``...`` stands for any lines;
 - ``mlir`` is parsed and verified, as a module or as a part of one; where a page shows an excerpt
   (``...`` or ``…`` in it), a command writes the page and a test compares it;
+- a block below a line that is the name of a file, alone in backquotes, shows parts of that file:
+  each line of it is looked for there;
 - ``toml`` and ``json`` are parsed;
 - ``text`` is not code.
 
@@ -59,17 +61,22 @@ python() {  # Benchmarks take minutes: their arguments are read, and then they s
 
 _FENCE = re.compile(r"^( *)```(.*)$")
 _FILE = re.compile(r"(?:#|//) (\S+\.(?:py|toml|json|mlir))")
+_SHOWN = re.compile(r"`([\w/.]+\.\w+)`:?")
 _EXCERPT = re.compile(r"\.\.\.|…")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: where it starts, counted from 1, its language and its text."""
+    """A fenced block: where it starts, counted from 1, its language and its text.
+
+    file: the file of the repository that the block shows a part of, if it does.
+    """
 
     page: str
     line: int
     language: str
     text: str
+    file: str = ""
 
     @property
     def place(self) -> str:
@@ -87,6 +94,7 @@ def blocks_of(page: str) -> list[Block]:
     """The blocks of a page. Raises `ValueError` on one without a known language or an end."""
     found: list[Block] = []
     start, language, indent, lines = 0, "", "", []
+    above = ""
     for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
         fence = _FENCE.match(line)
         if fence and not start:
@@ -95,10 +103,14 @@ def blocks_of(page: str) -> list[Block]:
                 known = ", ".join(RUNNERS)
                 raise ValueError(f"{page}:{number}: {language!r} is no language of {known}")
         elif fence:
-            found.append(Block(page, start, language, "\n".join(lines) + "\n"))
-            start = 0
+            named = _SHOWN.fullmatch(above)
+            text = "\n".join(lines) + "\n"
+            found.append(Block(page, start, language, text, named[1] if named else ""))
+            start, above = 0, ""
         elif start:
             lines.append(line.removeprefix(indent))
+        elif line:
+            above = line
     if start:
         raise ValueError(f"{page}:{start}: this block has no end")
     return found
@@ -127,15 +139,23 @@ class Page:
         """Run all blocks. Raises what is wrong, an `AssertionError` if it is an output."""
         sys.modules[self.module.__name__] = self.module
         sys.path.insert(0, str(self.folder))
+        path = os.environ["PATH"]
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{path}"
         try:
             with chdir(self.folder):
                 for block in blocks_of(self.page):
                     self._run(block)
         finally:
+            os.environ["PATH"] = path
             sys.path.remove(str(self.folder))
             del sys.modules[self.module.__name__]
 
     def _run(self, block: Block) -> None:
+        if block.file:
+            whole = (ROOT / block.file).read_text(encoding="utf-8")
+            for line in block.text.splitlines():
+                assert line.strip() in whole, f"{block.place}: {block.file} has no {line!r}"
+            return
         first = block.text.split("\n")[0]
         if (named := _FILE.fullmatch(first)) and block.language != "text":
             file = self.folder / named[1]
@@ -145,8 +165,7 @@ class Page:
 
     def shell(self, script: str, block: Block) -> str:
         """What a script prints. Raises `AssertionError` if it fails."""
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        settings = {"PATH": path, "CODE_BLOCKS": __file__, "COLUMNS": "100", "NO_COLOR": "1"}
+        settings = {"CODE_BLOCKS": __file__, "COLUMNS": "100", "NO_COLOR": "1"}
         done = subprocess.run(
             ["bash", "-c", PRELUDE + script],
             cwd=self.folder,

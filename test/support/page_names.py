@@ -20,6 +20,7 @@ def names_of(page: str, folder: Path) -> Names:
 def _readme(folder: Path) -> Names:
     rng = np.random.default_rng(3)
     onnx.save(_small_model("image", "logits"), folder / "model.onnx")
+    _levels(folder)
     images = rng.uniform(-1, 1, (120, 3, 8, 8)).astype(np.float32)
     labels = rng.integers(0, 4, 20)
     np.savez(folder / "samples.npz", image=images[:100])
@@ -33,6 +34,16 @@ def _readme(folder: Path) -> Names:
         "matrix_b": matrices[1],
         "__name__": "relu_to_clip",
     }
+
+
+def _levels(folder: Path) -> None:
+    """A convolution, samples, and every level of its compilation in the folder DIR."""
+    import vtac
+
+    samples = np.random.default_rng(4).normal(0, 1, (8, 3, 8, 8)).astype(np.float32)
+    np.save(folder / "x.npy", samples)
+    onnx.save(_small_model("x", "y"), folder / "conv.onnx")
+    vtac.compile(folder / "conv.onnx", "pynq", samples, save_ir=folder / "DIR")
 
 
 def _partitioning(folder: Path) -> Names:
