@@ -42,6 +42,7 @@ def _levels(folder: Path) -> None:
 
     samples = np.random.default_rng(4).normal(0, 1, (8, 3, 8, 8)).astype(np.float32)
     np.save(folder / "x.npy", samples)
+    np.savez(folder / "x.npz", x=samples)
     onnx.save(_small_model("x", "y"), folder / "conv.onnx")
     vtac.compile(folder / "conv.onnx", "pynq", samples, save_ir=folder / "DIR")
 
