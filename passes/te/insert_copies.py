@@ -16,6 +16,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Region
 from xdsl.passes import ModulePass
 
+from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.te import (
     BufferAssignment,
     CallOp,
@@ -51,6 +52,10 @@ def _insert(block: Block, kernels: "_Kernels") -> None:
     while conflicts := BufferAssignment(block).conflicts:
         conflict = conflicts[0]
         value = conflict.op.operands[conflict.operand]
+        if shaped(value).element_type != i8:
+            where = value.name_hint or conflict.op.name
+            hint = f"It has to be copied, and only int8 can be: {value.type}."
+            raise CompileError(Problem(where, conflict.reason, hint))
         call = CallOp(kernels.copying(value.type), [value], [value.type])
         call.location = conflict.op.location
         (result,) = call.outputs
