@@ -47,7 +47,7 @@ def output_errors(plan: QuantisationPlan, model: ErrorModel) -> list[Bound]:
 
 
 Remembered = dict[tuple[Layer, Form], tuple[Array, Array]]
-"""What a form of a layer does to errors: `ErrorModel.folded` weights, and its own error."""
+"""For a form of a layer: its weights as `ErrorModel.folded` returns them, and its own error."""
 
 
 def value_errors(
@@ -61,7 +61,7 @@ def value_errors(
 
 
 class _Errors:
-    """Forward over the float function as it was planned."""
+    """Propagates errors forward through the float function, along the groups of a plan."""
 
     def __init__(self, plan: QuantisationPlan, model: ErrorModel, remembered: Remembered):
         self.plan = plan
@@ -205,7 +205,7 @@ class _Errors:
         return self.network.power(op.outputs[0]) if len(op.outputs) == 1 else None
 
     def _float_op(self, op: Operation) -> Bound:
-        """Ops that stay float: what comes in wrong leaves wrong."""
+        """The error behind an op that stays float, from the errors of its operands."""
         errors = [self.errors[operand] for operand in op.operands]
         known = [error for error in errors if error is not None]
         if len(known) < len(errors):

@@ -1,9 +1,10 @@
-"""Products of two activations: which float ops one integer product stands for.
+"""Products of two activations: which float ops become one integer product.
 
-MatMul, and Gemm without constant weights, as in attention; a constant that lies as no dense layer's
-weights do is such an operand, too. What only reorders dimensions or scales all elements alike goes
-along, for it costs nothing there: the host lays out the operands anyway (``graph.batch_matmul``
-wants the inner extent last in both), and a factor is part of the scale.
+These are MatMul, and Gemm without constant weights, as in attention. A constant whose layout is not
+that of a dense layer's weights is treated as an activation. Ops next to the product that only
+reorder dimensions or scale all elements alike become part of it at no cost: the host lays out the
+operands anyway (``graph.batch_matmul`` needs the inner extent last in both), and a factor becomes
+part of the scale.
 """
 
 from collections.abc import Mapping, Sequence

@@ -160,7 +160,7 @@ class _Correction:
         return needed
 
     def _last_readers(self) -> dict[Operation, list[SSAValue]]:
-        """The values that nobody reads after an op."""
+        """For each op, the values of which it is the last reader."""
         last: dict[SSAValue, Operation] = {}
         for op in self.plan.network.block.ops:
             last.update(dict.fromkeys(op.operands, op))
@@ -185,7 +185,7 @@ class _Correction:
         return [np.clip(np.rint(x / scale) + zero, -128, 127) for x in self.reals[value]]
 
     def _real(self, value: SSAValue) -> Batches | None:
-        """A value as float readers see it."""
+        """The real number that a value stands for, as float ops read it."""
         if value in self.stored:
             scale = self.plan.scales[value]
             step = np.float32(scale.value)
@@ -259,7 +259,7 @@ class _Correction:
         return replace(layer, bias=np.where(allowed, moved, layer.bias))
 
     def _covariance(self, form: Form, weights: Array) -> Array | None:
-        """What goes together in a form's windows; None where too little is known."""
+        """Covariance of the inputs in a form's windows; None where too few were observed."""
         products = weights[0].size
         # Weights of an identity make a result of all that a window reads.
         one = np.eye(products, dtype=np.float32).reshape(products, *weights.shape[1:])
@@ -340,7 +340,7 @@ def _products(form: Form, weights: Sequence[int]) -> Operation:
 
 
 def _sums(weights: Array) -> Array:
-    """Of all weights of each output channel."""
+    """The sum of all weights of each output channel."""
     return cast(Array, weights.reshape(len(weights), -1).sum(axis=1, dtype=np.float32))
 
 

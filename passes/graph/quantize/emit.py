@@ -79,7 +79,7 @@ def emit(plan: QuantisationPlan) -> list[Stored]:
 
 
 def _clean(block: Block) -> None:
-    """Drop what nobody reads; what quantises a rounded value quantises the value itself."""
+    """Erase unread ops; quantise values directly instead of after the network's own rounding."""
     for op in reversed(list(block.ops)):
         if isinstance(op, ConstantOp | FakeQuantizeOp | DequantizeOp) and not op.results[0].uses:
             Rewriter.erase_op(op)
@@ -90,7 +90,7 @@ def _clean(block: Block) -> None:
 
 
 def _leaves_as(op: Operation, scale: Given, stored: SSAValue) -> bool:
-    """Whether an op makes of a real value the integers that stand for it anyway."""
+    """Whether an op quantises a value to the integers that are already stored for it."""
     if not isinstance(op, QuantizeOp) or op.result.type != stored.type:
         return False
     return _given_of(op) == scale
@@ -189,7 +189,7 @@ class _Emitter:
         return self.int8[value]
 
     def leave(self) -> None:
-        """Give float readers of what is int8 now its real value."""
+        """Dequantise int8 values for the float ops that read them."""
         covered = {op for group in self.plan.groups for op in group.covered}
         for group in self.plan.groups:
             value = group.root.results[0]
@@ -293,7 +293,7 @@ class _Emitter:
         return term
 
     def _spread(self, x: SSAValue, form: Form, root: Operation) -> SSAValue:
-        """An operand as far as the result of its group reaches, if it broadcasts over space."""
+        """An operand repeated over space to the extents of its group's result."""
         before, after = shape_of(x) or (), shape_of(form.result) or ()
         factors = [1, 1, *(n // m for n, m in zip(after[2:], before[2:], strict=True))]
         if set(factors) == {1}:

@@ -381,9 +381,10 @@ def _width(core: Operation) -> int:
 
 
 def _is_compared(value: SSAValue, hosted: Container[Operation] = ()) -> bool:
-    """Whether a value goes to results, argmax and softmax only, at most reshaped and rounded.
+    """Whether a value reaches only results, argmax and softmax, at most reshaped and rounded.
 
-    hosted: ops that stay float: what is masked or moved by one of them there is compared, too.
+    hosted: ops that stay float. Element-wise arithmetic of two operands among these may lie
+    between, as a mask in front of a softmax does.
     """
     behind, seen = [value], {value}
     while behind:

@@ -27,7 +27,7 @@ def stored(weights: Array) -> Array:
 
 
 def split(weights: Array) -> tuple[Array | None, Array]:
-    """The high plane, if there must be one, and the low plane; both int8."""
+    """The high plane (None for int8 weights) and the low plane, both int8."""
     if weights.dtype == np.int8:
         return None, weights
     low = weights.astype(np.int8)  # the residue modulo 2^8 nearest to 0
@@ -35,7 +35,7 @@ def split(weights: Array) -> tuple[Array | None, Array]:
 
 
 def magnitudes(weights: Array) -> Array:
-    """What each weight adds at most to a partial sum, per unit of its operand, in int64."""
+    """Bound on what each weight adds to a partial sum, per unit of its operand, in int64."""
     high, low = split(weights)
     total = np.abs(low.astype(np.int64))
     if high is not None:

@@ -1,11 +1,12 @@
-"""Weights rounded together: what one weight is off by, others of its channel make up for.
+"""Weights of a channel rounded together, so that their errors cancel.
 
-To the nearest integer is best for each weight alone. But inputs of a channel go together
-(neighbouring pixels, channels of one relu), so the errors of weights can cancel: for errors e and
-inputs of covariance H the power of the error of the sums is ``e' H e``. It is lowered one weight at
-a time, each moved to its best integer given all others, until none moves or a few rounds are over
-(coordinate descent: Behdin et al., "QuantEase", section 3; the objective is that of Frantar et al.,
-"GPTQ"). Means do not count: biases take them out (``correction``).
+Rounding to the nearest integer is best for each weight alone. But the inputs of a channel are
+correlated (neighbouring pixels, channels of one ReLU), so the errors of weights can cancel: for
+weight errors e and inputs with covariance H, the error of the sums has the power ``e' H e``.
+Coordinate descent lowers it: each weight in turn moves to its best integer given all others, until
+none moves or the limit of rounds is reached (Behdin et al., "QuantEase", section 3; the objective
+is that of Frantar et al., "GPTQ"). Means of inputs do not count, since biases correct them
+(``correction``).
 """
 
 from typing import cast
@@ -19,14 +20,14 @@ MOST_INPUTS = 1024
 """Channels that sum more products are rounded to the nearest: covariances would take too long."""
 
 INPUTS_SEEN = 8
-"""For each product that a channel sums, how many inputs must be seen: fewer say nothing of H."""
+"""Least number of observed windows for each product of a channel: fewer do not determine H."""
 
 _SWEEPS = 8
 """Rounds over all weights, at most."""
 
 
 class Moments:
-    """Sums over what the windows of a form read: [groups, K], K products an output."""
+    """First and second moments of the K inputs in each window of a form: [groups, K]."""
 
     def __init__(self, groups: int, products: int):
         self.count = 0
@@ -34,7 +35,7 @@ class Moments:
         self._squares = np.zeros((groups, products, products))
 
     def add(self, windows: Array) -> None:
-        """Take in windows [N, groups * K, ...]."""
+        """Add windows [N, groups * K, ...]."""
         groups, products = self._sums.shape
         apart = windows.reshape(len(windows), groups, products, -1)
         rows = np.moveaxis(apart, 0, 2).reshape(groups, products, -1)
@@ -44,38 +45,38 @@ class Moments:
 
     @property
     def suffice(self) -> bool:
-        """Whether there is enough to say what goes together."""
+        """Whether enough windows were observed to estimate the covariance."""
         return self.count >= INPUTS_SEEN * self._sums.shape[1]
 
     def covariance(self) -> Array:
-        """[groups, K, K]."""
+        """The covariance of the inputs, [groups, K, K]."""
         means = self._sums / self.count
         return cast(Array, self._squares / self.count - means[:, :, None] * means[:, None, :])
 
 
 def alike(groups: int, products: int) -> Array:
-    """What to assume of inputs that nobody has seen, up to a factor: [groups, K, K].
+    """Covariance to assume for unobserved inputs, up to a factor, [groups, K, K].
 
-    That they know nothing of each other, but all have a mean about as large as their deviation, as
-    behind a relu; without observations no bias takes it out. Then the errors of a channel's weights
-    are to sum up to nothing.
+    Inputs are taken as uncorrelated, each with a mean about equal to its standard deviation, as
+    after a ReLU. Without observations no bias corrects that mean, so it counts here: the errors of
+    a channel's weights should add up to 0.
     """
     one = np.eye(products) + np.ones((products, products))
     return cast(Array, np.broadcast_to(one, (groups, products, products)))
 
 
 def round_together(real: Array, stored: Array, covariance: Array, limits: Limits) -> Array:
-    """Whole weights [O, K] near the real ones whose errors cancel as far as the inputs allow.
+    """Integer weights [O, K] near the real ones, with the least power of the error of the sums.
 
-    stored: whole weights to start from. covariance: [groups, K, K] of what they meet; outputs are
-    in the order of groups.
+    stored: integer weights to start from. covariance: of the inputs, [groups, K, K]; outputs are
+    ordered by group.
     """
     groups, products, _ = covariance.shape
     whole = stored.astype(np.float64).reshape(groups, -1, products)
     # Moving weight k by d changes e' H e by 2 d (e' H)_k + d^2 H_kk: least at d = -(e' H)_k / H_kk.
     slopes = (whole - real.reshape(whole.shape)) @ covariance
     powers = np.einsum("gkk->gk", covariance)
-    # What is always the same moves nothing but the mean.
+    # A constant input changes only the mean.
     powers = np.where(powers > 1e-9 * powers.max(initial=0), powers, np.inf)
     order = np.argsort(-powers.max(axis=0, where=np.isfinite(powers), initial=0), kind="stable")
     for _ in range(_SWEEPS):

@@ -34,11 +34,11 @@ SMALLEST_SCALE = 2.0**-100
 """No scale is smaller: float32 must hold it, and its products with weight scales."""
 
 _TOLERANCE = 2.0**-20
-"""A scale this much (relative) below what its range asks for still rounds to the same steps."""
+"""Relative amount by which a scale may be smaller than its range requires."""
 
 
 _FINEST_ADDEND = 2.0**-10
-"""An addend that only one sum reads needs no finer steps than this share of the sum's."""
+"""Smallest ratio of an addend's step to that of the sum, if only this sum reads the addend."""
 
 
 class Obstacle(Exception):  # noqa: N818 (it is found and dealt with, not reported)
@@ -115,7 +115,7 @@ class _Choice:
         self.given: dict[SSAValue, Given] = {}
         self.fixed: dict[SSAValue, float] = {}
         self.products: set[SSAValue] = set()
-        """Results of products of activations, whose scales follow from those of the operands."""
+        """Results of products of activations: scales follow from those of the operands."""
 
     def scales(self) -> dict[SSAValue, Scale]:
         self.products = {
@@ -152,7 +152,7 @@ class _Choice:
         return chosen
 
     def _take_given(self) -> None:
-        """Remember the scales that the network brings along, and the factors of their classes."""
+        """Record the scales that the network itself gives, and the factors of their classes."""
         for group in self.groups:
             for value in (*group.inputs, group.root.results[0]):
                 given = self.network.given(value)
@@ -166,7 +166,7 @@ class _Choice:
         return self.same.get(value, value)
 
     def _read(self, group: Group) -> None:
-        """Enter the values of a group, and what scale their ranges need."""
+        """Record the scale that the range of each value of a group requires."""
         for value in group.inputs:
             self._need(self._variable(value), value)
         for form in group.forms if isinstance(group, Sum) else ():
