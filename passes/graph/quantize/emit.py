@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import FloatAttr, StringAttr, TensorType, f64, i8, i3
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from vtac.dialects.context import Array, Stored, constant_attr, tensor_type
+from vtac.dialects.context import Array, Stored
 from vtac.dialects.graph import (
     AddBiasOp,
     AddOp,
@@ -21,8 +21,6 @@ from vtac.dialects.graph import (
     MinOp,
     MulOp,
     QuantizeOp,
-    RequantizeOp,
-    RescaleOp,
     ShiftLeftOp,
     SumPoolOp,
     UpsampleOp,
@@ -36,9 +34,10 @@ from vtac.dialects.graph import (
 from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers
 from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.emit_contraction import emit_contraction
+from vtac.passes.graph.quantize.endings import Inserter
 from vtac.passes.graph.quantize.forms import Form, product_op
 from vtac.passes.graph.quantize.groups import PassThrough
-from vtac.passes.graph.quantize.numbers import Inner, Layer, Rescaling, form_offsets, pad_value
+from vtac.passes.graph.quantize.numbers import Inner, Layer, form_offsets, pad_value
 from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.planes import PLANE_BITS, split
 from vtac.passes.graph.quantize.rules import computes
@@ -132,48 +131,17 @@ class _Emitter:
         source = group.core or root
         acc = self._accumulators(layer)
         result = root.results[0]
-        if layer.rescaling is not None:
-            self._rescale(layer, layer.rescaling, acc)
-            return
-        bias = self._constant(layer.bias.astype(np.int32), "bias", root)
+        inserter = Inserter(self.plan.network, root)
         if layer.scale is None:
-            total = self._insert(AddBiasOp(acc, bias, acc.type), root, source)
-            real = DequantizeOp(total, layer.steps.tolist(), 0, result.type)
-            self.reals[result] = self._insert(real, root, source)
-            result.replace_all_uses_with(self.reals[result])
+            real = inserter.dequantised(acc, layer.bias, layer.steps.tolist(), result, source)
+            self.reals[result] = real
+            result.replace_all_uses_with(real)
             return
-        shift = self._constant(layer.shift.astype(np.int32), "shift", root)
-        requantize = RequantizeOp(
-            acc,
-            bias,
-            shift,
-            _integer_type(result, i8),
-            lo=layer.lo,
-            hi=layer.hi,
-            scale=layer.scale.value,
-            zero_point=layer.scale.zero_point,
-        )
-        if root in self.plan.notes:
-            requantize.attributes[NOTE] = StringAttr(self.plan.notes[root])
-        self._define(result, self._insert(requantize, root, source))
-
-    def _rescale(self, layer: Layer, numbers: Rescaling, acc: SSAValue) -> None:
-        """The end of a sum by multiplication."""
-        root, scale = layer.group.root, layer.scale
-        assert scale is not None, "what is rescaled becomes int8"
-        vectors = {"bias": layer.bias, **numbers.vectors}
-        op = RescaleOp(
-            acc,
-            [self._constant(v.astype(np.int32), name, root) for name, v in vectors.items()],
-            _integer_type(root.results[0], i8),
-            shift=numbers.shift,
-            lo=layer.lo,
-            hi=layer.hi,
-            scale=scale.value,
-            zero_point=scale.zero_point,
-        )
-        source = layer.group.core or root
-        self._define(root.results[0], self._insert(op, root, source))
+        end, bounds = layer.rescaling or layer.shift, (layer.lo, layer.hi)
+        made = inserter.requantised(acc, layer.bias, end, layer.scale, bounds, source)
+        if root in self.plan.notes and layer.rescaling is None:
+            made.owner.attributes[NOTE] = StringAttr(self.plan.notes[root])  # type: ignore[union-attr]
+        self._define(result, made)
 
     def as_int8(self, value: SSAValue, before: Operation) -> SSAValue:
         """A float value as int8: what a group left, or quantised where it is first read."""
@@ -313,15 +281,10 @@ class _Emitter:
                 terms[place] = self._insert(moved, root, root)
 
     def _constant(self, array: Array, hint: str, before: Operation) -> SSAValue:
-        attr = constant_attr(self.plan.network.ctx, array, hint)
-        op = ConstantOp(attr, tensor_type(array))
-        self.plan.network.block.insert_op_before(op, before)
-        return op.result
+        return Inserter(self.plan.network, before).constant(array, hint)
 
     def _insert(self, op: Operation, before: Operation, source: Operation) -> SSAValue:
-        op.location = source.location
-        self.plan.network.block.insert_op_before(op, before)
-        return op.results[0]
+        return Inserter(self.plan.network, before).insert(op, source)
 
     def _define(self, value: SSAValue, stored: SSAValue) -> None:
         stored.name_hint = value.name_hint

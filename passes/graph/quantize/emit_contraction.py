@@ -9,20 +9,14 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, i8, i32
+from xdsl.dialects.builtin import TensorType, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from vtac.dialects.context import Array, constant_attr, tensor_type
 from vtac.dialects.graph import (
-    AddBiasOp,
     AddOp,
     BatchMatMulOp,
-    ConstantOp,
-    DequantizeOp,
     GemmOp,
     PadOp,
-    RequantizeOp,
-    RescaleOp,
     ReshapeOp,
     ShiftLeftOp,
     SliceOp,
@@ -33,6 +27,7 @@ from vtac.dialects.graph import (
 from vtac.dialects.target import Target
 from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers
 from vtac.passes.graph.quantize.contractions import Contraction, Operand
+from vtac.passes.graph.quantize.endings import Inserter
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.scales import Scale
 from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
@@ -62,6 +57,7 @@ class _Emitter:
     def __init__(self, numbers: ContractionNumbers, network: Network):
         self.numbers, self.network = numbers, network
         self.group: Contraction = numbers.group
+        self.inserter = Inserter(network, numbers.group.root)
         batch = self.group.batch
         # One matrix on the right for all on the left: these are rows of one matrix, too.
         self.batch = [] if prod(self.group.b.batch) == 1 else batch
@@ -79,14 +75,13 @@ class _Emitter:
             )
         )
         acc = self._accumulators(a, b)
-        shape = shape_of(acc) or ()
-        bias = self._constant(numbers.bias.astype(np.int32), "bias")
+        source = group.source
         if numbers.scale is None:
-            total = self._insert(AddBiasOp(acc, bias, acc.type))
-            element = group.source.result.type.element_type
-            type = TensorType(element, shape)
-            return self._leave(self._insert(DequantizeOp(total, [numbers.step], 0, type)))
-        return self._leave(self._requantised(acc, bias, TensorType(i8, shape)))
+            steps, like = [numbers.step], group.source.result
+            return self._leave(self.inserter.dequantised(acc, numbers.bias, steps, like, source))
+        end = numbers.rescaling or np.full(self.columns, numbers.shift)
+        made = self.inserter.requantised(acc, numbers.bias, end, numbers.scale, (-128, 127), source)
+        return self._leave(made)
 
     def _stored(
         self, operand: Operand, scale: Scale, as_int8: Callable[[SSAValue, Operation], SSAValue]
@@ -96,21 +91,7 @@ class _Emitter:
         if array is None:
             return as_int8(operand.value, self.group.root)
         steps = np.rint(array.astype(np.float64) / scale.value) + scale.zero_point
-        return self._constant(np.clip(steps, -128, 127).astype(np.int8), "constant")
-
-    def _requantised(self, acc: SSAValue, bias: SSAValue, type: Attribute) -> SSAValue:
-        numbers, scale = self.numbers, self.numbers.scale
-        assert scale is not None
-        ends = {"lo": -128, "hi": 127, "zero_point": scale.zero_point}
-        if numbers.rescaling is None:
-            amount = np.full(self.columns, numbers.shift, np.int32)
-            shift = self._constant(amount, "shift")
-            return self._insert(RequantizeOp(acc, bias, shift, type, scale=scale.value, **ends))
-        given = numbers.rescaling
-        others = [self._constant(v.astype(np.int32), name) for name, v in given.vectors.items()]
-        return self._insert(
-            RescaleOp(acc, [bias, *others], type, shift=given.shift, scale=scale.value, **ends)
-        )
+        return self.inserter.constant(np.clip(steps, -128, 127).astype(np.int8), "constant")
 
     def _accumulators(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """The sums of products, and those with constants that take zero points out again."""
@@ -120,13 +101,16 @@ class _Emitter:
         terms = []
         if of_b:
             factor, doubled = _negated(of_b)
-            w = self._constant(np.full((self.columns, inner), factor, np.int8), "zero_point")
+            w = self.inserter.constant(
+                np.full((self.columns, inner), factor, np.int8), "zero_point"
+            )
             sums = self._insert(GemmOp(a, w, None, type, trans_b=True))
             terms.append(self._doubled(sums) if doubled else sums)
         if of_a:
             factor, doubled = _negated(of_a)
-            zeros = self._constant(np.full((rows, inner), factor, np.int8), "zero_point")
-            sums = self._insert(BatchMatMulOp(zeros, b, self.entries, type))
+            zeros = np.full((rows, inner), factor, np.int8)
+            w = self.inserter.constant(zeros, "zero_point")
+            sums = self._insert(BatchMatMulOp(w, b, self.entries, type))
             terms.append(self._doubled(sums) if doubled else sums)
         terms.append(self._insert(BatchMatMulOp(a, b, self.entries, type)))
         total = terms[0]
@@ -135,7 +119,7 @@ class _Emitter:
         return total
 
     def _doubled(self, sums: SSAValue) -> SSAValue:
-        ones = self._constant(np.ones(self.columns, np.int32), "one")
+        ones = self.inserter.constant(np.ones(self.columns, np.int32), "one")
         return self._insert(ShiftLeftOp(sums, ones, sums.type))
 
     def _rows(self, x: SSAValue, operand: Operand, lane: int) -> SSAValue:
@@ -183,17 +167,10 @@ class _Emitter:
         assert isinstance(x.type, TensorType)
         return TensorType(x.type.element_type, shape)
 
-    def _constant(self, array: Array, hint: str) -> SSAValue:
-        op = ConstantOp(constant_attr(self.network.ctx, array, hint), tensor_type(array))
-        self.network.block.insert_op_before(op, self.group.root)
-        return op.result
-
     def _insert(self, op: Operation, arranges: bool = False) -> SSAValue:
-        op.location = self.group.source.location
         if arranges:
             keep_on_host(op, ARRANGES)
-        self.network.block.insert_op_before(op, self.group.root)
-        return op.results[0]
+        return self.inserter.insert(op, self.group.source)
 
 
 def _lanes(target: Target) -> tuple[int, int]:
