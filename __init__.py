@@ -3,8 +3,10 @@
 ``vtac.compile(model, target="pynq", calibration=samples)`` gives a `Module`: its ``run`` takes and
 returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again.
 ``vtac.evaluate(module, data, model)`` compares it with the original on data. ``vtac.te`` is for
-computations written in Python instead of a model. A `Codegen` compiles parts of a network;
-`Criteria` say which parts are worth it. Mistakes of the user raise `CompileError`.
+computations written in Python instead of a model. `CompileOptions` are the options of ``compile``,
+which also takes them as keywords; a `Pipeline` is the passes that it runs. A `Codegen` compiles
+parts of a network; `Criteria` say which parts are worth it. Mistakes of the user raise
+`CompileError`.
 """
 
 import importlib
@@ -14,17 +16,21 @@ if TYPE_CHECKING:
     from vtac.dialects.errors import CompileError
     from vtac.dialects.target import Target
     from vtac.passes.graph.codegen import Codegen
+    from vtac.passes.pipeline import Pipeline
     from vtac.runtime.executor import Module, load
     from vtac.tools import tensor_expressions as te
     from vtac.tools.compiler import compile_model as compile
     from vtac.tools.evaluation import evaluate
     from vtac.tools.levels import Criteria
+    from vtac.tools.options import CompileOptions
 
 __all__ = [
     "Codegen",
     "CompileError",
+    "CompileOptions",
     "Criteria",
     "Module",
+    "Pipeline",
     "Target",
     "compile",
     "evaluate",
@@ -35,8 +41,10 @@ __all__ = [
 _WHERE = {
     "Codegen": ("vtac.passes.graph.codegen", "Codegen"),
     "CompileError": ("vtac.dialects.errors", "CompileError"),
+    "CompileOptions": ("vtac.tools.options", "CompileOptions"),
     "Criteria": ("vtac.tools.levels", "Criteria"),
     "Module": ("vtac.runtime.executor", "Module"),
+    "Pipeline": ("vtac.passes.pipeline", "Pipeline"),
     "Target": ("vtac.dialects.target", "Target"),
     "compile": ("vtac.tools.compiler", "compile_model"),
     "evaluate": ("vtac.tools.evaluation", "evaluate"),

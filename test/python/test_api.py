@@ -238,7 +238,15 @@ def test_a_target_that_does_not_exist_is_an_error(target: str, message: str) -> 
 
 
 def test_only_public_names_are_there() -> None:
-    classes = {"Codegen", "CompileError", "Criteria", "Module", "Target"}
+    classes = {
+        "Codegen",
+        "CompileError",
+        "CompileOptions",
+        "Criteria",
+        "Module",
+        "Pipeline",
+        "Target",
+    }
     assert set(vtac.__all__) == {*classes, "compile", "evaluate", "load", "te"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = vtac.nothing
