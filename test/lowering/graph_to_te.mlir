@@ -171,3 +171,19 @@ builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_i
 // CHECK-NEXT:    arith.constant 100 : i32
 // CHECK-NEXT:    arith.minsi
 // CHECK-NEXT:    arith.trunci
+
+// -----
+
+// Ten channels from the fourth on, of rows 1 and 2: blocks 1 to 3. Behind eight channels of another
+// tensor they begin with a block of their own, so that both lie side by side. Nothing is called.
+builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 2, log_inp_buff_size = 12, log_wgt_buff_size = 14, log_acc_buff_size = 14>} {
+  func.func private @vta_0(%x: tensor<1x20x4x5xi8, #graph.packed<1, 4>>, %z: tensor<1x8x2x5xi8, #graph.packed<1, 4>>) -> tensor<1x18x2x5xi8, #graph.packed<1, 4>> attributes {codegen = "vta"} {
+    %a = graph.slice %x {starts = array<i64: 0, 4, 1, 0>, steps = array<i64: 1, 1, 1, 1>} : (tensor<1x20x4x5xi8, #graph.packed<1, 4>>) -> tensor<1x10x2x5xi8, #graph.packed<1, 4>>
+    %y = graph.concat %z, %a {axis = 1 : i64} : (tensor<1x8x2x5xi8, #graph.packed<1, 4>>, tensor<1x10x2x5xi8, #graph.packed<1, 4>>) -> tensor<1x18x2x5xi8, #graph.packed<1, 4>>
+    func.return %y : tensor<1x18x2x5xi8, #graph.packed<1, 4>>
+  }
+}
+// CHECK:       func.func private @vta_0(%x: tensor<1x5x4x5x1x4xi8>, %z: tensor<1x2x2x5x1x4xi8>) -> tensor<1x5x2x5x1x4xi8>
+// CHECK-NEXT:    %[[A:.*]] = te.window %x [0 : 1, 1 : 3, 1 : 2, 0 : 5, 0 : 1, 0 : 4] : tensor<1x5x4x5x1x4xi8> to tensor<1x3x2x5x1x4xi8>
+// CHECK-NEXT:    %[[Y:.*]] = te.assemble (%z at [0, 0, 0, 0, 0, 0], %[[A]] at [0, 2, 0, 0, 0, 0]) : tensor<1x5x2x5x1x4xi8>
+// CHECK-NEXT:    func.return %[[Y]]

@@ -61,3 +61,14 @@ builtin.module attributes {vtac.target = #target.vta<"sim">} {
   }
 }
 // CHECK: the accelerator does not take activations packed as weights are
+
+// -----
+
+builtin.module attributes {vtac.target = #target.vta<"sim">} {
+  func.func private @vta_0(%x: tensor<1x20x4xi8, #graph.packed<1, 16>>) -> tensor<1x8x4xi8, #graph.packed<1, 16>> attributes {codegen = "vta"} {
+    %y = graph.slice %x {starts = array<i64: 0, 4, 0>, steps = array<i64: 1, 1, 1>} : (tensor<1x20x4xi8, #graph.packed<1, 16>>) -> tensor<1x8x4xi8, #graph.packed<1, 16>>
+    func.return %y : tensor<1x8x4xi8, #graph.packed<1, 16>>
+  }
+}
+// CHECK: the accelerator does not take rectangles that cut its elements
+// CHECK-NEXT: join and cut at multiples of 1 entries and 16 channels
