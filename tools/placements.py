@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation
+from xdsl.ir import BlockArgument, Operation
 
 from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.graph import (
@@ -30,16 +30,21 @@ from vtac.tools.planner import main_function
 HOST = "host"
 FUSED = "part of {}"
 VANISHED = "computed at compile time"
+FREE = "nothing is left to compute: only the scale of its input changes"
 UNKNOWN = "no reason was recorded"
 
 
 @dataclass
 class Nodes:
-    """The nodes of an imported network in order: the kind of each, and its neighbours."""
+    """The nodes of an imported network in order: the kind of each, and its neighbours.
+
+    variable: the nodes whose results depend on an input of the network.
+    """
 
     kinds: dict[str, str] = field(default_factory=dict)
     makers: dict[str, list[str]] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
+    variable: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, module: ModuleOp) -> "Nodes":
@@ -54,6 +59,9 @@ class Nodes:
             users = [use.operation for result in op.results for use in result.uses]
             nodes.makers.setdefault(layer, []).extend(filter(None, map(layer_of, makers)))
             nodes.users.setdefault(layer, []).extend(filter(None, map(layer_of, users)))
+            is_variable = any(isinstance(v, BlockArgument) for v in op.operands)
+            if is_variable or not nodes.variable.isdisjoint(nodes.makers[layer]):
+                nodes.variable.add(layer)
         return nodes
 
 
@@ -75,7 +83,8 @@ def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
             placements.append(Placement(layer, kind, HOST, hosted[layer]))
         else:
             near = near_to.get(layer, "")
-            reason = FUSED.format(near) if near else VANISHED
+            gone = FREE if layer in nodes.variable else VANISHED
+            reason = FUSED.format(near) if near else gone
             placements.append(Placement(layer, kind, places.get(near, HOST), reason))
     return tuple(placements)
 

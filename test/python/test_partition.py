@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 from random_partitions import TYPE as FLOATS
 from random_partitions import (
     RandomCodegen,
@@ -34,6 +35,9 @@ from vtac.passes.graph.merge_regions import REGION, MergeRegionsPass
 from vtac.passes.graph.outline_regions import OutlineRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.reasons import HostReason, Reason, ReasonKind, host_reason
+from vtac.tools.compiler import compile_model
+from vtac.tools.levels import Criteria
+from vtac.tools.placements import FREE
 
 TYPE = TensorType(i8, [1, 16])
 INPUTS = [np.float32([[1.5, -2.0, 0.25, 3.0]]), np.float32([[-1.0, 0.5, 2.0, -0.125]])]
@@ -240,3 +244,17 @@ def test_a_wildcard_may_stand_for_what_another_part_of_the_pattern_makes() -> No
     assert len(found.inputs) == 1
     functions = functions_of(module)
     assert (run(functions["main"].body.block, INPUTS[:1], functions)[0] == before[0]).all()
+
+
+def test_a_node_of_which_nothing_is_left_says_so() -> None:
+    """One weight for every element is a scale: the integers stay what they are."""
+    weight = numpy_helper.from_array(np.full((1, 1, 1, 1), 0.7, np.float32), "w")
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], name="scaled")]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 1, 3, 3]) for n in "xy"]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x = np.random.default_rng(0).normal(size=(1, 1, 3, 3)).astype(np.float32)
+    module = compile_model(model, "pynq", {"x": x}, criteria=Criteria(compare=False))
+    (placement,) = module.explain
+    assert placement.node == "scaled" and placement.reason == FREE
+    np.testing.assert_allclose(module.run({"x": x})["y"], 0.7 * x, atol=0.02)
