@@ -21,7 +21,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class Signature:
+class TensorSignature:
     """The logical tensors of a program, and the layouts of the buffers that hold them.
 
     inputs, outputs: name, shape and dtype of each tensor. parameters, results: layout and dtype of
@@ -45,7 +45,7 @@ class TensorProgram:
     def __init__(
         self,
         binary: BinaryProgram,
-        signature: Signature,
+        signature: TensorSignature,
         resources: Mapping[str, Array],
         device: Device,
         text: Callable[[str], str],

@@ -22,7 +22,7 @@ from vtac.lowering.vta_to_binary import encode_program
 from vtac.passes.te.borders import layouts_of
 from vtac.runtime.device import Device, SimulatorDevice
 from vtac.runtime.hazards import hazards_of
-from vtac.runtime.tensor_program import Signature, TensorProgram
+from vtac.runtime.tensor_program import TensorProgram, TensorSignature
 from vtac.tools.discovery import OurPasses
 from vtac.tools.ir_files import module_text
 from vtac.tools.pipelines import built_passes
@@ -52,7 +52,7 @@ def build(
     wanted = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
     machine, ctx = Target.of(target), VtacContext()
     module = module_of(wanted, machine, ctx)
-    found: list[Signature] = []
+    found: list[TensorSignature] = []
     lower(
         module,
         ctx,
@@ -92,7 +92,7 @@ def lower(module: ModuleOp, ctx: VtacContext, level: str, reached: Callable[[str
         reached(segment.level)
 
 
-def _signature(module: ModuleOp) -> Signature:
+def _signature(module: ModuleOp) -> TensorSignature:
     """The signature of the function, whose parameters have been put into lanes."""
     (function,) = (op for op in module.ops if isinstance(op, FuncOp))
     block = function.body.block
@@ -101,7 +101,7 @@ def _signature(module: ModuleOp) -> Signature:
     dtypes = [INT8 if shaped(value).element_type == i8 else INT32 for value in block.args]
     parameters = list(zip(layouts_of(function.arg_attrs, block.args, "arg"), dtypes, strict=True))
     results = layouts_of(function.res_attrs, last.arguments, "result")
-    return Signature(
+    return TensorSignature(
         {layout.name: (layout.shape, dtype) for layout, dtype in parameters},
         {layout.name: (layout.shape, _dtype(layout)) for layout in results},
         parameters,

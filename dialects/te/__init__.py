@@ -59,7 +59,7 @@ from .stage_primitives import (
 from .standard import standard_intrinsics
 from .statements import Access, InvokeOp, UpdateOp
 from .view import ViewOp, viewed
-from .windows import AssembleOp, Rectangle, WindowOp
+from .windows import AssembleOp, WindowOp
 
 __all__ = [
     "LANES",
@@ -103,7 +103,6 @@ __all__ = [
     "Primitive",
     "Range",
     "Read",
-    "Rectangle",
     "ReorderOp",
     "Row",
     "ScheduleOp",

@@ -27,10 +27,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from .attributes import shaped
 from .operation import TeOperation, integer_array, parse_value
+from .packing import Box
 from .ranges import integers
-
-Rectangle = tuple[tuple[int, int], ...]
-"""Start and length of a rectangle in each dimension."""
 
 
 @irdl_op_definition
@@ -54,7 +52,7 @@ class WindowOp(TeOperation):
         )
 
     @property
-    def box(self) -> Rectangle:
+    def box(self) -> Box:
         """Start and length in each dimension of the operand."""
         shape = shaped(self.result).get_shape()
         return tuple(zip(integers(self.starts), shape, strict=True))
@@ -124,7 +122,7 @@ class AssembleOp(TeOperation):
         )
 
     @property
-    def boxes(self) -> list[Rectangle]:
+    def boxes(self) -> list[Box]:
         """Where each part lies in the result."""
         flat, rank = integers(self.starts), len(shaped(self.result).get_shape())
         return [
@@ -156,7 +154,7 @@ class AssembleOp(TeOperation):
         """Print what `parse` reads."""
         printer.print_string(" (")
 
-        def print_part(item: tuple[SSAValue, Rectangle]) -> None:
+        def print_part(item: tuple[SSAValue, Box]) -> None:
             printer.print_operand(item[0])
             printer.print_string(f" at {[start for start, _ in item[1]]}")
 
@@ -194,9 +192,9 @@ def _verify_box(starts: Sequence[int], lengths: Sequence[int], shape: Sequence[i
             raise VerifyException(f"range {start} : {length} leaves the dimension of {size}")
 
 
-def _meet(one: Rectangle, other: Rectangle) -> bool:
+def _meet(one: Box, other: Box) -> bool:
     return all(a < b + m and b < a + n for (a, n), (b, m) in zip(one, other, strict=True))
 
 
-def _text(box: Rectangle) -> str:
+def _text(box: Box) -> str:
     return str([start for start, _ in box])

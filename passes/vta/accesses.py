@@ -35,13 +35,13 @@ Elements: TypeAlias = slice | NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ScratchArea:
     """The area of a memory in which placed buffers share bytes."""
 
     name: str
 
 
-Space: TypeAlias = Memory | str | Scope
+Space: TypeAlias = Memory | str | ScratchArea
 
 
 class Module(enum.IntEnum):
@@ -91,7 +91,7 @@ class Accesses:
             space: Space = name
             offset = 0
             if buffer.place is not None:
-                space, offset = Scope(buffer.place[0]), buffer.place[1]
+                space, offset = ScratchArea(buffer.place[0]), buffer.place[1]
             end = -(-(offset + buffer.bytes.value.data) // self.unit)
             self._places[name] = space, offset // self.unit
             self._sizes[space] = max(end, self._sizes.get(space, 0))

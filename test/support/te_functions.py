@@ -39,7 +39,7 @@ def evaluate(ctx: VtacContext, module: ModuleOp, inputs: Sequence[np.ndarray]) -
     raise AssertionError("the function returns nothing")
 
 
-def _slices(box: te.Rectangle) -> tuple[slice, ...]:
+def _slices(box: te.Box) -> tuple[slice, ...]:
     return tuple(slice(start, start + length) for start, length in box)
 
 
