@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     FlatSymbolRefAttrConstr,
     IntegerAttr,
+    LocationAttr,
     NameLoc,
     StringAttr,
     SymbolNameConstraint,
@@ -344,9 +345,17 @@ class AllocOp(QuickOperation):
     assembly_format = "`site` $site `slots` $slots `size` $size attr-dict `:` type($buffer)"
 
     @classmethod
-    def of(cls, memory: Memory, site: int, slots: int, size: int) -> "AllocOp":
+    def of(
+        cls,
+        memory: Memory,
+        site: int,
+        slots: int,
+        size: int,
+        location: LocationAttr | None = None,
+    ) -> "AllocOp":
         """A buffer of `size` elements in a memory."""
         return cls.create(
+            location=location,
             result_types=[sram_type(memory)],
             properties={
                 "site": integer(site),

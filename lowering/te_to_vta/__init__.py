@@ -30,9 +30,9 @@ from vtac.dialects.vtac import ResourceAttr
 
 from .immediates import Table
 from .instructions import STANDARD, Lowering
-from .interpreter import KernelRun
-from .invocation import Invocation
-from .prepared import Prepared
+from .interpreter import KernelRun, SharedKernel
+from .prepared import PreparedKernel
+from .sink import ProgramSink
 from .storage import Buffers, Dram, bytes_of, name_of, outer_shape, packed_boxes
 from .transfers import row_major
 
@@ -102,6 +102,14 @@ def _target_of(function: FuncOp, module: ModuleOp) -> Target:
     return target
 
 
+def lower_function(ctx: Context, function: FuncOp, module: ModuleOp) -> vta.ProgramOp:
+    """The program of one accelerator function whose kernels are in the module; both stay.
+
+    Raises `CompileError` where the function is no sequence of calls of kernels in loop form.
+    """
+    return _convert(ctx, function, module, _Kernels(lowerings=lowerings_of(ctx)))
+
+
 def _convert(
     ctx: Context, function: FuncOp, module: ModuleOp, kernels: "_Kernels"
 ) -> vta.ProgramOp:
@@ -123,9 +131,14 @@ def _is_table_of(user: Operation, parameter: SSAValue) -> bool:
 class _Kernels:
     """What is known of the kernels that several calls share."""
 
-    prepared: Prepared = field(default_factory=Prepared)
-    invocations: dict[te.InvokeOp, Invocation] = field(default_factory=dict)
     lowerings: Mapping[str, Lowering] = field(default_factory=lambda: STANDARD)
+    _shared: dict[te.KernelOp, SharedKernel] = field(default_factory=dict)
+
+    def shared(self, kernel: te.KernelOp) -> SharedKernel:
+        """What calls of a kernel share."""
+        if kernel not in self._shared:
+            self._shared[kernel] = SharedKernel(PreparedKernel(kernel), self.lowerings)
+        return self._shared[kernel]
 
 
 class _Function:
@@ -208,20 +221,8 @@ class _Function:
             for parameter, value in passed
             if parameter not in tables
         }
-        run = KernelRun(
-            call,
-            kernel,
-            parameters,
-            self.buffers,
-            step,
-            site,
-            out,
-            self._kernels.prepared,
-            self._kernels.invocations,
-            tables,
-            self._kernels.lowerings,
-        )
-        return run.run()
+        shared, sink = self._kernels.shared(kernel), ProgramSink(out, call.location)
+        return KernelRun(call, shared, parameters, self.buffers, step, site, sink, tables).run()
 
     def _tables(self, call: te.CallOp, kernel: te.KernelOp) -> dict[SSAValue, Table]:
         """The values of the kernel's tables of immediates: they lie in instructions, not DRAM."""

@@ -62,6 +62,32 @@ class Nest:
         return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """What an ALU operation allows between a micro-op and those before it.
+
+    in_place: the destination lies in the same buffer as the last source, of an element-wise
+    operation. immediate: the operation has an immediate. bypass: see `Target.alu_bypass`.
+    """
+
+    in_place: bool
+    immediate: bool
+    bypass: bool
+
+    def refuses(self, nest: Nest) -> bool:
+        """Whether an order of micro-ops would compute something else.
+
+        Raises `ValueError` where every order would.
+        """
+        if not self.in_place:
+            return False
+        if not self.immediate:
+            rows = nest.sequence()
+            if (rows[:, 0] != rows[:, 1]).any() and np.isin(rows[:, 1], rows[:, 0]).any():
+                raise ValueError("an operation reads elements of its own result")
+        return not self.bypass and depends_on_neighbour(nest, self.immediate)
+
+
 class OutsideWindowError(ValueError):
     """An invocation reads an element of a tensor that the buffer does not hold."""
 

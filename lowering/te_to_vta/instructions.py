@@ -34,6 +34,10 @@ class Lowering(Protocol):
         """What to emit for micro-ops and loops over the operands, destination first."""
         ...
 
+    def __hash__(self) -> int:
+        """Instructions that were made once are kept by who made them."""
+        ...
+
 
 def gemm(nest: Nest, immediate: int | None = None) -> list[Emitted]:
     """GEMM: acc += inp * wgt."""

@@ -6,22 +6,22 @@ out once; for a tile only the numbers are filled in, and tiles that look alike r
 windows share the result.
 """
 
+import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 
-from .compute import Nest, OutsideWindowError, depends_on_neighbour, plan
+from .compute import Neighbours, OutsideWindowError, plan
 from .immediates import Part, Table, parts_of
 from .instructions import Emitted, Lowering
 from .lattice import Lattice, Line
-from .prepared import Numbers, Prepared, evaluate, interval
+from .prepared import Interval, Numbers, PreparedKernel
 from .storage import Sram
 from .taps import Axis, Place
 
@@ -38,45 +38,57 @@ class _Run(NamedTuple):
 
 
 class _Subscript(NamedTuple):
-    """One dimension of an access: hardware axes and known indices, each with a coefficient."""
+    """One dimension of an access: hardware axes and known values, each with a coefficient.
+
+    Values are named by their places.
+    """
 
     axes: tuple[tuple[int, int], ...]
-    known: tuple[tuple[SSAValue, int], ...]
+    known: tuple[tuple[int, int], ...]
     constant: int
 
     def on_line(self, line: Line) -> "_Subscript":
         """The same in the coordinates of the line that it never leaves."""
         return _Subscript(
             tuple((axis, by // line.step) for axis, by in self.axes),
-            tuple((value, by // line.step) for value, by in self.known),
+            tuple((place, by // line.step) for place, by in self.known),
             (self.constant - line.first) // line.step,
         )
 
 
 class _Extent(NamedTuple):
-    """How one dimension moves: a step an axis, and how far it gets below and above its base."""
+    """How one dimension moves: one step per axis, and how far it gets below and above its base."""
 
     steps: tuple[int, ...]
     below: int
     above: int
 
 
+Relative: TypeAlias = tuple[int, int, int, int]
+"""One dimension of an element's place but for its steps: base, length, low and high of `Place`."""
+
+
 class Invocation:
-    """A ``te.invoke`` and the hardware loops around it, outermost first."""
+    """A ``te.invoke`` and the hardware loops around it, outermost first.
+
+    buffers: places of the operands' buffers, destination first. table: the kernel's parameter from
+    which immediates come, if any.
+    """
 
     def __init__(
         self,
         op: te.InvokeOp,
         loops: Sequence[te.ForOp],
         target: Target,
-        prepared: Prepared,
+        prepared: PreparedKernel,
         lowering: Lowering,
     ):
         self.op = op
         self._lowering = lowering
         self._target = target
+        self._places = prepared.places
         self._chains = _chains(loops)
-        self._overs = [interval(chain[0].over) for chain in self._chains]
+        self._overs = [Interval.of(chain[0].over, self._places) for chain in self._chains]
         self._steps = [chain[0].tile_step if len(chain) == 1 else None for chain in self._chains]
         axis_of: dict[SSAValue, int] = {
             _start(chain[-1]): axis for axis, chain in enumerate(self._chains)
@@ -84,7 +96,7 @@ class Invocation:
         self._reduce = [chain[-1].is_reduce is not None for chain in self._chains]
         inner: set[SSAValue] = {value for loop in loops for value in loop.body.block.args}
         accesses = [op.write, *op.reads]
-        self.buffers = [access.buffer for access in accesses]
+        self.buffers = [self._places[access.buffer] for access in accesses]
 
         def split(access: te.Access) -> list[_Subscript]:
             return [self._split(*subscript, axis_of, inner) for subscript in access.subscripts]
@@ -99,13 +111,14 @@ class Invocation:
             self._entry = split(constant)
         else:
             self._immediate = constant
-        intrinsic = op.intrinsic
+        intrinsic = self._intrinsic = op.intrinsic
         self._reads_source_as_immediate = intrinsic.instruction is te.Instruction.COPY
         self._is_elementwise = intrinsic.instruction is not te.Instruction.RESET and all(
             lanes.scope is te.Scope.ACC for lanes in intrinsic.lanes
         )
-        self._cache: dict[object, list[Emitted]] = {}
+        self._found: dict[object, Sequence[Emitted]] = {}
         self._extents: dict[object, list[list[_Extent]]] = {}
+        self._parts: dict[object, tuple[Table, list[Part]]] = {}
 
     def _split(
         self,
@@ -123,13 +136,13 @@ class Invocation:
             )
         return _Subscript(
             tuple((axis_of[value], by) for value, by in terms if value in axis_of),
-            tuple((value, by) for value, by in terms if value not in axis_of),
+            tuple((self._places[value], by) for value, by in terms if value not in axis_of),
             constant,
         )
 
     def instructions(
         self, numbers: Numbers, operands: Sequence[Sram], table: Table | None = None
-    ) -> list[Emitted]:
+    ) -> Sequence[Emitted]:
         """The instructions for one tile, indices relative to the operands' buffers.
 
         table: the values behind `table`, if that is not None. Raises `OutsideWindowError` where an
@@ -138,103 +151,112 @@ class Invocation:
         """
         runs = []
         for chain, item, step in zip(self._chains, self._overs, self._steps, strict=True):
-            over = evaluate(item, numbers)
+            over = item.at(numbers)
             if step is not None:
                 runs.append(_Run(over[0], step, -(-over[1] // step)))
             else:
                 runs.append(_run(chain, over, self.op))
         counts = tuple([run.iterations for run in runs])
         if 0 in counts:
-            return []
+            return ()
         if table is None:
             whole = Part((0,) * len(counts), counts, self._immediate)
             return self._part(whole, runs, numbers, operands)
-        parts = parts_of(table, self._rows(numbers, runs), counts, self.op.intrinsic)
         return [
             instruction
-            for part in parts
+            for part in self._parts_of(table, numbers, runs, counts)
             for instruction in self._part(part, runs, numbers, operands)
         ]
+
+    def _parts_of(
+        self, table: Table, numbers: Numbers, runs: Sequence[_Run], counts: tuple[int, ...]
+    ) -> list[Part]:
+        """The boxes of iterations with one immediate each."""
+        rows = self._rows(numbers, runs)
+        # Other calls of the kernel have other tables; those seen are kept, so that ids stay theirs.
+        key = (id(table), counts, tuple([(first, *steps.items()) for first, steps in rows]))
+        if key not in self._parts:
+            self._parts[key] = table, parts_of(table, rows, counts, self._intrinsic)
+        return self._parts[key][1]
 
     def _rows(self, numbers: Numbers, runs: Sequence[_Run]) -> list[tuple[int, dict[int, int]]]:
         """The table's subscripts: their value at the first iteration, and the steps by axis."""
         rows = []
         for subscript in self._entry:
             first = subscript.constant
-            first += sum(by * numbers[value] for value, by in subscript.known)
+            first += sum(by * numbers[place] for place, by in subscript.known)
             first += sum(by * runs[axis].first for axis, by in subscript.axes)
             rows.append((first, {axis: by * runs[axis].step for axis, by in subscript.axes}))
         return rows
 
     def _part(
         self, part: Part, runs: Sequence[_Run], numbers: Numbers, operands: Sequence[Sram]
-    ) -> list[Emitted]:
+    ) -> Sequence[Emitted]:
         """The instructions for a box of iterations with one immediate (or none)."""
         counts = part.counts
-        extents = self._extents_of(counts, tuple([run.step for run in runs]))
+        steps = tuple([run.step for run in runs])
+        extents = self._extents.get((counts, steps)) or self._extents_of(counts, steps)
         firsts = [run.first + run.step * at for run, at in zip(runs, part.start, strict=True)]
-        places = tuple(
+        relative = tuple(
             [
-                _places(subscripts, operand, extent, firsts, numbers)
+                _relative(subscripts, operand, extent, firsts, numbers)
                 for subscripts, operand, extent in zip(
                     self._subscripts, operands, extents, strict=True
                 )
             ]
         )
         in_place = operands[0].buffer is operands[-1].buffer
-        key = (counts, places, in_place, part.immediate)
-        if key not in self._cache:
-            rows = [[Place(*place) for place in row] for row in places]
-            self._cache[key] = self._plan(counts, rows, operands, part.immediate)
-        return self._cache[key]
+        key = (counts, steps, relative, in_place, part.immediate)
+        found = self._found.get(key)
+        if found is None:
+            places = tuple(
+                tuple(
+                    Place(base, extent.steps, length, low, high)
+                    for (base, length, low, high), extent in zip(row, dims, strict=True)
+                )
+                for row, dims in zip(relative, extents, strict=True)
+            )
+            found = self._found[key] = self._emitted(counts, places, in_place, part.immediate)
+        return found
 
     def _extents_of(self, counts: tuple[int, ...], steps: tuple[int, ...]) -> list[list[_Extent]]:
         """How each dimension of each operand moves in loops of these counts and steps."""
-        if (counts, steps) not in self._extents:
-            self._extents[counts, steps] = [
-                [_extent(subscript, counts, steps) for subscript in subscripts]
-                for subscripts in self._subscripts
-            ]
-        return self._extents[counts, steps]
+        extents = self._extents[counts, steps] = [
+            [_extent(subscript, counts, steps) for subscript in subscripts]
+            for subscripts in self._subscripts
+        ]
+        return extents
 
-    def _plan(
+    def _emitted(
         self,
         counts: Sequence[int],
-        places: Sequence[Sequence[Place]],
-        operands: Sequence[Sram],
+        places: tuple[tuple[Place, ...], ...],
+        in_place: bool,
         immediate: int | None,
-    ) -> list[Emitted]:
-        axes = [Axis(count, flag) for count, flag in zip(counts, self._reduce, strict=True)]
-        for place in places[0]:
-            low, high = place.reach([(0, axis.count - 1) for axis in axes])
-            if low < 0 or high >= place.length:
-                raise OutsideWindowError(f"it writes {low} to {high} of {place.length} elements")
+    ) -> Sequence[Emitted]:
+        axes = tuple(Axis(count, flag) for count, flag in zip(counts, self._reduce, strict=True))
         by_immediate = immediate is not None or self._reads_source_as_immediate
-        refuses = self._refuses(operands, by_immediate)
-        nests = plan(axes, places, self._target.uop_entries, refuses)
-        return [emitted for nest in nests for emitted in self._lowering(nest, immediate)]
+        rule = Neighbours(in_place and self._is_elementwise, by_immediate, self._target.alu_bypass)
+        entries = self._target.uop_entries
+        return _instructions(self._lowering, axes, places, entries, rule, immediate)
 
-    def _refuses(self, operands: Sequence[Sram], immediate: bool) -> Callable[[Nest], bool]:
-        """What an order of micro-ops must not do on the target."""
-        if not self._is_elementwise:
-            return lambda nest: False
-        in_place = operands[0].buffer is operands[-1].buffer
 
-        def refuses(nest: Nest) -> bool:
-            if not in_place:
-                return False
-            if not immediate:
-                self._check_overlap(nest)
-            return not self._target.alu_bypass and depends_on_neighbour(nest, immediate)
-
-        return refuses
-
-    def _check_overlap(self, nest: Nest) -> None:
-        rows = nest.sequence()
-        if (rows[:, 0] != rows[:, 1]).any() and np.isin(rows[:, 1], rows[:, 0]).any():
-            raise CompileError(
-                Problem(self.op.label.data, "an operation reads elements of its own result")
-            )
+@functools.lru_cache(maxsize=1 << 14)
+def _instructions(
+    lowering: Lowering,
+    axes: tuple[Axis, ...],
+    places: tuple[tuple[Place, ...], ...],
+    entries: int,
+    rule: Neighbours,
+    immediate: int | None,
+) -> Sequence[Emitted]:
+    """The instructions of an invocation: equal tiles of other kernels and schedules share them."""
+    for place in places[0]:
+        low, high = place.reach([(0, axis.count - 1) for axis in axes])
+        if low < 0 or high >= place.length:
+            raise OutsideWindowError(f"it writes {low} to {high} of {place.length} elements")
+    nests = plan(axes, places, entries, rule.refuses)
+    return tuple(emitted for nest in nests for emitted in lowering(nest, immediate))
 
 
 def _on_lattice(subscripts: list[_Subscript], lattice: Lattice | None) -> list[_Subscript]:
@@ -251,29 +273,29 @@ def _extent(subscript: _Subscript, counts: Sequence[int], steps: Sequence[int]) 
     return _Extent(tuple(by), sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends))
 
 
-def _places(
+def _relative(
     subscripts: Sequence[_Subscript],
     operand: Sram,
     extents: Sequence[_Extent],
     firsts: Sequence[int],
     numbers: Numbers,
-) -> tuple[tuple[int, tuple[int, ...], int, int, int], ...]:
-    """The places of an operand's element, as the fields of `Place`.
+) -> tuple[Relative, ...]:
+    """The place of an operand's element in its window.
 
     The tensor's bounds count only where they are reached, so that tiles inside look alike.
     """
     places = []
-    for (axes, known, at), (start, length), size, (steps, below, above) in zip(
+    for (axes, known, at), (start, length), size, (_, below, above) in zip(
         subscripts, operand.window, operand.shape, extents, strict=True
     ):
-        for value, by in known:
-            at += by * numbers[value]
+        for place, by in known:
+            at += by * numbers[place]
         for axis, by in axes:
             at += by * firsts[axis]
         if at + below >= 0 and at + above < size:
-            places.append((at - start, steps, length, -ANYWHERE, ANYWHERE))
+            places.append((at - start, length, -ANYWHERE, ANYWHERE))
         else:
-            places.append((at - start, steps, length, -start, size - start))
+            places.append((at - start, length, -start, size - start))
     return tuple(places)
 
 

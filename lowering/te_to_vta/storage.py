@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import IntegerType, MemRefType, TensorType
 from xdsl.ir import Attribute, SSAValue
@@ -11,13 +12,13 @@ from vtac.dialects import te, vta
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
 
-from .transfers import row_major
+from .sink import Buffer
+from .transfers import Box, row_major
 
 MEMORIES = {te.Scope.INP: Memory.INP, te.Scope.WGT: Memory.WGT, te.Scope.ACC: Memory.ACC}
 
 
-@dataclass(frozen=True, slots=True)
-class Dram:
+class Dram(NamedTuple):
     """A tensor in a buffer of the program; shape without lanes.
 
     offset, strides: the place of its elements, in elements of the hardware. packed: for a tensor
@@ -36,20 +37,21 @@ class Dram:
         return Dram(name, shape, 0, row_major(shape))
 
 
-@dataclass(frozen=True, slots=True)
-class Sram:
-    """A window of a tensor: (start, length) a dimension; shape and window without lanes."""
+class Sram(NamedTuple):
+    """A buffer in a scratchpad that holds a window of a tensor.
 
-    buffer: SSAValue
+    buffer: what the sink calls it. shape, window: of the tensor and of what is held, without lanes.
+    """
+
+    buffer: Buffer
     memory: Memory
     shape: tuple[int, ...]
-    lanes: tuple[int, ...]
-    window: tuple[tuple[int, int], ...]
+    window: Box
 
     @property
     def elements(self) -> int:
         """Hardware elements in the window."""
-        return math.prod(length for _, length in self.window)
+        return math.prod([length for _, length in self.window])
 
 
 def shape_of(type: Attribute) -> tuple[int, ...]:
@@ -151,7 +153,7 @@ def lanes_of(memory: Memory, target: Target) -> tuple[int, int]:
     return (target.block if memory is Memory.WGT else target.batch), target.block
 
 
-def clamp(window: Iterable[tuple[int, int]], shape: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def clamp(window: Iterable[tuple[int, int]], shape: Sequence[int]) -> Box:
     """The part of a window inside the tensor."""
     parts = []
     for (start, length), size in zip(window, shape, strict=True):

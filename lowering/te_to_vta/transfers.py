@@ -7,12 +7,15 @@ and a loop of transfers otherwise.
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from vtac.dialects import te
 
 from .lattice import Lattice, Line
+
+Box: TypeAlias = tuple[tuple[int, int], ...]
+"""(start, length) of each dimension, lanes left out."""
 
 FIELD = (1 << 16) - 1
 """Largest size or stride of a transfer."""
@@ -44,38 +47,57 @@ row_major = functools.lru_cache(maxsize=1 << 12)(te.row_major)
 """The distance of neighbours along each dimension of a dense array; shapes are tuples here."""
 
 
-def rectangles(
-    starts: Sequence[int],
-    extents: Sequence[int],
-    strides: Sequence[int],
-    window: Sequence[tuple[int, int]],
-    largest: int,
-    lattice: Lattice | None = None,
-) -> list[Rectangle]:
-    """The transfers of the box `starts`, `extents` of a tensor.
+class Transfers:
+    """The transfers of boxes of one tensor in DRAM. All are counted in elements, lanes left out.
 
-    All are counted in elements, lanes left out. strides: how far apart neighbours of the tensor are
-    in DRAM along each dimension; its element 0 is at `Rectangle.dram` 0. window: (start, length)
-    for each dimension, the part of the tensor that the scratchpad's buffer holds, and that contains
-    the box. largest: elements that one transfer may move. lattice: in whose coordinates box and
-    window are, if not the tensor's.
+    strides: how far apart neighbours of the tensor are in DRAM along each dimension; its element 0
+    is at element 0. largest: elements that one transfer may move. lattice: in whose coordinates
+    boxes are, if not in the tensor's. packed: where the tensor is stored box by box instead, the
+    boxes and the elements at which they begin.
     """
-    if 0 in extents:
-        return []
-    lines = (Line(),) * len(strides) if lattice is None else lattice
-    held = tuple([length for _, length in window])
-    in_sram = row_major(held)
-    dram = sum(
-        (line.first + start * line.step) * by
-        for start, by, line in zip(starts, strides, lines, strict=True)
-    )
-    sram = sum(
-        (start - first) * by for start, (first, _), by in zip(starts, window, in_sram, strict=True)
-    )
-    parts = _from_origin(tuple(extents), tuple(strides), held, largest, lines)
-    return [
-        Rectangle(part.sram + sram, part.dram + dram, part.y, part.x, part.stride) for part in parts
-    ]
+
+    def __init__(
+        self,
+        strides: Sequence[int],
+        largest: int,
+        lattice: Lattice | None = None,
+        packed: Mapping[Box, int] | None = None,
+    ):
+        self._strides, self._largest, self._packed = tuple(strides), largest, packed
+        self._lines = (Line(),) * len(strides) if lattice is None else lattice
+        self._first = sum(line.first * by for line, by in zip(self._lines, strides, strict=True))
+        self._by = [line.step * by for line, by in zip(self._lines, strides, strict=True)]
+        self._found: dict[object, list[Rectangle]] = {}
+
+    def of(self, box: Box, window: Box) -> tuple[int, list[Rectangle]]:
+        """The element at which a box begins in DRAM, and transfers that count from there.
+
+        window: what the scratchpad's buffer holds; it contains the box. Raises `KeyError` for a box
+        that is none of those that the tensor is stored as.
+        """
+        extents = tuple([length for _, length in box])
+        if 0 in extents:
+            return 0, []
+        if self._packed is not None:
+            place = self._packed[box]
+        else:
+            place = self._first
+            for (start, _), by in zip(box, self._by, strict=True):
+                place += start * by
+        key = extents if box is window else (extents, box, window)
+        if key not in self._found:
+            self._found[key] = self._parts(extents, box, window)
+        return place, self._found[key]
+
+    def _parts(self, extents: tuple[int, ...], box: Box, window: Box) -> list[Rectangle]:
+        held = tuple([length for _, length in window])
+        strides = self._strides if self._packed is None else row_major(extents)
+        parts = _from_origin(extents, strides, held, self._largest, self._lines)
+        sram = sum(
+            (start - first) * by
+            for (start, _), (first, _), by in zip(box, window, row_major(held), strict=True)
+        )
+        return [part._replace(sram=part.sram + sram) for part in parts]
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -91,22 +113,6 @@ def _from_origin(
     in_dram = [by * line.step for by, line in zip(strides, lines, strict=True)]
     dims = _merge([_Dim(*dim) for dim in zip(extents, in_sram, in_dram, strict=True) if dim[0] > 1])
     return list(_cover(dims, 0, 0, largest))
-
-
-def box_rectangles(
-    place: int,
-    starts: Sequence[int],
-    extents: Sequence[int],
-    window: Sequence[tuple[int, int]],
-    largest: int,
-) -> list[Rectangle]:
-    """The transfers of a box that lies in DRAM as one run, from element `place` on.
-
-    The rest is as in `rectangles`.
-    """
-    held = [(first - start, length) for start, (first, length) in zip(starts, window, strict=True)]
-    parts = rectangles([0] * len(starts), extents, row_major(tuple(extents)), held, largest)
-    return [part._replace(dram=part.dram + place) for part in parts]
 
 
 def _merge(dims: Sequence[_Dim]) -> list[_Dim]:

@@ -48,22 +48,31 @@ class TePackConstants(ModulePass):
 
 
 def _pack_kernel(ctx: Context, kernel: te.KernelOp, calls: Sequence[te.CallOp]) -> None:
+    numbers = [n for n in range(len(kernel.body.block.args)) if _is_constant(n, calls)]
+    for number, boxes in pack_parameters(kernel, numbers).items():
+        for call in calls:
+            _pass_packed(ctx, call, number, boxes)
+
+
+def pack_parameters(kernel: te.KernelOp, numbers: Sequence[int]) -> dict[int, Sequence[te.Box]]:
+    """Give packed layouts to those of the numbered parameters for which that helps.
+
+    The calls of the kernel are left as they are. Returns, for each parameter that is packed now,
+    the boxes of its tensor in the order in which a caller must pass them.
+    """
     parameters = kernel.body.block.args
-    loads = [
-        load
-        for number, parameter in enumerate(parameters)
-        if _is_constant(number, calls)
-        for load in _loads_of(parameter)
-    ]
+    loads = [load for number in numbers for load in _loads_of(parameters[number])]
     visited = visited_boxes(kernel, loads)
-    for number, parameter in enumerate(parameters):
+    packed: dict[int, Sequence[te.Box]] = {}
+    for number in numbers:
+        parameter = parameters[number]
         boxes, shape = visited.get(parameter, []), te.shaped(parameter).get_shape()
         if not _are_runs_in_order(boxes, shape) and not _overlap(boxes, shape):
             layout = te.PackedAttr.of(boxes, shape)
             _set_layout(parameter, layout)
-            for call in calls:
-                _pass_packed(ctx, call, number, layout.boxes(shape))
+            packed[number] = layout.boxes(shape)
     kernel.function_type = FunctionType.from_lists(kernel.body.block.arg_types, [])
+    return packed
 
 
 def _is_constant(number: int, calls: Sequence[te.CallOp]) -> bool:

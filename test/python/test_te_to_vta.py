@@ -16,7 +16,7 @@ from vtac.dialects.target import Target
 from vtac.dialects.te import row_major
 from vtac.lowering.te_to_vta.compute import Nest, depends_on_neighbour, plan
 from vtac.lowering.te_to_vta.taps import Axis, Place
-from vtac.lowering.te_to_vta.transfers import rectangles
+from vtac.lowering.te_to_vta.transfers import Transfers
 
 TARGETS = {
     "pynq": Target.named("pynq"),
@@ -41,7 +41,8 @@ def test_rectangles_cover_the_box_once(data: st.DataObject) -> None:
     tensor = np.arange(math.prod(shape)).reshape(shape)
     wanted = tensor[tuple(slice(s, s + n) for s, n in box)]
     pad = np.full([length for _, length in window], -1)
-    parts = rectangles([s for s, _ in box], [n for _, n in box], row_major(shape), window, largest)
+    place, relative = Transfers(row_major(shape), largest).of(tuple(box), tuple(window))
+    parts = [part._replace(dram=part.dram + place) for part in relative]
     flat = pad.reshape(-1)
     for part in parts:
         assert part.y * part.x <= largest
@@ -55,13 +56,9 @@ def test_rectangles_cover_the_box_once(data: st.DataObject) -> None:
 
 
 def test_whole_tiles_are_one_transfer() -> None:
-    whole = rectangles(
-        [0, 0, 3, 0],
-        [1, 4, 5, 7],
-        row_major([1, 8, 9, 7]),
-        [(0, 1), (0, 4), (3, 5), (0, 7)],
-        1 << 16,
-    )
+    box = ((0, 1), (0, 4), (3, 5), (0, 7))
+    place, whole = Transfers(row_major([1, 8, 9, 7]), 1 << 16).of(box, box)
+    assert place == 3 * 7
     assert [(part.y, part.x, part.stride) for part in whole] == [(4, 35, 63)]
 
 

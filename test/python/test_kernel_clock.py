@@ -1,0 +1,74 @@
+"""A kernel clock says of a schedule what the compiled network says."""
+
+from typing import Any
+
+import pytest
+from by_path import load
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+
+from vtac.dialects import te
+from vtac.dialects.errors import CompileError
+from vtac.tools.kernel_clock import KernelClock
+
+layers = load("test/benchmarks/resnet_layers.py")
+
+LAYERS = (
+    layers.Layer("small", 14, 32, 48, 3, 1, 1),
+    layers.Layer("strided", 15, 16, 32, 1, 2, 1),
+    layers.Layer("first", 18, 3, 16, 7, 2, 1),
+)
+
+
+def compiled(layer: Any, target: str) -> tuple[Any, ModuleOp, te.ScheduleOp]:
+    result = layers.compile_layer(layer, target, shift="channel", keep=("te",))
+    module = result.levels["te"]
+    (schedule,) = (op for op in module.ops if isinstance(op, te.ScheduleOp))
+    return result, module, schedule
+
+
+@pytest.mark.parametrize("target", ["chisel-pynq", "sim", "ultra96"])
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_it_agrees_with_the_compiled_network(layer: Any, target: str) -> None:
+    result, module, schedule = compiled(layer, target)
+    before = str(module)
+    clock = KernelClock(module, schedule.kernel.root_reference.data, result.context)
+    expected = result.report().cycles
+    assert [clock.cycles(schedule) for _ in range(2)] == [expected, expected]
+    assert str(module) == before
+
+
+def test_refusals_leave_it_usable() -> None:
+    result, module, schedule = compiled(LAYERS[0], "chisel-pynq")
+    clock = KernelClock(module, schedule.kernel.root_reference.data, result.context)
+    expected = clock.cycles(schedule)
+    whole = schedule.clone()
+    for op in list(whole.body.block.ops):
+        if isinstance(op, te.SplitOp):
+            op.factor = IntegerAttr(1 << 20, i64)
+        elif isinstance(op, te.TensorizeOp):
+            op.detach()
+            op.erase()
+    with pytest.raises(CompileError):
+        clock.cycles(whole)
+    assert clock.cycles(schedule) == expected
+
+
+def test_other_tiles_give_other_cycles() -> None:
+    result, module, schedule = compiled(LAYERS[0], "chisel-pynq")
+    clock = KernelClock(module, schedule.kernel.root_reference.data, result.context)
+    other = schedule.clone()
+    split = next(op for op in other.body.block.ops if isinstance(op, te.SplitOp))
+    assert split.factor is not None
+    split.factor = IntegerAttr(max(1, split.factor.value.data // 2), i64)
+    assert clock.cycles(other) > clock.cycles(schedule)
+
+
+def test_it_says_what_it_misses() -> None:
+    result, module, schedule = compiled(LAYERS[0], "chisel-pynq")
+    name = schedule.kernel.root_reference.data
+    with pytest.raises(CompileError, match="no kernel of tensors"):
+        KernelClock(module, "nobody", result.context)
+    unknown = module.clone()
+    del unknown.attributes["vtac.target"]
+    with pytest.raises(CompileError, match=r"vtac\.target"):
+        KernelClock(unknown, name, result.context)
