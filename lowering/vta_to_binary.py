@@ -55,8 +55,8 @@ from vtac.dialects.vta.encoding import (
     Transfer,
     decode,
     decode_micro_ops,
-    encode,
     encode_micro_ops,
+    encode_rows,
 )
 from vtac.dialects.vta.program import BinaryProgram, Buffer, Names
 from vtac.dialects.vtac import ResourceAttr
@@ -73,7 +73,7 @@ def encode_program(program: ProgramOp) -> BinaryProgram:
     target = program.target
     ops = program.instructions()
     try:
-        instructions = [op.instruction() for op in ops]
+        rows = [(op.OPCODE, op.row()) for op in ops]
     except ValueError as error:
         raise CompileError(Problem(f"vta.program @{program.sym_name.data}", str(error))) from None
     relocations = tuple(
@@ -86,7 +86,7 @@ def encode_program(program: ProgramOp) -> BinaryProgram:
     listed = [name for op in program.buffers().values() for name in op.kernel_names()]
     names = Names(tuple(dict.fromkeys(listed)), tuple(layer_of(op) for op in ops))
     return BinaryProgram(
-        program.sym_name.data, target, encode(target, instructions), relocations, buffers, names
+        program.sym_name.data, target, encode_rows(target, rows), relocations, buffers, names
     )
 
 

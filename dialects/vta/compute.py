@@ -10,7 +10,6 @@ from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, var_operand_de
 from xdsl.utils.exceptions import VerifyException
 
 from ..target import Memory, Target
-from . import encoding
 from .attributes import AluOpcodeAttr, MicroOps, SramType, integers, numbers
 from .encoding import AluOpcode, Opcode
 from .instructions import FLAGS, INTEGER, INTEGERS, InstructionOp, SramBuffers, verify_lengths
@@ -59,15 +58,11 @@ class ComputeOp(InstructionOp, ABC):
             "src_factor_in": src[1],
         }
 
-    def planned_fields(self) -> dict[str, int]:
-        """The fields and tokens. Raises `ValueError` before micro-ops have their place."""
-        if not self.placed:
-            raise ValueError(f"{self.name} still names SRAM buffers: run vta-allocate first")
-        if self.uops is None:
+    def row(self) -> tuple[int, ...]:
+        """See `InstructionOp`. Raises `ValueError` before micro-ops have their place, too."""
+        if self.placed and self.uops is None:
             raise ValueError(f"{self.name} has micro-ops inline: run vta-plan-microops first")
-        values = self.fields() | self.tokens()
-        values["reset"] = bool(values["reset"])
-        return values
+        return super().row()
 
     def verify_(self) -> None:
         """As every instruction; micro-ops are inline or have a place."""
@@ -161,10 +156,6 @@ class GemmOp(ComputeOp):
         by_out, by_in = numbers(self.wgt)
         return super().fields() | {"wgt_factor_out": by_out, "wgt_factor_in": by_in}
 
-    def instruction(self) -> encoding.Instruction:
-        """See `InstructionOp`."""
-        return encoding.Gemm(**self.planned_fields())  # type: ignore[arg-type]
-
     def verify_instruction(self, target: Target) -> None:
         """As every compute instruction; all its buffers, or none."""
         if self.buffers and len(self.buffers) != len(self.memories(self.properties)):
@@ -215,13 +206,6 @@ class AluOp(ComputeOp):
             "use_imm": int(self.imm is not None),
             "imm": 0 if value is None else value.value.data,
         }
-
-    def instruction(self) -> encoding.Instruction:
-        """See `InstructionOp`."""
-        values = self.planned_fields()
-        values["alu_opcode"] = AluOpcode(values["alu_opcode"])
-        values["use_imm"] = bool(values["use_imm"])
-        return encoding.Alu(**values)  # type: ignore[arg-type]
 
     def verify_instruction(self, target: Target) -> None:
         """As every compute instruction; the target has the operation and the amount."""

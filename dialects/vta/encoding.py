@@ -236,25 +236,40 @@ def micro_op_fields(target: Target) -> Sequence[Field]:
 
 def encode(target: Target, instructions: Iterable[Instruction]) -> NDArray[np.uint64]:
     """The words, uint64 [N, 2], of instructions. Raises `EncodingError` on values out of range."""
-    found: dict[Opcode, tuple[list[int], list[Instruction]]] = {}
-    count = 0
-    for count, instruction in enumerate(instructions, 1):
-        places, same = found.setdefault(_OPCODES[type(instruction)], ([], []))
-        places.append(count - 1)
-        same.append(instruction)
-    result = np.zeros((count, 2), np.uint64)
+    getters = {
+        opcode: operator.attrgetter(*(field.name for field in layout))
+        for opcode, layout in instruction_fields(target).items()
+    }
+    opcodes = ((_OPCODES[type(instruction)], instruction) for instruction in instructions)
+    return encode_rows(target, [(opcode, getters[opcode](found)) for opcode, found in opcodes])
+
+
+def encode_rows(target: Target, rows: Sequence[tuple[Opcode, Sequence[int]]]) -> NDArray[np.uint64]:
+    """The words, uint64 [N, 2], of instructions given as the values of their fields.
+
+    The values of a row are in the order of `instruction_fields`. Raises `EncodingError` on the
+    first instruction with a value out of range.
+    """
+    found: dict[Opcode, tuple[list[int], list[Sequence[int]]]] = {}
+    for place, (opcode, values) in enumerate(rows):
+        places, same = found.setdefault(opcode, ([], []))
+        places.append(place)
+        same.append(values)
+    result = np.zeros((len(rows), 2), np.uint64)
     faults: list[tuple[int, str]] = []
     for opcode, (places, same) in found.items():
         words = np.zeros((len(same), 2), np.uint64)
         words[:, 0] = int(opcode)
-        for field in instruction_fields(target)[opcode]:
-            values = list(map(operator.attrgetter(field.name), same))
+        for field, column in zip(
+            instruction_fields(target)[opcode], zip(*same, strict=True), strict=True
+        ):
             low, high = field.limits
-            for row in [row for row, value in enumerate(values) if not low <= value <= high][:1]:
-                text = f"{field.name} is {int(values[row])}, but its {field.width} bits hold"
+            if min(column) < low or max(column) > high:
+                row = next(row for row, value in enumerate(column) if not low <= value <= high)
+                text = f"{field.name} is {int(column[row])}, but its {field.width} bits hold"
                 faults.append((places[row], f"({opcode.name}): {text} {low} to {high}"))
-                values = [low]
-            bits = np.array(values, np.int64) & (high - low)
+                continue
+            bits = np.array(column, np.int64) & (high - low)
             words[:, field.word] |= bits.astype(np.uint64) << np.uint64(field.offset)
         result[places] = words
     if faults:

@@ -111,11 +111,18 @@ class InstructionOp(QuickOperation, ABC):
 
     @abstractmethod
     def fields(self) -> dict[str, int]:
-        """The fields the operation has, by their names in `encoding`, tokens left out."""
+        """The fields by their names in `encoding`, in their order there, tokens left out."""
 
-    @abstractmethod
-    def instruction(self) -> encoding.Instruction:
-        """The instruction itself. Raises `ValueError` before its indices are absolute."""
+    def row(self) -> tuple[int, ...]:
+        """The values of all fields, in the order of `encoding.instruction_fields`.
+
+        Raises `ValueError` before its indices are absolute.
+        """
+        if not self.placed:
+            raise ValueError(f"{self.name} still names SRAM buffers: run vta-allocate first")
+        properties = self.properties
+        tokens = [name in properties for name in TOKENS]
+        return *tokens, *self.fields().values()
 
     def tokens(self) -> dict[str, bool]:
         """The dependence flags by name."""
@@ -243,15 +250,6 @@ class TransferOp(InstructionOp, ABC):
             "x_pad_1": right,
         }
 
-    def instruction(self) -> encoding.Instruction:
-        """See `InstructionOp`."""
-        if not self.placed:
-            raise ValueError(f"{self.name} still names an SRAM buffer: run vta-allocate first")
-        kind = encoding.Load if self.OPCODE is Opcode.LOAD else encoding.Store
-        values = self.fields() | self.tokens()
-        values["memory"] = Memory(values["memory"])
-        return kind(**values)  # type: ignore[arg-type]
-
     def verify_instruction(self, target: Target) -> None:
         """The memory can be loaded, and the transfer stays inside it."""
         memory = self.memory_id
@@ -342,10 +340,6 @@ class FinishOp(InstructionOp):
     def fields(self) -> dict[str, int]:
         """See `InstructionOp`."""
         return {}
-
-    def instruction(self) -> encoding.Instruction:
-        """See `InstructionOp`."""
-        return encoding.Finish(**self.tokens())
 
     def verify_instruction(self, target: Target) -> None:
         """Nothing follows it."""

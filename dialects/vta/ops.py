@@ -98,7 +98,16 @@ class ProgramOp(IRDLOperation):
 
     def instructions(self) -> list[InstructionOp]:
         """The instructions, in program order."""
-        return [op for op in self.body.block.ops if isinstance(op, InstructionOp)]
+        # `isinstance` asks abstract classes, which takes long: once per class, not per operation.
+        found: list[InstructionOp] = []
+        known: dict[type[Operation], bool] = {}
+        for op in self.body.block.ops:
+            kind = type(op)
+            if kind not in known:
+                known[kind] = issubclass(kind, InstructionOp)
+            if known[kind]:
+                found.append(cast(InstructionOp, op))
+        return found
 
     def buffers(self) -> dict[str, "BufferOp"]:
         """The DRAM buffers by name, in the order of the text."""

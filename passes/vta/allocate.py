@@ -10,13 +10,15 @@ layer loads while the other computes.
 Takes instructions on ``vta.alloc`` values; leaves none of them.
 """
 
+import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
@@ -25,17 +27,14 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory
 from vtac.dialects.vta import (
     AllocOp,
-    ComputeOp,
-    GemmOp,
     InstructionOp,
-    LoadOp,
     MicroOps,
     ProgramOp,
     SramType,
-    StoreOp,
     integer,
     layer_of,
 )
+from vtac.dialects.vta.encoding import Opcode
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,8 @@ def _sites(program: ProgramOp) -> list[_Site]:
         if isinstance(op, AllocOp):
             allocs.append((number, op))
         else:
-            last_use.update(dict.fromkeys(op.operands, number))
+            for operand in op._operands:
+                last_use[operand] = number
     sites: dict[int, _Site] = {}
     for born, op in allocs:
         buffer, number = op.buffer, op.site.value.data
@@ -224,28 +224,32 @@ def _addresses(sites: Iterable[_Site]) -> dict[SSAValue, int]:
 
 
 def _rewrite(program: ProgramOp, addresses: dict[SSAValue, int]) -> None:
-    moved: dict[tuple[MicroOps, tuple[int, ...]], MicroOps] = {}
     for op in program.instructions():
         if op.placed:
             continue
         bases = [addresses[operand] for operand in op.operands]
-        if isinstance(op, LoadOp | StoreOp):
-            op.properties["sram_base"] = integer(op.sram_base.value.data + bases[0])
-        elif isinstance(op, ComputeOp) and op.micro_ops is not None:
-            shift = _shift_of(op, bases)
-            key = (op.micro_ops, shift)
-            if key not in moved:
-                moved[key] = MicroOps.of(op.micro_ops.rows + np.array(shift, np.int32))
-            op.properties["micro_ops"] = moved[key]
+        properties = op.properties
+        micro_ops = properties.get("micro_ops")
+        if isinstance(micro_ops, MicroOps):
+            properties["micro_ops"] = moved(micro_ops, *_shift_of(op, bases))
+        elif "sram_base" in properties:
+            base = cast("IntegerAttr", properties["sram_base"])
+            properties["sram_base"] = integer(base.value.data + bases[0])
         op.operands = ()
-    for alloc in [op for op in program.body.block.ops if isinstance(op, AllocOp)]:
+    for alloc in [op for op in program.body.block.ops if type(op) is AllocOp]:
         Rewriter.erase_op(alloc)
 
 
 def _shift_of(op: InstructionOp, bases: Sequence[int]) -> tuple[int, int, int]:
     """What is added to dst, src and wgt of its micro-ops."""
-    if not isinstance(op, GemmOp):
+    if op.OPCODE is not Opcode.GEMM:
         return bases[0], bases[-1], 0
-    if op.reset is not None:
+    if "reset" in op.properties:
         return bases[0], 0, 0
     return bases[0], bases[1], bases[2]
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def moved(micro_ops: MicroOps, dst: int, src: int, wgt: int) -> MicroOps:
+    """The micro-ops with these numbers added to their indices."""
+    return MicroOps.of(micro_ops.rows + np.array((dst, src, wgt), np.int32))
