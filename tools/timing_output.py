@@ -38,12 +38,14 @@ def add_report_arguments(group: argparse._ArgumentGroup) -> None:
     """Add ``--json`` and ``--csv``, and the options for the files that show a run."""
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the report as JSON")
-    form.add_argument("--csv", action="store_true", help="print the report as CSV, a line a layer")
+    form.add_argument(
+        "--csv", action="store_true", help="print the report as CSV, one line per layer"
+    )
     group.add_argument("--trace", metavar="FILE.json", help="write a trace for the Perfetto viewer")
     group.add_argument(
         "--timeline", metavar="FILE.png", help="draw the modules over time (also .svg, .pdf)"
     )
-    group.add_argument("--roofline", metavar="FILE.png", help="draw a roofline, a dot a layer")
+    group.add_argument("--roofline", metavar="FILE.png", help="draw a roofline, one dot per layer")
 
 
 def verify_picture_names(args: argparse.Namespace) -> None:

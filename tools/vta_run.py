@@ -71,7 +71,11 @@ def _parser() -> argparse.ArgumentParser:
         help="the original model: run it in onnxruntime as well, and say how far the outputs of"
         " --input or --evaluate are apart",
     )
-    add("--dump-programs", metavar="DIR", help="write NNN_NAME.npz a launch of the first batch")
+    add(
+        "--dump-programs",
+        metavar="DIR",
+        help="write one NNN_NAME.npz per launch of the first batch",
+    )
     add(
         "--order-seed",
         type=int,
