@@ -31,6 +31,7 @@ from vtac.tools.ir_files import (
     load_observations_beside,
     load_resources_beside,
     module_text,
+    observations_file,
     print_ir,
     write_ir,
 )
@@ -194,7 +195,22 @@ class VtaOpt:
             raise
         if self.args.input_file:
             load_observations_beside(self.ctx, self.args.input_file, module)
+        self._note_lost_observations(module)
         return module
+
+    def _note_lost_observations(self, module: ModuleOp) -> None:
+        """Say that a calibrated network is about to be quantised without its observations."""
+        quantises = any(found.name == "quantize" for found in self.passes)
+        if not quantises or self.ctx.observations is not None:
+            return
+        from vtac.dialects.graph.value_names import VALUE_NAMES_ATTRIBUTE
+
+        if any(VALUE_NAMES_ATTRIBUTE in op.attributes for op in module.walk()):
+            print(
+                f"vta-opt: note: the observations of this network are not beside it, in"
+                f" {observations_file(self.file)}: they will not correct its biases",
+                file=sys.stderr,
+            )
 
     def _prepare(self, module: ModuleOp) -> None:
         if self.machine is not None:

@@ -224,6 +224,17 @@ def test_files_of_other_observations_are_refused(
     assert "is no file of observations" in capsys.readouterr().err
 
 
+def test_lost_observations_are_missed(calibrated: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [str(calibrated), "--from", "calibrated", "--to", "quantised"]
+    vta_opt.main([*arguments, "-o", str(calibrated.with_name("with.mlir"))])
+    assert "observations" not in capsys.readouterr().err
+    Path(f"{calibrated}.observations.npz").unlink()
+    vta_opt.main([*arguments, "-o", str(calibrated.with_name("without.mlir"))])
+    assert "note: the observations of this network are not beside it" in capsys.readouterr().err
+    texts = [calibrated.with_name(f"{name}.mlir").read_text() for name in ("with", "without")]
+    assert texts[0] != texts[1], "observations matter"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
