@@ -48,7 +48,7 @@ def _composite_cycles(composite: CompositeOp, target: Target, rates: Rates) -> f
     elements = sum(_alu_cycles(op, target, rates) for op in ops)
     if not products and not elements:
         return 0.0
-    compute = products + elements + rates.instruction * len(ops)
+    compute = products * target.timing.gemm_cycles + elements + rates.instruction * len(ops)
     inputs = sum(_elements(value, target) for value in composite.inputs)
     loaded = inputs * target.batch * target.block + sum(_weight_bytes(op, target) for op in ops)
     stored = sum(_elements(value, target) for value in composite.outputs)

@@ -5,7 +5,7 @@ number of constant lanes that take over the bias; the cost is
 
     max(micro-ops of the GEMM core and the ALU, beats of the input) + border * elements of the input
 
-micro-ops at one a cycle, taps in the padding left out; elements are INP's, the port has 64 bits.
+with the rates of the target. Taps that fall into the padding do not count; elements are INP's.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,8 @@ from vtac.dialects.target import Memory, Target
 LARGEST = 127
 """The largest int8: the value of all constant lanes but the first, which is 1."""
 
-BEAT_BYTES = 8
-"""Of the DMA port."""
-
-EPILOGUE = 4
-"""Micro-ops an output element takes anyway: reset, shift and two clips."""
-
-UNIFORM_BIAS, VECTOR_BIAS = 1, 2
-"""Cycles of an output element's bias on the ALU: equal for all channels, or not."""
+CLIPS_AND_SHIFT = 3
+"""Immediate ALU operations that each output element takes besides its reset and its bias."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +127,8 @@ class Choice:
         """On the ALU, for an output element."""
         if self.bias is None:
             return 0
-        return UNIFORM_BIAS if (self.bias == self.bias[0]).all() else VECTOR_BIAS
+        timing, is_uniform = self.target.timing, bool((self.bias == self.bias[0]).all())
+        return timing.alu_immediate_cycles if is_uniform else timing.alu_register_cycles
 
     def cost(self, fold: Fold) -> float:
         """Cycles, as the module says."""
@@ -145,8 +140,11 @@ class Choice:
             products *= window.count if is_folded else int(window.inside().sum())
             reads *= window.count if is_folded else window.size
         elements = outputs * prod(window.count for window in self.windows)
-        compute = products + elements * (EPILOGUE + (0 if fold.lanes else self._bias_cycles()))
-        beats = reads * self.target.element_bytes(Memory.INP) // BEAT_BYTES
+        timing = self.target.timing
+        epilogue = timing.gemm_cycles + CLIPS_AND_SHIFT * timing.alu_immediate_cycles
+        epilogue += 0 if fold.lanes else self._bias_cycles()
+        compute = products * timing.gemm_cycles + elements * epilogue
+        beats = reads * self.target.element_bytes(Memory.INP) // timing.port_bytes
         is_free = self.is_shared and fold == Fold(())
         return max(compute, beats) + (0 if is_free else self.border * reads)
 

@@ -18,9 +18,6 @@ from vtac.passes.te.schedule.cost import Rates
 CHOICES = "te.choices"
 """Attribute of a kernel: what was chosen by cost, a line a choice."""
 
-GEMM = 1
-"""Cycles of a micro-op of the GEMM core, resets included."""
-
 
 @dataclass(frozen=True)
 class EpilogueCosts:
@@ -38,7 +35,7 @@ class EpilogueCosts:
 
     def gemm(self, elements: int) -> int:
         """Micro-ops of the GEMM core."""
-        return elements * GEMM
+        return elements * self.target.timing.gemm_cycles
 
     def load(self, memory: Memory, elements: int) -> int:
         """A constant, loaded once."""

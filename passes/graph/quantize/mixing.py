@@ -38,11 +38,8 @@ MORE_CYCLES = 0.2
 WORTH = 0.5
 """A percent of cycles must take away at least so many percent of the error's power."""
 
-_EPILOGUE = 5
-"""Steps of the ALU for each vector of results: bias, shift and bounds."""
-
-_LOADED = 8
-"""Bytes of weights loaded in a cycle."""
+_IMMEDIATES = 3
+"""ALU operations with an immediate for each vector of results: a shift and two bounds."""
 
 _AT_ONCE = 16
 """Layers looked at again in each step but the first: those that promised most before."""
@@ -86,7 +83,7 @@ class _Choice:
 
     def run(self) -> QuantisationPlan:
         notes: dict[Operation, str] = {}
-        total = sum(_cycles(layer, self.policy.block) for layer in self.plan.layers.values())
+        total = sum(_cycles(layer, self.policy) for layer in self.plan.layers.values())
         left = MORE_CYCLES * total
         power = self._power(self.plan)
         found = self._candidates()
@@ -115,7 +112,7 @@ class _Choice:
                 finer = number_sum(self.plan.network, group, self.plan.scales, exact)
             except Obstacle:
                 continue
-            more = _cycles(finer, self.policy.block) - _cycles(layer, self.policy.block)
+            more = _cycles(finer, self.policy) - _cycles(layer, self.policy)
             if more > 0:
                 found.append(_Gain(group, finer, more))
         return found
@@ -149,8 +146,9 @@ def _leaving(plan: QuantisationPlan) -> Iterable[SSAValue]:
             yield result
 
 
-def _cycles(layer: Layer, block: int) -> float:
+def _cycles(layer: Layer, policy: ShiftPolicy) -> float:
     """What a layer takes, roughly: its products, block by block, or the loads of their weights."""
+    block, timing = policy.block, policy.timing
     batch, channels, *space = shape_of(layer.group.root.results[0]) or ()
     blocks = -(-channels // block)
     products = 0
@@ -163,8 +161,9 @@ def _cycles(layer: Layer, block: int) -> float:
         planes = 1 if split(weights)[0] is None else 2
         high |= planes == 2
         products += planes * prod(weights.shape[2:]) * -(-read // block)
-    loads = blocks * products * block * block / _LOADED
-    steps = products + len(layer.group.skips) + _EPILOGUE + high
+    loads = blocks * products * block * block / timing.port_bytes
+    steps = (products + len(layer.group.skips)) * timing.gemm_cycles + timing.alu_register_cycles
+    steps += (_IMMEDIATES + high) * timing.alu_immediate_cycles
     return max(batch * prod(space) * blocks * steps, loads)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array
+from vtac.dialects.target import TIMING_PRESETS, TimingPreset
 from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.network import (
@@ -57,12 +58,14 @@ class ShiftPolicy:
 
     sharing: one shift a channel, one a block of ``block`` channels, or whichever costs little.
     requantise, multiplies: by which method, on a target that multiplies or not.
+    timing: the target's rates.
     """
 
     sharing: Sharing = "channel"
     block: int = 1
     requantise: Requantise = "auto"
     multiplies: bool = False
+    timing: TimingPreset = TIMING_PRESETS["chisel-pynq"]
 
     def multiplies_in(self, group: Sum) -> bool:
         """Whether a sum is multiplied by the ratio of its scales."""

@@ -95,7 +95,7 @@ class QuantizePass(ModulePass):
         if self.requantise == "multiply" and not target.alu_mul:
             what = "requantise=multiply needs a target whose ALU multiplies (alu_mul)"
             raise CompileError(Problem("quantize", what, "Use requantise=exact or shift."))
-        return ShiftPolicy(self.shift, target.block, self.requantise, target.alu_mul)
+        return ShiftPolicy(self.shift, target.block, self.requantise, target.alu_mul, target.timing)
 
 
 def error_bounds(function: FuncOp) -> list[float | None]:

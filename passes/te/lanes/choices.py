@@ -24,7 +24,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, i8
 from xdsl.ir import SSAValue
 
-from vtac.dialects.target import Target
+from vtac.dialects.target import Memory, Target
 from vtac.dialects.te import ComputeOp, Read, shaped, yielded
 
 Lane = tuple[tuple[int, int], ...]
@@ -32,12 +32,6 @@ Lane = tuple[tuple[int, int], ...]
 
 Of a compute they are variables, of a tensor dimensions.
 """
-
-BYTES_A_CYCLE = 8
-"""What the memory port moves."""
-
-ALU_CYCLES = 2
-"""An ALU operation on an element, and about what storing it costs."""
 
 
 @dataclass(frozen=True)
@@ -202,13 +196,15 @@ class Chooser:
 
     def _alu_cost(self, rows: Lane, columns: Lane) -> int:
         elements = self._outer({**dict(rows), **dict(columns)})
-        cost = ALU_CYCLES * elements
+        timing = self.target.timing
+        cost = timing.alu_register_cycles * elements
         for read, known in zip(self.reads, self.lanes, strict=True):
             if shaped(read.read.value).element_type == i8:
-                cost += 2 * _elements(read.shape, (*read.lane(rows), *read.lane(columns)))
+                size = _elements(read.shape, (*read.lane(rows), *read.lane(columns)))
+                cost += timing.beats(size * self.target.element_bytes(Memory.INP))
             elif known is None:
                 size = _elements(read.shape, (*read.lane(rows), *read.lane(columns)))
-                cost += 4 * size * self.target.batch * self.target.block // BYTES_A_CYCLE
+                cost += timing.beats(size * self.target.element_bytes(Memory.ACC))
         return cost
 
     def _outer(self, counts: Mapping[int, int]) -> int:
@@ -293,7 +289,9 @@ class Chooser:
         elements = prod(
             -(-n // counts.get(v, 1)) for v, n in enumerate(self.compute.spatial.extents)
         )
-        return self._outer(counts) + ALU_CYCLES * elements + loaded // BYTES_A_CYCLE
+        timing = self.target.timing
+        compute = timing.gemm_cycles * self._outer(counts) + timing.alu_register_cycles * elements
+        return compute + loaded // timing.port_bytes
 
 
 def _lane(variable: int | None, count: int) -> Lane:

@@ -1,4 +1,4 @@
-// RUN: vta-opt %s -p fold-first-layer | filecheck %s
+// RUN: vta-opt %s --target chisel-pynq -p fold-first-layer | filecheck %s
 
 // One channel and 9 taps fill 9 of 16 lanes. The bias, as digits of 1 and 127 in two more lanes, then
 // needs no addition: -1000 = -7 * 127 - 111.
