@@ -1,13 +1,16 @@
 """``byte-planes``: int32 results leave the accelerator as four int8 tensors.
 
 VTA has no 32-bit store. Accumulators that leave as they are (``graph.add_bias``) are split into
-byte planes, which the accelerator stores one after another and the host joins again.
+byte planes, which the accelerator stores one after another and the host joins again. A bias inside
+a larger sum or product stays whole if every op behind it computes with accumulators, up to the one
+that narrows them to int8.
 """
 
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, i8
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     PatternRewriter,
@@ -17,13 +20,23 @@ from xdsl.pattern_rewriter import (
 )
 from xdsl.rewriter import InsertPoint
 
-from vtac.dialects.graph import AddBiasOp, JoinBytesOp, SplitBytesOp
+from vtac.dialects.graph import (
+    AddBiasOp,
+    ElementWise,
+    JoinBytesOp,
+    RequantizeOp,
+    RescaleOp,
+    SplitBytesOp,
+)
+
+NARROWING = (RequantizeOp, RescaleOp, SplitBytesOp)
+"""Ops that read accumulators and yield int8."""
 
 
 class _SplitAccumulators(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: AddBiasOp, rewriter: PatternRewriter) -> None:
-        if all(isinstance(use.operation, SplitBytesOp) for use in op.result.uses):
+        if _stays_in_accumulators(op.result):
             return
         type = op.result.type
         assert isinstance(type, TensorType)
@@ -32,6 +45,25 @@ class _SplitAccumulators(RewritePattern):
         split.location = join.location = op.location
         rewriter.insert([split, join], InsertPoint.after(op))
         op.result.replace_uses_with_if(join.result, lambda use: use.operation is not split)
+
+
+def _stays_in_accumulators(value: SSAValue) -> bool:
+    """Whether all that reads int32 values narrows them, perhaps after more arithmetic in int32."""
+    reached, stack = {value}, [value]
+    while stack:
+        current = stack.pop()
+        users = [use.operation for use in current.uses]
+        if not users:
+            return False
+        for user in users:
+            if isinstance(user, NARROWING):
+                continue
+            if not user.has_trait(ElementWise) or user.results[0].type != value.type:
+                return False
+            if user.results[0] not in reached:
+                reached.add(user.results[0])
+                stack.append(user.results[0])
+    return True
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,21 @@
 // RUN: vta-opt %s -p byte-planes | filecheck %s
 
-func.func @split(%acc: tensor<1x10xi32>, %b: tensor<10xi32>) -> tensor<1x10xi32> {
-  %y = graph.add_bias %acc, %b : (tensor<1x10xi32>, tensor<10xi32>) -> tensor<1x10xi32>
-  func.return %y : tensor<1x10xi32>
+// A bias of a factor stays whole: the product, whose result is narrowed, reads accumulators. One
+// that something else reads too does not.
+func.func @factor(%a: tensor<1x4xi32>, %c: tensor<1x4xi32>, %b: tensor<4xi32>) -> tensor<1x4xi8> {
+  %f = graph.add_bias %a, %b : (tensor<1x4xi32>, tensor<4xi32>) -> tensor<1x4xi32>
+  %m = graph.mul %f, %c : (tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x4xi32>
+  %q = graph.requantize %m bias %b shift %b {lo = -128 : i64, hi = 127 : i64, scale = 1.0 : f64, zero_point = 0 : i64} : (tensor<1x4xi32>, tensor<4xi32>, tensor<4xi32>) -> tensor<1x4xi8>
+  func.return %q : tensor<1x4xi8>
 }
-// CHECK-LABEL: @split
-// CHECK:       %y = graph.add_bias
-// CHECK-NEXT:  %0, %1, %2, %3 = graph.split_bytes %y
-// CHECK-NEXT:  %[[J:.*]] = graph.join_bytes %0, %1, %2, %3
-// CHECK-NEXT:  func.return %[[J]]
-
-// What is split already stays as it is.
-func.func @already(%acc: tensor<1x10xi32>, %b: tensor<10xi32>) -> tensor<1x10xi8> {
-  %y = graph.add_bias %acc, %b : (tensor<1x10xi32>, tensor<10xi32>) -> tensor<1x10xi32>
-  %p:4 = graph.split_bytes %y : (tensor<1x10xi32>) -> (tensor<1x10xi8>, tensor<1x10xi8>, tensor<1x10xi8>, tensor<1x10xi8>)
-  func.return %p#0 : tensor<1x10xi8>
+// CHECK-LABEL: @factor
+// CHECK-NEXT:  %f = graph.add_bias
+// CHECK-NEXT:  graph.mul %f, %c
+func.func @leaves(%a: tensor<1x4xi32>, %c: tensor<1x4xi32>, %b: tensor<4xi32>) -> tensor<1x4xi32> {
+  %f = graph.add_bias %a, %b : (tensor<1x4xi32>, tensor<4xi32>) -> tensor<1x4xi32>
+  %m = graph.mul %f, %c : (tensor<1x4xi32>, tensor<1x4xi32>) -> tensor<1x4xi32>
+  func.return %m : tensor<1x4xi32>
 }
-// CHECK-LABEL: @already
-// CHECK:       graph.split_bytes
-// CHECK-NOT:   graph.join_bytes
+// CHECK-LABEL: @leaves
+// CHECK-NEXT:  %f = graph.add_bias
+// CHECK-NEXT:  graph.split_bytes %f
