@@ -153,7 +153,7 @@ def without_links(source: str) -> str:
             case ast.Expr(value=ast.Constant(value=str(), lineno=first, end_lineno=last)):
                 assert last is not None
                 text = "".join(lines[first - 1 : last])
-                parts = re.split(r"(`[^`]*`)", text)
+                parts = re.split(r"(``[^`]*``|`[^`]*`)", text)
                 parts[::2] = [part.replace("][", "]&#91;") for part in parts[::2]]
                 lines[first - 1 : last] = "".join(parts).splitlines(keepends=True)
     return "".join(lines)
