@@ -25,6 +25,12 @@ def test_links_lead_to_what_is_there(root: Path, page: str) -> None:
             assert file.exists(), f"{page}: {target}"
 
 
+@pytest.mark.parametrize("page", pages())
+def test_files_that_a_page_names_exist(root: Path, page: str) -> None:
+    names = re.findall(r"`([a-z_]+/[\w./-]+\.(?:py|mlir|md|c|onnx))`", (root / page).read_text())
+    assert [name for name in names if not (root / name).exists()] == []
+
+
 def test_links_of_files_lead_to_pages() -> None:
     moved = site.rewritten("[a](../README.md#x) [b](../sim/hazards.py)", "docs/vta.md", "vta.md")
     assert moved == "[a](index.md#x) [b](reference/vtac.sim.md)"
