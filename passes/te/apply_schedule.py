@@ -18,7 +18,7 @@ from xdsl.traits import SymbolTable
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
 
-from .primitives import RULES, Nest, Refused, Stage
+from .primitives import RULES, Nest, NestStage, Refused
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ def apply_schedule(schedule: te.ScheduleOp, steps: int | None = None) -> None:
             raise CompileError(Problem(where, refused.what, refused.hint)) from None
 
 
-def stages_of(kernel: te.KernelOp) -> list[Stage]:
+def stages_of(kernel: te.KernelOp) -> list[NestStage]:
     """The stages of a kernel as ``te-to-loops`` leaves it: one nest a statement, in order."""
-    stages: list[Stage] = []
-    start: Stage | None = None
+    stages: list[NestStage] = []
+    start: NestStage | None = None
     for root in kernel.body.block.ops:
         if not isinstance(root, te.ForOp | te.UpdateOp):
             continue
@@ -84,7 +84,7 @@ def stages_of(kernel: te.KernelOp) -> list[Stage]:
             inner = current.body.block.first_op
             assert isinstance(inner, te.ForOp | te.UpdateOp)
             current = inner
-        stage = Stage(current.label.data, len(stages), current.destination, loops, [current])
+        stage = NestStage(current.label.data, len(stages), current.destination, loops, [current])
         if current.is_init is not None:
             start = stage
             continue

@@ -21,7 +21,7 @@ BINARY = (arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.MaxSIOp, arith.MinSIOp
 
 
 @dataclass(eq=False)
-class Stage:
+class WalkStage:
     """A compute, and its axis handles as the walk believes them to be.
 
     readers: by number. is_inlined: whether it may be substituted into them.
@@ -57,12 +57,12 @@ def random_computes(random: Random) -> te.KernelOp:
     return te.KernelOp("k", type, Region(block))
 
 
-def stages_of(kernel: te.KernelOp) -> list[Stage]:
+def stages_of(kernel: te.KernelOp) -> list[WalkStage]:
     """What a walk knows of the computes."""
     computes = list(kernel.computes)
     number = {compute.result: place for place, compute in enumerate(computes)}
     stages = [
-        Stage(
+        WalkStage(
             [*compute.spatial.names, *compute.reduce.names],
             set(),
             [place for place, read in enumerate(compute.reads) if read.value not in number],
@@ -139,14 +139,14 @@ def _elementwise(
 class Walk:
     """Writes a `te.ScheduleOp` step by step; ``careless`` steps do not look at what is legal."""
 
-    def __init__(self, stages: list[Stage], random: Random, careless: float) -> None:
+    def __init__(self, stages: list[WalkStage], random: Random, careless: float) -> None:
         self.random, self.careless = random, careless
         self.block = Block(arg_types=[te.StageType()] * len(stages))
         self.stages = [
             replace(stage, handle=handle, axes=[], whole=set())
             for handle, stage in zip(self.block.args, stages, strict=True)
         ]
-        self.placed: set[Stage] = set()
+        self.placed: set[WalkStage] = set()
         for stage in self.stages:
             stage.axes = list(self.add(te.AxesOp(stage.handle, stage.names)).axes)
             stage.whole = set(stage.axes)
@@ -158,7 +158,7 @@ class Walk:
     def is_careless(self) -> bool:
         return self.random.random() < self.careless
 
-    def choose(self, legal: Callable[[Stage], bool]) -> Stage | None:
+    def choose(self, legal: Callable[[WalkStage], bool]) -> WalkStage | None:
         """A stage for which a step is legal, or any."""
         found = [stage for stage in self.stages if self.is_careless() or legal(stage)]
         return self.random.choice(found) if found else None
@@ -190,7 +190,7 @@ class Walk:
             self.add(te.InlineOp(stage.handle))
             self.forget(stage)
 
-    def forget(self, stage: Stage) -> None:
+    def forget(self, stage: WalkStage) -> None:
         """The stage has no handle any more."""
         number = self.stages.index(stage)
         self.stages.remove(stage)

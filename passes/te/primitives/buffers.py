@@ -10,7 +10,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from vtac.dialects import te
 from vtac.passes.te.share_buffers import NotShared, share
 
-from .nest import Nest, Refused, Stage, ancestor_in, is_around, perfect_chain
+from .nest import Nest, NestStage, Refused, ancestor_in, is_around, perfect_chain
 from .transfers import check_load
 
 
@@ -73,7 +73,7 @@ def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
     Rewriter.insert_op([alloc, copy], InsertPoint.before(place))
     update.operands[1 + number] = alloc.buffer
     order = stage.order - 0.5
-    cache = Stage(f"{stage.label}.{name}", order, alloc.buffer, [], [copy])
+    cache = NestStage(f"{stage.label}.{name}", order, alloc.buffer, [], [copy])
     nest.stages.append(cache)
     nest.handles[step.cache] = cache
 
@@ -101,7 +101,7 @@ def cache_write(nest: Nest, step: te.CacheWriteOp) -> None:
     copied = stage.root.clone()
     Rewriter.insert_op([alloc, copied], InsertPoint.before(stage.root))
     loops, statement = _own_nest(copied)
-    computed = Stage(f"{stage.label}.value", stage.order - 0.25, alloc.buffer, loops, [])
+    computed = NestStage(f"{stage.label}.value", stage.order - 0.25, alloc.buffer, loops, [])
     body = statement.detach_region(statement.body)
     inner = te.yielded(body)
     if narrows and isinstance(inner.owner, arith.TruncIOp):

@@ -12,7 +12,7 @@ from xdsl.rewriter import Rewriter
 from vtac.dialects import te
 
 from .intervals import Interval, interval_of
-from .nest import Nest, Refused, Stage, take_out, take_out_all
+from .nest import Nest, NestStage, Refused, take_out, take_out_all
 
 
 def join(nest: Nest, step: te.JoinOp) -> None:
@@ -32,7 +32,7 @@ def join(nest: Nest, step: te.JoinOp) -> None:
         Rewriter.erase_op(loop)
 
 
-def _check_same(stage: Stage, loop: te.ForOp, first: te.ForOp) -> None:
+def _check_same(stage: NestStage, loop: te.ForOp, first: te.ForOp) -> None:
     if stage.init is not None or stage.update.accumulate is not None:
         raise Refused(f'stage "{stage.label}" is a reduction, which is not joined')
     same = loop.over == first.over and (loop.step, loop.sizes) == (first.step, first.sizes)
@@ -44,9 +44,9 @@ def _check_same(stage: Stage, loop: te.ForOp, first: te.ForOp) -> None:
         )
 
 
-def _check_private(found: Sequence[tuple[Stage, te.ForOp]]) -> None:
+def _check_private(found: Sequence[tuple[NestStage, te.ForOp]]) -> None:
     """What one of the stages writes, others touch in the same iteration only."""
-    touched: dict[SSAValue, list[tuple[Stage, te.ForOp, te.Access]]] = {}
+    touched: dict[SSAValue, list[tuple[NestStage, te.ForOp, te.Access]]] = {}
     for stage, loop in found:
         for access in (stage.update.write, *stage.update.reads):
             touched.setdefault(access.buffer, []).append((stage, loop, access))

@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 
-from .nest import Nest, Refused, Stage, perfect_chain, take_out, take_out_all, wrap
+from .nest import Nest, NestStage, Refused, perfect_chain, take_out, take_out_all, wrap
 
 
 def axes(nest: Nest, step: te.AxesOp) -> None:
@@ -45,7 +45,7 @@ def split(nest: Nest, step: te.SplitOp) -> None:
 
 
 def _split(
-    stage: Stage, loop: te.ForOp, factor: int | None, sizes: Sequence[int] | None
+    stage: NestStage, loop: te.ForOp, factor: int | None, sizes: Sequence[int] | None
 ) -> te.ForOp:
     label, over, own = loop.label.data, loop.over, loop.tile_step
     for size in [factor] if sizes is None else sizes:
@@ -98,7 +98,7 @@ def fuse(nest: Nest, step: te.FuseOp) -> None:
     nest.loops[step.fused] = stage, fused
 
 
-def _fused(stage: Stage, outer: te.ForOp, inner: te.ForOp) -> te.ForOp:
+def _fused(stage: NestStage, outer: te.ForOp, inner: te.ForOp) -> te.ForOp:
     """A loop over pairs of tiles, in the place of two."""
     if (outer.is_reduce is None) != (inner.is_reduce is None):
         raise Refused(
@@ -134,7 +134,7 @@ def _fused(stage: Stage, outer: te.ForOp, inner: te.ForOp) -> te.ForOp:
     return fused
 
 
-def dissolve(stage: Stage, loop: te.ForOp, bounds: tuple[int, int]) -> None:
+def dissolve(stage: NestStage, loop: te.ForOp, bounds: tuple[int, int]) -> None:
     """Replace a loop that runs once by its body, in which the tile is a constant.
 
     The constant stands at the kernel's beginning, so that it is between no two loops.
@@ -170,7 +170,7 @@ def reorder(nest: Nest, step: te.ReorderOp) -> None:
         _reorder(found[0][0], [loop for _, loop in found])
 
 
-def _reorder(stage: Stage, wanted: Sequence[te.ForOp]) -> None:
+def _reorder(stage: NestStage, wanted: Sequence[te.ForOp]) -> None:
     places = sorted(stage.loops.index(loop) for loop in wanted)
     chain = stage.loops[places[0] : places[-1] + 1]
     perfect_chain(chain)

@@ -24,7 +24,7 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not an accident
 
 
 @dataclass(eq=False)
-class Stage:
+class NestStage:
     """What writes one buffer: a compute, what its reduction starts from, or a copy.
 
     order: its place among the stages; a stage only reads stages of lower order.
@@ -37,7 +37,7 @@ class Stage:
     buffer: SSAValue
     loops: list[te.ForOp]
     statements: list[Operation]
-    init: "Stage | None" = None
+    init: "NestStage | None" = None
     identity: int | None = None
 
     @property
@@ -71,7 +71,7 @@ class Stage:
         raise Refused(f'the value of stage "{self.label}" is a result of the kernel')
 
     @property
-    def parts(self) -> "list[Stage]":
+    def parts(self) -> "list[NestStage]":
         """What moves with it: its start, then itself."""
         return [self] if self.init is None else [self.init, self]
 
@@ -91,9 +91,9 @@ class Nest:
     """A kernel in loop form, and what the handles of its schedule stand for."""
 
     kernel: te.KernelOp
-    stages: list[Stage]
-    handles: dict[SSAValue, Stage] = field(default_factory=dict)
-    loops: dict[SSAValue, tuple[Stage, te.ForOp]] = field(default_factory=dict)
+    stages: list[NestStage]
+    handles: dict[SSAValue, NestStage] = field(default_factory=dict)
+    loops: dict[SSAValue, tuple[NestStage, te.ForOp]] = field(default_factory=dict)
 
     @cached_property
     def transfers(self) -> list[te.IntrinsicOp]:
@@ -103,7 +103,7 @@ class Nest:
         declared = [op for op in module.ops if isinstance(op, te.IntrinsicOp)]
         return [op for op in declared if op.instruction is not None and op.instruction.is_transfer]
 
-    def stage(self, handle: SSAValue) -> Stage:
+    def stage(self, handle: SSAValue) -> NestStage:
         """The stage behind a handle."""
         stage = self.handles[handle]
         if not stage.statements:
@@ -115,7 +115,7 @@ class Nest:
             )
         return stage
 
-    def loop(self, handle: SSAValue) -> tuple[Stage, te.ForOp]:
+    def loop(self, handle: SSAValue) -> tuple[NestStage, te.ForOp]:
         """The loop behind a handle, and the stage it belongs to."""
         stage, loop = self.loops[handle]
         if loop not in stage.loops or loop.parent is None:
@@ -125,7 +125,7 @@ class Nest:
             )
         return stage, loop
 
-    def writers(self, buffer: SSAValue) -> list[Stage]:
+    def writers(self, buffer: SSAValue) -> list[NestStage]:
         """The stages that write a buffer."""
         parts = [part for stage in self.stages for part in stage.parts]
         return [part for part in parts if part.buffer is buffer and part.statements]

@@ -14,8 +14,8 @@ from vtac.dialects import te
 from .intervals import Interval, interval_of, materialise, range_interval
 from .nest import (
     Nest,
+    NestStage,
     Refused,
-    Stage,
     accesses_to,
     ancestor_in,
     copies_from,
@@ -80,7 +80,7 @@ def compute_with(nest: Nest, step: te.ComputeWithOp) -> None:
     _move(nest, stage, _window(nest, stage, intervals, block), loop)
 
 
-def _check_place(nest: Nest, stage: Stage, loop: te.ForOp) -> None:
+def _check_place(nest: Nest, stage: NestStage, loop: te.ForOp) -> None:
     if any(isinstance(op, te.InvokeOp) for part in stage.parts for op in part.statements):
         raise Refused(f'"{stage.label}" is tensorized already', "place stages before that")
     home = stage.root.parent
@@ -107,7 +107,7 @@ def _check_place(nest: Nest, stage: Stage, loop: te.ForOp) -> None:
 
 
 def _window(
-    nest: Nest, stage: Stage, intervals: Sequence[Sequence[Interval]], block: Block
+    nest: Nest, stage: NestStage, intervals: Sequence[Sequence[Interval]], block: Block
 ) -> list[te.Range]:
     """The union of the regions in each dimension, as ranges for use in ``block``."""
     shape = te.shaped(stage.buffer).get_shape()
@@ -118,7 +118,7 @@ def _window(
     ]
 
 
-def _move(nest: Nest, stage: Stage, window: Sequence[te.Range], loop: te.ForOp) -> None:
+def _move(nest: Nest, stage: NestStage, window: Sequence[te.Range], loop: te.ForOp) -> None:
     """Move the stage's nests into the loop and let them run over the window."""
     place = _first_after(nest, stage.order, loop.body.block)
     for part in stage.parts:
@@ -131,7 +131,7 @@ def _move(nest: Nest, stage: Stage, window: Sequence[te.Range], loop: te.ForOp) 
             _narrow(part, statement, window)
 
 
-def _narrow(part: Stage, statement: Operation, window: Sequence[te.Range]) -> None:
+def _narrow(part: NestStage, statement: Operation, window: Sequence[te.Range]) -> None:
     if not isinstance(statement, te.UpdateOp):
         return
     for (terms, _), item in zip(statement.write.subscripts, window, strict=True):
@@ -146,7 +146,7 @@ def _narrow(part: Stage, statement: Operation, window: Sequence[te.Range]) -> No
         loop.set_over(item)
 
 
-def outermost(part: Stage, index: SSAValue) -> te.ForOp:
+def outermost(part: NestStage, index: SSAValue) -> te.ForOp:
     """The stage's own loop that cuts the range of an index first."""
     owner = index.owner
     loop = owner.parent_op() if isinstance(owner, Block) else None

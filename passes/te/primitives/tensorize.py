@@ -11,7 +11,7 @@ from vtac.passes.te.matching import Invocation, Match, Mismatch, match
 
 from .intervals import never_outside
 from .loops import dissolve
-from .nest import Nest, Refused, Stage, perfect_chain
+from .nest import Nest, NestStage, Refused, perfect_chain
 
 
 def tensorize(nest: Nest, step: te.TensorizeOp) -> None:
@@ -35,7 +35,7 @@ def tensorize(nest: Nest, step: te.TensorizeOp) -> None:
     _rewrite(stage, update, axis, found)
 
 
-def _rewrite(stage: Stage, update: te.UpdateOp, axis: te.ForOp, found: Match) -> None:
+def _rewrite(stage: NestStage, update: te.UpdateOp, axis: te.ForOp, found: Match) -> None:
     first, *others = found.invocations
     invoke = _invoke(first, stage, {})
     invoke.location = update.location
@@ -69,7 +69,9 @@ def _rewrite(stage: Stage, update: te.UpdateOp, axis: te.ForOp, found: Match) ->
         stage.statements.insert(1, new)
 
 
-def _invoke(invocation: Invocation, stage: Stage, mapping: dict[SSAValue, SSAValue]) -> te.InvokeOp:
+def _invoke(
+    invocation: Invocation, stage: NestStage, mapping: dict[SSAValue, SSAValue]
+) -> te.InvokeOp:
     def mapped(access: te.Access) -> te.Access:
         subscripts = tuple(
             (tuple((mapping.get(index, index), c) for index, c in terms), constant)

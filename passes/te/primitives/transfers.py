@@ -13,7 +13,7 @@ from vtac.dialects import te
 from vtac.passes.te.matching import Mismatch, match
 
 from .intervals import interval_of, known_bounds, materialise, never_outside
-from .nest import Nest, Refused, Stage, accesses_to, label_of, perfect_chain
+from .nest import Nest, NestStage, Refused, accesses_to, label_of, perfect_chain
 
 
 def dma(nest: Nest, step: te.DmaOp) -> None:
@@ -44,7 +44,7 @@ def dma(nest: Nest, step: te.DmaOp) -> None:
     stage.loops, stage.statements = stage.loops[:place], [copy]
 
 
-def _proved(nest: Nest, stage: Stage, update: te.UpdateOp) -> Sequence[te.ForOp]:
+def _proved(nest: Nest, stage: NestStage, update: te.UpdateOp) -> Sequence[te.ForOp]:
     """The lane loops of the declared transfer that the statement equals."""
     if len(update.sources) != 1 or update.accumulate is not None:
         raise Refused(f'stage "{stage.label}" is no copy of one operand')
@@ -73,7 +73,7 @@ def _proved(nest: Nest, stage: Stage, update: te.UpdateOp) -> Sequence[te.ForOp]
     raise Refused(f'stage "{stage.label}" is not {name}: {first.what}', hint)
 
 
-def _pads(stage: Stage, update: te.UpdateOp) -> list[int]:
+def _pads(stage: NestStage, update: te.UpdateOp) -> list[int]:
     """How far before the operand the destination begins in each dimension."""
     pads = []
     for written, read in zip(update.write.subscripts, update.reads[0].subscripts, strict=True):

@@ -13,18 +13,18 @@ import numpy as np
 
 from vtac.dialects.te import LANES, Row, shaped
 from vtac.passes.te.schedule.footprint import Flags
-from vtac.passes.te.schedule.structure import Stage
+from vtac.passes.te.schedule.structure import ScheduledStage
 
 Range = tuple[int, int]
 """Start and length."""
 
 
-def inside_share(stage: Stage) -> float:
+def inside_share(stage: ScheduledStage) -> float:
     """The share of a product's points that lie inside."""
     return prod(float(np.mean(inside)) for _, inside in _bordered(stage))
 
 
-def border_ranges(stage: Stage) -> Iterator[tuple[Row, int]]:
+def border_ranges(stage: ScheduledStage) -> Iterator[tuple[Row, int]]:
     """For each subscript that may leave its tensor: how many different ranges of outputs taps have.
 
     If the dimension is one tile, so many instructions share its taps.
@@ -34,7 +34,7 @@ def border_ranges(stage: Stage) -> Iterator[tuple[Row, int]]:
         yield row, max(ranges.shape[1], 1)
 
 
-def _bordered(stage: Stage) -> Iterator[tuple[Row, Flags]]:
+def _bordered(stage: ScheduledStage) -> Iterator[tuple[Row, Flags]]:
     """Subscripts that leave their tensor: for outputs (rows) and taps (columns), what is inside."""
     spatial = len(stage.compute.spatial)
     for read in stage.reads:
@@ -99,7 +99,7 @@ class Border:
         return points, len(ranges)
 
 
-def borders_of(stage: Stage) -> list[Border]:
+def borders_of(stage: ScheduledStage) -> list[Border]:
     """The subscripts of a product that may leave their tensors, as far as they have one axis."""
     found = []
     spatial = len(stage.compute.spatial)

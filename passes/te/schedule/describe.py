@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from vtac.passes.te.schedule.plan import Plan
-from vtac.passes.te.schedule.structure import Stage, Structure
+from vtac.passes.te.schedule.structure import ScheduledStage, Structure
 
 ESTIMATE, CHOICE = "estimate", "choice"
 """Attributes of a schedule: the cycles expected, and lines about how it computes."""
@@ -29,7 +29,7 @@ def described(structure: Structure, plan: Plan) -> list[str]:
     return lines
 
 
-def _reduction(structure: Structure, stage: Stage, plan: Plan) -> Iterator[str]:
+def _reduction(structure: Structure, stage: ScheduledStage, plan: Plan) -> Iterator[str]:
     """How a product goes through its reduction, and what is loaded where."""
     part = plan.products[stage.number]
     names = stage.compute.reduce.names

@@ -29,7 +29,7 @@ from vtac.dialects.te import (
 from vtac.passes.te.schedule.describe import CHOICE, ESTIMATE, described
 from vtac.passes.te.schedule.footprint import axes_of_operand, root_axes_of
 from vtac.passes.te.schedule.plan import Plan, even
-from vtac.passes.te.schedule.structure import INIT, Kind, Stage, Structure
+from vtac.passes.te.schedule.structure import INIT, ScheduledStage, StageRole, Structure
 
 
 def schedule_of(kernel: KernelOp, structure: Structure, plan: Plan) -> ScheduleOp:
@@ -50,7 +50,7 @@ class _Cache:
     """A cached operand: its handle, and whose operand it is."""
 
     handle: SSAValue
-    stage: Stage
+    stage: ScheduledStage
     operand: int
 
 
@@ -66,7 +66,7 @@ class _Writer:
     pieces: list[SSAValue] = field(default_factory=list)
 
     @cached_property
-    def epilogue(self) -> Sequence[Stage]:
+    def epilogue(self) -> Sequence[ScheduledStage]:
         """The stages that are computed and stored piece by piece."""
         return self.structure.epilogue if self.plan.piece is not None else ()
 
@@ -84,7 +84,7 @@ class _Writer:
         compute_axes = {
             stage.number: self._compute_axis(stage)
             for stage in self.structure.stages
-            if stage.kind is not Kind.STORE
+            if stage.kind is not StageRole.STORE
         }
         for cache in self.caches:
             self._place_cache(cache)
@@ -92,12 +92,12 @@ class _Writer:
             self.inner[0] = self._cut_piece(self.inner)
             JoinOp(*self.pieces)
         for stage in self.structure.stages:
-            if stage.kind is Kind.STORE:
+            if stage.kind is StageRole.STORE:
                 DmaOp(self._handle(stage), self._store_axis(stage))
             else:
                 self._tensorize(stage, compute_axes[stage.number])
 
-    def _handle(self, stage: Stage) -> SSAValue:
+    def _handle(self, stage: ScheduledStage) -> SSAValue:
         return self.handles[stage.number]
 
     def _slots(self, place: SSAValue | None, slots: int) -> int:
@@ -124,11 +124,11 @@ class _Writer:
         if loops:
             ReorderOp(*loops, *self.inner)
 
-    def _cache_operands(self, stage: Stage) -> None:
+    def _cache_operands(self, stage: ScheduledStage) -> None:
         """Read what comes from main memory through a scratchpad; where, is decided later."""
         inp, wgt, acc = self.plan.slots
         operands = [(number, Scope.ACC, acc) for number in self.structure.vectors(stage)]
-        if stage.kind is Kind.PRODUCT:
+        if stage.kind is StageRole.PRODUCT:
             operands = [(stage.activations, Scope.INP, inp), (stage.weights, Scope.WGT, wgt)]
         for operand, scope, slots in operands:
             place = self._tile_loop_of(stage, operand)
@@ -143,24 +143,24 @@ class _Writer:
         place, slots = self._tile_loop, self.plan.slots[2]
         root = self.structure.root
         for stage in self.structure.stages:
-            if stage.kind is not Kind.STORE:
+            if stage.kind is not StageRole.STORE:
                 SetScopeOp(self._handle(stage), Scope.ACC, slots if place is not None else 1)
         if place is None:
             return
         for stage in reversed(self.structure.stages):
-            if stage.kind is not Kind.STORE:
+            if stage.kind is not StageRole.STORE:
                 ComputeAtOp(self._handle(stage), place)
             elif stage is not root:
                 ComputeWithOp(self._handle(stage), place)
 
-    def _compute_axis(self, stage: Stage) -> SSAValue:
+    def _compute_axis(self, stage: ScheduledStage) -> SSAValue:
         """The outermost loop of the stage's instruction; loops over reduction tiles outside it."""
         compute = stage.compute
         names = [*compute.spatial.names, *compute.reduce.names]
         axes = AxesOp(self._handle(stage), names).axes
         spatial, taps = axes[: len(stage.extents)], axes[len(compute.spatial) :]
         taps = taps[: len(stage.taps)]
-        if stage.kind is not Kind.PRODUCT:
+        if stage.kind is not StageRole.PRODUCT:
             if taps:
                 ReorderOp(*taps, *spatial)
             elif stage in self.epilogue:
@@ -201,28 +201,28 @@ class _Writer:
         if place is not None:
             ComputeAtOp(cache.handle, place)
 
-    def _tile_loop_of(self, stage: Stage, operand: int) -> SSAValue | None:
+    def _tile_loop_of(self, stage: ScheduledStage, operand: int) -> SSAValue | None:
         """The innermost tile loop of the root that moves an operand's window."""
         own = root_axes_of(self.structure)[stage.number]
         axes = axes_of_operand(stage, operand, own)
         moving = [axis for axis in self.plan.order if axis in axes and axis in self.outer]
         return self.outer[moving[-1]] if moving else None
 
-    def _around(self, stage: Stage, operand: int) -> int:
+    def _around(self, stage: ScheduledStage, operand: int) -> int:
         """How many reduction loops are around an operand's load."""
         plan = self.plan.products.get(stage.number)
         return 0 if plan is None else plan.around(stage, operand)
 
-    def _store_axis(self, stage: Stage) -> SSAValue:
+    def _store_axis(self, stage: ScheduledStage) -> SSAValue:
         """The outermost loop that one store covers."""
         if stage is self.structure.root:
             return self.inner[0]
         return AxesOp(self._handle(stage), stage.compute.spatial.names).axes[0]
 
-    def _tensorize(self, stage: Stage, axis: SSAValue) -> None:
+    def _tensorize(self, stage: ScheduledStage, axis: SSAValue) -> None:
         """Instructions for a stage, and for what its reduction starts from."""
         handle, names = self._handle(stage), stage.compute.spatial.names
-        if stage.kind is Kind.ELEMENTWISE:
+        if stage.kind is StageRole.ELEMENTWISE:
             copies = stage.in_place is not None or stage.copies
             before = [] if copies else ["reset", "add"]
             TensorizeOp(handle, axis, [*before, stage.intrinsic])
@@ -231,7 +231,7 @@ class _Writer:
             init = InitOp(handle).init
             start = ["reset"] if _starts_from_zero(stage) else ["reset", "add_imm"]
             TensorizeOp(init, AxesOp(init, names).axes[0], start)
-        TensorizeOp(handle, axis, ["gemm" if stage.kind is Kind.PRODUCT else stage.intrinsic])
+        TensorizeOp(handle, axis, ["gemm" if stage.kind is StageRole.PRODUCT else stage.intrinsic])
 
 
 def _split(axis: SSAValue, sizes: Sequence[int]) -> SplitOp:
@@ -243,6 +243,6 @@ def _split(axis: SSAValue, sizes: Sequence[int]) -> SplitOp:
     return split
 
 
-def _starts_from_zero(stage: Stage) -> bool:
+def _starts_from_zero(stage: ScheduledStage) -> bool:
     identity = stage.compute.identity
     return identity is not None and identity.value.data == 0

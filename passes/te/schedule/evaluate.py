@@ -20,7 +20,7 @@ from vtac.passes.te.schedule.footprint import (
     window,
 )
 from vtac.passes.te.schedule.plan import Plan, ProductPlan, even
-from vtac.passes.te.schedule.structure import Kind, Stage, Structure
+from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure
 from vtac.passes.te.schedule.tilings import Tilings, micro_ops
 
 MICRO_OP_SHARE = 4
@@ -90,7 +90,7 @@ class Evaluation:
         """Every operand that comes from main memory."""
         found: list[Load] = []
         for stage in self.structure.stages:
-            if stage.kind is Kind.PRODUCT:
+            if stage.kind is StageRole.PRODUCT:
                 found.append(self._load(stage, stage.activations, Memory.INP))
                 found.append(self._load(stage, stage.weights, Memory.WGT))
             else:
@@ -100,9 +100,9 @@ class Evaluation:
                 ]
         return found
 
-    def _load(self, stage: Stage, operand: int, memory: Memory) -> Load:
+    def _load(self, stage: ScheduledStage, operand: int, memory: Memory) -> Load:
         taps, turns = [self.one * extent for extent in stage.taps], self.one
-        if stage.kind is Kind.PRODUCT:
+        if stage.kind is StageRole.PRODUCT:
             whole = self.reductions.whole[memory is Memory.WGT]
             windows = self.reductions.windows or memory is Memory.WGT
             used = stage.taps_of(operand, windows)
@@ -138,14 +138,18 @@ class Evaluation:
         cost = PIECES * len(self.structure.epilogue) * rates.instruction // rates.store
         return np.minimum(tile, tile // PIECES + cost)
 
-    def _turns(self, stage: Stage, used: Collection[int], without: Collection[int] = ()) -> Extents:
+    def _turns(
+        self, stage: ScheduledStage, used: Collection[int], without: Collection[int] = ()
+    ) -> Extents:
         """Turns of a product's loops over reduction tiles, down to the last that moves ``used``."""
         key = stage.number, frozenset(used), frozenset(without)
         if key not in self.reductions.turns:
             self.reductions.turns[key] = self._find_turns(stage, used, without)
         return self.reductions.turns[key]
 
-    def _find_turns(self, stage: Stage, used: Container[int], without: Container[int]) -> Extents:
+    def _find_turns(
+        self, stage: ScheduledStage, used: Container[int], without: Container[int]
+    ) -> Extents:
         inside: Flags = self.one < 0
         total = self.one
         for tap in reversed([tap for tap in range(len(stage.taps)) if tap not in without]):
@@ -154,7 +158,7 @@ class Evaluation:
             total = total * np.where(inside, turns, self.one)
         return total
 
-    def _repetitions(self, stage: Stage, operand: int, reduction: Extents) -> Extents:
+    def _repetitions(self, stage: ScheduledStage, operand: int, reduction: Extents) -> Extents:
         """How often an operand is loaded: once a turn of the innermost loop that moves it."""
         axes = axes_of_operand(stage, operand, self.tilings.axes[stage.number])
         inside: Flags = reduction > 1
@@ -192,7 +196,7 @@ class Evaluation:
             found.append(micro_ops([*self.tilings.regions[stage.number], *taps]))
         return found
 
-    def _all_turns(self, stage: Stage) -> Extents:
+    def _all_turns(self, stage: ScheduledStage) -> Extents:
         return self._turns(stage, range(len(stage.taps)))
 
     def _work(self, slots: Mapping[Memory, Extents]) -> Work:
@@ -203,7 +207,7 @@ class Evaluation:
             busy, count = self._stage_work(stage, rates)
             busy = busy + count * rates.instruction
             compute, instructions = compute + busy, instructions + count
-            if stage.kind is Kind.PRODUCT:
+            if stage.kind is StageRole.PRODUCT:
                 gemms = gemms + self._all_turns(stage) * self.tilings.tiles
             else:
                 other = other + busy
@@ -235,13 +239,13 @@ class Evaluation:
             store_overlaps=slots[Memory.ACC] > 1,
         )
 
-    def _stage_work(self, stage: Stage, rates: Rates) -> tuple[Extents, Extents]:
+    def _stage_work(self, stage: ScheduledStage, rates: Rates) -> tuple[Extents, Extents]:
         """Cycles and instructions over all tiles."""
         immediate, register = rates.alu
         total, tiles, taps = self.tilings.total(stage), self.tilings.tiles, prod(stage.taps)
-        if stage.kind is Kind.STORE:
+        if stage.kind is StageRole.STORE:
             return self.none, self.none
-        if stage.kind is Kind.PRODUCT:
+        if stage.kind is StageRole.PRODUCT:
             starts = stage.in_place is None
             share, gemms = self.tilings.border(stage)
             busy: Extents = (total * taps * share).astype(np.int64) + total * starts
@@ -249,7 +253,7 @@ class Evaluation:
             windows, turns = stage.windows, self._all_turns(stage)
             plain = self._turns(stage, set(range(len(stage.taps))) - windows, windows)
             return busy, np.maximum(gemms * plain, tiles * turns) + tiles * starts
-        if stage.kind is Kind.REDUCTION:
+        if stage.kind is StageRole.REDUCTION:
             return total * (1 + immediate + register * taps), 3 * tiles
         if stage.copies:
             return total * immediate, tiles

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vtac.dialects.te import LANES, Row, shaped
-from vtac.passes.te.schedule.structure import Kind, Stage, Structure
+from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure
 
 Extents = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -55,7 +55,7 @@ def transfers(
     return instructions, rows
 
 
-def steps_of(stage: Stage, operand: int) -> list[int]:
+def steps_of(stage: ScheduledStage, operand: int) -> list[int]:
     """How far apart the elements are that a stage reads of an operand, dimensions before the lanes.
 
     A load leaves out what lies between.
@@ -66,7 +66,7 @@ def steps_of(stage: Stage, operand: int) -> list[int]:
 
 
 def window(
-    stage: Stage,
+    stage: ScheduledStage,
     operand: int,
     region: Sequence[Extents],
     taps: Sequence[Extents],
@@ -104,7 +104,7 @@ def regions_of(structure: Structure, tile: Sequence[Extents]) -> Regions:
 
     for stage in reversed(structure.stages):
         region = regions[stage.number]
-        if stage.kind is Kind.PRODUCT:
+        if stage.kind is StageRole.PRODUCT:
             need(stage.init, region)
             continue
         taps = [np.full_like(region[0], extent) for extent in stage.taps]
@@ -133,12 +133,12 @@ def root_axes_of(structure: Structure) -> Mapping[int, list[set[int]]]:
     return found
 
 
-def rows_of_init(stage: Stage) -> tuple[Row, ...]:
+def rows_of_init(stage: ScheduledStage) -> tuple[Row, ...]:
     """The subscripts of the tensor that a reduction starts from: its own axes."""
     return tuple(Row(((axis, 1),)) for axis in range(len(stage.compute.spatial)))
 
 
-def axes_of_operand(stage: Stage, operand: int, own: Sequence[set[int]]) -> set[int]:
+def axes_of_operand(stage: ScheduledStage, operand: int, own: Sequence[set[int]]) -> set[int]:
     """The axes of the root that move an operand's window; along one element nothing moves."""
     read = stage.reads[operand]
     axes: set[int] = set()
@@ -203,10 +203,12 @@ class TileRegions:
             self._known[key] = self._find(key)
         return self._known[key]
 
-    def _needs_of(self, stage: Stage) -> Iterator[tuple[int, Sequence[tuple[Row, int]] | None]]:
+    def _needs_of(
+        self, stage: ScheduledStage
+    ) -> Iterator[tuple[int, Sequence[tuple[Row, int]] | None]]:
         """The stages that a stage reads, and subscripts and sizes, or None for its own elements."""
         same = rows_of_init(stage)
-        reads = [] if stage.kind is Kind.PRODUCT else [(r.value, r.rows) for r in stage.reads]
+        reads = [] if stage.kind is StageRole.PRODUCT else [(r.value, r.rows) for r in stage.reads]
         if stage.init is not None:
             reads.append((stage.init, same))
         for value, rows in reads:
@@ -243,6 +245,8 @@ def _hull(one: Range, other: Range) -> Range:
     return low, max(sum(one), sum(other)) - low
 
 
-def variables_of(stage: Stage, region: Sequence[Range], taps: Sequence[Range]) -> list[Range]:
+def variables_of(
+    stage: ScheduledStage, region: Sequence[Range], taps: Sequence[Range]
+) -> list[Range]:
     """The ranges of all variables of a stage, lanes left at 0."""
     return [*region, *[(0, 1)] * LANES, *taps, (0, 1)]

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from vtac.passes.te.schedule.structure import Stage
+from vtac.passes.te.schedule.structure import ScheduledStage
 
 
 def even(extent: int, size: int) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ class ProductPlan:
         """The axes that are cut, in the order of their loops."""
         return [axis for axis, sizes in enumerate(self.cuts) if len(sizes) > 1]
 
-    def around(self, stage: Stage, operand: int) -> int:
+    def around(self, stage: ScheduledStage, operand: int) -> int:
         """How many of these loops are around the load of an operand."""
         is_weights = operand == stage.weights
         if self.whole[is_weights]:

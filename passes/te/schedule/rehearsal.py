@@ -31,7 +31,7 @@ from vtac.passes.te.schedule.footprint import (
     variables_of,
 )
 from vtac.passes.te.schedule.plan import Plan, ProductPlan, even
-from vtac.passes.te.schedule.structure import Kind, Stage, Structure
+from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class _Loader:
     known_whole: dict[tuple[Range, ...], int] = field(default_factory=dict)
 
     @staticmethod
-    def of(stage: Stage, operand: int) -> "_Loader":
+    def of(stage: ScheduledStage, operand: int) -> "_Loader":
         """That of a stage's operand."""
         read = stage.reads[operand]
         rows = read.rows[:-LANES]
@@ -118,17 +118,19 @@ class Rehearsals:
         """
         points, rate, stages = 0, 0, self.regions.followers
         for stage in (self.structure.stages[number] for number in stages):
-            if stage.kind is Kind.PRODUCT:
+            if stage.kind is StageRole.PRODUCT:
                 region = [(0, extent) for extent in stage.extents]
                 whole = ProductPlan([(extent,) for extent in stage.taps], (True, True))
                 steps = self.steps(stage, region, whole, self.known_steps(stage, whole))
                 points += sum(step.points for step in steps)
                 rate += stage.in_place is None
-            elif stage.kind is not Kind.STORE:
+            elif stage.kind is not StageRole.STORE:
                 rate += self._alu(stage, [1] * len(stage.extents))[0]
         return points, rate, stages
 
-    def load(self, stage: Stage, operand: int, memory: Memory, ranges: Sequence[Range]) -> int:
+    def load(
+        self, stage: ScheduledStage, operand: int, memory: Memory, ranges: Sequence[Range]
+    ) -> int:
         """The cycles of loading an operand, the stage's variables being in these ranges."""
         loader = self._loader(stage, operand)
         key = tuple([ranges[variable] for variable in loader.variables])
@@ -144,7 +146,7 @@ class Rehearsals:
         return found
 
     def load_whole(
-        self, stage: Stage, operand: int, memory: Memory, region: Sequence[Range]
+        self, stage: ScheduledStage, operand: int, memory: Memory, region: Sequence[Range]
     ) -> int:
         """The cycles of loading what an operand gives to a region, for all of the reduction."""
         loader = self._loader(stage, operand)
@@ -155,13 +157,13 @@ class Rehearsals:
             found = loader.known_whole[key] = self.load(stage, operand, memory, ranges)
         return found
 
-    def _loader(self, stage: Stage, operand: int) -> _Loader:
+    def _loader(self, stage: ScheduledStage, operand: int) -> _Loader:
         loader = self._loaders.get((stage.number, operand))
         if loader is None:
             loader = self._loaders[stage.number, operand] = _Loader.of(stage, operand)
         return loader
 
-    def axes_moving(self, stage: Stage, operand: int) -> set[int]:
+    def axes_moving(self, stage: ScheduledStage, operand: int) -> set[int]:
         """The axes of the root that move what is loaded of an operand."""
         key = stage.number, operand
         if key not in self._levels:
@@ -178,7 +180,7 @@ class Rehearsals:
             self._stores[key] = cycles + instructions
         return self._stores[key]
 
-    def alu(self, stage: Stage, extents: Sequence[int]) -> int:
+    def alu(self, stage: ScheduledStage, extents: Sequence[int]) -> int:
         """The cycles of an operation of the ALU on a region of these extents."""
         key = (stage.number, *extents)
         if key not in self._alus:
@@ -186,10 +188,10 @@ class Rehearsals:
             self._alus[key] = cycles + instructions * self.rates.instruction
         return self._alus[key]
 
-    def _alu(self, stage: Stage, extents: Sequence[int]) -> tuple[int, int]:
+    def _alu(self, stage: ScheduledStage, extents: Sequence[int]) -> tuple[int, int]:
         immediate, register = self.rates.alu
         elements, rate = prod(extents), immediate if stage.has_immediate else register
-        if stage.kind is Kind.REDUCTION:
+        if stage.kind is StageRole.REDUCTION:
             return elements * (1 + immediate + register * prod(stage.taps)), 3
         if stage.copies:
             return elements * immediate, 1
@@ -197,13 +199,13 @@ class Rehearsals:
             return elements * (1 + register + rate), 3
         return elements * rate, prod(extents[axis] for axis in stage.table_axes)
 
-    def known_steps(self, stage: Stage, plan: ProductPlan) -> dict[object, list[_Step]]:
+    def known_steps(self, stage: ScheduledStage, plan: ProductPlan) -> dict[object, list[_Step]]:
         """What `steps` has found for a product under one plan."""
         return self._steps.setdefault((stage.number, *plan.cuts, plan.whole, plan.windows), {})
 
     def steps(
         self,
-        stage: Stage,
+        stage: ScheduledStage,
         region: Sequence[Range],
         plan: ProductPlan,
         known: dict[object, list[_Step]],
@@ -219,7 +221,7 @@ class Rehearsals:
         return found
 
     def _make_steps(
-        self, stage: Stage, region: Sequence[Range], plan: ProductPlan
+        self, stage: ScheduledStage, region: Sequence[Range], plan: ProductPlan
     ) -> Iterator[_Step]:
         bordered = {tap for border in self.borders[stage.number] for tap, _ in border.taps}
         tiles = [
@@ -252,7 +254,7 @@ class Rehearsals:
 
     def _step(
         self,
-        stage: Stage,
+        stage: ScheduledStage,
         region: Sequence[Range],
         taps: Sequence[Range],
         fills: Sequence[tuple[int, int]],
@@ -284,7 +286,7 @@ class _Operand:
     in each slot before was last read.
     """
 
-    stage: Stage
+    stage: ScheduledStage
     number: int
     memory: Memory
     level: int
@@ -390,7 +392,7 @@ class _Rehearsal:
                 tile[axis] = tiles[axis][turn]
             yield index, tile
 
-    def _operands(self, stage: Stage) -> Iterator[_Operand]:
+    def _operands(self, stage: ScheduledStage) -> Iterator[_Operand]:
         inp, wgt, acc = self.plan.slots
         places = [(number, Memory.ACC, acc) for number in self.structure.vectors(stage)]
         plan = self.plan.products.get(stage.number)
@@ -419,9 +421,9 @@ class _Rehearsal:
                 if not operand.cut and (changed < 0 or changed < operand.level):
                     what = operand.number, operand.memory
                     self._fill(operand, self.known.load_whole(stage, *what, region))
-            if stage.kind is Kind.PRODUCT:
+            if stage.kind is StageRole.PRODUCT:
                 self._product(stage, region, context)
-            elif stage.kind is not Kind.STORE and not is_ending:
+            elif stage.kind is not StageRole.STORE and not is_ending:
                 self.compute += self.known.alu(stage, [length for _, length in region])
         extents = tuple([length for _, length in tile])
         if extents not in self.ends:
@@ -455,7 +457,7 @@ class _Rehearsal:
             self.load = max(self.load, free) + cycles
             operand.ready = self.load
 
-    def _product(self, stage: Stage, region: list[Range], context: int) -> None:
+    def _product(self, stage: ScheduledStage, region: list[Range], context: int) -> None:
         if stage.in_place is None:
             self.compute += prod(length for _, length in region) + self.rates.instruction
         inp, wgt = pair = self.operands[stage.number]

@@ -19,7 +19,7 @@ from vtac.passes.te.schedule.evaluate import Evaluation, Reductions
 from vtac.passes.te.schedule.footprint import Extents, axes_of_operand, root_axes_of
 from vtac.passes.te.schedule.plan import Plan
 from vtac.passes.te.schedule.refine import refine
-from vtac.passes.te.schedule.structure import Stage, Structure
+from vtac.passes.te.schedule.structure import ScheduledStage, Structure
 from vtac.passes.te.schedule.tilings import Tilings
 
 CANDIDATES = 12
@@ -86,7 +86,10 @@ def _orders(structure: Structure) -> list[list[int]]:
 
 
 def _candidates(
-    structure: Structure, tiles: Sequence[Extents], windows_split: bool, whole: Sequence[Stage]
+    structure: Structure,
+    tiles: Sequence[Extents],
+    windows_split: bool,
+    whole: Sequence[ScheduledStage],
 ) -> tuple[Tilings, Reductions]:
     """Every tiling of the root with every way to accumulate; the products of ``whole`` at once."""
     stages = structure.products
@@ -128,7 +131,7 @@ def _axes_of_weights(structure: Structure) -> set[int]:
     return axes
 
 
-def _reductions(stage: Stage, windows_split: bool, most: int) -> list[tuple[int, ...]]:
+def _reductions(stage: ScheduledStage, windows_split: bool, most: int) -> list[tuple[int, ...]]:
     """Tiles of a product's reduction axes.
 
     An axis that is a subscript by itself (blocks of input channels) is cut freely; one that moves a

@@ -30,7 +30,7 @@ from vtac.dialects.te import (
 from vtac.passes.te.legalize_casts import is_product
 
 
-class Kind(Enum):
+class StageRole(Enum):
     """What computes a stage."""
 
     PRODUCT = auto()
@@ -51,7 +51,7 @@ ALU_NAMES: Mapping[type[Operation], str] = {
 
 
 @dataclass(frozen=True)
-class Stage:
+class ScheduledStage:
     """One compute and its place in the kernel.
 
     number: its position among the computes.
@@ -63,7 +63,7 @@ class Stage:
 
     number: int
     compute: ComputeOp
-    kind: Kind
+    kind: StageRole
     in_place: int | None = None
     buffer: int = -1
     intrinsic: str = ""
@@ -103,7 +103,7 @@ class Stage:
     def taps(self) -> tuple[int, ...]:
         """Extents of the reduction axes that are loops, the lane of a product not among them."""
         extents = self.compute.reduce.extents
-        return extents[:-1] if self.kind is Kind.PRODUCT else extents
+        return extents[:-1] if self.kind is StageRole.PRODUCT else extents
 
     def operand(self, lane: int) -> int:
         """Number of the operand of a product whose element ends in lanes (lane, k)."""
@@ -152,61 +152,61 @@ class Stage:
 
 
 INIT = -1
-"""In ``Stage.in_place``: the tensor that a sum starts from."""
+"""In ``ScheduledStage.in_place``: the tensor that a sum starts from."""
 
 
 @dataclass(frozen=True)
 class Structure:
     """A kernel's stages, in order, and which of them are its results."""
 
-    stages: Sequence[Stage]
-    roots: Sequence[Stage]
+    stages: Sequence[ScheduledStage]
+    roots: Sequence[ScheduledStage]
 
     @property
-    def root(self) -> Stage:
+    def root(self) -> ScheduledStage:
         """The result whose tiles all others follow."""
         return self.roots[-1]
 
     @property
-    def products(self) -> list[Stage]:
+    def products(self) -> list[ScheduledStage]:
         """The stages of the GEMM core, the one with the most work first."""
-        found = [stage for stage in self.stages if stage.kind is Kind.PRODUCT]
+        found = [stage for stage in self.stages if stage.kind is StageRole.PRODUCT]
         return sorted(found, key=_work, reverse=True)
 
     @cached_property
-    def epilogue(self) -> Sequence[Stage]:
+    def epilogue(self) -> Sequence[ScheduledStage]:
         """The elementwise stages in place, one after the other, that end in the only result."""
-        chain: list[Stage] = []
+        chain: list[ScheduledStage] = []
         reader = self.root
         while len(self.roots) == 1 and (maker := self._handed_on(reader)) is not None:
             chain.insert(0, maker)
             reader = maker
         return chain
 
-    def _handed_on(self, reader: Stage) -> Stage | None:
+    def _handed_on(self, reader: ScheduledStage) -> ScheduledStage | None:
         """The elementwise stage just before one that works in its buffer, or stores it."""
-        operand = 0 if reader.kind is Kind.STORE else reader.in_place
-        if operand is None or reader.kind not in (Kind.STORE, Kind.ELEMENTWISE):
+        operand = 0 if reader.kind is StageRole.STORE else reader.in_place
+        if operand is None or reader.kind not in (StageRole.STORE, StageRole.ELEMENTWISE):
             return None
         read = reader.reads[operand]
         maker = self.stage_of(read.value)
         same = read.rows == rows_of(identity_map(len(reader.compute.spatial)))
         if maker is None or not same or maker.number != reader.number - 1:
             return None
-        in_place = maker.kind is Kind.ELEMENTWISE and maker.in_place is not None
+        in_place = maker.kind is StageRole.ELEMENTWISE and maker.in_place is not None
         return maker if in_place and len(list(maker.compute.result.uses)) == 1 else None
 
-    def stage_of(self, value: SSAValue) -> Stage | None:
+    def stage_of(self, value: SSAValue) -> ScheduledStage | None:
         """The stage that makes a tensor; None for parameters."""
         return self._makers.get(value)
 
     @cached_property
-    def _makers(self) -> Mapping[SSAValue, Stage]:
+    def _makers(self) -> Mapping[SSAValue, ScheduledStage]:
         return {stage.compute.result: stage for stage in self.stages}
 
-    def vectors(self, stage: Stage) -> list[int]:
+    def vectors(self, stage: ScheduledStage) -> list[int]:
         """Operands of an ALU stage that come from main memory."""
-        if stage.kind not in (Kind.ELEMENTWISE, Kind.REDUCTION):
+        if stage.kind not in (StageRole.ELEMENTWISE, StageRole.REDUCTION):
             return []
         return [
             number
@@ -223,7 +223,7 @@ def is_table(compute: ComputeOp, read: Read) -> bool:
     )
 
 
-def _work(stage: Stage) -> int:
+def _work(stage: ScheduledStage) -> int:
     total = 1
     for extent in (*stage.extents, *stage.taps):
         total *= extent
@@ -235,40 +235,40 @@ def structure_of(kernel: KernelOp, layer: str) -> Structure:
 
     Raises `CompileError` for a stage that the default rule cannot place.
     """
-    stages: list[Stage] = []
+    stages: list[ScheduledStage] = []
     last = kernel.body.block.last_op
     assert isinstance(last, YieldOp)
     for number, compute in enumerate(kernel.computes):
         kind = _kind(compute, layer)
-        if (kind is Kind.STORE) != (compute.result in last.values):
+        if (kind is StageRole.STORE) != (compute.result in last.values):
             raise _unknown(compute, layer, "an int8 value is made and used inside one kernel")
         made = {stage.compute.result for stage in stages}
-        if kind is Kind.STORE and compute.inputs[0] not in made:
+        if kind is StageRole.STORE and compute.inputs[0] not in made:
             raise _unknown(compute, layer, "nothing computed to store")
         stages.append(_placed(number, compute, kind, stages))
-    roots = [stage for stage in stages if stage.kind is Kind.STORE]
+    roots = [stage for stage in stages if stage.kind is StageRole.STORE]
     if not roots or len({stage.compute.spatial.extents for stage in roots}) > 1:
         raise CompileError(Problem(layer, "the results of one kernel must have one shape"))
     return Structure(stages, roots)
 
 
-def _kind(compute: ComputeOp, layer: str) -> Kind:
+def _kind(compute: ComputeOp, layer: str) -> StageRole:
     operations = [op for op in compute.body.block.ops if type(op) in ALU_NAMES]
     if is_product(compute):
         if _has_lanes_of_product(compute):
-            return Kind.PRODUCT
+            return StageRole.PRODUCT
         raise _unknown(compute, layer, "a product without the lanes of the GEMM core")
     if isinstance(yielded(compute.body).owner, arith.TruncIOp) and not operations:
-        return Kind.STORE
+        return StageRole.STORE
     if compute.element_type != i32 or any(
         shaped(read.value).element_type == i8 for read in compute.reads
     ):
         raise _unknown(compute, layer, "int8 values in the ALU")
     if _copies(compute):
-        return Kind.ELEMENTWISE
+        return StageRole.ELEMENTWISE
     if len(operations) != 1:
         raise _unknown(compute, layer, f"a body of {len(operations)} operations")
-    return Kind.REDUCTION if len(compute.reduce) else Kind.ELEMENTWISE
+    return StageRole.REDUCTION if len(compute.reduce) else StageRole.ELEMENTWISE
 
 
 def _copies(compute: ComputeOp) -> bool:
@@ -293,23 +293,25 @@ def _unknown(compute: ComputeOp, layer: str, what: str) -> CompileError:
     )
 
 
-def _placed(number: int, compute: ComputeOp, kind: Kind, before: Sequence[Stage]) -> Stage:
+def _placed(
+    number: int, compute: ComputeOp, kind: StageRole, before: Sequence[ScheduledStage]
+) -> ScheduledStage:
     """The stage with the buffer it works in: its operand's where that is read for the last time."""
-    if kind is Kind.STORE:
-        return Stage(number, compute, kind)
+    if kind is StageRole.STORE:
+        return ScheduledStage(number, compute, kind)
     intrinsic, in_place = "", None
-    if kind is Kind.PRODUCT:
+    if kind is StageRole.PRODUCT:
         candidates = [] if compute.init is None else [(INIT, _same(compute, compute.init))]
     else:
         intrinsic = _intrinsic(compute)
-        candidates = list(enumerate(compute.reads)) if kind is Kind.ELEMENTWISE else []
+        candidates = list(enumerate(compute.reads)) if kind is StageRole.ELEMENTWISE else []
     buffer = 1 + max((stage.buffer for stage in before), default=-1)
     for operand, read in candidates:
         maker = next((stage for stage in before if stage.compute.result is read.value), None)
         if maker is not None and _may_overwrite(compute, operand, read):
             in_place, buffer = operand, maker.buffer
             break
-    return Stage(number, compute, kind, in_place, buffer, intrinsic)
+    return ScheduledStage(number, compute, kind, in_place, buffer, intrinsic)
 
 
 def _same(compute: ComputeOp, value: SSAValue) -> Read:

@@ -7,7 +7,7 @@ import numpy as np
 
 from vtac.passes.te.schedule.border import border_ranges, inside_share
 from vtac.passes.te.schedule.footprint import Extents, Regions, regions_of, root_axes_of, volume
-from vtac.passes.te.schedule.structure import Kind, Stage, Structure
+from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure
 
 
 class Tilings:
@@ -35,11 +35,11 @@ class Tilings:
         self.axes = root_axes_of(structure)
         self._totals = {stage.number: self._total(stage) for stage in structure.stages}
 
-    def total(self, stage: Stage) -> Extents:
+    def total(self, stage: ScheduledStage) -> Extents:
         """Elements of a stage computed over all tiles, those computed twice counted twice."""
         return self._totals[stage.number]
 
-    def _total(self, stage: Stage) -> Extents:
+    def _total(self, stage: ScheduledStage) -> Extents:
         total, seen = self.one, set[int]()
         for own, region, extent in zip(
             self.axes[stage.number], self.regions[stage.number], stage.extents, strict=True
@@ -51,7 +51,7 @@ class Tilings:
         rest = [turns for axis, turns in enumerate(self.trips) if axis not in seen]
         return total * volume(rest, self.one)
 
-    def border(self, stage: Stage) -> tuple[float, Extents]:
+    def border(self, stage: ScheduledStage) -> tuple[float, Extents]:
         """Share of a product's points inside, and its instructions if its reduction is one tile."""
         return self._borders[stage.number]
 
@@ -62,7 +62,7 @@ class Tilings:
             for stage in self.structure.products
         }
 
-    def _instructions(self, stage: Stage) -> Extents:
+    def _instructions(self, stage: ScheduledStage) -> Extents:
         """Several tiles of a dimension share the instructions that are due to its border."""
         total = self.tiles.astype(np.float64)
         for row, ranges in border_ranges(stage):
@@ -82,7 +82,7 @@ class Tilings:
         """Elements of ACC for the values of one tile, buffers shared where stages work in place."""
         buffers: dict[int, Extents] = {}
         for stage in self.structure.stages:
-            if stage.kind is not Kind.STORE:
+            if stage.kind is not StageRole.STORE:
                 size = volume(self.regions[stage.number], self.one)
                 buffers[stage.buffer] = np.maximum(buffers.get(stage.buffer, size), size)
         return sum(buffers.values(), self.none)
@@ -92,8 +92,8 @@ class Tilings:
         """Micro-ops of one instruction of each stage, started or computed by the ALU."""
         found = []
         for stage in self.structure.stages:
-            if stage.kind is not Kind.STORE:
-                taps = stage.taps if stage.kind is Kind.REDUCTION else ()
+            if stage.kind is not StageRole.STORE:
+                taps = stage.taps if stage.kind is StageRole.REDUCTION else ()
                 extents = [self.one * size for size in taps]
                 found.append(micro_ops([*self.regions[stage.number], *extents]))
         return found

@@ -46,7 +46,7 @@ from vtac.dialects.te import (
     TensorizeOp,
     VthreadOp,
 )
-from vtac.passes.te.schedule.structure import Kind, Stage, Structure, structure_of
+from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure, structure_of
 
 AXES = 4
 """Of a result before its lanes: batch, channels, rows, columns."""
@@ -101,13 +101,13 @@ def _structure(kernel: KernelOp) -> Structure | None:
     except CompileError:
         return None
     products = structure.products
-    others = [stage for stage in structure.stages if stage.kind is not Kind.PRODUCT]
+    others = [stage for stage in structure.stages if stage.kind is not StageRole.PRODUCT]
     fits = (
         len(structure.root.extents) == AXES
         and len(structure.roots) == len(products) == 1
         and len(products[0].taps) == AXES - 1
         and products[0].compute.init is None
-        and all(stage.kind is Kind.STORE or stage.in_place == 0 for stage in others)
+        and all(stage.kind is StageRole.STORE or stage.in_place == 0 for stage in others)
     )
     return structure if fits else None
 
@@ -137,7 +137,7 @@ class _Template:
         for stage in reversed(others):
             self._place(self._handle(stage))
         for stage in others:
-            if stage.kind is Kind.PRODUCT:
+            if stage.kind is StageRole.PRODUCT:
                 self._product(stage)
             else:
                 self._elementwise(stage)
@@ -145,7 +145,7 @@ class _Template:
         for thread in reversed(threads):
             VthreadOp(thread)
 
-    def _handle(self, stage: Stage) -> SSAValue:
+    def _handle(self, stage: ScheduledStage) -> SSAValue:
         return self.handles[stage.number]
 
     def _place(self, handle: SSAValue) -> None:
@@ -166,7 +166,7 @@ class _Template:
         self.innermost, self.inner = (loops[-1] if loops else None), n
         return threads
 
-    def _product(self, stage: Stage) -> None:
+    def _product(self, stage: ScheduledStage) -> None:
         """The GEMM core's part: operands loaded for each tile of input channels."""
         handle, compute = self._handle(stage), stage.compute
         axes = AxesOp(handle, [*compute.spatial.names, *compute.reduce.names]).axes
@@ -187,7 +187,7 @@ class _Template:
         TensorizeOp(init, AxesOp(init, compute.spatial.names).axes[0], ["reset"])
         TensorizeOp(handle, n, ["gemm"])
 
-    def _elementwise(self, stage: Stage) -> None:
+    def _elementwise(self, stage: ScheduledStage) -> None:
         """An operation of the ALU in place, its vectors loaded beside it."""
         handle = self._handle(stage)
         InPlaceOp(handle, 0)
