@@ -11,9 +11,12 @@ import argparse
 import contextlib
 import cProfile
 import pstats
+import sys
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from resnet_layers import Layer, compile_layer, layer_named
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
