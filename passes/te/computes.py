@@ -1,10 +1,10 @@
 """What rewrites of computes share: names that are still free, and replacement in place."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from xdsl.rewriter import Rewriter
 
-from vtac.dialects.te import ComputeOp, KernelOp
+from vtac.dialects.te import ComputeOp, KernelOp, Read
 
 
 def fresh_label(kernel: KernelOp, wanted: str) -> str:
@@ -26,3 +26,17 @@ def replace_compute(old: ComputeOp, new: ComputeOp) -> None:
     new.location = old.location
     new.result.name_hint = old.result.name_hint
     Rewriter.replace_op(old, new)
+
+
+def with_reads(compute: ComputeOp, reads: Sequence[Read]) -> ComputeOp:
+    """The compute with these operands in place of its own, one each; not yet in a block."""
+    return ComputeOp(
+        compute.label.data,
+        compute.spatial,
+        compute.reduce,
+        reads,
+        compute.body.clone(),
+        compute.element_type,
+        identity=None if compute.identity is None else compute.identity.value.data,
+        init=compute.init,
+    )

@@ -32,6 +32,7 @@ from vtac.passes.te.narrow_bands import NarrowBandsPass
 from vtac.passes.te.nest_shifts import NestShiftsPass
 from vtac.passes.te.place_biases import PlaceBiasesPass
 from vtac.passes.te.schedule.te_schedule import TeSchedulePass
+from vtac.passes.te.share_tiles import ShareTilesPass
 from vtac.passes.te.split_bodies import SplitBodiesPass
 from vtac.passes.te.te_to_loops import TeToLoops
 
@@ -50,6 +51,7 @@ LOOPS: Sequence[type[ModulePass]] = (
     CorrectBordersPass,
     PlaceBiasesPass,
     BlockImmediatesPass,
+    ShareTilesPass,
     TeSchedulePass,
     TeToLoops,
     TeDeclareIntrinsics,
@@ -102,11 +104,15 @@ class IntegerFunction:
         return op.results[0]
 
     def conv(self, x: SSAValue, out: int, kernel: Sequence[int], **window: Any) -> SSAValue:
+        """With random weights, perhaps below a bound, perhaps equal along some dimensions."""
         group, pad = window.pop("group", 1), window.pop("pad_value", 0)
         largest = window.pop("weights_below", 128)
+        equal = window.pop("equal_along", ())
         numbers = numbers_of(len(kernel), **window)
         channels = self.values[x].shape[1]
         w = self.random.integers(-128, largest, (out, channels // group, *kernel), np.int8)
+        for dimension in equal:
+            w = np.repeat(w.take([0], dimension), w.shape[dimension], dimension)
         answer = convolve(self.values[x], w, group, pad, **numbers)
         type = self.packed(answer.shape, i32)
         numbers.update(group=group, pad_value=pad)
