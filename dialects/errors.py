@@ -22,6 +22,16 @@ class Problem:
         return place + self.what + (f"\n  {self.hint}" if self.hint else "")
 
 
+@dataclass(frozen=True)
+class DoesNotFit(Problem):
+    """Layers that the machine has no room for, however they are scheduled.
+
+    layers: the nodes; empty if they are not known. A driver may leave these on the host instead.
+    """
+
+    layers: tuple[str, ...] = ()
+
+
 class CompileError(Exception):
     """All problems of one input. Tools print it without a traceback and exit with status 1."""
 

@@ -74,6 +74,12 @@ Then once for all:
 The network is then cut into steps, host parts around launches, and each codegen's **lowering**
 turns its functions into what its **build** takes.
 
+Whether a layer fits the machine is known only when it is scheduled and its buffers are placed.
+Where a lowering finds layers for which there is no room (`DoesNotFit`), the compiler marks them in
+the network as it was before step 2, with the reason "no room on the machine", and partitions again:
+these layers run on the host, in the same integers, and the rest of their regions stays on the
+accelerator.
+
 The properties are tested on random networks with random codegens by random priorities
 (`test/python/test_partition.py`): no cycle between regions, every op in exactly one place, regions
 convex and maximal, results equal to those of before.

@@ -40,8 +40,9 @@ from vtac.runtime.samples import (
     tensor_specs,
 )
 from vtac.tools.calibrate import Calibrated, CalibratePass
+from vtac.tools.capacity import keep_what_does_not_fit
 from vtac.tools.discovery import OurPasses, chosen_codegens, load_dialects
-from vtac.tools.ir_files import module_text, write_ir
+from vtac.tools.ir_files import module_text, remove_ir, write_ir
 from vtac.tools.keep_float import keep_float
 from vtac.tools.layer_errors import ErrorOptions, LayerErrors
 from vtac.tools.levels import CALIBRATED, CANONICAL, IMPORTED, PARTITIONED, Criteria, pipeline_of
@@ -146,29 +147,53 @@ class _Driver:
         return pipeline if change is None else change(pipeline)
 
     def _lower(self, pipeline: Pipeline, module: ModuleOp, nodes: Nodes) -> Module:
-        """Run the part of the pipeline that follows calibration, and pack the result."""
+        """Run the part of the pipeline that follows calibration, and pack the result.
+
+        Where layers turn out not to fit the machine, the network is partitioned again with these
+        layers on the host.
+        """
         macs = macs_of_layers(module)
-        for segment in pipeline.until(PARTITIONED).segments:
-            self._run(segment, module)
-            self.ctx.observations = None  # they describe the float network only
-            self._level(segment.level, module)
-        cut = self._cut(module, nodes, macs)
-        if cut.made:
-            idle = {
-                level
-                for codegen in self.codegens.values()
-                if codegen.name not in cut.made.values()
-                for level in codegen.lowering().levels
-            }
-            for segment in pipeline.since(PARTITIONED).segments:
-                if segment.level not in idle:
-                    self._run(segment, module)
-                    self._level(segment.level, module)
-        else:
+        *before, partition = pipeline.until(PARTITIONED).segments
+        for segment in before:
+            self._segment(segment, module)
+        lowering, recorded = pipeline.since(PARTITIONED), len(self.report.levels)
+        while True:
+            unpartitioned = module.clone() if before else None
+            try:
+                self._segment(partition, module)
+                cut = self._cut(module, nodes, macs)
+                package = self._package(cut, *self._made(lowering, cut.made, module))
+                break
+            except CompileError as error:
+                if unpartitioned is None or not keep_what_does_not_fit(unpartitioned, error):
+                    raise
+                module = unpartitioned
+                self._forget_levels(recorded)
+        if not cut.made:
             self.report.notes.append(NOTHING_OFFLOADED)
-        package = self._package(cut, *self._build(module, cut.made))
         with self._step("open"):
             return Module(package, report=self.report, engines=self._engines)
+
+    def _segment(self, segment: Segment, module: ModuleOp) -> None:
+        """Run a segment after calibration, and record the level that it reaches."""
+        self._run(segment, module)
+        self.ctx.observations = None  # they describe the float network only
+        self._level(segment.level, module)
+
+    def _made(
+        self, lowering: Pipeline, made: Mapping[str, str], module: ModuleOp
+    ) -> tuple[dict[str, Function], dict[str, bytes]]:
+        """Lower and build the functions of a partitioned module. made: the codegen of each."""
+        idle = {
+            level
+            for codegen in self.codegens.values()
+            if codegen.name not in made.values()
+            for level in codegen.lowering().levels
+        }
+        for segment in lowering.segments if made else ():
+            if segment.level not in idle:
+                self._segment(segment, module)
+        return self._build(module, made)
 
     def _cut(self, module: ModuleOp, nodes: Nodes, macs: Mapping[str, int]) -> "_Cut":
         """Cut a partitioned network into steps, and report where each node went."""
@@ -311,8 +336,23 @@ class _Driver:
                 raise CompileError(
                     Problem(str(self._save_ir), f"cannot make it: {error.strerror}")
                 ) from None
-            file = self._save_ir / f"{len(self.report.levels) - 1}_{name}.mlir"
+            file = self._saved_at(len(self.report.levels) - 1, name)
             write_ir(file, text, module, self.ctx)
+
+    def _saved_at(self, number: int, level: str) -> Path:
+        """The file of a level; there is one only if the user wants the IR of levels saved."""
+        assert self._save_ir is not None
+        return self._save_ir / f"{number}_{level}.mlir"
+
+    def _forget_levels(self, kept: int) -> None:
+        """Forget all levels but the first so many: they are reached again."""
+        for number, level in enumerate(self.report.levels[kept:], kept):
+            self.report.ir.pop(level.name, None)
+            if self._save_ir is not None:
+                remove_ir(self._saved_at(number, level.name))
+        del self.report.levels[kept:]
+        self.report.choices = ()
+        self.report.instructions.clear()
 
     @property
     def _engines(self) -> dict[str, Engine]:

@@ -70,6 +70,12 @@ def write_ir(path: str | os.PathLike[str], text: str, module: ModuleOp, ctx: Vta
     write_whole(path, text.encode())
 
 
+def remove_ir(path: str | os.PathLike[str]) -> None:
+    """Remove what `write_ir` wrote."""
+    for file in (Path(path), resources_file(path), observations_file(path)):
+        file.unlink(missing_ok=True)
+
+
 def print_ir(text: str, module: ModuleOp, ctx: VtacContext, command: str) -> None:
     """Print text, and note on standard error that its large constants are not in it."""
     sys.stdout.write(text)

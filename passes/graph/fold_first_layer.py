@@ -47,6 +47,7 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.constants import constant_of, new_constant
 from vtac.passes.graph.folds import Choice, Fold, fold_weights, windows_of, with_bias_lanes
+from vtac.passes.graph.reasons import is_settled
 
 
 @dataclass
@@ -141,6 +142,7 @@ def _erase_unused(constant: SSAValue, rewriter: PatternRewriter) -> None:
 def _is_foldable(op: ConvOp) -> bool:
     return (
         op.group.value.data == 1
+        and not is_settled(op)
         and op.bias is None
         and is_static(op.x)
         and isinstance(op.x.type, TensorType)

@@ -36,11 +36,12 @@ class ReasonKind(Enum):
     COST = "not worth it"
     USER = "kept by the user"
     PRECISION = "less precise than the user asks for"
+    CAPACITY = "no room on the machine"
     LAYOUT = "laid out on the way to the accelerator"
     OTHER = "other reasons"
 
 
-SETTLED = (ReasonKind.USER, ReasonKind.PRECISION, ReasonKind.LAYOUT)
+SETTLED = (ReasonKind.USER, ReasonKind.PRECISION, ReasonKind.CAPACITY, ReasonKind.LAYOUT)
 """Reasons that stand before anybody is asked: no codegen takes these ops, nobody rounds them."""
 
 

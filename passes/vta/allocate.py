@@ -23,7 +23,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.errors import CompileError, DoesNotFit, Problem
 from vtac.dialects.target import Memory
 from vtac.dialects.vta import (
     AllocOp,
@@ -207,11 +207,12 @@ def _does_not_fit(group: Sequence[_Site], depth: int) -> Problem:
     memory = group[0].memory.name.lower()
     needs = ", ".join(f"{site.places} x {site.size}" for site in group)
     total = sum(site.elements for site in group)
-    layers = ", ".join(dict.fromkeys(site.where for site in group if site.where))
-    return Problem(
-        layers,
+    layers = tuple(dict.fromkeys(site.where for site in group if site.where))
+    return DoesNotFit(
+        ", ".join(layers),
         f"needs {total} elements of {memory} ({needs}), the target has {depth}",
         "Choose smaller tiles or fewer slots.",
+        layers,
     )
 
 

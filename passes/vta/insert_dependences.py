@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.errors import CompileError, DoesNotFit
 from vtac.dialects.target import Memory
 from vtac.dialects.vta import (
     TOKENS,
@@ -36,6 +36,7 @@ from vtac.dialects.vta import (
     ProgramOp,
     integer,
     integers,
+    layer_of,
     memory_attr,
 )
 from vtac.dialects.vta.encoding import Opcode
@@ -92,9 +93,10 @@ def insert_dependences(program: ProgramOp) -> None:
             needs = extra.setdefault(waits, {})
             needs[module] = max(needs.get(module, 0), place)
     raise CompileError(
-        Problem(
+        DoesNotFit(
             f"vta.program @{program.sym_name.data}",
             f"its tokens do not fit queues of {capacity}",
+            layers=tuple(dict.fromkeys(filter(None, map(layer_of, instructions)))),
         )
     )
 

@@ -19,7 +19,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.errors import CompileError, DoesNotFit, Problem
 from vtac.dialects.target import Memory
 from vtac.dialects.vta import (
     BufferKind,
@@ -111,10 +111,11 @@ def _stretches(program: ProgramOp) -> list[_Stretch]:
             )
         if op.micro_ops.count > entries:
             raise CompileError(
-                Problem(
+                DoesNotFit(
                     layer_of(op),
                     f"one instruction has {op.micro_ops.count} micro-ops, the target holds"
                     f" {entries}",
+                    layers=(layer_of(op),),
                 )
             )
         if not stretches or not stretches[-1].takes(op.micro_ops, entries):

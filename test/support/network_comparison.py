@@ -29,6 +29,12 @@ def assert_exact(network: Network, target: Target, shift: str) -> None:
 
     An exact network equals the floats.
     """
+    module = assert_equals_reference(network, target, shift)
+    assert all(p.where != "host" or p.reason == FREE for p in module.report.placements)
+
+
+def assert_equals_reference(network: Network, target: Target, shift: str = "auto") -> vtac.Module:
+    """As `assert_exact`, wherever the nodes run; returns the compiled module."""
     reference: dict[str, np.ndarray] = {}
     bounds: list[float | None] = []
 
@@ -47,7 +53,6 @@ def assert_exact(network: Network, target: Target, shift: str) -> None:
         observe=evaluate,
         criteria=everything,
     )
-    assert all(p.where != "host" or p.reason == FREE for p in module.report.placements)
     session = onnxruntime.InferenceSession(network.model.SerializeToString(), one_thread())
     (expected,) = session.run(None, network.inputs)
     ((name, integers),) = reference.items()
@@ -60,3 +65,4 @@ def assert_exact(network: Network, target: Target, shift: str) -> None:
         (bound,) = bounds
         assert bound is not None, f"the quantiser gave no bound for {name}"
         assert np.abs(integers - expected).max() <= bound
+    return module

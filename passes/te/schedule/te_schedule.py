@@ -14,7 +14,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, NameLoc
 from xdsl.passes import ModulePass
 
-from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.errors import CompileError, DoesNotFit, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.te import CallOp, KernelOp, ScheduleOp, canonical_text
 from vtac.passes.te.schedule.emit import schedule_of
@@ -54,7 +54,10 @@ class TeSchedulePass(ModulePass):
                 schedule = schedule_of(kernel, structure, plans[text])
                 op.body.block.insert_op_after(schedule, kernel)
             except CompileError as error:
-                problems += error.problems
+                problems += [
+                    DoesNotFit(p.where, p.what, p.hint, tuple(layers.get(name, ())))
+                    for p in error.problems
+                ]
         if problems:
             raise CompileError(problems)
 
