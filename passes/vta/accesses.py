@@ -10,7 +10,7 @@ share its bytes, whatever their names; every other buffer has bytes of its own.
 
 import enum
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Memory
+from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta import (
-    AluOp,
+    BufferOp,
     ComputeOp,
+    GemmOp,
     InstructionOp,
     LoadOp,
     MicroOps,
@@ -78,16 +79,17 @@ def module_of(op: InstructionOp) -> Module:
 
 
 class Accesses:
-    """The accesses of a program's instructions, all placed and with planned micro-ops."""
+    """What instructions read and write, from their fields.
 
-    def __init__(self, program: ProgramOp, instructions: Sequence[InstructionOp]):
-        target = program.target
+    buffers: the DRAM buffers of the program. stored: those that a STORE names.
+    """
+
+    def __init__(self, target: Target, buffers: Mapping[str, BufferOp], stored: Iterable[str]):
         self.unit = min(target.element_bytes(m) for m in (Memory.INP, Memory.WGT, Memory.ACC))
         self._scale = {memory: target.element_bytes(memory) // self.unit for memory in Memory}
-        self._kernels = {name: op.micro_ops for name, op in program.kernels().items()}
         self._places: dict[str, tuple[Space, int]] = {}
         self._sizes: dict[Space, int] = {}
-        for name, buffer in program.buffers().items():
+        for name, buffer in buffers.items():
             space: Space = name
             offset = 0
             if buffer.place is not None:
@@ -95,17 +97,58 @@ class Accesses:
             end = -(-(offset + buffer.bytes.value.data) // self.unit)
             self._places[name] = space, offset // self.unit
             self._sizes[space] = max(end, self._sizes.get(space, 0))
-        self._stored = {
-            self._places[op.buffer_name][0]
-            for op in instructions
-            if isinstance(op, StoreOp) and op.buffer_name is not None
-        }
-        self._known: dict[tuple[int, ...], Sequence[Access]] = {}
+        self._stored = {self._places[name][0] for name in stored}
         self._depths = {memory: target.depth(memory) for memory in Memory}
 
     def size(self, space: Space) -> int:
         """Elements of a memory, units of `unit` bytes of a buffer or of all buffers of a scope."""
         return self._depths[space] if isinstance(space, Memory) else self._sizes[space]
+
+    def of_transfer(
+        self,
+        memory: Memory,
+        base: int,
+        held: int,
+        buffer: str,
+        place: int,
+        rows: tuple[int, int, int],
+    ) -> list[Access]:
+        """The accesses of a LOAD, or for OUT of a STORE.
+
+        base, held: the first element in the memory, and how many. buffer, place: the DRAM buffer
+        and the first element there. rows: how many rows of how many elements, and their distance.
+        """
+        y, x, stride = rows
+        if x == 0 or y == 0:
+            return []
+        stores, found = memory is Memory.OUT, []
+        if memory in _SHARED:
+            found.append(Access(memory, slice(base, base + held), not stores))
+        space, first = self._places[buffer]
+        if space in self._stored and memory is not Memory.UOP:
+            scale = self._scale[memory]
+            elements = _rows(y, x * scale, stride * scale)
+            found.append(Access(space, _shift(elements, first + place * scale), stores))
+        return found
+
+
+class ProgramAccesses:
+    """The accesses of a program's instructions, all placed and with planned micro-ops."""
+
+    def __init__(self, program: ProgramOp, instructions: Sequence[InstructionOp]):
+        stored = {
+            op.buffer_name
+            for op in instructions
+            if isinstance(op, StoreOp) and op.buffer_name is not None
+        }
+        self._accesses = Accesses(program.target, program.buffers(), stored)
+        self._kernels = {name: op.micro_ops for name, op in program.kernels().items()}
+        self._known: dict[tuple[int, ...], Sequence[Access]] = {}
+
+    @property
+    def size(self) -> Callable[[Space], int]:
+        """See `Accesses.size`."""
+        return self._accesses.size
 
     def of(self, op: InstructionOp) -> Sequence[Access]:
         """The accesses of one instruction."""
@@ -118,45 +161,43 @@ class Accesses:
         key = tuple([id(properties.get(name)) for name in _COMPUTE])
         if key not in self._known:
             assert isinstance(op, ComputeOp)
-            self._known[key] = list(self._of_compute(op))
+            if op.kernel is None:
+                raise CompileError(
+                    Problem(
+                        op.name, "its micro-ops have no place yet", "Run vta-plan-microops first."
+                    )
+                )
+            micro_ops = self._kernels[op.kernel.root_reference.data]
+            self._known[key] = compute_accesses(op, micro_ops)
         return self._known[key]
 
     def _of_transfer(self, op: LoadOp | StoreOp) -> Sequence[Access]:
-        y, x = op.sizes
-        if x == 0 or y == 0:
-            return ()
-        memory, stores = op.memory_id, op.OPCODE is Opcode.STORE
-        found = []
-        if memory in _SHARED:
-            base = op.sram_base.value.data
-            found.append(Access(memory, slice(base, base + op.sram_size), not stores))
         name = op.buffer_name
         if name is None:
             raise CompileError(
                 Problem(op.name, "dependences need named DRAM buffers, not absolute addresses")
             )
-        space, first = self._places[name]
-        if space in self._stored and memory is not Memory.UOP:
-            scale = self._scale[memory]
-            rows = _rows(y, x * scale, op.stride.value.data * scale)
-            at = first + op.dram_base.value.data * scale
-            found.append(Access(space, _shift(rows, at), stores))
-        return found
+        return self._accesses.of_transfer(
+            op.memory_id,
+            op.sram_base.value.data,
+            op.sram_size,
+            name,
+            op.dram_base.value.data,
+            (*op.sizes, op.stride.value.data),
+        )
 
-    def _of_compute(self, op: ComputeOp) -> Iterator[Access]:
-        if op.kernel is None:
-            raise CompileError(
-                Problem(op.name, "its micro-ops have no place yet", "Run vta-plan-microops first.")
-            )
-        micro_ops = self._kernels[op.kernel.root_reference.data]
-        dst, src, wgt = op.factors()
-        loops = op.iterations
-        if 0 in loops:
-            return
-        yield Access(Memory.OUT, indices(micro_ops, 0, loops, dst), True)
-        if not isinstance(op, AluOp):
-            yield Access(Memory.INP, indices(micro_ops, 1, loops, src), False)
-            yield Access(Memory.WGT, indices(micro_ops, 2, loops, wgt), False)
+
+def compute_accesses(op: ComputeOp, micro_ops: MicroOps) -> list[Access]:
+    """The accesses of a GEMM or ALU instruction that runs these micro-ops."""
+    loops = op.iterations
+    if 0 in loops or (op.reset is not None and isinstance(op, GemmOp)):
+        return []
+    dst, src, wgt = op.factors()
+    found = [Access(Memory.OUT, indices(micro_ops, 0, loops, dst), True)]
+    if isinstance(op, GemmOp):
+        found.append(Access(Memory.INP, indices(micro_ops, 1, loops, src), False))
+        found.append(Access(Memory.WGT, indices(micro_ops, 2, loops, wgt), False))
+    return found
 
 
 def indices(

@@ -14,7 +14,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from xdsl.context import Context
@@ -24,13 +24,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from vtac.dialects.errors import CompileError, DoesNotFit, Problem
-from vtac.dialects.target import Memory
+from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta import (
     AllocOp,
-    InstructionOp,
     MicroOps,
     ProgramOp,
-    SramType,
     integer,
     layer_of,
 )
@@ -58,33 +56,66 @@ class AllocatePass(ModulePass):
 
 def allocate(program: ProgramOp) -> None:
     """Place the SRAM buffers of a program. Raises `CompileError` where they do not fit."""
-    sites = _sites(program)
+    allocs, buffers = _buffers(program)
+    addresses = addresses_of(buffers, program.target)
+    _rewrite(program, dict(zip([op.buffer for op in allocs], addresses, strict=True)))
+
+
+class SramBuffer(NamedTuple):
+    """An SRAM buffer without a place.
+
+    site: number of the place in a schedule that it comes from. born, last: when it comes to life
+    and when it is used for the last time, both counted in program order. where: its layer.
+    """
+
+    site: int
+    memory: Memory
+    slots: int
+    size: int
+    where: str
+    born: int
+    last: int
+
+
+def addresses_of(buffers: Sequence[SramBuffer], target: Target) -> list[int]:
+    """The first element of each buffer in its memory; buffers are in the order of their birth.
+
+    Raises `CompileError` where they do not fit.
+    """
+    sites = _sites(buffers)
     problems: list[Problem] = []
     for memory in (Memory.INP, Memory.WGT, Memory.ACC):
         here = [site for site in sites if site.memory is memory]
-        problems += _place_memory(here, program.target.depth(memory))
+        problems += _place_memory(here, target.depth(memory))
     if problems:
         raise CompileError(problems)
-    _rewrite(program, _addresses(sites))
+    addresses = [0] * len(buffers)
+    for site in sites:
+        for turn, number in enumerate(site.buffers):
+            addresses[number] = site.base + turn % site.slots * site.size
+    return addresses
 
 
 @dataclass
 class _Site:
-    """The buffers of one place in a schedule: when each is alive, and where they lie."""
+    """The buffers of one place in a schedule: when each is alive, and where they lie.
+
+    buffers: their numbers, in the order of their birth.
+    """
 
     number: int
     memory: Memory
     slots: int
     size: int
     where: str
-    allocs: list[AllocOp] = field(default_factory=list)
+    buffers: list[int] = field(default_factory=list)
     lives: list[tuple[int, int]] = field(default_factory=list)
     base: int = -1
 
     @property
     def places(self) -> int:
         """Slots that are really used."""
-        return min(self.slots, len(self.allocs))
+        return min(self.slots, len(self.buffers))
 
     @property
     def elements(self) -> int:
@@ -111,8 +142,8 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] <= other[1] and other[0] <= one[1]
 
 
-def _sites(program: ProgramOp) -> list[_Site]:
-    """The sites of a program, in the order in which they come to life."""
+def _buffers(program: ProgramOp) -> tuple[list[AllocOp], list[SramBuffer]]:
+    """The SRAM buffers of a program, in the order in which they come to life."""
     allocs: list[tuple[int, AllocOp]] = []
     last_use: dict[SSAValue, int] = {}
     for number, op in enumerate(program.body.block.ops):
@@ -121,20 +152,34 @@ def _sites(program: ProgramOp) -> list[_Site]:
         else:
             for operand in op._operands:
                 last_use[operand] = number
+    buffers = [
+        SramBuffer(
+            op.site.value.data,
+            op.buffer.type.memory.data,
+            op.slots.value.data,
+            op.size.value.data,
+            layer_of(op),
+            born,
+            last_use.get(op.buffer, born),
+        )
+        for born, op in allocs
+    ]
+    return [op for _, op in allocs], buffers
+
+
+def _sites(buffers: Sequence[SramBuffer]) -> list[_Site]:
+    """The sites of buffers, in the order in which they come to life."""
     sites: dict[int, _Site] = {}
-    for born, op in allocs:
-        buffer, number = op.buffer, op.site.value.data
-        assert isinstance(buffer.type, SramType)
-        shape = (buffer.type.memory.data, op.slots.value.data, op.size.value.data)
-        if number not in sites:
-            sites[number] = _Site(number, *shape, layer_of(op))
-        site = sites[number]
-        if shape != (site.memory, site.slots, site.size):
+    for place, (number, memory, slots, size, where, born, last) in enumerate(buffers):
+        site = sites.get(number)
+        if site is None:
+            site = sites[number] = _Site(number, memory, slots, size, where)
+        elif (memory, slots, size) != (site.memory, site.slots, site.size):
             raise CompileError(
                 Problem(site.where, f"the buffers of site {number} differ in size or slots")
             )
-        site.allocs.append(op)
-        site.lives.append((born, last_use.get(buffer, born)))
+        site.buffers.append(place)
+        site.lives.append((born, last))
     return list(sites.values())
 
 
@@ -216,14 +261,6 @@ def _does_not_fit(group: Sequence[_Site], depth: int) -> Problem:
     )
 
 
-def _addresses(sites: Iterable[_Site]) -> dict[SSAValue, int]:
-    return {
-        alloc.buffer: site.base + turn % site.slots * site.size
-        for site in sites
-        for turn, alloc in enumerate(site.allocs)
-    }
-
-
 def _rewrite(program: ProgramOp, addresses: dict[SSAValue, int]) -> None:
     for op in program.instructions():
         if op.placed:
@@ -232,7 +269,8 @@ def _rewrite(program: ProgramOp, addresses: dict[SSAValue, int]) -> None:
         properties = op.properties
         micro_ops = properties.get("micro_ops")
         if isinstance(micro_ops, MicroOps):
-            properties["micro_ops"] = moved(micro_ops, *_shift_of(op, bases))
+            shift = index_bases(op.OPCODE, "reset" in properties, bases)
+            properties["micro_ops"] = moved(micro_ops, *shift)
         elif "sram_base" in properties:
             base = cast("IntegerAttr", properties["sram_base"])
             properties["sram_base"] = integer(base.value.data + bases[0])
@@ -241,11 +279,14 @@ def _rewrite(program: ProgramOp, addresses: dict[SSAValue, int]) -> None:
         Rewriter.erase_op(alloc)
 
 
-def _shift_of(op: InstructionOp, bases: Sequence[int]) -> tuple[int, int, int]:
-    """What is added to dst, src and wgt of its micro-ops."""
-    if op.OPCODE is not Opcode.GEMM:
+def index_bases(opcode: Opcode, resets: bool, bases: Sequence[int]) -> tuple[int, int, int]:
+    """What is added to dst, src and wgt of the micro-ops of an instruction.
+
+    bases: the addresses of its buffers, destination first.
+    """
+    if opcode is not Opcode.GEMM:
         return bases[0], bases[-1], 0
-    if "reset" in op.properties:
+    if resets:
         return bases[0], 0, 0
     return bases[0], bases[1], bases[2]
 

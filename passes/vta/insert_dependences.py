@@ -17,9 +17,9 @@ flag set. FINISH waits for all that was loaded and stored.
 """
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from xdsl.context import Context
@@ -41,7 +41,7 @@ from vtac.dialects.vta import (
 )
 from vtac.dialects.vta.encoding import Opcode
 
-from .accesses import Accesses, Module, Space, module_of
+from .accesses import Access, Module, ProgramAccesses, Space, module_of
 
 Edge: TypeAlias = tuple[int, int]
 """Positions, each counted in its module, of the one who pushes and the one who pops."""
@@ -80,32 +80,91 @@ def insert_dependences(program: ProgramOp) -> None:
     for op in instructions:
         for token in TOKENS:
             op.properties.pop(token, None)
-    capacity = program.target.token_depth
-    extra: dict[Place, dict[Module, int]] = {}
-    for _ in range(_ROUNDS):
-        order = _Order(program, instructions, extra)
-        order.derive()
-        overflows = list(order.overflows(capacity))
-        if not overflows:
-            order.apply()
-            return
-        for waits, (module, place) in overflows:
-            needs = extra.setdefault(waits, {})
-            needs[module] = max(needs.get(module, 0), place)
-    raise CompileError(
+    accesses = ProgramAccesses(program, instructions)
+    tokens = derive_tokens(
+        [module_of(op) for op in instructions],
+        [None if op.OPCODE is Opcode.FINISH else accesses.of(op) for op in instructions],
+        accesses.size,
+        program.target.token_depth,
+    )
+    if tokens is None:
+        raise no_tokens(
+            program.sym_name.data, program.target.token_depth, map(layer_of, instructions)
+        )
+    for op, flags in zip(instructions, tokens.flags, strict=True):
+        _set_tokens(op, flags)
+    for place, flags in tokens.carriers:
+        before = instructions[place]
+        carrier = LoadOp.create(
+            properties={
+                "memory": memory_attr(Memory.UOP),
+                "sram_base": integer(0),
+                "dram_base": integer(0),
+                "size": integers(0, 0),
+                "stride": integer(0),
+            },
+            location=before.location,
+        )
+        _set_tokens(carrier, flags)
+        Rewriter.insert_op(carrier, InsertPoint.before(before))
+
+
+def no_tokens(program: str, capacity: int, layers: Iterable[str]) -> CompileError:
+    """The error about a program that needs queues of more than `capacity` tokens."""
+    return CompileError(
         DoesNotFit(
-            f"vta.program @{program.sym_name.data}",
+            f"vta.program @{program}",
             f"its tokens do not fit queues of {capacity}",
-            layers=tuple(dict.fromkeys(filter(None, map(layer_of, instructions)))),
+            layers=tuple(dict.fromkeys(filter(None, layers))),
         )
     )
 
 
+def _set_tokens(op: InstructionOp, flags: Sequence[bool]) -> None:
+    for token, flag in zip(TOKENS, flags, strict=True):
+        if flag:
+            op.set_token(token)
+
+
+class Tokens(NamedTuple):
+    """The flags of a program's instructions; flags are in the order of `TOKENS`.
+
+    flags: of each instruction. carriers: empty LOAD UOPs to insert, each with the place of the
+    instruction before which it stands, and its flags.
+    """
+
+    flags: list[list[bool]]
+    carriers: list[tuple[int, list[bool]]]
+
+
+def derive_tokens(
+    modules: Sequence[Module],
+    accesses: Sequence[Sequence[Access] | None],
+    size: Callable[[Space], int],
+    capacity: int,
+) -> Tokens | None:
+    """The tokens of instructions in program order, from what each reads and writes.
+
+    accesses: those of each instruction, None for FINISH, which waits for all. size: elements of a
+    space. capacity: tokens that a queue holds. None if no tokens can do it.
+    """
+    extra: dict[Place, dict[Module, int]] = {}
+    for _ in range(_ROUNDS):
+        order = _Order(extra)
+        order.derive(modules, accesses, size)
+        overflows = list(order.overflows(capacity))
+        if not overflows:
+            return order.tokens(len(modules))
+        for waits, (module, place) in overflows:
+            needs = extra.setdefault(waits, {})
+            needs[module] = max(needs.get(module, 0), place)
+    return None
+
+
 @dataclass
 class _Row:
-    """The instructions of one module, and what each knows when it is done."""
+    """The instructions of one module by their places, and what each knows when it is done."""
 
-    ops: list[InstructionOp | None] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     clocks: list[list[int]] = field(default_factory=list)
     now: list[int] = field(default_factory=lambda: [0, 0, 0])
@@ -129,20 +188,20 @@ class _Touched:
 class _History:
     """Who touched each element last: positions plus one, by module, reads and writes apart."""
 
-    def __init__(self, accesses: Accesses):
-        self._accesses = accesses
+    def __init__(self, size: Callable[[Space], int]):
+        self._size = size
         self._touched: dict[tuple[Space, Module, bool], _Touched] = {}
         self._by_space: dict[Space, list[_Touched]] = {}
 
     def visit(
-        self, op: InstructionOp, module: Module, position: int, known: Sequence[int]
+        self, accesses: Sequence[Access], module: Module, position: int, known: Sequence[int]
     ) -> list[int]:
-        """What `op` must wait for, by module, and from now on what others must wait for.
+        """What an instruction must wait for, by module; from now on others must wait for it.
 
         known: what it waits for anyway; nothing before that is looked for.
         """
         needs = [0, 0, 0]
-        for space, elements, writes in self._accesses.of(op):
+        for space, elements, writes in accesses:
             mine = self._touched.get((space, module, writes)) or self._meet(space, module, writes)
             for rival in mine.rivals:
                 other, newest = rival.module, rival.newest
@@ -153,7 +212,7 @@ class _History:
 
     def _meet(self, space: Space, module: Module, writes: bool) -> _Touched:
         """The first use of a space by a module."""
-        mine = _Touched(module, writes, self._accesses.size(space))
+        mine = _Touched(module, writes, self._size(space))
         others = self._by_space.setdefault(space, [])
         for other in others:
             if other.module is not module and (writes or other.writes):
@@ -165,43 +224,41 @@ class _History:
 
 
 class _Order:
-    """One derivation of the order of a program."""
+    """One derivation of the order of a program. extra: who must wait for whom besides."""
 
-    def __init__(
-        self,
-        program: ProgramOp,
-        instructions: Sequence[InstructionOp],
-        extra: Mapping[Place, Mapping[Module, int]],
-    ):
-        self._program = program
-        self._instructions = instructions
+    def __init__(self, extra: Mapping[Place, Mapping[Module, int]]):
         self._extra = extra
         self._rows = tuple(_Row() for _ in Module)
         self._edges: dict[Queue, list[Edge]] = {}
-        self._carriers: list[tuple[int, InstructionOp]] = []
+        self._carriers: set[int] = set()
 
-    def derive(self) -> None:
+    def derive(
+        self,
+        modules: Sequence[Module],
+        accesses: Sequence[Sequence[Access] | None],
+        size: Callable[[Space], int],
+    ) -> None:
         """Walk the program and find the edges."""
-        history = _History(Accesses(self._program, self._instructions))
-        for place, op in enumerate(self._instructions):
-            module = module_of(op)
-            if op.OPCODE is Opcode.FINISH:
-                needs = [len(row.ops) for row in self._rows]
+        history = _History(size)
+        for place, (module, touched) in enumerate(zip(modules, accesses, strict=True)):
+            if touched is None:
+                needs = [len(row.places) for row in self._rows]
             else:
                 row = self._rows[module]
-                needs = history.visit(op, module, len(row.ops), row.now)
-            self._add(op, place, module, needs)
+                needs = history.visit(touched, module, len(row.places), row.now)
+            self._add(place, module, needs)
 
-    def _add(self, op: InstructionOp | None, place: int, module: Module, needs: list[int]) -> None:
+    def _add(self, place: int, module: Module, needs: list[int]) -> None:
         """Append an instruction to its module, with the edges that its needs still want."""
-        for other, until in self._extra.get((module, place), {}).items():
-            done = bisect.bisect_right(self._rows[other].places, until)
-            needs[other] = max(needs[other], done)
+        if self._extra:
+            for other, until in self._extra.get((module, place), {}).items():
+                done = bisect.bisect_right(self._rows[other].places, until)
+                needs[other] = max(needs[other], done)
         row = self._rows[module]
-        now, position, far = row.now, len(row.ops), _FAR[module]
+        now, position, far = row.now, len(row.places), _FAR[module]
         if far is not None and needs[far] > now[far]:
             needs[Module.COMPUTE] = max(
-                needs[Module.COMPUTE], self._through_compute(far, needs[far], place, op)
+                needs[Module.COMPUTE], self._through_compute(far, needs[far], place)
             )
         for other in _NEIGHBOURS[module]:
             if needs[other] > now[other]:
@@ -210,20 +267,18 @@ class _Order:
                 now = list(map(max, now, self._rows[other].clocks[source]))
         row.now = now = [*now]
         now[module] = position + 1
-        row.ops.append(op)
         row.places.append(place)
         row.clocks.append(now)
 
-    def _through_compute(self, far: Module, need: int, place: int, op: InstructionOp | None) -> int:
+    def _through_compute(self, far: Module, need: int, place: int) -> int:
         """The compute instruction (its position plus one) that knows the far module did `need`."""
         row = self._rows[Module.COMPUTE]
         first = bisect.bisect_left(row.clocks, need, key=lambda clock: clock[far])
         if first == len(row.clocks):
-            assert op is not None
-            self._carriers.append((len(row.ops), op))
+            self._carriers.add(len(row.places))
             needs = [0, 0, 0]
             needs[far] = need
-            self._add(None, place, Module.COMPUTE, needs)
+            self._add(place, Module.COMPUTE, needs)
         return first + 1
 
     def overflows(self, capacity: int) -> Iterator[tuple[Place, Place]]:
@@ -242,26 +297,17 @@ class _Order:
                 pop = (sink, poppers.places[popped])
                 yield (push, pop) if pop[1] < push[1] else (pop, push)
 
-    def apply(self) -> None:
-        """Insert the carriers and set the flags."""
-        compute = self._rows[Module.COMPUTE]
-        for position, before in self._carriers:
-            carrier = LoadOp.create(
-                properties={
-                    "memory": memory_attr(Memory.UOP),
-                    "sram_base": integer(0),
-                    "dram_base": integer(0),
-                    "size": integers(0, 0),
-                    "stride": integer(0),
-                },
-                location=before.location,
-            )
-            Rewriter.insert_op(carrier, InsertPoint.before(before))
-            compute.ops[position] = carrier
+    def tokens(self, count: int) -> Tokens:
+        """The flags of so many instructions, and the carriers."""
+        flags = [[False] * len(TOKENS) for _ in range(count)]
+        carriers = {position: [False] * len(TOKENS) for position in sorted(self._carriers)}
+        rows = [[flags[place] for place in row.places] for row in self._rows]
+        for position, own in carriers.items():
+            rows[Module.COMPUTE][position] = own
         for (source, sink), edges in self._edges.items():
-            way = ("push_next", "pop_prev") if source < sink else ("push_prev", "pop_next")
-            for pair in edges:
-                for row, position, token in zip((source, sink), pair, way, strict=True):
-                    op = self._rows[row].ops[position]
-                    assert op is not None
-                    op.set_token(token)
+            push, pop = ("push_next", "pop_prev") if source < sink else ("push_prev", "pop_next")
+            for pushed, popped in edges:
+                rows[source][pushed][TOKENS.index(push)] = True
+                rows[sink][popped][TOKENS.index(pop)] = True
+        places = self._rows[Module.COMPUTE].places
+        return Tokens(flags, [(places[position], own) for position, own in carriers.items()])

@@ -10,8 +10,9 @@ Takes placed instructions with inline micro-ops; leaves kernels, one buffer of k
 and ``uops [begin, end]`` on each instruction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -40,7 +41,8 @@ from vtac.dialects.vta import (
 _LARGEST_LOAD = 1 << 15
 """Micro-ops a LOAD fetches at most; x_size has 16 bits."""
 
-_ALIGN = 256
+MICRO_OPS_ALIGN = 256
+"""The buffer of micro-ops begins at a multiple of so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,14 @@ class PlanMicroOpsPass(ModulePass):
                 plan_micro_ops(program)
 
 
+_T = TypeVar("_T")
+
+
 @dataclass
-class _Stretch:
+class Stretch(Generic[_T]):
     """Instructions whose kernels are in the buffer together, and where each kernel begins."""
 
-    ops: list[ComputeOp] = field(default_factory=list)
+    ops: list[_T] = field(default_factory=list)
     begins: dict[MicroOps, int] = field(default_factory=dict)
     used: int = 0
 
@@ -76,7 +81,7 @@ class _Stretch:
 
 def plan_micro_ops(program: ProgramOp) -> None:
     """Plan the micro-ops of a program. Raises `CompileError` on a list longer than the memory."""
-    stretches = _stretches(program)
+    stretches = stretches_of(_planned(program), program.target.uop_entries)
     if not stretches:
         return
     taken = {*program.buffers(), *program.kernels()}
@@ -99,9 +104,9 @@ def plan_micro_ops(program: ProgramOp) -> None:
             op.properties["uops"] = integers(begin, begin + planned.count)
 
 
-def _stretches(program: ProgramOp) -> list[_Stretch]:
+def _planned(program: ProgramOp) -> Iterator[tuple[ComputeOp, MicroOps]]:
+    """The instructions with micro-ops of their own, and these."""
     entries = program.target.uop_entries
-    stretches: list[_Stretch] = []
     for op in program.instructions():
         if not isinstance(op, ComputeOp) or op.micro_ops is None:
             continue
@@ -110,19 +115,37 @@ def _stretches(program: ProgramOp) -> list[_Stretch]:
                 Problem(layer_of(op), f"{op.name} is not placed yet", "Run vta-allocate first.")
             )
         if op.micro_ops.count > entries:
-            raise CompileError(
-                DoesNotFit(
-                    layer_of(op),
-                    f"one instruction has {op.micro_ops.count} micro-ops, the target holds"
-                    f" {entries}",
-                    layers=(layer_of(op),),
-                )
-            )
-        if not stretches or not stretches[-1].takes(op.micro_ops, entries):
-            stretches.append(_Stretch())
-            stretches[-1].takes(op.micro_ops, entries)
+            raise too_many(op.micro_ops, entries, layer_of(op))
+        yield op, op.micro_ops
+
+
+def too_many(micro_ops: MicroOps, entries: int, where: str) -> CompileError:
+    """The error about one instruction with more micro-ops than the memory holds."""
+    what = f"one instruction has {micro_ops.count} micro-ops, the target holds {entries}"
+    return CompileError(DoesNotFit(where, what, layers=(where,)))
+
+
+def stretches_of(used: Iterable[tuple[_T, MicroOps]], entries: int) -> list[Stretch[_T]]:
+    """The stretches of instructions with their micro-ops, in program order.
+
+    entries: micro-ops that the memory holds; no instruction has more.
+    """
+    stretches: list[Stretch[_T]] = []
+    for op, micro_ops in used:
+        if not stretches or not stretches[-1].takes(micro_ops, entries):
+            stretches.append(Stretch())
+            stretches[-1].takes(micro_ops, entries)
         stretches[-1].ops.append(op)
     return stretches
+
+
+def load_parts(start: int, count: int) -> Iterator[tuple[int, int, int]]:
+    """The LOADs that bring micro-ops [start, start + count) of the buffer to place 0 of the memory.
+
+    Each is its place in the memory, its place in the buffer, and how many it brings.
+    """
+    for done in range(0, count, _LARGEST_LOAD):
+        yield done, start + done, min(_LARGEST_LOAD, count - done)
 
 
 def _fresh(name: str, taken: set[str]) -> str:
@@ -134,12 +157,15 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 
 def _declare(
-    program: ProgramOp, buffer: str, stretches: Sequence[_Stretch], names: dict[MicroOps, str]
+    program: ProgramOp,
+    buffer: str,
+    stretches: Sequence[Stretch[ComputeOp]],
+    names: dict[MicroOps, str],
 ) -> None:
     listed = [names[kernel] for stretch in stretches for kernel in stretch.begins]
     total = sum(stretch.used for stretch in stretches)
     declarations: list[Operation] = [
-        BufferOp(buffer, BufferKind.MICRO_OPS, 4 * total, _ALIGN, kernels=listed)
+        BufferOp(buffer, BufferKind.MICRO_OPS, 4 * total, MICRO_OPS_ALIGN, kernels=listed)
     ]
     declarations += [KernelOp(name, kernel) for kernel, name in names.items()]
     last = None
@@ -151,14 +177,13 @@ def _declare(
 
 
 def _load(before: InstructionOp, user: ComputeOp, buffer: str, start: int, count: int) -> None:
-    for done in range(0, count, _LARGEST_LOAD):
-        part = min(_LARGEST_LOAD, count - done)
+    for sram, dram, part in load_parts(start, count):
         load = LoadOp.create(
             properties={
                 "memory": memory_attr(Memory.UOP),
-                "sram_base": integer(done),
+                "sram_base": integer(sram),
                 "buffer": symbol(buffer),
-                "dram_base": integer(start + done),
+                "dram_base": integer(dram),
                 "size": integers(1, part),
                 "stride": integer(part),
             },
