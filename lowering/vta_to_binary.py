@@ -82,7 +82,7 @@ def encode_program(program: ProgramOp) -> BinaryProgram:
         if isinstance(op, TransferOp) and op.buffer_name is not None
     )
     kernels = program.kernels()
-    buffers = tuple(_encode_buffer(op, kernels, target) for op in program.buffers().values())
+    buffers = tuple(encode_buffer(op, kernels, target) for op in program.buffers().values())
     listed = [name for op in program.buffers().values() for name in op.kernel_names()]
     names = Names(tuple(dict.fromkeys(listed)), tuple(layer_of(op) for op in ops))
     return BinaryProgram(
@@ -90,7 +90,8 @@ def encode_program(program: ProgramOp) -> BinaryProgram:
     )
 
 
-def _encode_buffer(op: BufferOp, kernels: Mapping[str, KernelOp], target: Target) -> Buffer:
+def encode_buffer(op: BufferOp, kernels: Mapping[str, KernelOp], target: Target) -> Buffer:
+    """A buffer of a program. kernels: those of the program, by name."""
     resource, data, element = None, None, "i8"
     shape: tuple[int, ...] = ()
     if isinstance(op.value, ResourceAttr):

@@ -20,18 +20,14 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vtac import ResourceAttr
-from vtac.lowering.te_to_vta import CODEGEN, lower_function
-from vtac.lowering.vta_to_binary import encode_program
+from vtac.lowering.te_to_binary import lower_to_binary
+from vtac.lowering.te_to_vta import CODEGEN
 from vtac.passes.te.apply_schedule import apply_schedule
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.pack_constants import pack_parameters
 from vtac.passes.te.share_buffers import TeShareBuffers
 from vtac.passes.te.simplify_loops import TeSimplifyLoops
 from vtac.passes.te.te_to_loops import kernel_to_loops
-from vtac.passes.vta.allocate import allocate
-from vtac.passes.vta.insert_dependences import insert_dependences
-from vtac.passes.vta.place_scratch import place_scratch
-from vtac.passes.vta.plan_microops import plan_micro_ops
 from vtac.sim import TimingPreset, estimate
 
 
@@ -92,12 +88,7 @@ class KernelClock:
             TeSimplifyLoops().apply(self._ctx, self._module)
             packed = pack_parameters(kernel, self._constants)
             function = self._caller(packed)
-            program = lower_function(self._ctx, function, self._module)
-            place_scratch(program)
-            allocate(program)
-            plan_micro_ops(program)
-            insert_dependences(program)
-            binary = encode_program(program)
+            binary = lower_to_binary(self._ctx, function, self._module)
         finally:
             for op in (own, kernel):
                 if op.parent is block:

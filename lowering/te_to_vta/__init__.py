@@ -9,7 +9,7 @@ Intermediates are scratch buffers, each with the first and the last call that us
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -28,11 +28,12 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vta import BufferKind
 from vtac.dialects.vtac import ResourceAttr
 
+from .columns import Columns, ColumnSink
 from .immediates import Table
 from .instructions import STANDARD, Lowering
 from .interpreter import KernelRun, SharedKernel
 from .prepared import PreparedKernel
-from .sink import ProgramSink
+from .sink import ProgramSink, Sink
 from .storage import Buffers, Dram, bytes_of, name_of, outer_shape, packed_boxes
 from .transfers import row_major
 
@@ -110,17 +111,27 @@ def lower_function(ctx: Context, function: FuncOp, module: ModuleOp) -> vta.Prog
     return _convert(ctx, function, module, _Kernels(lowerings=lowerings_of(ctx)))
 
 
+def lower_to_columns(
+    ctx: Context, function: FuncOp, module: ModuleOp
+) -> tuple[vta.ProgramOp, Columns]:
+    """A program with the buffers of a function and nothing else, and what its calls do.
+
+    Raises what `lower_function` raises.
+    """
+    columns = Columns()
+    kernels = _Kernels(lowerings=lowerings_of(ctx))
+    lowering = _Function(ctx, function, module, Buffers(_target_of(function, module)), kernels)
+    lowering.run(lambda call: ColumnSink(columns, vta.layer_of(call)))
+    return lowering.program([]), columns
+
+
 def _convert(
     ctx: Context, function: FuncOp, module: ModuleOp, kernels: "_Kernels"
 ) -> vta.ProgramOp:
-    target = _target_of(function, module)
-    lowering = _Function(ctx, function, module, Buffers(target), kernels)
-    out = lowering.run()
-    finish = vta.FinishOp.create()
-    body = Region(Block([*lowering.buffers.declarations(), *out, finish]))
-    program = vta.ProgramOp(function.sym_name.data, target, body)
-    program.location = function.location
-    return program
+    lowering = _Function(ctx, function, module, Buffers(_target_of(function, module)), kernels)
+    out: list[Operation] = []
+    lowering.run(lambda call: ProgramSink(out, call.location))
+    return lowering.program([*out, vta.FinishOp.create()])
 
 
 def _is_table_of(user: Operation, parameter: SSAValue) -> bool:
@@ -161,8 +172,15 @@ class _Function:
         self._live: dict[SSAValue, tuple[int, int]] = {}
         self._assignment = te.BufferAssignment(function.body.block)
 
-    def run(self) -> list[Operation]:
-        """The instructions, buffers declared aside."""
+    def program(self, instructions: Sequence[Operation]) -> vta.ProgramOp:
+        """The program of what was run: its buffers, then these instructions."""
+        body = Region(Block([*self.buffers.declarations(), *instructions]))
+        program = vta.ProgramOp(self._function.sym_name.data, self.buffers.target, body)
+        program.location = self._function.location
+        return program
+
+    def run(self, sink_for: Callable[[te.CallOp], Sink]) -> None:
+        """Tell the sink of each call what the call does, in order."""
         block = self._function.body.block
         for index, argument in enumerate(block.args):
             hint = name_of(argument, f"in{index}")
@@ -179,11 +197,9 @@ class _Function:
                 buffer = self._assignment[value].buffer
                 first, _ = self._live.get(buffer, (step, step))
                 self._live[buffer] = first, step
-        out: list[Operation] = []
         site = 0
         for step, call in enumerate(calls):
-            site += self._call(call, out, step, site)
-        return out
+            site += self._call(call, sink_for(call), step, site)
 
     def _outputs(self) -> Sequence[SSAValue]:
         """The values whose buffers are outputs. Raises `CompileError` if copies are missing."""
@@ -203,7 +219,7 @@ class _Function:
             )
         return [self._assignment[value].buffer for value in outputs]
 
-    def _call(self, call: te.CallOp, out: list[Operation], step: int, site: int) -> int:
+    def _call(self, call: te.CallOp, sink: Sink, step: int, site: int) -> int:
         """Lower a call; returns how many sites it has allocated at."""
         kernel = SymbolTable.lookup_symbol(self._module, call.callee)
         if not isinstance(kernel, te.KernelOp) or not kernel.is_lowered:
@@ -221,7 +237,7 @@ class _Function:
             for parameter, value in passed
             if parameter not in tables
         }
-        shared, sink = self._kernels.shared(kernel), ProgramSink(out, call.location)
+        shared = self._kernels.shared(kernel)
         return KernelRun(call, shared, parameters, self.buffers, step, site, sink, tables).run()
 
     def _tables(self, call: te.CallOp, kernel: te.KernelOp) -> dict[SSAValue, Table]:

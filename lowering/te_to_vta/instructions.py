@@ -5,7 +5,8 @@ and a function under that name in the context's ``lowerings`` (`VtacContext`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import UnitAttr
@@ -19,10 +20,14 @@ from .compute import Nest
 Properties: TypeAlias = dict[str, Attribute]
 
 
-class Emitted(NamedTuple):
-    """An instruction to be: its operation, properties, and which of the operands it takes."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Emitted:
+    """An instruction to be: its operation, properties, and which of the operands it takes.
 
-    kind: type[vta.InstructionOp]
+    Equal tiles share one, so that what follows from it is worked out once: it is its own key.
+    """
+
+    kind: type[vta.ComputeOp]
     properties: Properties
     operands: tuple[int, ...]
 

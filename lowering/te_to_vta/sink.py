@@ -78,11 +78,10 @@ class ProgramSink:
 
     def compute(self, instruction: Emitted, buffers: Sequence[Buffer]) -> None:
         """See `Sink`."""
-        kind, properties, used = instruction
-        operands = [buffers[number] for number in used]
-        self._out.append(
-            kind.create(operands=operands, properties=properties, location=self._location)
-        )
+        operands = [buffers[number] for number in instruction.operands]
+        properties, location = instruction.properties, self._location
+        op = instruction.kind.create(operands=operands, properties=properties, location=location)
+        self._out.append(op)
 
     def finish(self, sizes: Mapping[int, int]) -> None:
         """See `Sink`."""

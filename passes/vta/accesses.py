@@ -12,7 +12,7 @@ import enum
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,8 @@ from vtac.dialects.vta import (
     MicroOps,
     ProgramOp,
     StoreOp,
-    memory_attr,
 )
+from vtac.dialects.vta.attributes import MemoryAttr
 from vtac.dialects.vta.encoding import Opcode
 
 Elements: TypeAlias = slice | NDArray[np.int64]
@@ -65,7 +65,7 @@ class Access(NamedTuple):
 
 
 _COMPUTE = ("kernel", "loops", "dst", "src", "wgt")
-_LOADED = (memory_attr(Memory.INP), memory_attr(Memory.WGT))
+_TRANSFERS = {Memory.INP: Module.LOAD, Memory.WGT: Module.LOAD, Memory.OUT: Module.STORE}
 _SHARED = (Memory.INP, Memory.WGT, Memory.OUT)
 
 
@@ -73,9 +73,14 @@ def module_of(op: InstructionOp) -> Module:
     """The module that runs an instruction."""
     if op.OPCODE is Opcode.STORE:
         return Module.STORE
-    if op.OPCODE is Opcode.LOAD and op.properties["memory"] in _LOADED:
-        return Module.LOAD
+    if op.OPCODE is Opcode.LOAD:
+        return module_of_transfer(cast("MemoryAttr", op.properties["memory"]).data)
     return Module.COMPUTE
+
+
+def module_of_transfer(memory: Memory) -> Module:
+    """The module that runs a LOAD into a memory, or for OUT a STORE."""
+    return _TRANSFERS.get(memory, Module.COMPUTE)
 
 
 class Accesses:

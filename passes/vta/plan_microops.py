@@ -41,6 +41,8 @@ from vtac.dialects.vta import (
 _LARGEST_LOAD = 1 << 15
 """Micro-ops a LOAD fetches at most; x_size has 16 bits."""
 
+MICRO_OP_BYTES = 4
+
 MICRO_OPS_ALIGN = 256
 """The buffer of micro-ops begins at a multiple of so many bytes."""
 
@@ -88,8 +90,8 @@ def plan_micro_ops(program: ProgramOp) -> None:
     names: dict[MicroOps, str] = {}
     for stretch in stretches:
         for kernel in stretch.begins:
-            names.setdefault(kernel, _fresh(f"u{len(names)}", taken))
-    buffer = _fresh("uops", taken)
+            names.setdefault(kernel, fresh(f"u{len(names)}", taken))
+    buffer = fresh("uops", taken)
     _declare(program, buffer, stretches, names)
     start = 0
     for number, stretch in enumerate(stretches):
@@ -148,7 +150,7 @@ def load_parts(start: int, count: int) -> Iterator[tuple[int, int, int]]:
         yield done, start + done, min(_LARGEST_LOAD, count - done)
 
 
-def _fresh(name: str, taken: set[str]) -> str:
+def fresh(name: str, taken: set[str]) -> str:
     """The name, or one made from it that is not taken yet; it is taken from now on."""
     while name in taken:
         name += "_"
@@ -165,7 +167,9 @@ def _declare(
     listed = [names[kernel] for stretch in stretches for kernel in stretch.begins]
     total = sum(stretch.used for stretch in stretches)
     declarations: list[Operation] = [
-        BufferOp(buffer, BufferKind.MICRO_OPS, 4 * total, MICRO_OPS_ALIGN, kernels=listed)
+        BufferOp(
+            buffer, BufferKind.MICRO_OPS, MICRO_OP_BYTES * total, MICRO_OPS_ALIGN, kernels=listed
+        )
     ]
     declarations += [KernelOp(name, kernel) for kernel, name in names.items()]
     last = None

@@ -9,19 +9,22 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType
+from xdsl.dialects.builtin import IntegerType, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.parser import Parser
 
 from vtac.dialects import te
 from vtac.dialects.context import Resources, VtacContext
+from vtac.dialects.errors import CompileError
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vta import BufferKind, ProgramOp
 from vtac.dialects.vta.program import BinaryProgram, Buffer
-from vtac.lowering.te_to_vta import TeToVtaPass
+from vtac.lowering.te_to_binary import lower_to_binary
+from vtac.lowering.te_to_vta import CODEGEN, TeToVtaPass
 from vtac.lowering.vta_to_binary import decode_program, encode_program
 from vtac.passes.vta.allocate import allocate
 from vtac.passes.vta.insert_dependences import insert_dependences
+from vtac.passes.vta.place_scratch import place_scratch
 from vtac.passes.vta.plan_microops import plan_micro_ops
 from vtac.passes.vta.strip_names import strip_names
 from vtac.sim import Simulator, check
@@ -125,15 +128,46 @@ def run_binary(
 
 
 def lower_loops(ctx: VtacContext, module: ModuleOp) -> list[BinaryProgram]:
-    """The programs of a module in loop form, one an accelerator function; changes the module."""
+    """The programs of a module in loop form, one per accelerator function; changes the module.
+
+    Each is what `lower_to_binary` makes of the same function without operations.
+    """
+    straight = straight_binaries(ctx, module)
     TeToVtaPass().apply(ctx, module)
     module.verify()
     programs = [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
+    for program in programs:
+        place_scratch(program)
     binaries = [finish_program(program) for program in programs]
+    for binary in binaries:
+        assert_same_words(straight[binary.name], binary)
     for op in module.body.block.ops:
         if not isinstance(op, ProgramOp):  # those are verified
             op.verify()
     return binaries
+
+
+def straight_binaries(
+    ctx: VtacContext, module: ModuleOp
+) -> dict[str, BinaryProgram | CompileError]:
+    """What `lower_to_binary` makes of each accelerator function, or why it refuses it."""
+    found: dict[str, BinaryProgram | CompileError] = {}
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp) and op.attributes.get("codegen") == StringAttr(CODEGEN):
+            try:
+                found[op.sym_name.data] = lower_to_binary(ctx, op, module)
+            except CompileError as error:
+                found[op.sym_name.data] = error
+    return found
+
+
+def assert_same_words(straight: BinaryProgram | CompileError, binary: BinaryProgram) -> None:
+    """Both have the same words, the same relocations, and buffers of the same sizes and places."""
+    if isinstance(straight, CompileError):
+        raise straight
+    assert straight.relocations == binary.relocations
+    assert np.array_equal(straight.insns, binary.insns)
+    assert straight.place() == binary.place()
 
 
 def run_loops(

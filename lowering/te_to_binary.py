@@ -1,0 +1,226 @@
+"""From kernels in loop form straight to words, for those who judge many schedules.
+
+``lower_to_binary`` gives the words that ``te-to-vta``, ``vta-place-scratch``, ``vta-allocate``,
+``vta-plan-microops``, ``vta-insert-dependences`` and `encode_program` give, but makes no operation
+for an instruction. It decides with the functions with which these passes decide. What the words of
+a compute instruction say and what it touches follow from its tile and its addresses, and are worked
+out once for equal ones, also of other schedules.
+"""
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Memory
+from vtac.dialects.vta import BufferKind, MicroOps, ProgramOp
+from vtac.dialects.vta.encoding import EncodingError, Opcode, encode_rows
+from vtac.dialects.vta.program import BinaryProgram, Buffer
+from vtac.passes.vta.accesses import (
+    Access,
+    Accesses,
+    Module,
+    compute_accesses,
+    module_of_transfer,
+)
+from vtac.passes.vta.allocate import addresses_of, index_bases, moved
+from vtac.passes.vta.insert_dependences import derive_tokens, no_tokens
+from vtac.passes.vta.place_scratch import place_scratch
+from vtac.passes.vta.plan_microops import (
+    MICRO_OP_BYTES,
+    MICRO_OPS_ALIGN,
+    fresh,
+    load_parts,
+    stretches_of,
+    too_many,
+)
+
+from .te_to_vta import lower_to_columns
+from .te_to_vta.columns import Columns, PlainCompute, PlainTransfer
+from .te_to_vta.instructions import Emitted
+from .vta_to_binary import encode_buffer
+
+Row: TypeAlias = tuple[int, ...]
+"""The values of an instruction's fields, in the order of `encoding.instruction_fields`, the tokens
+left out."""
+
+
+class _Step(NamedTuple):
+    """An instruction. buffer: the DRAM buffer of a transfer."""
+
+    opcode: Opcode
+    row: Row
+    module: Module
+    accesses: Sequence[Access] | None
+    buffer: str | None
+
+
+_FINISH = _Step(Opcode.FINISH, (), Module.COMPUTE, None, None)
+_CARRIER = _Step(Opcode.LOAD, (int(Memory.UOP), *(0,) * 9), Module.COMPUTE, (), None)
+
+
+def lower_to_binary(ctx: Context, function: FuncOp, module: ModuleOp) -> BinaryProgram:
+    """The program of one accelerator function whose kernels are in the module; both stay.
+
+    The buffer of micro-ops has its size, but no data; there are no names. Raises `CompileError`
+    where the function is no sequence of calls of kernels in loop form, or does not fit the machine.
+    """
+    program, columns = lower_to_columns(ctx, function, module)
+    place_scratch(program)
+    return _Assembler(program, columns).binary()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Placed:
+    """A compute instruction on absolute indices; `row` lacks the range of its micro-ops."""
+
+    opcode: Opcode
+    micro_ops: MicroOps
+    row: Row
+    accesses: Sequence[Access]
+
+    def with_uops(self, begin: int) -> Row:
+        """Its row, where its micro-ops begin there."""
+        reset, _, _, *rest = self.row
+        return reset, begin, begin + self.micro_ops.count, *rest
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _placed(instruction: Emitted, shift: tuple[int, int, int]) -> _Placed:
+    """An instruction whose micro-ops have these numbers added to their indices."""
+    micro_ops = instruction.properties["micro_ops"]
+    assert isinstance(micro_ops, MicroOps)
+    micro_ops = moved(micro_ops, *shift)
+    op = instruction.kind.create(properties=instruction.properties | {"micro_ops": micro_ops})
+    return _Placed(
+        op.OPCODE, micro_ops, tuple(op.fields().values()), compute_accesses(op, micro_ops)
+    )
+
+
+class _Assembler:
+    """Makes a binary of the instructions of a program, which has buffers and nothing else."""
+
+    def __init__(self, program: ProgramOp, columns: Columns):
+        self._program, self._columns = program, columns
+        self._target = program.target
+        buffers = program.buffers()
+        self._buffers = [encode_buffer(op, {}, self._target) for op in buffers.values()]
+        stored = {
+            instruction.dram
+            for instruction in columns.instructions
+            if type(instruction) is PlainTransfer and instruction.memory is Memory.OUT
+        }
+        self._micro_ops = fresh("uops", set(buffers))
+        self._accesses = Accesses(self._target, buffers, stored)
+
+    def binary(self) -> BinaryProgram:
+        """The encoded program."""
+        name, target = self._program.sym_name.data, self._target
+        steps = self._steps()
+        tokens = derive_tokens(
+            [step.module for step in steps],
+            [step.accesses for step in steps],
+            self._accesses.size,
+            target.token_depth,
+        )
+        if tokens is None:
+            layers = (buffer.where for buffer in self._columns.buffers())
+            raise no_tokens(name, target.token_depth, layers)
+        ordered = list(zip(steps, tokens.flags, strict=True))
+        for place, flags in reversed(tokens.carriers):
+            ordered.insert(place, (_CARRIER, flags))
+        try:
+            words = encode_rows(target, [(step.opcode, (*f, *step.row)) for step, f in ordered])
+        except EncodingError as error:
+            raise CompileError(Problem(f"vta.program @{name}", str(error))) from None
+        relocations = tuple(
+            [(place, step.buffer) for place, (step, _) in enumerate(ordered) if step.buffer]
+        )
+        return BinaryProgram(name, target, words, relocations, tuple(self._buffers))
+
+    def _steps(self) -> list[_Step]:
+        """All instructions in program order, with the loads of micro-ops, FINISH last."""
+        bases = addresses_of(self._columns.buffers(), self._target)
+        instructions = [
+            self._transfer(each, bases)
+            if isinstance(each, PlainTransfer)
+            else self._compute(each, bases)
+            for each in self._columns.instructions
+        ]
+        computes = [
+            (number, each.micro_ops)
+            for number, each in enumerate(instructions)
+            if type(each) is _Placed
+        ]
+        stretches = stretches_of(computes, self._target.uop_entries)
+        steps: list[_Step] = []
+        done = start = 0
+        for stretch, following in itertools.zip_longest(stretches, stretches[1:]):
+            steps += self._loads(start, stretch.used)
+            start += stretch.used
+            end = len(instructions) if following is None else following.ops[0]
+            steps += _with_micro_ops(instructions[done:end], stretch.begins)
+            done = end
+        if stretches:
+            self._declare_micro_ops(start)
+        else:
+            steps += [each for each in instructions if type(each) is _Step]
+        return [*steps, _FINISH]
+
+    def _transfer(self, each: PlainTransfer, bases: Sequence[int]) -> _Step:
+        memory, buffer, dram, place, part = each
+        base, place = part.sram + bases[buffer], place + part.dram
+        above, below, left, right = part.pads
+        held = (above + part.y + below) * (left + part.x + right) if part.x and part.y else 0
+        return _Step(
+            Opcode.STORE if memory is Memory.OUT else Opcode.LOAD,
+            (int(memory), base, place, part.y, part.x, part.stride, above, below, left, right),
+            module_of_transfer(memory),
+            self._accesses.of_transfer(
+                memory, base, held, dram, place, (part.y, part.x, part.stride)
+            ),
+            dram,
+        )
+
+    def _compute(self, each: PlainCompute, bases: Sequence[int]) -> _Placed:
+        instruction = each.instruction
+        resets = "reset" in instruction.properties
+        at = [bases[buffer] for buffer in each.buffers]
+        placed = _placed(instruction, index_bases(instruction.kind.OPCODE, resets, at))
+        if placed.micro_ops.count > self._target.uop_entries:
+            where = self._columns.buffers()[each.buffers[0]].where
+            raise too_many(placed.micro_ops, self._target.uop_entries, where)
+        return placed
+
+    def _loads(self, start: int, count: int) -> Iterator[_Step]:
+        """The loads of a stretch of micro-ops."""
+        for sram, dram, part in load_parts(start, count):
+            row = (int(Memory.UOP), sram, dram, 1, part, part, 0, 0, 0, 0)
+            yield _Step(Opcode.LOAD, row, Module.COMPUTE, (), self._micro_ops)
+
+    def _declare_micro_ops(self, count: int) -> None:
+        size = MICRO_OP_BYTES * count
+        self._buffers.append(Buffer(self._micro_ops, BufferKind.MICRO_OPS, size, MICRO_OPS_ALIGN))
+
+
+def _with_micro_ops(
+    instructions: Iterable[_Step | _Placed], begins: Mapping[MicroOps, int]
+) -> Iterator[_Step]:
+    """Instructions whose micro-ops lie where `begins` says."""
+    known: dict[_Placed, _Step] = {}
+    for each in instructions:
+        if type(each) is _Step:
+            yield each
+            continue
+        assert type(each) is _Placed
+        step = known.get(each)
+        if step is None:
+            row = each.with_uops(begins[each.micro_ops])
+            step = known[each] = _Step(each.opcode, row, Module.COMPUTE, each.accesses, None)
+        yield step
