@@ -4,6 +4,7 @@ from xdsl.ir import Dialect
 
 from vtac.dialects.graph.arrangement import (
     ConcatOp,
+    DepthToSpaceOp,
     PadOp,
     SliceOp,
     TakeChannelsOp,
@@ -109,6 +110,7 @@ Graph = Dialect(
         ConcatOp,
         ConstantOp,
         ConvOp,
+        DepthToSpaceOp,
         DequantizeOp,
         DivOp,
         FakeQuantizeOp,
@@ -162,6 +164,7 @@ __all__ = [
     "ConstantOp",
     "Contracts",
     "ConvOp",
+    "DepthToSpaceOp",
     "DequantizeOp",
     "DivOp",
     "ElementWise",

@@ -5,6 +5,7 @@ down: axes and starts are not negative, steps are positive.
 """
 
 from collections.abc import Sequence
+from math import prod
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -170,6 +171,32 @@ class UpsampleOp(UnaryOp):
                 for extent, factor in zip(shape, factors, strict=True)
             ],
         )
+
+
+@irdl_op_definition
+class DepthToSpaceOp(UnaryOp):
+    """Channels spread over space in ``blocks`` (ONNX DepthToSpace, mode DCR, of any rank).
+
+    [N, b... * C, s...] becomes [N, C, s * b...]: the C channels of one place within a block lie
+    together, and places are in row-major order.
+    """
+
+    name = "graph.depth_to_space"
+    traits = traits_def(MovesElements(), SelectsElements(), Linear())
+    blocks = prop_def(I64Array.constr(i64))
+
+    def __init__(self, x: SSAValue, blocks: Sequence[int], result_type: Attribute):
+        super().__init__(x, result_type, blocks=integers(blocks))
+
+    def verify_(self) -> None:
+        """A positive extent of a block per spatial dimension; channels fill whole blocks."""
+        shape, blocks = shape_of(self.x) or (), self.blocks.get_values()
+        if len(shape) < 3 or len(blocks) != len(shape) - 2 or min(blocks) < 1:
+            raise VerifyException(f"rank {len(shape)} needs as many positive extents as space has")
+        if DYNAMIC_INDEX in shape[1:] or shape[1] % prod(blocks):
+            raise VerifyException(f"{shape[1]} channels fill no blocks {list(blocks)}")
+        spatial = [n * block for n, block in zip(shape[2:], blocks, strict=True)]
+        verify_shape(self.result, [shape[0], shape[1] // prod(blocks), *spatial])
 
 
 @irdl_op_definition

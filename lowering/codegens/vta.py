@@ -20,6 +20,7 @@ from vtac.dialects.graph import (
     ConcatOp,
     ConstantOp,
     ConvOp,
+    DepthToSpaceOp,
     GemmOp,
     HardSwishOp,
     HostOp,
@@ -236,6 +237,9 @@ class VtaCodegen(Codegen):
             NamedPattern(
                 "upsample",
                 op(UpsampleOp, wildcard()).where(_static, _int8_input, _repeats_space_only),
+            ),
+            NamedPattern(
+                "depth_to_space", op(DepthToSpaceOp, wildcard()).where(_static, _int8_input)
             ),
             NamedPattern(
                 "reshape",

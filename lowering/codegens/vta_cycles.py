@@ -18,6 +18,7 @@ from vtac.dialects.graph import (
     CompositeOp,
     ConcatOp,
     ConvOp,
+    DepthToSpaceOp,
     GemmOp,
     MaxPoolOp,
     RequantizeOp,
@@ -82,6 +83,8 @@ def _gemm_micro_ops(op: Operation, target: Target) -> int:
         case BatchMatMulOp() | GemmOp():
             inner = (shape_of(op.b) or (0, 0))[1]
             return _elements(op.result, target) * _blocks(inner, target.block)
+        case DepthToSpaceOp():
+            return _elements(op.result, target) * _blocks((shape_of(op.x) or ())[1], target.block)
         case SumPoolOp():
             return _elements(op.result, target) * prod(op.kernel_shape())
         case ShiftLeftOp():

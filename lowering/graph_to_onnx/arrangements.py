@@ -1,12 +1,14 @@
 """Ops that move elements, and elementwise ones, back as ONNX nodes of whatever opset is at hand."""
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
 from vtac.dialects.context import element_dtype
 from vtac.dialects.graph import (
     ConcatOp,
+    DepthToSpaceOp,
     HardSwishOp,
     MaxOp,
     MinOp,
@@ -83,6 +85,19 @@ def transpose(b: OnnxBuilder, op: TransposeOp) -> None:
     """Transpose."""
     order = list(op.permutation.get_values())
     b.define(op.result, b.add("Transpose", [b.name(op.x)], b.name_for(op.result), perm=order))
+
+
+def depth_to_space(b: OnnxBuilder, op: DepthToSpaceOp) -> None:
+    """Reshape, Transpose, Reshape: they exist in every opset, for all types and ranks."""
+    shape, blocks = shape_of(op.x) or (), list(op.blocks.get_values())
+    rank = len(blocks)
+    apart = [0, *blocks, shape[1] // prod(blocks), *shape[2:]]
+    order = [0, 1 + rank]
+    for axis in range(rank):
+        order += [2 + rank + axis, 1 + axis]
+    x = b.add("Transpose", [b.reshape(b.name(op.x), apart)], perm=order)
+    whole = [0, *(shape_of(op.result) or ())[1:]]
+    b.define(op.result, b.reshape(x, whole, b.name_for(op.result)))
 
 
 def upsample(b: OnnxBuilder, op: UpsampleOp) -> None:

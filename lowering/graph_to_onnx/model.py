@@ -40,6 +40,7 @@ _CONVERTERS: Mapping[type[Operation], Any] = {
     graph.ClipOp: float_ops.clip,
     graph.ConcatOp: arrangements.concat,
     graph.ConvOp: float_ops.conv,
+    graph.DepthToSpaceOp: arrangements.depth_to_space,
     graph.DequantizeOp: integer_ops.dequantize,
     graph.FakeQuantizeOp: integer_ops.fake_quantize,
     graph.GemmOp: float_ops.gemm,

@@ -6,6 +6,7 @@ there: the op's pad value for sums, -128 for maxima.
 """
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +22,7 @@ from vtac.dialects.graph import (
     BatchMatMulOp,
     ClipOp,
     ConvOp,
+    DepthToSpaceOp,
     GemmOp,
     MaxOp,
     MaxPoolOp,
@@ -157,6 +159,38 @@ def _upsample(op: UpsampleOp, kernel: KernelBuilder) -> list[SSAValue]:
         if factors.get(name, 1) > 1:
             domain[f"{name}_copy"] = factors[name]
     wide = kernel.compute("upsample", domain, [Read(kernel.values[op.x], tuple(rows))], widen, i32)
+    same = tuple(axis(number) for number in range(len(domain)))
+    return [kernel.compute("narrow", domain, [Read(wide, same)], narrow, i8)]
+
+
+def _depth_to_space(op: DepthToSpaceOp, kernel: KernelBuilder) -> list[SSAValue]:
+    """Each spatial axis becomes two, of elements and of places in a block; a view joins them.
+
+    Channels change lanes: a product with zeros and ones takes those of one place from all.
+    """
+    blocks = op.blocks.get_values()
+    names, channel = kernel.layout.spatial_names, kernel.layout.channel
+    channels = logical_shape(op.result)[1]
+    domain: dict[str, int] = {}
+    rows: list[Row] = []
+    places: list[int] = []
+    extents = dict(zip(names, blocks, strict=False))
+    for name, extent in kernel.layout.domain(logical_shape(op.x)).items():
+        rows.append(axis(len(domain)))
+        domain[name] = extent
+        if name in extents:
+            places.append(len(domain))
+            domain[f"{name}_place"] = extents[name]
+    domain[kernel.layout.names[channel]] = channels
+    taken, inner = np.arange(prod(blocks) * channels), len(domain)
+    matrix = np.moveaxis(taken.reshape(*blocks, channels), -1, 0)[..., None] == taken
+    w = kernel.parameter(matrix.astype(np.int8), f"{layer_of(op)}.places")
+    rows[channel] = axis(inner)
+    reads = [
+        Read(kernel.values[op.x], tuple(rows)),
+        Read(w, tuple(map(axis, (channel, *places, inner)))),
+    ]
+    wide = contraction("depth_to_space", kernel, domain, {"ci": len(taken)}, reads)
     same = tuple(axis(number) for number in range(len(domain)))
     return [kernel.compute("narrow", domain, [Read(wide, same)], narrow, i8)]
 
@@ -424,6 +458,7 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, KernelBuilder], list[SSAValue]
     BatchMatMulOp: batch_product,
     ClipOp: _clip,
     ConvOp: _convolution,
+    DepthToSpaceOp: _depth_to_space,
     GemmOp: matrix_product,
     MaxOp: _extreme,
     MaxPoolOp: _max_pool,

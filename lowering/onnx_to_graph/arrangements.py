@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import (
     ConcatOp,
+    DepthToSpaceOp,
     PadOp,
     SliceOp,
     TakeChannelsOp,
@@ -113,6 +114,21 @@ def space_to_depth(node: Node) -> Sequence[Operation]:
     ]
     result = like(x, [shape[0], shape[1] * block**2, *counts[2:]])
     return [*parts, ConcatOp([part.results[0] for part in parts], 1, result)]
+
+
+def depth_to_space(node: Node) -> Operation | Sequence[Operation]:
+    """DepthToSpace; where a channel's places lie together, channels change their order first."""
+    x, shape = _static(node)
+    block = node.attributes.get("blocksize", 0)
+    if len(shape) != 4 or block < 1 or shape[1] % block**2:
+        raise StaysOnHostError(f"there are no blocks of {block} in {list(shape)}", ReasonKind.SHAPE)
+    channels, made = shape[1] // block**2, list[Operation]()
+    if node.attributes.get("mode", b"DCR") == b"CRD":
+        order = [c * block**2 + place for place in range(block**2) for c in range(channels)]
+        made.append(TakeChannelsOp(x, order, x.type))
+        x = made[-1].results[0]
+    result = like(x, [shape[0], channels, shape[2] * block, shape[3] * block])
+    return [*made, DepthToSpaceOp(x, [block, block], result)]
 
 
 def pad(node: Node) -> Operation | Sequence[Operation]:

@@ -148,6 +148,7 @@ CONVERTERS: dict[str, Converter] = {
     "Concat": arrangements.concat,
     "Conv": windows.conv,
     "ConvInteger": integers.conv_integer,
+    "DepthToSpace": arrangements.depth_to_space,
     "DequantizeLinear": quantisation.dequantize_linear,
     "Dropout": dropout,
     "Flatten": flatten,

@@ -21,6 +21,7 @@ from vtac.dialects.graph import (
     ClipOp,
     ConcatOp,
     ConvOp,
+    DepthToSpaceOp,
     DivOp,
     GemmOp,
     GlobalAveragePoolOp,
@@ -177,6 +178,16 @@ def _upsample(op: UpsampleOp, x: Array) -> Array:
     return x
 
 
+def _depth_to_space(op: DepthToSpaceOp, x: Array) -> Array:
+    blocks = op.blocks.get_values()
+    rank = len(blocks)
+    apart = x.reshape(x.shape[0], *blocks, -1, *x.shape[2:])
+    order = [0, 1 + rank]
+    for axis in range(rank):
+        order += [2 + rank + axis, 1 + axis]
+    return apart.transpose(order).reshape(shape_of(op.result) or ())
+
+
 def _slope(x: Array, slope: Array) -> Array:
     return np.asarray(np.where(x < 0, slope * x, x))
 
@@ -199,6 +210,7 @@ _MEANINGS: Mapping[type[Operation], Any] = {
     ClipOp: _clip,
     ConcatOp: _concat,
     ConvOp: _conv,
+    DepthToSpaceOp: _depth_to_space,
     DivOp: lambda op, a, b: a / b,
     GemmOp: _gemm,
     GlobalAveragePoolOp: _global_average_pool,

@@ -72,6 +72,14 @@ func.func @refused(%x: tensor<5xf32>) {
 
 // -----
 
+// CHECK: 3 channels fill no blocks [2, 2]
+func.func @refused(%x: tensor<1x3x4x4xf32>) {
+  %y = graph.depth_to_space %x {blocks = array<i64: 2, 2>} : (tensor<1x3x4x4xf32>) -> tensor<1x1x8x8xf32>
+  func.return
+}
+
+// -----
+
 // CHECK: [0, 0] is no permutation of 2 axes
 func.func @refused(%x: tensor<5x5xf32>) {
   %y = graph.transpose %x {permutation = array<i64: 0, 0>} : (tensor<5x5xf32>) -> tensor<5x5xf32>

@@ -12,6 +12,8 @@ func.func @arrangement(%x: tensor<1x2x4x6xf32>, %y: tensor<1x3x4x6xf32>, %u: ten
   %p = graph.pad %x {pads = array<i64: 0, 0, 1, 0, 0, 0, 0, 2>, value = 0.0 : f64} : (tensor<1x2x4x6xf32>) -> tensor<1x2x5x8xf32>
   // CHECK-NEXT: graph.upsample %x {factors = array<i64: 1, 1, 2, 3>} : (tensor<1x2x4x6xf32>) -> tensor<1x2x8x18xf32>
   %r = graph.upsample %x {factors = array<i64: 1, 1, 2, 3>} : (tensor<1x2x4x6xf32>) -> tensor<1x2x8x18xf32>
+  // CHECK-NEXT: graph.depth_to_space %x {blocks = array<i64: 2, 1>} : (tensor<1x2x4x6xf32>) -> tensor<1x1x8x6xf32>
+  %b = graph.depth_to_space %x {blocks = array<i64: 2, 1>} : (tensor<1x2x4x6xf32>) -> tensor<1x1x8x6xf32>
   // CHECK-NEXT: graph.take_channels %x {indices = array<i64: 1, 0, 1>} : (tensor<1x2x4x6xf32>) -> tensor<1x3x4x6xf32>
   %g = graph.take_channels %x {indices = array<i64: 1, 0, 1>} : (tensor<1x2x4x6xf32>) -> tensor<1x3x4x6xf32>
   // CHECK-NEXT: graph.transpose %x {permutation = array<i64: 0, 2, 3, 1>} : (tensor<1x2x4x6xf32>) -> tensor<1x4x6x2xf32>

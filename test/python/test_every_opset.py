@@ -90,6 +90,10 @@ FORMS = {
         unary("upsample", t, t.replace("4x6", "8x18"), "factors = array<i64: 1, 1, 2, 3>")
         for t in (IMAGE, BYTES)
     ],
+    "graph.depth_to_space": [
+        unary("depth_to_space", t, t.replace("2x4x6", "1x4x12"), "blocks = array<i64: 1, 2>")
+        for t in (IMAGE, BYTES)
+    ],
     "graph.take_channels": [
         unary("take_channels", t, t.replace("1x2x", "1x3x"), "indices = array<i64: 1, 0, 1>")
         for t in (IMAGE, BYTES)

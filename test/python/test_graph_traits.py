@@ -65,6 +65,10 @@ EXAMPLES: dict[type[Operation], tuple[Make, Sequence[Sequence[int]]]] = {
         [IMAGE],
     ),
     graph.UpsampleOp: (lambda x: graph.UpsampleOp(x, [1, 1, 2, 3], _type(2, 4, 10, 18)), [IMAGE]),
+    graph.DepthToSpaceOp: (
+        lambda x: graph.DepthToSpaceOp(x, [1, 2], _type(2, 2, 5, 12)),
+        [IMAGE],
+    ),
     graph.TransposeOp: (lambda x: graph.TransposeOp(x, [2, 0, 3, 1], _type(5, 2, 6, 4)), [IMAGE]),
     graph.ReshapeOp: (lambda x: graph.ReshapeOp(x, _type(8, 30)), [IMAGE]),
     graph.MaxPoolOp: (_pool(graph.MaxPoolOp), [IMAGE]),

@@ -10,7 +10,7 @@ from random_networks import LIMIT, Builder, Network, Value, finish
 
 MOVING = (
     "concat", "slice", "split", "pad", "negate",
-    "pool", "resize", "fold_space", "blocks", "shuffle", "turn",
+    "pool", "resize", "fold_space", "blocks", "spread", "shuffle", "turn",
 )  # fmt: skip
 SCALING = ("magnitude", "scale", "shifted", "slope", "sigmoid", "reduce", "average")
 MULTIPLYING = ("swish", "product", "gate")
@@ -113,6 +113,16 @@ class ElementBuilder(Builder):
         return Value(
             name, (shape[0], shape[1] * size**2, shape[2] // size, shape[3] // size), x.bound
         )
+
+    def spread(self, x: Value) -> Value:
+        """Space of channels, in either order of these."""
+        size, shape = self.draw(st.integers(1, 3)), x.shape
+        if len(shape) != 4 or shape[1] % size**2 or max(shape[2:]) * size > 12:
+            return x
+        mode = self.draw(st.sampled_from(["DCR", "CRD"]))
+        name = self.node("DepthToSpace", [x.name], blocksize=size, mode=mode)
+        extents = (shape[2] * size, shape[3] * size)
+        return Value(name, (shape[0], shape[1] // size**2, *extents), x.bound)
 
     def fold_space(self, x: Value) -> Value:
         """One spatial dimension instead of several; a relu, since a last reshape is the host's."""

@@ -362,6 +362,16 @@ def pad(op: graph.PadOp, x: Array) -> Array:
     return np.pad(x, pads, constant_values=op.value.value.data)
 
 
+def depth_to_space(op: graph.DepthToSpaceOp, x: Array) -> Array:
+    """Place by place: every element of a place lies as far into its block as the place does."""
+    result = np.zeros(op.result.type.get_shape(), x.dtype)
+    blocks, channels = op.blocks.get_values(), result.shape[1]
+    for number, place in enumerate(np.ndindex(*blocks)):
+        steps = tuple(slice(p, None, b) for p, b in zip(place, blocks, strict=True))
+        result[:, :, *steps] = x[:, number * channels : (number + 1) * channels]
+    return result
+
+
 def upsample(op: graph.UpsampleOp, x: Array) -> Array:
     """Each element as often as its dimension's factor says."""
     for axis, factor in enumerate(op.factors.get_values()):
@@ -418,6 +428,7 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.ClipOp: clip,
     graph.ConcatOp: concat,
     graph.ConvOp: _conv,
+    graph.DepthToSpaceOp: depth_to_space,
     graph.DequantizeOp: lambda op, x: dequantize(
         x, op.scales.get_values(), op.zero_point.value.data
     ),

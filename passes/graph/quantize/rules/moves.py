@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vtac.dialects.context import Array
-from vtac.dialects.graph import MaxPoolOp, ReshapeOp, TransposeOp, UpsampleOp
+from vtac.dialects.graph import DepthToSpaceOp, MaxPoolOp, ReshapeOp, TransposeOp, UpsampleOp
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.rules.pooling import OUTSIDE, window_counts
 from vtac.passes.graph.quantize.rules.rule import ErrorContext, PassingRule, Rules, known_shape
@@ -45,6 +45,14 @@ class Transpose(PassingRule[TransposeOp]):
         return tuple(op.permutation.get_values()[:2]) == (0, 1)
 
 
+class DepthToSpace(PassingRule[DepthToSpaceOp]):
+    """Channels spread over space."""
+
+    def keeps_channels(self, op: DepthToSpaceOp) -> bool:
+        """A channel of the result has elements of several of the operand."""
+        return set(op.blocks.get_values()) == {1}
+
+
 class Upsample(PassingRule[UpsampleOp]):
     """Repeated elements."""
 
@@ -54,6 +62,7 @@ class Upsample(PassingRule[UpsampleOp]):
 
 
 RULES: Rules = {
+    DepthToSpaceOp: DepthToSpace(),
     MaxPoolOp: MaxPool(),
     ReshapeOp: Reshape(),
     TransposeOp: Transpose(),
