@@ -34,8 +34,8 @@ CANONICALISE = Pipeline.of(
 """From the imported network to its normal form."""
 
 
-UNCALIBRATED = CANONICALISE.without("conv-transpose-phases")
-"""The same for a network without samples."""
+UNCALIBRATED = CANONICALISE.with_options("conv-transpose-phases", given=True)
+"""The same for a network without samples, which has integers only where it brings its scales."""
 
 
 def calibration(
@@ -104,7 +104,7 @@ def pipeline_of(
 
     Each codegen prepares what the ones before it have left, and takes of that what it can.
     calibrate: what leads to the level ``calibrated``, None where there are no samples. Then floats
-    stay floats, and a transposed convolution gains nothing from being split into phases.
+    stay floats, and a transposed convolution of floats gains nothing from being split into phases.
     """
     pipeline = UNCALIBRATED if calibrate is None else CANONICALISE + calibrate
     for codegen in codegens:

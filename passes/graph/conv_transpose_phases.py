@@ -3,13 +3,14 @@
 Outputs s * q + r with the same r meet the same taps of a transposed convolution of stride s, as in
 an ordinary convolution at q. So the s phases of each spatial dimension become groups of channels of
 one convolution (Shi et al., "Real-time single image and video super-resolution using an efficient
-sub-pixel convolutional neural network"), and a transposition, which the host does, puts them where
-they belong. ``te-split-phases`` says the same in tensor expressions.
+sub-pixel convolutional neural network"), and ``graph.depth_to_space`` puts them where they belong.
+``te-split-phases`` says the same in tensor expressions.
 
 Takes ``graph.host "ConvTranspose"`` with constant float weights and static shapes. Batch norms,
-relus and clips behind it move before the transposition, where they fold into the convolution.
-Declined, so left on the host: automatic pads, a given output shape, and dilation with a stride. No
-options.
+relus and clips behind it move before `graph.depth_to_space`, where they fold into the convolution.
+Weights on a grid, one step per output channel, stay on it. Declined, so left on the host: dilation
+with a stride. Option ``given``: take only layers whose weights are on a grid, those of a model that
+brings its scales.
 """
 
 from collections.abc import Sequence
@@ -20,13 +21,11 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
     DenseArrayBase,
-    DictionaryAttr,
     IntegerAttr,
     ModuleOp,
     StringAttr,
     TensorType,
     f32,
-    i64,
 )
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -42,19 +41,21 @@ from vtac.dialects.graph import (
     BatchNormOp,
     ClipOp,
     ConvOp,
+    DepthToSpaceOp,
+    GridAttr,
     HostOp,
     ReluOp,
-    ReshapeOp,
+    SliceOp,
+    TakeChannelsOp,
+    grid_of,
     is_static,
+    set_grid,
     shape_of,
 )
 from vtac.passes.graph.constants import constant_of, new_constant
 
 OPERATOR = "ConvTranspose"
 """The ONNX operator that the pass takes; `can_split` says in which form."""
-
-SLICE_OF_OPERANDS = 10
-"""The opset from which on Slice takes its limits as operands."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,7 @@ class Dimension:
 def can_split(ctx: Context, op: Operation) -> bool:
     """Whether an op is a transposed convolution that the pass takes.
 
-    Constant float weights, static shapes and explicit pads; no given output shape, and no dilation
-    beside a stride.
+    Constant float weights and static shapes; no dilation beside a stride.
     """
     if not isinstance(op, HostOp) or op.op_type.data != OPERATOR or op.domain.data:
         return False
@@ -115,14 +115,15 @@ def can_split(ctx: Context, op: Operation) -> bool:
 
 @dataclass
 class SplitIntoPhases(RewritePattern):
-    """Rewrite one transposed convolution."""
+    """Rewrite one transposed convolution; given: only one whose weights are on a grid."""
 
     ctx: Context
+    given: bool = False
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: HostOp, rewriter: PatternRewriter) -> None:
         """Match what `can_split` says."""
-        if not can_split(self.ctx, op):
+        if not can_split(self.ctx, op) or (self.given and grid_of(op.inputs[1]) is None):
             return
         weights, dimensions = constant_of(self.ctx, op.inputs[1]), _dimensions(op)
         bias = constant_of(self.ctx, op.inputs[2]) if len(op.inputs) > 2 else None
@@ -132,6 +133,7 @@ class SplitIntoPhases(RewritePattern):
             self.ctx, _weights_of_phases(weights, dimensions, group), op.inputs[1].name_hint, op
         )
         phases = prod(dimension.stride for dimension in dimensions)
+        set_grid(kernel, _grid_of_phases(grid_of(op.inputs[1]), phases, group))
         made: list[Operation] = [kernel]
         vector: SSAValue | None = None
         if bias is not None:
@@ -155,7 +157,7 @@ class SplitIntoPhases(RewritePattern):
         conv.location = op.location
         made.append(conv)
         last = self._followers(op, conv.result, phases, group, made)
-        made += _in_place(self.ctx, made[-1].results[0], op, dimensions, group)
+        made += _in_place(made[-1].results[0], op, dimensions, group)
         for new in made:
             rewriter.insert(new)
         last.replace_all_uses_with(made[-1].results[0])
@@ -207,9 +209,7 @@ def _dimensions(op: HostOp) -> list[Dimension] | None:
     x, w, y = (shape_of(value) for value in (op.inputs[0], op.inputs[1], op.outputs[0]))
     attributes = op.onnx_attributes.data
     automatic = attributes.get("auto_pad", StringAttr("NOTSET"))
-    if x is None or w is None or y is None or "output_shape" in attributes:
-        return None
-    if automatic != StringAttr("NOTSET") or not is_static(op.outputs[0]):
+    if x is None or w is None or y is None or not is_static(op.outputs[0]):
         return None
     rank = len(x) - 2
     strides, dilations = (
@@ -217,6 +217,18 @@ def _dimensions(op: HostOp) -> list[Dimension] | None:
         _integers(op, "dilations", [1] * rank),
     )
     pads = _integers(op, "pads", [0] * (2 * rank))
+    if automatic == StringAttr("VALID"):
+        pads = [0] * (2 * rank)
+    elif "output_shape" in attributes or automatic != StringAttr("NOTSET"):
+        more = _integers(op, "output_padding", [0] * rank)
+        totals = [
+            max(0, stride * (size - 1) + extra + (taps - 1) * dilation + 1 - extent)
+            for size, stride, extra, taps, dilation, extent in zip(
+                x[2:], strides, more, w[2:], dilations, y[2:], strict=True
+            )
+        ]
+        upper = automatic == StringAttr("SAME_UPPER")
+        pads = [total // 2 if upper else total - total // 2 for total in totals]
     found = [
         Dimension.of(*numbers)
         for numbers in zip(x[2:], w[2:], strides, dilations, pads, y[2:], strict=False)
@@ -241,6 +253,15 @@ def _repeat(vector: Array, phases: int, group: int) -> Array:
     return np.repeat(vector.reshape(group, 1, -1), phases, axis=1).reshape(-1)
 
 
+def _grid_of_phases(grid: GridAttr | None, phases: int, group: int) -> GridAttr | None:
+    """The grid of weights [C, O/group, k...] for those of all phases; None without a step a row."""
+    if grid is None or len(grid.steps) == 1:
+        return grid
+    if grid.axis.data != 1:
+        return None
+    return GridAttr(0, list(grid.steps.get_values()) * (group * phases))
+
+
 def _weights_of_phases(weights: Array, dimensions: Sequence[Dimension], group: int) -> Array:
     """[C, O/group, k...] as [group * phases * O/group, C/group, t...]."""
     channels, outputs, *_ = weights.shape
@@ -261,75 +282,40 @@ def _weights_of_phases(weights: Array, dimensions: Sequence[Dimension], group: i
 
 
 def _in_place(
-    ctx: Context, value: SSAValue, op: HostOp, dimensions: Sequence[Dimension], group: int
+    value: SSAValue, op: HostOp, dimensions: Sequence[Dimension], group: int
 ) -> list[Operation]:
     """[N, group * phases * O, q...] as [N, group * O, s * q + r...], cut to its extents."""
     made: list[Operation] = []
-    type, y = value.type, shape_of(op.outputs[0]) or ()
-    assert isinstance(type, TensorType)
-    rank, batch, outputs = len(dimensions), y[0], y[1] // group
-    counts, strides = [d.count for d in dimensions], [d.stride for d in dimensions]
-    if any(stride > 1 for stride in strides):
-        apart = ReshapeOp(value, TensorType(f32, [batch, group, *strides, outputs, *counts]))
-        order = [0, 1, 2 + rank]
-        for axis in range(rank):
-            order += [3 + rank + axis, 2 + axis]
-        mixed = [apart.result.type.get_shape()[axis] for axis in order]
-        permutation = DenseArrayBase.from_list(i64, order)
-        transposed = HostOp(
-            "Transpose",
-            [apart.result],
-            [TensorType(f32, mixed)],
-            onnx_attributes={"perm": permutation},
-        )
-        extents = [count * stride for count, stride in zip(counts, strides, strict=True)]
-        joined = ReshapeOp(transposed.outputs[0], TensorType(f32, [batch, y[1], *extents]))
-        made += [apart, transposed, joined]
-        value = joined.result
+    y = shape_of(op.outputs[0]) or ()
+    rank, strides = len(dimensions), [d.stride for d in dimensions]
+    phases, outputs = prod(strides), y[1] // group
+    if phases > 1:
+        if group > 1:
+            apart = np.arange(phases * y[1]).reshape(group, phases, outputs)
+            order = apart.transpose(1, 0, 2).reshape(-1).tolist()
+            made.append(TakeChannelsOp(value, order, value.type))
+            value = made[-1].results[0]
+        extents = [d.count * d.stride for d in dimensions]
+        made.append(DepthToSpaceOp(value, strides, TensorType(f32, [*y[:2], *extents])))
+        value = made[-1].results[0]
     if shape_of(value) != y:
-        made += _slice(ctx, value, op, dimensions)
+        starts = [0, 0, *(d.start * d.stride for d in dimensions)]
+        made.append(SliceOp(value, starts, [1] * (2 + rank), op.outputs[0].type))
     for new in made:
         new.location = op.location
     return made
 
 
-def _slice(
-    ctx: Context, value: SSAValue, op: HostOp, dimensions: Sequence[Dimension]
-) -> list[Operation]:
-    """The extents of the result; Slice takes attributes in old opsets, operands in new ones."""
-    starts = np.array([dimension.start * dimension.stride for dimension in dimensions])
-    limits = {
-        "starts": starts,
-        "ends": starts + [dimension.extent for dimension in dimensions],
-        "axes": np.arange(2, 2 + len(dimensions)),
-    }
-    result = [op.outputs[0].type]
-    if _opset(op) < SLICE_OF_OPERANDS:
-        attributes = {
-            name: DenseArrayBase.from_list(i64, array.tolist()) for name, array in limits.items()
-        }
-        return [HostOp("Slice", [value], result, onnx_attributes=attributes)]
-    constants = [new_constant(ctx, array.astype(np.int64), n, op) for n, array in limits.items()]
-    operands = [value, *(constant.result for constant in constants)]
-    return [*constants, HostOp("Slice", operands, result)]
-
-
-def _opset(op: Operation) -> int:
-    """The version of ONNX's own operators that the module uses."""
-    top: Operation = op
-    while (parent := top.parent_op()) is not None:
-        top = parent
-    opsets = top.attributes.get("graph.opsets")
-    version = opsets.data.get("") if isinstance(opsets, DictionaryAttr) else None
-    return version.value.data if isinstance(version, IntegerAttr) else SLICE_OF_OPERANDS
-
-
 @dataclass(frozen=True)
 class ConvTransposePhasesPass(ModulePass):
-    """Transposed convolutions become convolutions, whose phases the host puts together."""
+    """Transposed convolutions become convolutions, whose phases are spread over space.
+
+    given: only those whose weights are on a grid.
+    """
 
     name = "conv-transpose-phases"
+    given: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite every such layer."""
-        PatternRewriteWalker(SplitIntoPhases(ctx)).rewrite_module(op)
+        PatternRewriteWalker(SplitIntoPhases(ctx, self.given)).rewrite_module(op)

@@ -54,6 +54,17 @@ def test_phases_keep_the_numbers(data: st.DataObject) -> None:
         node("Relu", ["z"], ["r"]),
     ][: draw(1, 3)]
     weights |= norm(group * outputs)
+    form = data.draw(st.sampled_from(["explicit", "output_shape", "SAME_UPPER", "SAME_LOWER"]))
+    if form != "explicit":
+        removed = [a for a in nodes[0].attribute if a.name in ("pads", "output_padding")]
+        for attribute in removed:
+            nodes[0].attribute.remove(attribute)
+        if form == "output_shape":
+            whole = zip(size, taps, strides, dilations, strict=True)
+            extents = [(n - 1) * s + d * (k - 1) + 1 - draw(0, k - 1) for n, k, s, d in whole]
+            nodes[0].attribute.append(helper.make_attribute("output_shape", extents))
+        else:
+            nodes[0].attribute.append(helper.make_attribute("auto_pad", form))
     model = small_model(nodes, {"x": (2, channels, *size)}, [nodes[-1].output[0]], weights)
     ctx = context()
     module = import_model(model, ctx)
@@ -100,3 +111,49 @@ def test_without_calibration_it_stays_one_node_of_the_host() -> None:
     assert [found.op_type for part in parts for found in part.graph.node] == ["ConvTranspose"]
     feeds = {"x": floats((1, 3, 5, 5), 5)}
     assert_same(run(model, feeds), list(module.run(feeds).values()), 1e-6)
+
+
+@settings(max_examples=8)
+@given(st.data())
+def test_quantised_models_run_on_the_accelerator(data: st.DataObject) -> None:
+    def draw(low: int, high: int) -> int:
+        return data.draw(st.integers(low, high))
+
+    group, per_channel = draw(1, 2), data.draw(st.booleans())
+    channels, outputs = group * draw(1, 8), draw(1, 9)
+    size, taps, strides = ([draw(1, top) for _ in range(2)] for top in (5, 4, 3))
+    more = [draw(0, s - 1) for s in strides]
+    pads = [draw(0, (k - 1) // 2) for k in taps] * 2
+    rng = np.random.default_rng(draw(0, 2**16))
+    scales = rng.uniform(0.2, 2, outputs if per_channel else 1).astype(np.float32) * 0.01
+    biases = np.tile(scales, group) if per_channel else scales
+    weights = {
+        "wq": rng.integers(-127, 128, (channels, outputs, *taps)).astype(np.int8),
+        "s": scales if per_channel else scales.reshape(()),
+        "z": np.zeros(outputs if per_channel else (), np.int8),
+        "as": np.float32(0.03),
+        "az": np.int8(draw(-20, 20)),
+        "bq": rng.integers(-2000, 2000, group * outputs).astype(np.int32),
+        "bs": (biases if per_channel else biases.reshape(())) * np.float32(0.03),
+        "ys": np.float32(0.01 * np.sqrt(channels * np.prod(taps))),
+        "yz": np.int8(draw(-20, 20)),
+    }
+    layer = {"strides": strides, "pads": pads, "output_padding": more, "group": group}
+    nodes = [
+        node("QuantizeLinear", ["x", "as", "az"], ["xq"]),
+        node("DequantizeLinear", ["xq", "as", "az"], ["xd"]),
+        node("DequantizeLinear", ["wq", "s", "z"], ["w"], axis=1),
+        node("DequantizeLinear", ["bq", "bs"], ["b"], axis=0),
+        node("ConvTranspose", ["xd", "w", "b"], ["c"], "up", **layer),
+        node("QuantizeLinear", ["c", "ys", "yz"], ["yq"]),
+        node("DequantizeLinear", ["yq", "ys", "yz"], ["y"]),
+    ]
+    shape = (1, channels, *size)
+    model = small_model(nodes, {"x": shape}, ["y"], weights)
+    module = vtac.compile(model, "sim", criteria=vtac.Criteria(compare=False))
+    where = {place.node: place.where for place in module.explain}
+    assert where["up"].startswith("vta")
+    x = rng.normal(0, 1, shape).astype(np.float32)
+    (expected,), found = run(model, {"x": x}), module.run({"x": x})["y"]
+    steps = np.abs(found - expected) / weights["ys"]
+    assert steps.max() < 3.5 and steps.mean() < 0.7

@@ -11,15 +11,13 @@ func.func @phases(%x: tensor<1x3x4xf32>) -> tensor<1x1x8xf32> {
 // CHECK:        %w_1 = graph.constant dense<{{\[\[\[}}1.0{{.*}}], [3.0{{.*}}], [5.0{{.*}}]], {{\[\[}}2.0{{.*}}], [4.0{{.*}}], [6.0{{.*}}]]]> : tensor<2x3x1xf32>
 // CHECK-NEXT:   [[c:%.*]] = graph.conv %x, %w_1 {{.*}} -> tensor<1x2x4xf32>
 // CHECK-NEXT:   [[r:%.*]] = graph.relu [[c]]
-// CHECK-NEXT:   graph.reshape [[r]] : (tensor<1x2x4xf32>) -> tensor<1x1x2x1x4xf32>
-// CHECK-NEXT:   graph.host "Transpose"{{.*}} -> tensor<1x1x1x4x2xf32>
-// CHECK-NEXT:   graph.reshape {{.*}} -> tensor<1x1x8xf32>
+// CHECK-NEXT:   graph.depth_to_space [[r]] {blocks = array<i64: 2>} : (tensor<1x2x4xf32>) -> tensor<1x1x8xf32>
 
-// Automatic pads stay on the host.
-func.func @automatic(%x: tensor<1x3x4xf32>) -> tensor<1x1x8xf32> {
+// Dilation beside a stride stays on the host.
+func.func @dilated(%x: tensor<1x3x4xf32>) -> tensor<1x1x9xf32> {
   %w = graph.constant dense<1.0> : tensor<3x1x2xf32>
-  %y = graph.host "ConvTranspose"(%x, %w) {onnx_attributes = {strides = array<i64: 2>, auto_pad = "SAME_UPPER"}, domain = ""} : (tensor<1x3x4xf32>, tensor<3x1x2xf32>) -> tensor<1x1x8xf32>
-  func.return %y : tensor<1x1x8xf32>
+  %y = graph.host "ConvTranspose"(%x, %w) {onnx_attributes = {strides = array<i64: 2>, dilations = array<i64: 2>}, domain = ""} : (tensor<1x3x4xf32>, tensor<3x1x2xf32>) -> tensor<1x1x9xf32>
+  func.return %y : tensor<1x1x9xf32>
 }
-// CHECK:      func.func @automatic
+// CHECK:      func.func @dilated
 // CHECK:        graph.host "ConvTranspose"
