@@ -356,7 +356,18 @@ vta-opt docs/matrix_product.mlir \\
         block("text", words_text(threads.binary, names)),
         f"""\
 On the simulator the product is what NumPy computes. The clock counts {single.cycles:,} cycles
-without the last step and {threads.cycles:,} with it.""",
+without the last step and {threads.cycles:,} with it.
+
+Any schedule, whoever wrote it, can be asked for its cycles directly. `te-estimate` writes them on
+it as the attribute `estimate`, and leaves kernel and schedule as they are:""",
+        block("sh", "vta-opt docs/matrix_product.mlir -p te-estimate"),
+        block(
+            "mlir",
+            f"{DOTS}\nte.schedule @y attributes {{estimate = {threads.cycles} : i64}} {{\n{DOTS}",
+        ),
+        """\
+In Python, `vtac.tools.kernel_clock.KernelClock` prepares a kernel once and times any number of
+schedules of it.""",
     ]
 
 

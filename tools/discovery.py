@@ -33,7 +33,7 @@ CODEGENS = "vtac.codegens"
 """The group of entry points by which other packages offer codegens."""
 
 ROOT = Path(__file__).parents[1]
-TOOL_PASSES = ("vtac.tools.calibrate", "vtac.tools.verify_hazards")
+TOOL_PASSES = ("vtac.tools.calibrate", "vtac.tools.te_estimate", "vtac.tools.verify_hazards")
 """Modules of passes that need several rooms, so that they lie in tools."""
 
 PASS_ROOMS = ("passes", "lowering", "tools")

@@ -34,11 +34,12 @@ from vtac.sim import TimingPreset, estimate
 class KernelClock:
     """Times one kernel under schedules that are given to it.
 
-    module: tensor expressions at the level ``te``, with a `vtac.target`, that call the kernel.
-    name: which kernel. ctx: holds the constants of the module. preset: the clock's numbers, by
-    default those of the target.
+    module: tensor expressions at the level ``te``, with a `vtac.target`. name: which kernel. The
+    first call of it says which of its arguments are constants; what nothing calls has none.
+    ctx: holds the constants of the module. preset: the clock's numbers, by default those of the
+    target.
 
-    Raises `CompileError` where the module lacks the target, the kernel, or a call of it.
+    Raises `CompileError` where the module lacks the target or the kernel.
     """
 
     def __init__(
@@ -49,19 +50,21 @@ class KernelClock:
         preset: str | TimingPreset | None = None,
     ):
         self._ctx, self._preset = ctx, preset
-        kernel, call = _kernel_and_call(module, name)
+        kernel = _kernel(module, name)
+        call = _first_call(module, name)
         target = module.attributes.get(TARGET_ATTRIBUTE)
         if not isinstance(target, Target):
             raise CompileError(
                 Problem(f"te.kernel @{name}", f"the module has no {TARGET_ATTRIBUTE}")
             )
         self.target: Target = target
-        self._constants = [
-            number
-            for number, value in enumerate(call.arguments)
-            if isinstance(value.owner, te.ConstantOp)
-        ]
-        self._call = call
+        self._constants: dict[int, te.ConstantOp] = {}
+        self._name, self._type, self._location = name, kernel.function_type, kernel.location
+        if call is not None:
+            self._location = call.location
+            for number, value in enumerate(call.arguments):
+                if isinstance(value.owner, te.ConstantOp):
+                    self._constants[number] = value.owner
         self._lowered = kernel.clone()
         kernel_to_loops(self._lowered)
         self._module = ModuleOp([], {TARGET_ATTRIBUTE: target})
@@ -86,7 +89,7 @@ class KernelClock:
             block.detach_op(own)
             TeShareBuffers().apply(self._ctx, self._module)
             TeSimplifyLoops().apply(self._ctx, self._module)
-            packed = pack_parameters(kernel, self._constants)
+            packed = pack_parameters(kernel, list(self._constants))
             function = self._caller(packed)
             binary = lower_to_binary(self._ctx, function, self._module)
         finally:
@@ -97,31 +100,25 @@ class KernelClock:
 
     def _caller(self, packed: dict[int, Sequence[te.Box]]) -> FuncOp:
         """A function that calls the kernel, with its packed constants as one-dimensional ones."""
-        call = self._call
-        inputs = [
-            value.type
-            for number, value in enumerate(call.arguments)
-            if number not in self._constants
-        ]
+        types, outputs = list(self._type.inputs), list(self._type.outputs)
+        inputs = [type for number, type in enumerate(types) if number not in self._constants]
         block = Block(arg_types=inputs)
         parameters = iter(block.args)
         arguments: list[SSAValue] = []
-        for number, value in enumerate(call.arguments):
+        for number, type in enumerate(types):
             if number not in self._constants:
                 arguments.append(next(parameters))
                 continue
-            constant = value.owner
-            assert isinstance(constant, te.ConstantOp)
-            new = constant.clone()
+            constant = self._constants[number].clone()
             if number in packed:
-                type = TensorType(te.shaped(value).element_type, [_elements(packed[number])])
-                new = te.ConstantOp(ResourceAttr(f"packed{number}", "0" * 16), type)
-            block.add_op(new)
-            arguments.append(new.result)
-        outputs = [value.type for value in call.outputs]
-        new_call = te.CallOp(call.callee.root_reference.data, arguments, outputs)
-        new_call.location = call.location
-        block.add_ops([new_call, ReturnOp(*new_call.outputs)])
+                assert isinstance(type, TensorType)
+                flat = TensorType(type.element_type, [_elements(packed[number])])
+                constant = te.ConstantOp(ResourceAttr(f"packed{number}", "0" * 16), flat)
+            block.add_op(constant)
+            arguments.append(constant.result)
+        call = te.CallOp(self._name, arguments, outputs)
+        call.location = self._location
+        block.add_ops([call, ReturnOp(*call.outputs)])
         function = FuncOp("kernel", FunctionType.from_lists(inputs, outputs), Region(block))
         function.attributes["codegen"] = StringAttr(CODEGEN)
         function.attributes[TARGET_ATTRIBUTE] = self.target
@@ -132,13 +129,15 @@ def _elements(boxes: Sequence[te.Box]) -> int:
     return sum(int(np.prod([length for _, length in box])) for box in boxes)
 
 
-def _kernel_and_call(module: ModuleOp, name: str) -> tuple[te.KernelOp, te.CallOp]:
+def _kernel(module: ModuleOp, name: str) -> te.KernelOp:
     kernel = SymbolTable.lookup_symbol(module, name)
     if not isinstance(kernel, te.KernelOp) or kernel.is_lowered:
         raise CompileError(
             Problem(f"te.kernel @{name}", "there is no kernel of tensors of this name")
         )
-    for op in module.walk():
-        if isinstance(op, te.CallOp) and op.callee.root_reference.data == name:
-            return kernel, op
-    raise CompileError(Problem(f"te.kernel @{name}", "nothing calls it"))
+    return kernel
+
+
+def _first_call(module: ModuleOp, name: str) -> te.CallOp | None:
+    calls = (op for op in module.walk() if isinstance(op, te.CallOp))
+    return next((call for call in calls if call.callee.root_reference.data == name), None)

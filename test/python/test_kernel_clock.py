@@ -37,6 +37,18 @@ def test_it_agrees_with_the_compiled_network(layer: Any, target: str) -> None:
     assert str(module) == before
 
 
+def test_a_kernel_that_nothing_calls_has_no_constants() -> None:
+    result, module, schedule = compiled(LAYERS[0], "chisel-pynq")
+    name = schedule.kernel.root_reference.data
+    called = KernelClock(module, name, result.context).cycles(schedule)
+    alone = module.clone()
+    for op in list(alone.ops):
+        if not isinstance(op, te.KernelOp):
+            op.detach()
+    # Its weights lie as the kernel indexes them, not in the order in which they are loaded.
+    assert KernelClock(alone, name, result.context).cycles(schedule) >= called
+
+
 def test_refusals_leave_it_usable() -> None:
     result, module, schedule = compiled(LAYERS[0], "chisel-pynq")
     clock = KernelClock(module, schedule.kernel.root_reference.data, result.context)
