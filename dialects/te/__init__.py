@@ -56,7 +56,7 @@ from .stage_primitives import (
     SetScopeOp,
     TensorizeOp,
 )
-from .standard import standard_intrinsics
+from .standard import copying_intrinsics, standard_intrinsics
 from .statements import Access, InvokeOp, UpdateOp
 from .view import ViewOp, viewed
 from .windows import AssembleOp, WindowOp
@@ -126,6 +126,7 @@ __all__ = [
     "buffer_type",
     "canonical_text",
     "combiner",
+    "copying_intrinsics",
     "declared",
     "digest_of_kernel",
     "identity_map",

@@ -5,6 +5,8 @@ section 3.
 The lane axes are b (BATCH rows), o (output lanes) and k (input lanes).
 """
 
+from collections.abc import Sequence
+
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, i8, i32
 from xdsl.ir import Region, SSAValue
@@ -66,6 +68,11 @@ def standard_intrinsics(target: Target) -> list[IntrinsicOp]:
                 )
             )
     return intrinsics + _transfers(target)
+
+
+def copying_intrinsics(target: Target) -> Sequence[str]:
+    """The intrinsics that copy accumulators to others: one, or an addition after a reset."""
+    return ("copy",) if target.alu_imm_src else ("reset", "add")
 
 
 def _transfers(target: Target) -> list[IntrinsicOp]:

@@ -68,7 +68,8 @@ LOWERING = (
     Pipeline.of(
         "graph-to-te,te-insert-copies,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,"
         "te-split-bodies,te-drop-clips,te-nest-shifts,te-correct-borders,te-place-biases,"
-        "te-block-immediates,te-share-tiles,te-cover-stores,te-schedule",
+        "te-block-immediates,te-split-windows,te-share-tiles,"
+        "te-cover-stores,te-schedule",
         "te",
     )
     + Pipeline.of(

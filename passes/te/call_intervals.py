@@ -63,10 +63,9 @@ class _Call:
         scalars: dict[SSAValue, Interval] = {}
         arguments = list(compute.body.block.args)
         if len(compute.reduce):
-            if combiner(compute.body) is arith.AddiOp or compute.identity is None:
+            if combiner(compute.body) is arith.AddiOp:
                 return INT32
-            start = compute.identity.value.data
-            scalars[arguments.pop(0)] = start, start
+            scalars[arguments.pop(0)] = self._start(compute)
         for argument, read in zip(arguments, compute.reads, strict=True):
             scalars[argument] = self._read(read)
         for op in compute.body.block.ops:
@@ -80,11 +79,16 @@ class _Call:
             return low, high
         return min(low, read.outside), max(high, read.outside)
 
+    def _start(self, compute: ComputeOp) -> Interval:
+        """What a reduction starts from."""
+        if compute.init is not None:
+            return self.intervals[compute.init]
+        assert compute.identity is not None
+        return compute.identity.value.data, compute.identity.value.data
+
     def _product(self, compute: ComputeOp) -> Interval:
         """Positive and negative weights of each output, summed up apart."""
-        start = (0, 0) if compute.init is None else self.intervals[compute.init]
-        if compute.identity is not None:
-            start = compute.identity.value.data, compute.identity.value.data
+        start = self._start(compute)
         for weights, x in (compute.reads, compute.reads[::-1]):
             rows = [row.variable for row in weights.rows]
             if weights.value in self.arrays and weights.outside is None and None not in rows:

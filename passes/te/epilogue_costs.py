@@ -33,6 +33,10 @@ class EpilogueCosts:
         """ALU operations with two operands."""
         return elements * self._rates.alu[1]
 
+    def copy(self, elements: int) -> int:
+        """Accumulators copied to others."""
+        return elements * self._rates.copy[0]
+
     def gemm(self, elements: int) -> int:
         """Micro-ops of the GEMM core."""
         return elements * self.target.timing.gemm_cycles

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Region, SSAValue
 
 from vtac.dialects import te
+from vtac.passes.te.intervals import INT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,11 @@ class Expression:
 
 DESTINATION = Expression("destination")
 
-_FOLDS: Mapping[str, tuple[Callable[[int, int], int], int | None]] = {
+_FOLDS: Mapping[str, tuple[Callable[[int, int], int], int]] = {
     "add": (lambda a, b: a + b, 0),
     "mul": (lambda a, b: a * b, 1),
-    "max": (max, None),
-    "min": (min, None),
+    "max": (max, INT32[0]),
+    "min": (min, INT32[1]),
 }
 """Associative and commutative operations: how constants fold, and the neutral element."""
 

@@ -34,6 +34,7 @@ from vtac.passes.te.place_biases import PlaceBiasesPass
 from vtac.passes.te.schedule.te_schedule import TeSchedulePass
 from vtac.passes.te.share_tiles import ShareTilesPass
 from vtac.passes.te.split_bodies import SplitBodiesPass
+from vtac.passes.te.split_windows import SplitWindowsPass
 from vtac.passes.te.te_to_loops import TeToLoops
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -51,6 +52,7 @@ LOOPS: Sequence[type[ModulePass]] = (
     CorrectBordersPass,
     PlaceBiasesPass,
     BlockImmediatesPass,
+    SplitWindowsPass,
     ShareTilesPass,
     TeSchedulePass,
     TeToLoops,

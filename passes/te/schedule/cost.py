@@ -23,6 +23,7 @@ class Rates:
     """Cycles of a machine.
 
     alu: an element in an ALU operation, with an immediate and with a second operand.
+    copy: an element of accumulators copied to others, and the instructions which that takes.
     instruction: what a GEMM or ALU instruction costs besides its elements.
     load: what the first load costs besides its beats.
     fetch: an instruction.
@@ -33,6 +34,7 @@ class Rates:
     """
 
     alu: tuple[int, int]
+    copy: tuple[int, int]
     instruction: int
     load: int
     fetch: int
@@ -52,8 +54,10 @@ class Rates:
         # of a store, as the estimates of the HLS design always have.
         ahead = timing.fetch_ahead
         idle = 0 if ahead else timing.store_idle_cycles
+        added = timing.gemm_cycles + timing.alu_register_cycles, 2  # to accumulators that are reset
         return Rates(
             alu=(timing.alu_immediate_cycles, timing.alu_register_cycles),
+            copy=(timing.alu_immediate_cycles, 1) if target.alu_imm_src else added,
             instruction=max(timing.compute_overhead + (-1 if ahead else 1), 0),
             load=_IDEAL_LOAD if ideal else timing.latency + _LOAD,
             fetch=_fetch(timing),

@@ -32,13 +32,15 @@ from vtac.passes.te.schedule.plan import Plan, even
 from vtac.passes.te.schedule.structure import INIT, ScheduledStage, StageRole, Structure
 
 
-def schedule_of(kernel: KernelOp, structure: Structure, plan: Plan) -> ScheduleOp:
-    """The schedule that a plan describes."""
+def schedule_of(
+    kernel: KernelOp, structure: Structure, plan: Plan, copying: Sequence[str]
+) -> ScheduleOp:
+    """The schedule that a plan describes; copying: the intrinsics that copy accumulators."""
     block = Block(arg_types=[StageType()] * len(structure.stages))
     for argument, stage in zip(block.args, structure.stages, strict=True):
         argument.name_hint = stage.compute.label.data
     with ImplicitBuilder(block):
-        _Writer(structure, plan, block.args).write()
+        _Writer(structure, plan, copying, block.args).write()
     schedule = ScheduleOp(kernel.sym_name.data, Region(block))
     schedule.attributes[ESTIMATE] = IntegerAttr(plan.cycles, i64)
     schedule.attributes[CHOICE] = ArrayAttr(StringAttr(line) for line in described(structure, plan))
@@ -58,6 +60,7 @@ class _Cache:
 class _Writer:
     structure: Structure
     plan: Plan
+    copying: Sequence[str]
     handles: Sequence[SSAValue]
     outer: dict[int, SSAValue] = field(default_factory=dict)
     inner: list[SSAValue] = field(default_factory=list)
@@ -223,9 +226,8 @@ class _Writer:
         """Instructions for a stage, and for what its reduction starts from."""
         handle, names = self._handle(stage), stage.compute.spatial.names
         if stage.kind is StageRole.ELEMENTWISE:
-            copies = stage.in_place is not None or stage.copies
-            before = [] if copies else ["reset", "add"]
-            TensorizeOp(handle, axis, [*before, stage.intrinsic])
+            before = [] if stage.in_place is not None else ["reset", "add"]
+            TensorizeOp(handle, axis, self.copying if stage.copies else [*before, stage.intrinsic])
             return
         if stage.in_place != INIT:
             init = InitOp(handle).init

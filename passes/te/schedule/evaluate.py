@@ -254,9 +254,11 @@ class Evaluation:
             plain = self._turns(stage, set(range(len(stage.taps))) - windows, windows)
             return busy, np.maximum(gemms * plain, tiles * turns) + tiles * starts
         if stage.kind is StageRole.REDUCTION:
-            return total * (1 + immediate + register * taps), 3 * tiles
+            start, before = (0, 0) if stage.in_place is not None else (1 + immediate, 2)
+            return total * (start + register * taps), (1 + before) * tiles
         if stage.copies:
-            return total * immediate, tiles
+            cycles, instructions = rates.copy
+            return total * cycles, instructions * tiles
         rate = immediate if stage.has_immediate else register
         if stage.in_place is None:
             return total * (1 + register + rate), 3 * tiles

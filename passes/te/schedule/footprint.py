@@ -104,8 +104,8 @@ def regions_of(structure: Structure, tile: Sequence[Extents]) -> Regions:
 
     for stage in reversed(structure.stages):
         region = regions[stage.number]
+        need(stage.init, region)
         if stage.kind is StageRole.PRODUCT:
-            need(stage.init, region)
             continue
         taps = [np.full_like(region[0], extent) for extent in stage.taps]
         for number, read in enumerate(stage.reads):

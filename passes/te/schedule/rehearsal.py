@@ -192,9 +192,12 @@ class Rehearsals:
         immediate, register = self.rates.alu
         elements, rate = prod(extents), immediate if stage.has_immediate else register
         if stage.kind is StageRole.REDUCTION:
-            return elements * (1 + immediate + register * prod(stage.taps)), 3
+            taps = elements * register * prod(stage.taps)
+            is_started = stage.in_place is not None
+            return (taps, 1) if is_started else (taps + elements * (1 + immediate), 3)
         if stage.copies:
-            return elements * immediate, 1
+            cycles, instructions = self.rates.copy
+            return elements * cycles, instructions
         if stage.in_place is None:
             return elements * (1 + register + rate), 3
         return elements * rate, prod(extents[axis] for axis in stage.table_axes)

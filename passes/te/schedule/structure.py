@@ -55,8 +55,8 @@ class ScheduledStage:
     """One compute and its place in the kernel.
 
     number: its position among the computes.
-    in_place: the number of the operand whose buffer it takes over, if any; for a product that of
-        the tensor it starts from is ``INIT``.
+    in_place: the number of the operand whose buffer it takes over, if any; for a sum or another
+        reduction that of the tensor it starts from is ``INIT``.
     buffer: stages with the same number share an accumulator buffer.
     intrinsic: for the ALU, the name of the intrinsic.
     """
@@ -85,7 +85,7 @@ class ScheduledStage:
 
     @property
     def copies(self) -> bool:
-        """Whether it repeats a parameter, which the accumulators then start from."""
+        """Whether it repeats a tensor, which accumulators then start from."""
         return self.intrinsic == "copy"
 
     @cached_property
@@ -272,9 +272,8 @@ def _kind(compute: ComputeOp, layer: str) -> StageRole:
 
 
 def _copies(compute: ComputeOp) -> bool:
-    """Whether it repeats a parameter: what accumulators may start from."""
-    repeats = not len(compute.reduce) and yielded(compute.body) in compute.body.block.args
-    return repeats and all(isinstance(value, BlockArgument) for value in compute.inputs)
+    """Whether it repeats a tensor: what accumulators may start from."""
+    return not len(compute.reduce) and yielded(compute.body) in compute.body.block.args
 
 
 def _has_lanes_of_product(compute: ComputeOp) -> bool:
@@ -300,11 +299,12 @@ def _placed(
     if kind is StageRole.STORE:
         return ScheduledStage(number, compute, kind)
     intrinsic, in_place = "", None
-    if kind is StageRole.PRODUCT:
-        candidates = [] if compute.init is None else [(INIT, _same(compute, compute.init))]
-    else:
+    if kind is not StageRole.PRODUCT:
         intrinsic = _intrinsic(compute)
-        candidates = list(enumerate(compute.reads)) if kind is StageRole.ELEMENTWISE else []
+    if kind is StageRole.ELEMENTWISE:
+        candidates = list(enumerate(compute.reads))
+    else:
+        candidates = [] if compute.init is None else [(INIT, _same(compute, compute.init))]
     buffer = 1 + max((stage.buffer for stage in before), default=-1)
     for operand, read in candidates:
         maker = next((stage for stage in before if stage.compute.result is read.value), None)

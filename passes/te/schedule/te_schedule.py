@@ -16,7 +16,13 @@ from xdsl.passes import ModulePass
 
 from vtac.dialects.errors import CompileError, DoesNotFit, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.dialects.te import CallOp, KernelOp, ScheduleOp, canonical_text
+from vtac.dialects.te import (
+    CallOp,
+    KernelOp,
+    ScheduleOp,
+    canonical_text,
+    copying_intrinsics,
+)
 from vtac.passes.te.schedule.emit import schedule_of
 from vtac.passes.te.schedule.plan import Plan
 from vtac.passes.te.schedule.search import search
@@ -38,7 +44,7 @@ class TeSchedulePass(ModulePass):
             )
         scheduled = {s.kernel.root_reference.data for s in op.ops if isinstance(s, ScheduleOp)}
         layers, plans = _layers(op), dict[str, Plan]()
-        problems: list[Problem] = []
+        copying, problems = copying_intrinsics(target), list[Problem]()
         for kernel in list(op.ops):
             if not isinstance(kernel, KernelOp) or kernel.is_lowered:
                 continue
@@ -51,7 +57,7 @@ class TeSchedulePass(ModulePass):
                 text = canonical_text(kernel)
                 if text not in plans:
                     plans[text] = search(structure, target, layer)
-                schedule = schedule_of(kernel, structure, plans[text])
+                schedule = schedule_of(kernel, structure, plans[text], copying)
                 op.body.block.insert_op_after(schedule, kernel)
             except CompileError as error:
                 problems += [
