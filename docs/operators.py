@@ -26,6 +26,7 @@ from xdsl.ir import Operation
 
 import vtac.passes.graph as graph_passes
 from vtac.lowering.codegens.vta import VtaCodegen
+from vtac.lowering.onnx_to_graph.expansions.expand import EXPANSIONS
 from vtac.lowering.onnx_to_graph.functions import STANDARD
 from vtac.lowering.onnx_to_graph.integer_operators import OPERATORS, QuantisedNode
 from vtac.lowering.onnx_to_graph.named import NamedOperator
@@ -96,6 +97,9 @@ def page() -> str:
         f" and QuantizeLinear: {_on_quantised()}. They stay whole, and on the host, for these"
         " reasons:",
         _bullets(_whole()),
+        "Where samples calibrate the network, these are written as operators that the accelerator"
+        " has. In floats on the host they stay what they are:",
+        _bullets(_expanded()),
         "## On the host",
         f"All other operators of ONNX (here those of opset {OPSET}) run on the host as they are,"
         f" among them control flow, sequences and strings: {', '.join(_others(rows))}.",
@@ -125,6 +129,15 @@ def _rewritten() -> Iterator[Row]:
         if hasattr(module, "OPERATOR"):
             form = (inspect.getdoc(module.can_split) or "").partition("\n\n")[2]
             yield Row(module.OPERATOR, "accelerator", " ".join(form.split()).removesuffix("."), [])
+
+
+def _expanded() -> list[str]:
+    """What the operators become that are written as others, each with its names."""
+    names: dict[str, list[str]] = {}
+    for name, expansion in EXPANSIONS.items():
+        text = inspect.getdoc(expansion) or ""
+        names.setdefault(" ".join(text.partition("\n\n")[0].split()), []).append(name)
+    return [f"{', '.join(found)}: {text}".replace("``", "`") for text, found in names.items()]
 
 
 def _where(made: list[type[Operation]]) -> str:
@@ -204,7 +217,7 @@ def _whole() -> list[str]:
 
 def _others(rows: Iterable[Row]) -> list[str]:
     """Operators of the default domain that are in no row; a Constant is a weight."""
-    known = {"Constant", *STANDARD, *(row.name for row in rows)}
+    known = {"Constant", *STANDARD, *EXPANSIONS, *(row.name for row in rows)}
     known.update(name for _, name in OPERATORS)
     history = onnx.defs.get_all_schemas_with_history()
     names = {schema.name for schema in history if schema.domain == ""}

@@ -236,8 +236,8 @@ class _Driver:
         """Import the network; shapes of the user or of the samples fix symbolic dimensions."""
         with self._step("import"):
             model = load_model(source)
-            widen = calibration is not None
-            module = import_model(model, self.ctx, shapes=shapes, widen_halves=widen)
+            is_calibrated = calibration is not None
+            module = import_model(model, self.ctx, shapes=shapes, calibrated=is_calibrated)
         samples = None
         if calibration is not None:
             with self._step("read samples"):
@@ -246,14 +246,14 @@ class _Driver:
                 found = shapes_from_samples(calibration, specs)
                 fixed = {**found, **shapes}
                 if found:
-                    module = import_model(model, self.ctx, shapes=fixed, widen_halves=True)
+                    module = import_model(model, self.ctx, shapes=fixed, calibrated=True)
                     specs = input_specs(main_function(module))
                 samples = load_samples(calibration, specs)
             with self._step("observe shapes"):
                 known = observed_types(module, model, fixed, samples)
                 if known:
                     module = import_model(
-                        model, self.ctx, shapes=fixed, known=known, widen_halves=True
+                        model, self.ctx, shapes=fixed, known=known, calibrated=True
                     )
             self.report.notes += samples.notes
             self.report.warnings += doubts(samples, specs)

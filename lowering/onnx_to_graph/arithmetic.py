@@ -5,12 +5,14 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, TensorType, f32
+import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, FloatAttr, TensorType, f32, f64
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import (
     AddOp,
     AveragePoolOp,
+    ClipOp,
     GlobalAveragePoolOp,
     HardSwishOp,
     ReshapeOp,
@@ -41,6 +43,24 @@ def hard_swish(node: Node) -> Operation:
     """HardSwish."""
     node.floats(0)
     return HardSwishOp(node.operand(0), node.result_type())
+
+
+def extreme(node: Node) -> Operation:
+    """Max or Min of one tensor and constant numbers: a Clip."""
+    count = len(node.proto.input)
+    node.floats(*range(count))
+    given = [node.constant(index) for index in range(count)]
+    (variable, *others) = [i for i, array in enumerate(given) if array is None] or [0]
+    constants = [array for i, array in enumerate(given) if i != variable and array is not None]
+    if others or not constants or any(len(np.unique(array)) != 1 for array in constants):
+        raise StaysOnHostError("it compares other than one tensor with constant numbers")
+    x = node.operand(variable)
+    if x.type != node.result_type() or any(np.isnan(array).any() for array in constants):
+        raise StaysOnHostError("its constants broadcast its input", ReasonKind.SHAPE)
+    pick = max if node.proto.op_type == "Max" else min
+    bound = FloatAttr(pick(float(array.flat[0]) for array in constants), f64)
+    name = "min" if node.proto.op_type == "Max" else "max"
+    return ClipOp(x, node.result_type(), **{name: bound})
 
 
 def reduce_mean(node: Node) -> Sequence[Operation]:

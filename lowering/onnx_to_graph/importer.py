@@ -60,19 +60,20 @@ def import_model(
     *,
     shapes: Shapes | None = None,
     known: KnownTypes | None = None,
-    widen_halves: bool = False,
+    calibrated: bool = False,
 ) -> ModuleOp:
     """A module whose ``@main`` computes what the model does, with weights in ``ctx.resources``.
 
     source: path, bytes or message; checked as ``load_model`` does.
     shapes: input name to its shape, for inputs with symbolic dimensions.
     known: types of values that shape inference does not find (`unknown_shapes`).
-    widen_halves: whether operators on float16 and bfloat16 compute in float32, as the quantiser
-    wants it (`half_floats`).
+    calibrated: whether samples will calibrate the network. Then operators take the form that the
+    quantiser wants: float16 and bfloat16 compute in float32 (`half_floats`), and some operators
+    are written as others (`expansions`).
     Raises CompileError with everything that is wrong.
     """
     model = load_model(source)
-    prepared = prepare(model, shapes or {}, known or {}, widen_halves)
+    prepared = prepare(model, shapes or {}, known or {}, calibrated)
     constants = {
         name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
         for name, tensor in prepared.constants.items()

@@ -12,7 +12,8 @@ from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
 from vtac.lowering.onnx_to_graph.attributes import subgraphs
 from vtac.lowering.onnx_to_graph.block_products import widen_products
 from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
-from vtac.lowering.onnx_to_graph.check import large_constants, skeleton
+from vtac.lowering.onnx_to_graph.check import large_constants, opsets_of, skeleton
+from vtac.lowering.onnx_to_graph.expansions.expand import expand
 from vtac.lowering.onnx_to_graph.fold import fold_constants
 from vtac.lowering.onnx_to_graph.functions import inline_functions
 from vtac.lowering.onnx_to_graph.fused_operators import split_fused
@@ -47,7 +48,7 @@ class Prepared:
     whole: Mapping[str, Reason]
 
 
-def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, widen_halves: bool) -> Prepared:
+def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bool) -> Prepared:
     """A checked model, ready for import; see `import_model` for the arguments."""
     inputs = network_inputs(model)
     small = inline_functions(skeleton(model))
@@ -62,8 +63,13 @@ def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, widen_halves: 
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
     constants |= large_constants(model.graph) | made
-    if widen_halves and widen_half_floats(small, types, constants, CONVERTERS.__contains__):
-        types = infer_types(small)
+    if calibrated:
+        if widen_half_floats(small, types, constants, CONVERTERS.__contains__):
+            types = infer_types(small)
+        more = expand(small, opsets_of(small)[""], types, constants)
+        if more:
+            constants |= more
+            types = infer_types(small)
     fixed = {i.name: i for i in small.graph.input}
     outputs = [output.name for output in model.graph.output]
     return Prepared(small, types, constants, [fixed[i.name] for i in inputs], outputs, whole)

@@ -44,7 +44,7 @@ def values_of_unknown_shape(
     """
     model = load_model(source)
     own = {name for node in model.graph.node for name in node.output}
-    prepared = prepare(model, shapes or {}, known or {}, widen_halves=False)
+    prepared = prepare(model, shapes or {}, known or {}, calibrated=False)
     constants = prepared.constants.keys()
     open_values: set[str] = set()
     found: list[str] = []

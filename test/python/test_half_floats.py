@@ -57,7 +57,7 @@ def network(steps: list[str], half: int = HALF, border: int = HALF) -> onnx.Mode
 @settings(max_examples=40)
 def test_widened_networks_compute_the_same(steps, border):
     model, ctx = network(steps, border=border), context()
-    module = import_model(model, ctx, widen_halves=True)
+    module = import_model(model, ctx, calibrated=True)
     module.verify()
     x = floats((1, 3, 8, 8), 3).astype(np.float16 if border == HALF else np.float32)
     expected = run(model, {"x": x})
@@ -98,5 +98,5 @@ def test_constants_of_16_bits_become_float32():
         [weight],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    found = kinds(import_model(model, context(), widen_halves=True))
+    found = kinds(import_model(model, context(), calibrated=True))
     assert found == ["Cast", "graph.matmul", "Cast"]

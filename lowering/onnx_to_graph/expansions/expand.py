@@ -1,0 +1,46 @@
+"""The operators that are written as others, and the rewrite of a graph."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto
+
+from vtac.lowering.onnx_to_graph.check import plain_domain
+from vtac.lowering.onnx_to_graph.expansions.arrangements import pad, prelu, resize
+from vtac.lowering.onnx_to_graph.expansions.site import Site
+from vtac.lowering.onnx_to_graph.rewriting import replace_nodes
+
+Expansion = Callable[[Site], bool]
+"""Writes the nodes that a node becomes; answers whether it did."""
+
+EXPANSIONS: Mapping[str, Expansion] = {
+    "PRelu": prelu,
+    "Pad": pad,
+    "Resize": resize,
+    "Upsample": resize,
+}
+"""By operator of the default domain."""
+
+
+def expand(
+    model: ModelProto,
+    opset: int,
+    types: Mapping[str, TypeProto],
+    constants: Mapping[str, TensorProto],
+) -> dict[str, TensorProto]:
+    """Write operators of the main graph as others, in place; the new constants by name.
+
+    types, constants: of all values, by name. The new constants become mere inputs of the model, as
+    its other large constants are.
+    """
+    made: dict[str, TensorProto] = {}
+
+    def parts(node: NodeProto) -> Sequence[NodeProto] | None:
+        expansion = EXPANSIONS.get(node.op_type) if plain_domain(node.domain) == "" else None
+        if expansion is None or not any(node.output):
+            return None
+        site = Site(node, opset, types, constants, made)
+        return site.nodes if expansion(site) else None
+
+    replace_nodes(model.graph, parts)
+    model.graph.initializer.extend(made.values())
+    return made
