@@ -84,8 +84,35 @@ def digest_of(array: Array) -> str:
     import hashlib
 
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    digest.update(array.tobytes())
+    block = array.reshape(-1).view("u1").data if is_one_block(array) else array.tobytes()
+    digest.update(block)
     return digest.hexdigest()[:DIGEST_LENGTH]
+
+
+def is_one_block(array: Array) -> bool:
+    """Whether the elements of an array, of which there are some, lie in order without gaps."""
+    return array.size > 0 and bool(array.flags.c_contiguous)
+
+
+def bytes_of(array: Array) -> bytes:
+    """The bytes of an array in order. Where it is a view of a whole bytes object, that object."""
+    base = array.base
+    while not isinstance(base, bytes) and base is not None:
+        base = getattr(base, "base", None)
+    if isinstance(base, bytes) and len(base) == array.nbytes and is_one_block(array):
+        return base
+    return array.tobytes()
+
+
+def frozen(array: Array) -> Array:
+    """The array, read-only: a view of bytes. Where it is one already, nothing is copied."""
+    import numpy as np
+
+    if not array.size:
+        copied = array.copy(order="C")
+        copied.setflags(write=False)
+        return copied
+    return np.frombuffer(bytes_of(array), array.dtype).reshape(array.shape)
 
 
 class Resources(Mapping[str, Array]):
@@ -112,9 +139,7 @@ class Resources(Mapping[str, Array]):
             while key in self._arrays:
                 number += 1
                 key = f"{hint}_{number}"
-            stored = array.copy(order="C")
-            stored.setflags(write=False)
-            self._arrays[key] = stored
+            self._arrays[key] = frozen(array)
             self._keys[digest] = ResourceAttr(key, digest)
         return self._keys[digest]
 

@@ -28,7 +28,7 @@ from vtac.dialects.graph.ranges import set_range
 from vtac.dialects.graph.value_names import set_value_name
 from vtac.runtime.histogram import Histogram
 from vtac.runtime.samples import input_specs
-from vtac.runtime.sessions import FAILURES, open_session
+from vtac.runtime.sessions import FAILURES, Weights, open_session
 
 Method = Literal["minmax", "percentile", "entropy"]
 Progress = Callable[[int], None]
@@ -145,11 +145,13 @@ def calibrate(
     percent: float = PERCENT,
     progress: Progress | None = None,
     watch: Watch | None = None,
+    weights: Weights | None = None,
 ) -> dict[SSAValue, tuple[float, float]]:
     """Run a float model on batches and record on each value its range and its name.
 
-    model: has an output (or an input) of that name for each value of ``outputs``. Returns the
-    ranges that were set. Raises `CompileError` if the model does not run.
+    model: has an output (or an input) of that name for each value of ``outputs``. weights: large
+    ones that lie beside the model. Returns the ranges that were set. Raises `CompileError` if the
+    model does not run.
     """
     ranges = collect_ranges(
         model,
@@ -159,6 +161,7 @@ def calibrate(
         percent=percent,
         progress=progress,
         watch=watch,
+        weights=weights,
     )
     found = {value: ranges[name] for value, name in outputs.items() if name in ranges}
     for value, (lo, hi) in found.items():
@@ -178,6 +181,7 @@ def collect_ranges(
     percent: float = PERCENT,
     progress: Progress | None = None,
     watch: Watch | None = None,
+    weights: Weights | None = None,
 ) -> dict[str, tuple[float, float]]:
     """The range of each named output (or input) of a model over all batches.
 
@@ -191,7 +195,7 @@ def collect_ranges(
     summaries = {
         name: _Summary(None if method == "minmax" else Histogram()) for name in sorted(set(names))
     }
-    session, count = open_float_model(model), 0
+    session, count = open_float_model(model, weights), 0
     for batch in batches:
         for name, array in _values(session, list(summaries), batch):
             if not np.isfinite(array).all():  # for instance the mask of an attention
@@ -208,10 +212,10 @@ def collect_ranges(
     return {name: summary.range(method, percent) for name, summary in summaries.items()}
 
 
-def open_float_model(model: ModelProto) -> Any:
+def open_float_model(model: ModelProto, weights: Weights | None = None) -> Any:
     """A session of onnxruntime. Raises `CompileError` if it cannot load the model."""
     try:
-        return open_session(model)
+        return open_session(model, weights)
     except FAILURES as error:
         raise CompileError(
             Problem("calibration", f"onnxruntime cannot load the model: {error}")

@@ -20,6 +20,7 @@ from vtac.runtime.device import Device, total
 from vtac.runtime.engine import Engine, LaunchOptions, Session, TimedSession, tensor_dtype
 from vtac.runtime.engines import engine_named
 from vtac.runtime.host import HostPart, open_host_part
+from vtac.runtime.memory import give_back_memory
 from vtac.runtime.package import (
     HOST,
     LAUNCH,
@@ -282,4 +283,5 @@ def load(
     trust.
     """
     package = read_package(path, engines=engines, allow_native=allow_native)
+    give_back_memory()
     return Module(package, device, engines=engines)

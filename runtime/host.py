@@ -2,10 +2,11 @@
 
 The evaluator is used if onnxruntime lacks an operator. Large constants are kept outside the models,
 as ONNX external data at ``blobs/SHA256``, so that parts share them: `detach_blobs` takes them out,
-`attach_blobs` puts them back.
+`attach_blobs` finds them again. onnxruntime gets them as arrays; no model is serialised with them.
 """
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,9 +14,10 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx.reference import ReferenceEvaluator
 
+from vtac.dialects.context import bytes_of
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.package.contents import blob_digest
-from vtac.runtime.sessions import FAILURES, open_session
+from vtac.runtime.sessions import FAILURES, Weights, open_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -44,30 +46,49 @@ class HostPart(Protocol):
         ...
 
 
-def detach_blobs(model: onnx.ModelProto) -> dict[str, bytes]:
-    """Replace large initialisers by references, in place. Returns their bytes by digest."""
+def detach_blobs(model: onnx.ModelProto, weights: Weights | None = None) -> dict[str, bytes]:
+    """Replace large initialisers by references, in place. Returns their bytes by digest.
+
+    weights: arrays of initialisers that lie beside the model already.
+    """
     blobs: dict[str, bytes] = {}
     for tensor in model.graph.initializer:
         if tensor.data_type == onnx.TensorProto.STRING:
             continue
-        if not tensor.HasField("raw_data"):
-            name = tensor.name
-            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), name))
-        data = tensor.raw_data
-        if len(data) < LARGE_BYTES:
-            continue
+        if weights is not None and tensor.name in weights:
+            data = bytes_of(weights[tensor.name])
+        else:
+            data = _raw_data(tensor)
+            if len(data) < LARGE_BYTES:
+                continue
         digest = blob_digest(data)
         blobs[digest] = data
         tensor.ClearField("raw_data")
+        tensor.ClearField("external_data")
         tensor.data_location = onnx.TensorProto.EXTERNAL
         tensor.external_data.add(key="location", value=_PREFIX + digest)
     return blobs
 
 
-def attach_blobs(model: onnx.ModelProto, blobs: Mapping[str, bytes], where: str) -> None:
-    """Put bytes in place of the references. Raises `CompileError` on an unknown reference."""
+def _raw_data(tensor: onnx.TensorProto) -> bytes:
+    """The bytes of a tensor, which it holds as such from now on."""
+    if not tensor.HasField("raw_data"):
+        name = tensor.name
+        tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), name))
+    return tensor.raw_data
+
+
+def attach_blobs(
+    model: onnx.ModelProto, blobs: Mapping[str, bytes], where: str
+) -> dict[str, Array]:
+    """The arrays that initialisers refer to, by name, as views of the blobs.
+
+    Tensors whose elements are no numbers of NumPy get their bytes, in place. Raises `CompileError`
+    on an unknown reference and on a blob of the wrong size.
+    """
     if _refers_to_files(model.graph):
         raise CompileError(Problem(where, "refers to files outside the package"))
+    weights: dict[str, Array] = {}
     for tensor in model.graph.initializer:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
@@ -77,9 +98,27 @@ def attach_blobs(model: onnx.ModelProto, blobs: Mapping[str, bytes], where: str)
             raise CompileError(
                 Problem(where, f"initialiser {tensor.name!r} refers to data that is not there")
             )
-        tensor.ClearField("external_data")
-        tensor.data_location = onnx.TensorProto.DEFAULT
-        tensor.raw_data = blobs[digest]
+        dtype = _numpy_dtype(tensor.data_type)
+        if dtype is None:
+            tensor.ClearField("external_data")
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            tensor.raw_data = blobs[digest]
+            continue
+        array = np.frombuffer(blobs[digest], np.uint8)
+        if min(tensor.dims, default=0) < 0 or array.size != prod(tensor.dims) * dtype.itemsize:
+            what = f"initialiser {tensor.name!r} refers to data of another size"
+            raise CompileError(Problem(where, what))
+        weights[tensor.name] = array.view(dtype).reshape(tensor.dims)
+    return weights
+
+
+def _numpy_dtype(data_type: int) -> np.dtype[Any] | None:
+    """NumPy's own type of numbers; None for other elements, and for elements of no known type."""
+    try:
+        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(data_type))
+    except KeyError:
+        return None
+    return dtype if dtype.kind in "biuf" else None
 
 
 def _refers_to_files(graph: onnx.GraphProto, top: bool = True) -> bool:
@@ -103,18 +142,20 @@ def open_host_part(name: str, data: bytes, blobs: Mapping[str, bytes]) -> HostPa
         model = onnx.load_from_string(data)
     except DecodeError as error:
         raise CompileError(Problem(where, f"is not an ONNX model: {error}")) from error
-    attach_blobs(model, blobs, where)
-    return open_model(model, where)
+    return open_model(model, where, attach_blobs(model, blobs, where))
 
 
-def open_model(model: onnx.ModelProto, where: str) -> HostPart:
-    """A model as a host part. Raises `CompileError` if neither runtime can run it."""
+def open_model(model: onnx.ModelProto, where: str, weights: Weights | None = None) -> HostPart:
+    """A model as a host part. Raises `CompileError` if neither runtime can run it.
+
+    weights: arrays of initialisers that lie beside the model.
+    """
     try:
-        return _OnnxruntimePart(model, where)
+        return _OnnxruntimePart(model, where, weights or {})
     except FAILURES as error:
         reason = _first_line(error)
     try:
-        return _ReferencePart(model, where)
+        return _ReferencePart(_with_weights(model, weights or {}), where)
     except EVALUATOR_FAILURES as error:
         raise CompileError(
             Problem(
@@ -125,14 +166,22 @@ def open_model(model: onnx.ModelProto, where: str) -> HostPart:
         ) from error
 
 
+def _with_weights(model: onnx.ModelProto, weights: Weights) -> onnx.ModelProto:
+    """The model with its weights inside, for the evaluator, which takes them from nowhere else."""
+    for tensor in model.graph.initializer:
+        if tensor.name in weights:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(weights[tensor.name], tensor.name))
+    return model
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 class _OnnxruntimePart:
-    def __init__(self, model: onnx.ModelProto, where: str) -> None:
+    def __init__(self, model: onnx.ModelProto, where: str, weights: Weights) -> None:
         self._where = where
-        self._session = open_session(model)
+        self._session = open_session(model, weights)
         self.input_names = [entry.name for entry in self._session.get_inputs()]
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:

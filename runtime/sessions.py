@@ -1,7 +1,9 @@
 """Sessions of onnxruntime for calibration and host parts, and the exceptions that they raise."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx
 import onnxruntime
 from google.protobuf.message import EncodeError
@@ -37,26 +39,35 @@ _NO_SPINNING = ("session.intra_op.allow_spinning", "0")
 than the computation of a small model, and occupies a core that other processes could use."""
 
 
-def open_session(model: onnx.ModelProto) -> Any:
+Weights = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+"""Arrays by the names of the initialisers, external ones, that stand for them."""
+
+
+def open_session(model: onnx.ModelProto, weights: Weights | None = None) -> Any:
     """A session of onnxruntime on the CPU. Raises one of `FAILURES` if it cannot load the model.
+
+    weights: large weights that lie beside the model; onnxruntime copies them, protobuf never does.
 
     A model that fails with optimisations is loaded without them: where a constant chooses a branch
     of an If, the optimiser may refuse the ranks in that branch.
     """
     data = model.SerializeToString()
     try:
-        return _session(data, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+        return _session(data, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL, weights or {})
     except FAILURES as error:
         try:
-            return _session(data, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+            return _session(data, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, weights or {})
         except FAILURES:
             raise error from None
 
 
-def _session(model: bytes, level: onnxruntime.GraphOptimizationLevel) -> Any:
+def _session(model: bytes, level: onnxruntime.GraphOptimizationLevel, weights: Weights) -> Any:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = level
     options.log_severity_level = _LEAST_SEVERE_LOGGED
     options.add_session_config_entry(*_NO_ROUNDING)
     options.add_session_config_entry(*_NO_SPINNING)
+    if weights:
+        values = map(onnxruntime.OrtValue.ortvalue_from_numpy, weights.values())
+        options.add_external_initializers(list(weights), list(values))
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

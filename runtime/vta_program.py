@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from vtac.dialects.context import bytes_of
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.dialects.vta.attributes import SCRATCH_SCOPE, BufferKind
@@ -99,7 +100,7 @@ def to_function(
         data, resource = buffer.data, None
         if buffer.resource is not None:
             array = resources[buffer.resource[0]]
-            data = array.tobytes()
+            data = bytes_of(array)
             resource = ResourceRecord(*buffer.resource, array.dtype.str, array.shape)
         digest = None if data is None else blob_digest(data)
         if digest is not None and data is not None:

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.passes import ModulePass
 
-from vtac.dialects.context import VtacContext
+from vtac.dialects.context import Array, VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.runtime.calibration import PERCENT, Method, calibrate, calibration_values
@@ -30,11 +30,13 @@ class Calibrated:
     """The results of calibration that are not written on the network.
 
     names: the name of each float value. model: the float model with all of them as outputs.
-    observed: the observations of these values. samples: the samples that the model ran on.
+    weights: its large weights, which lie beside it. observed: the observations of these values.
+    samples: the samples that the model ran on.
     """
 
     names: Mapping[SSAValue, str]
     model: ModelProto
+    weights: Mapping[str, Array]
     observed: Observed
     samples: Samples
 
@@ -51,7 +53,8 @@ def calibrate_network(
     main = main_function(module)
     names = calibration_values(main)
     shown = {name: v for v, name in names.items() if not isinstance(v, BlockArgument)}
-    model = host_model(module, ctx, extra_outputs=shown)
+    weights: dict[str, Array] = {}
+    model = host_model(module, ctx, extra_outputs=shown, weights=weights)
     observer = Observer(module, main, names, samples, ctx)
     calibrate(
         model,
@@ -61,9 +64,10 @@ def calibrate_network(
         percent=percentile,
         progress=progress,
         watch=observer.watch,
+        weights=weights,
     )
     ctx.observations = observed = observer.observed()
-    return Calibrated(names, model, observed, samples)
+    return Calibrated(names, model, weights, observed, samples)
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,12 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
 from vtac.passes.graph.codegen import CODEGEN
+from vtac.passes.graph.quantize import QuantizePass
 from vtac.passes.pipeline import Pipeline, Segment
 from vtac.runtime.engine import Engine
 from vtac.runtime.engines import engine_named
 from vtac.runtime.executor import Module
+from vtac.runtime.memory import give_back_memory
 from vtac.runtime.package import Function, Package, Quantisation
 from vtac.runtime.samples import (
     Samples,
@@ -60,6 +62,11 @@ NO_CALIBRATION = (
     "the model is a float model and there are no calibration samples, so all of it runs on the"
     f" host. {GIVE_SAMPLES}"
 )
+
+_HOLDS_WEIGHTS = frozenset(
+    {"import", "observe shapes", CalibratePass.name, QuantizePass.name, "encode", "open"}
+)
+"""Steps that may hold all weights of a network for a while."""
 
 NOTHING_OFFLOADED = (
     "nothing runs on the accelerator; --explain (module.explain) says why of each node"
@@ -389,6 +396,8 @@ class _Driver:
         try:
             yield
         finally:
+            if name in _HOLDS_WEIGHTS:
+                give_back_memory()
             self.report.spend(name, time.perf_counter() - started)
 
 

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph import ModelSource, load_model
+from vtac.lowering.onnx_to_graph.weights import without_weights
 from vtac.runtime.engine import tensor_dtype
 from vtac.runtime.executor import Module
 from vtac.runtime.host import HostPart, open_model
@@ -164,9 +165,9 @@ class Original:
 
     def __init__(self, source: ModelSource, module: Module):
         where = os.fspath(source) if isinstance(source, str | os.PathLike) else "original model"
-        model = load_model(source)
+        model, weights = without_weights(load_model(source))
         self._names = [output.name for output in model.graph.output]
-        self._part: HostPart = open_model(model, where)
+        self._part: HostPart = open_model(model, where, weights)
         problems = []
         if unknown := sorted({*self._part.input_names} ^ {*module.package.inputs}):
             what = f"has other inputs than the compiled model: {', '.join(unknown)}"

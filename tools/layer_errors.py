@@ -84,7 +84,7 @@ class LayerErrors:
         self.module, self.ctx = module, ctx
         self.names, self.observed = calibrated.names, calibrated.observed
         self.least = options.least
-        self.floats = open_float_model(calibrated.model)
+        self.floats = open_float_model(calibrated.model, calibrated.weights)
         main, samples = main_function(module), calibrated.samples
         if options.samples is not None:
             samples = load_samples(options.samples, input_specs(main))
@@ -169,9 +169,11 @@ class LayerErrors:
         ]
         shown += [(self.names[value], None, trial.copies[value]) for value in others]
         outputs = {f"shown:{number}": result for number, (_, _, result) in enumerate(shown)}
-        whole = open_float_model(host_model(trial.module, trial.ctx, extra_outputs=outputs))
+        weights: dict[str, Array] = {}
+        quantised = host_model(trial.module, trial.ctx, extra_outputs=outputs, weights=weights)
+        whole = open_float_model(quantised, weights)
         fed = {s: f"fed:{n}" for n, s in enumerate(trial.known) if s.scale is not None}
-        apart = open_float_model(_apart(trial, fed, outputs))
+        apart = open_float_model(*_apart(trial, fed, outputs))
         totals, owns = [Agreement() for _ in shown], [Agreement() for _ in shown]
         for batch in self.batches:
             reals = self._reals(batch, {*trial.known.values(), *(name for name, _, _ in shown)})
@@ -225,8 +227,10 @@ def _makers(layer: _Layer, layers: Sequence[_Layer]) -> list[_Layer]:
     return list(found)
 
 
-def _apart(trial: _Trial, fed: Mapping[Stored, str], outputs: Mapping[str, SSAValue]) -> ModelProto:
-    """A model in which every integer that a layer reads is a further input of the model."""
+def _apart(
+    trial: _Trial, fed: Mapping[Stored, str], outputs: Mapping[str, SSAValue]
+) -> tuple[ModelProto, dict[str, Array]]:
+    """A model in which every integer that a layer reads is a further input; its large weights."""
     copies: dict[SSAValue, SSAValue] = {}
     main = main_function(trial.module.clone(copies))
     block = main.body.block
@@ -240,9 +244,12 @@ def _apart(trial: _Trial, fed: Mapping[Stored, str], outputs: Mapping[str, SSAVa
         names[argument] = name
     ops, results = list(block.ops)[:-1], [copies[output] for output in outputs.values()]
     opsets = opsets_of(trial.module)
-    return build_model(
-        ops, list(block.args), results, names, trial.ctx, opsets, output_names=list(outputs)
+    weights: dict[str, Array] = {}
+    wanted, arguments = list(outputs), list(block.args)
+    model = build_model(
+        ops, arguments, results, names, trial.ctx, opsets, output_names=wanted, weights=weights
     )
+    return model, weights
 
 
 def _per_channel(vector: Array | None, value: SSAValue) -> Any:

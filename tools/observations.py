@@ -65,8 +65,9 @@ class OpEvaluator:
         operands = list(dict.fromkeys(op.operands))
         names = {value: f"x{number}" for number, value in enumerate(operands)}
         opsets = opsets_of(self.module)
-        model = build_model([op], operands, op.results, names, self.ctx, opsets)
-        session = open_float_model(model)
+        weights: dict[str, Array] = {}
+        model = build_model([op], operands, op.results, names, self.ctx, opsets, weights=weights)
+        session = open_float_model(model, weights)
         places = [list(op.operands).index(value) for value in operands]
         results = []
         for batch in batches:

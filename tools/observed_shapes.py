@@ -15,6 +15,7 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import is_static
 from vtac.lowering.onnx_to_graph import values_of_unknown_shape
 from vtac.lowering.onnx_to_graph.shapes import Shapes
+from vtac.lowering.onnx_to_graph.weights import without_weights
 from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import Samples
 from vtac.runtime.sessions import FAILURES
@@ -52,13 +53,12 @@ def observed_types(
 
 def _run(model: ModelProto, names: list[str], samples: Samples) -> dict[str, TypeProto]:
     """The types of some values, of those that are the same tensors' on all batches."""
-    extended = ModelProto()
-    extended.CopyFrom(model)
+    extended, weights = without_weights(model)
     outputs = {output.name for output in model.graph.output}
     extended.graph.output.extend(ValueInfoProto(name=n) for n in names if n not in outputs)
     seen: dict[str, set[tuple[int, tuple[int, ...]]]] = {name: set() for name in names}
     try:
-        session = open_float_model(extended)
+        session = open_float_model(extended, weights)
         for batch in islice(samples, BATCHES):
             for name, value in zip(names, session.run(names, dict(batch)), strict=True):
                 seen[name].add(_kind(value))

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
-from vtac.dialects.context import VtacContext, element_dtype
+from vtac.dialects.context import Array, VtacContext, element_dtype
 from vtac.dialects.graph import ConstantOp, OpaqueType, packing
 from vtac.lowering.graph_to_onnx import build_model, opsets_of
 from vtac.runtime.host import detach_blobs
@@ -85,8 +85,11 @@ def network_steps(module: ModuleOp, ctx: VtacContext) -> NetworkSteps:
             steps.append(Step(LAUNCH, piece.call.callee.root_reference.data, *ends))
             continue
         part = f"host_{len(host_parts)}"
-        model = build_model(piece.ops, piece.inputs, piece.outputs, names, ctx, opsets)
-        blobs |= detach_blobs(model)
+        weights: dict[str, Array] = {}
+        model = build_model(
+            piece.ops, piece.inputs, piece.outputs, names, ctx, opsets, weights=weights
+        )
+        blobs |= detach_blobs(model, weights)
         host_parts[part] = model.SerializeToString(deterministic=True)
         steps.append(Step(HOST, part, *ends))
     results = tuple(

@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from vtac.dialects.context import Array, VtacContext, constant_value
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import ConstantOp, packing, shape_of
+from vtac.lowering.onnx_to_graph.weights import LARGE_BYTES, reference_to
 
 
 def place_of(op: Operation) -> str:
@@ -38,7 +39,9 @@ class Form(Enum):
 class OnnxBuilder:
     """A graph under construction.
 
-    opset: the version of the default domain. names: what callers call some of the values.
+    opset: the version of the default domain. names: what callers call some of the values. weights:
+    where arrays of large constants go, by the name of their initialisers, which then refer to them
+    as external data; None: all constants lie in initialisers.
     """
 
     def __init__(
@@ -47,11 +50,13 @@ class OnnxBuilder:
         opset: int,
         names: Mapping[SSAValue, str],
         taken: Iterable[str] = (),
+        weights: dict[str, Array] | None = None,
     ):
         self.ctx = ctx
         self.opset = opset
         self.nodes: list[NodeProto] = []
         self.initializers: list[TensorProto] = []
+        self._arrays = weights
         self._names = names
         self._taken = {*taken, *names.values()}
         self._forms: dict[Form, dict[SSAValue, str]] = {form: {} for form in Form}
@@ -162,7 +167,7 @@ class OnnxBuilder:
         key = value.owner.value, value.type
         if key not in self._weights:
             self._weights[key] = self.name_for(value)
-            self.initializers.append(numpy_helper.from_array(array, self._weights[key]))
+            self._initialise(self._weights[key], array)
         return self._weights[key]
 
     # Nodes.
@@ -189,8 +194,16 @@ class OnnxBuilder:
     def weight(self, array: Array, hint: str) -> str:
         """Append an initialiser and return its name."""
         name = self.fresh(hint)
-        self.initializers.append(numpy_helper.from_array(array, name))
+        self._initialise(name, array)
         return name
+
+    def _initialise(self, name: str, array: Array) -> None:
+        """Append an initialiser; a large one refers to its array."""
+        if self._arrays is None or array.nbytes < LARGE_BYTES:
+            self.initializers.append(numpy_helper.from_array(array, name))
+        else:
+            self._arrays[name] = array
+            self.initializers.append(reference_to(name, array))
 
     def cast(self, name: str, dtype: type[np.generic] | np.dtype[Any], output: str = "") -> str:
         """The tensor with another element type."""

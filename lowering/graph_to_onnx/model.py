@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import SymbolTable
 
 from vtac.dialects import graph
-from vtac.dialects.context import VtacContext
+from vtac.dialects.context import Array, VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.graph_to_onnx import (
     arrangements,
@@ -81,6 +81,7 @@ def build_model(
     opsets: Opsets,
     *,
     output_names: Sequence[str] | None = None,
+    weights: dict[str, Array] | None = None,
 ) -> ModelProto:
     """An ONNX model that computes ``outputs`` from ``inputs`` with ``ops``, which are in order.
 
@@ -90,13 +91,15 @@ def build_model(
     names: what to call values; inputs and outputs without a name get one from their hint.
     opsets: what ``graph.host`` ops mean (the module's ``graph.opsets``).
     output_names: other names for the outputs, in order; they may repeat a value.
+    weights: where arrays of large constants go, by name (`vtac.lowering.onnx_to_graph.weights`);
+    None: all constants lie in the model.
     Raises CompileError for an input of unknown type and for what ONNX cannot express.
     """
     versions = _versions(opsets)
     versions[""] = _default_opset(ops, versions.get(""), ctx)
     wanted = list(output_names or [names.get(value, "") for value in outputs])
     names = {**{v: n for v, n in zip(outputs, wanted, strict=True) if n}, **names}
-    builder = OnnxBuilder(ctx, versions[""], names, wanted)
+    builder = OnnxBuilder(ctx, versions[""], names, wanted, weights)
     infos = []
     for value in inputs:
         name = names.get(value) or builder.fresh(value.name_hint or "input")
@@ -116,11 +119,16 @@ def build_model(
 
 
 def host_model(
-    module: ModuleOp, ctx: VtacContext, *, extra_outputs: Mapping[str, SSAValue] | None = None
+    module: ModuleOp,
+    ctx: VtacContext,
+    *,
+    extra_outputs: Mapping[str, SSAValue] | None = None,
+    weights: dict[str, Array] | None = None,
 ) -> ModelProto:
     """The whole network ``@main`` as an ONNX model with the names of the original.
 
-    extra_outputs: further values to compute, by the names they get (for calibration).
+    extra_outputs: further values to compute, by the names they get (for calibration). weights: as
+    in `build_model`.
     """
     func = SymbolTable.lookup_symbol(module, "main")
     if not isinstance(func, FuncOp):
@@ -142,6 +150,7 @@ def host_model(
             *_names(func, "graph.outputs", "output", len(last.arguments)),
             *extra,
         ],
+        weights=weights,
     )
 
 

@@ -11,6 +11,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 
 from vtac.dialects.errors import Problem
 from vtac.lowering.onnx_to_graph.attributes import subgraphs
+from vtac.lowering.onnx_to_graph.weights import without_weights
 
 OLDEST_OPSET = 7
 """The first opset of today's broadcasting rules, and the oldest that onnxruntime promises."""
@@ -130,7 +131,7 @@ def host_loads(model: ModelProto) -> bool:
     """Whether onnxruntime loads a model that the checks here refuse.
 
     Asked only of models that would be refused. Optimisations are off: they do not decide whether a
-    model is legal. Large models are not asked about, since protobuf serialises at most 2 GiB.
+    model is legal.
     """
     import onnxruntime
 
@@ -138,9 +139,11 @@ def host_loads(model: ModelProto) -> bool:
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        small, weights = without_weights(model)
+        values = map(onnxruntime.OrtValue.ortvalue_from_numpy, weights.values())
+        options.add_external_initializers(list(weights), list(values))
+        data = small.SerializeToString()
+        onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception:  # onnxruntime's classes of errors have no base in common
         return False
     return True

@@ -35,6 +35,7 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import ConstantOp, GridAttr, HostOp, integers, set_grid
 from vtac.lowering.onnx_to_graph.attributes import import_attribute, import_protobuf
 from vtac.lowering.onnx_to_graph.check import (
+    LARGE,
     captured_names,
     host_loads,
     opsets_of,
@@ -184,7 +185,10 @@ class _Importer:
             tensor = self.constants.get(name)
             if tensor is None or dense_dtype(tensor.data_type) is None:
                 return None
-            self.arrays[name] = numpy_helper.to_array(tensor)
+            array = numpy_helper.to_array(tensor)
+            if array.size > LARGE:  # it lies in the model and, soon, in the table of resources
+                return array
+            self.arrays[name] = array
         return self.arrays[name]
 
     def widened(self, name: str) -> Array | None:

@@ -41,10 +41,9 @@ def load_model(source: ModelSource) -> ModelProto:
         path = Path(source)
         where, folder = str(path), path.parent
         try:
-            data = path.read_bytes()
+            model = _parse(path.read_bytes(), where)
         except OSError as error:
             raise CompileError(Problem(where, f"cannot be read: {error.strerror}")) from error
-        model = _parse(data, where)
     if not model.HasField("graph"):
         raise CompileError(Problem(where, "this is not an ONNX model: it has no graph"))
     if not _is_text(model):

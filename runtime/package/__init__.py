@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.runtime.atomic import read_whole, write_whole
+from vtac.runtime.atomic import read_whole, whole_file
 from vtac.runtime.engines import engine_named
-from vtac.runtime.package.archive import pack_files, unpack_files
+from vtac.runtime.package.archive import pack_files, unpack_files, write_files
 from vtac.runtime.package.checks import verify_plan
 from vtac.runtime.package.contents import (
     HOST,
@@ -108,7 +108,8 @@ def package_from_bytes(
 
 def write_package(package: Package, path: str | os.PathLike[str]) -> None:
     """Write a package's file, whole or not at all."""
-    write_whole(path, package_to_bytes(package))
+    with whole_file(path) as temporary, temporary.open("w+b") as stream:
+        write_files(stream, to_files(package))
 
 
 def read_package(

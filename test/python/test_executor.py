@@ -199,9 +199,10 @@ def test_large_constants_leave_the_model_and_come_back() -> None:
     blobs = detach_blobs(model)
     assert list(blobs.values()) == [weights.tobytes()]
     assert len(model.SerializeToString()) < 400
-    attach_blobs(model, blobs, "part")
-    assert (onnx.numpy_helper.to_array(model.graph.initializer[0]) == weights).all()
-    detach_blobs(model)
+    (found,) = attach_blobs(model, blobs, "part").values()
+    assert (found == weights).all()
+    with pytest.raises(CompileError, match="data of another size"):
+        attach_blobs(model, {digest: data[:-1] for digest, data in blobs.items()}, "part")
     with pytest.raises(CompileError, match="data that is not there"):
         attach_blobs(model, {}, "part")
 

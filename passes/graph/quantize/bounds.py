@@ -41,21 +41,25 @@ Bound = Array | None
 
 def output_errors(plan: QuantisationPlan, model: ErrorModel) -> list[Bound]:
     """The error of each value that the function returns, as float64 [C] or [1], in real units."""
-    errors = value_errors(plan, model, {})
+    errors = value_errors(plan, model, None)
     last = plan.network.block.last_op
     return [errors[v] for v in last.operands] if isinstance(last, ReturnOp) else []
 
+
+MANY_WEIGHTS = 1 << 22
+"""The most weights of a form whose errors are found at once and remembered."""
 
 Remembered = dict[tuple[Layer, Form], tuple[Array, Array]]
 """For a form of a layer: its weights as `ErrorModel.folded` returns them, and its own error."""
 
 
 def value_errors(
-    plan: QuantisationPlan, model: ErrorModel, remembered: Remembered
+    plan: QuantisationPlan, model: ErrorModel, remembered: Remembered | None
 ) -> dict[SSAValue, Bound]:
     """The error of each value of the function.
 
-    remembered: of forms seen before with the same model; for plans that share most layers.
+    remembered: of forms seen before with the same model; for plans that share most layers. They
+    are as large as the weights; None: nothing is kept.
     """
     return _Errors(plan, model, remembered).run()
 
@@ -63,7 +67,7 @@ def value_errors(
 class _Errors:
     """Propagates errors forward through the float function, along the groups of a plan."""
 
-    def __init__(self, plan: QuantisationPlan, model: ErrorModel, remembered: Remembered):
+    def __init__(self, plan: QuantisationPlan, model: ErrorModel, remembered: Remembered | None):
         self.plan = plan
         self.remembered = remembered
         self.model = model
@@ -181,15 +185,37 @@ class _Errors:
             scale = self.plan.scales[form.operand]
             lies = (pad_value(form, self.plan.scales) - scale.zero_point) * scale.value
             error = np.maximum(error, abs(lies - form.outside))
-        if (layer, form) not in self.remembered:
-            self.remembered[layer, form] = self._own(layer, form, weights, values)
-        folded, own = self.remembered[layer, form]
+        if form.group == 1 and weights.size > MANY_WEIGHTS:
+            return self._large_form(layer, form, weights, values, error)
+        known = {} if self.remembered is None else self.remembered
+        if (layer, form) not in known:
+            real = self.network.weights(form)
+            unit = layer.steps / self.plan.scales[form.operand].value
+            known[layer, form] = self._own(form, real, unit, weights, values)
+        folded, own = known[layer, form]
         return self.model.total([self.model.through(folded, error), own])
 
-    def _own(self, layer: Layer, form: Form, weights: Array, values: Range) -> tuple[Array, Array]:
-        """The weights of a form, folded, and what their own errors cost with these values."""
+    def _large_form(
+        self, layer: Layer, form: Form, weights: Array, values: Range, error: Array
+    ) -> Array:
+        """The error of a form with many weights, channel by channel, so that it needs no memory."""
         real = self.network.weights(form)
         unit = layer.steps / self.plan.scales[form.operand].value
+        found, count = [], max(1, MANY_WEIGHTS * len(weights) // (8 * weights.size))
+        for start in range(0, len(weights), count):
+            rows = slice(start, start + count)
+            folded, own = self._own(form, real[rows], unit[rows], weights[rows], values)
+            found.append(self.model.total([self.model.through(folded, error), own]))
+        return np.concatenate(found)
+
+    def _own(
+        self, form: Form, real: Array, unit: Array, weights: Array, values: Range
+    ) -> tuple[Array, Array]:
+        """The weights of a form, folded, and what their own errors cost with these values.
+
+        real, unit, weights: the real weights of some channels, the steps of their stored weights,
+        and these.
+        """
         stored = weights * unit.reshape(-1, *[1] * (real.ndim - 1))
         power = self.network.power(form.operand)
         wrong = self.model.wrong(real - stored, values, power)

@@ -141,7 +141,8 @@ class Network:
         if form.operand in self.factors:
             taken = self.factors[form.operand]
             rows = rows / np.repeat(taken, len(w) // len(taken))
-        return cast(Array, w * rows.reshape(-1, *(1 for _ in w.shape[1:])))
+        rows = rows.reshape(-1, *(1 for _ in w.shape[1:]))
+        return cast(Array, np.multiply(w, rows, out=w if form.matrix is None else None))
 
     def given_weights(self, layer: WeightedOp) -> Array:
         """The weights of a layer [O, ...] in float64; alpha and transposition of a gemm applied."""
@@ -149,8 +150,9 @@ class Network:
         assert w is not None, "the quantiser takes ops with constant weights only"
         if not isinstance(layer, GemmOp):
             return w.astype(np.float64)
-        w = w if layer.trans_b.value.data else w.T
-        return cast(Array, w.astype(np.float64) * layer.alpha.value.data)
+        w = (w if layer.trans_b.value.data else w.T).astype(np.float64)
+        w *= layer.alpha.value.data
+        return w
 
     def bias(self, layer: WeightedOp) -> Array:
         """Real bias [O] in float64; zeros where there is none."""

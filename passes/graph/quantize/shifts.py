@@ -41,8 +41,13 @@ class RealWeights:
         return cast(Array, (steps[:, 0] >= self.limits[0]) & (steps[:, 1] <= self.limits[1]))
 
     def rounded(self, shift: Array) -> Array:
-        """Stored weights, as float64: halves to even, saturating."""
-        return _rounded(self.rows, shift, self.limits)
+        """Stored weights, as int32: halves to even, saturating."""
+        whole = np.empty(self.rows.shape, np.int32)
+        count = max(1, _AT_ONCE // max(1, self.rows.shape[1]))
+        for start in range(0, len(whole), count):
+            some = slice(start, start + count)
+            whole[some] = _rounded(self.rows[some], shift[some], self.limits)
+        return whole
 
     def errors(self, shift: Array) -> Array:
         """Sum of squared errors of each channel's weights, in the unit of ``rows`` squared.
