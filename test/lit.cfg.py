@@ -9,6 +9,7 @@ The commands start from a process that has imported xDSL and our dialects alread
 """
 # ruff: noqa: F821 (lit defines config)
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
 config.excludes = ["inputs", "python", "benchmarks", "support"]
 config.test_source_root = str(root / "test")
+config.available_features |= {"networkx"} if importlib.util.find_spec("networkx") else set()
 config.test_exec_root = str(root / "build" / "lit")
 
 # The codegens of examples/codegens are found by name, as if they were installed.

@@ -27,7 +27,7 @@ PARTITIONED = "graph"
 """The level at which ``@main`` is cut into host parts and launches."""
 
 CANONICALISE = Pipeline.of(
-    "fold-constants,conv-transpose-phases,canonicalize-graph,fuse-quantize-pairs,flatten-to-conv,"
+    "fold-constants,move-transposes,conv-transpose-phases,canonicalize-graph,fuse-quantize-pairs,flatten-to-conv,"
     "fuse-quantize-pairs",
     CANONICAL,
 )

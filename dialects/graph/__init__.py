@@ -84,6 +84,7 @@ from vtac.dialects.graph.quantised import (
 from vtac.dialects.graph.rescale import RescaleOp
 from vtac.dialects.graph.structure import CompositeOp, ConstantOp, HostOp, YieldOp
 from vtac.dialects.graph.traits import (
+    AxisAttributes,
     Contracts,
     ElementWise,
     Linear,
@@ -156,6 +157,7 @@ __all__ = [
     "AddBiasOp",
     "AddOp",
     "AveragePoolOp",
+    "AxisAttributes",
     "BatchMatMulOp",
     "BatchNormOp",
     "ClipOp",

@@ -31,7 +31,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.network import I64Array, UnaryOp, integers, shape_of, verify_shape
-from vtac.dialects.graph.traits import Linear, MovesElements, SelectsElements
+from vtac.dialects.graph.traits import AxisAttributes, Linear, MovesElements, SelectsElements
 
 
 @irdl_op_definition
@@ -42,7 +42,9 @@ class ConcatOp(IRDLOperation):
     inputs = var_operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
     result = result_def(TensorType)
-    traits = traits_def(Pure(), MovesElements(), SelectsElements(), Linear())
+    traits = traits_def(
+        Pure(), MovesElements(), SelectsElements(), Linear(), AxisAttributes(index="axis")
+    )
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$inputs attr-dict `:` functional-type(operands, results)"
 
@@ -76,7 +78,9 @@ class SliceOp(UnaryOp):
     """
 
     name = "graph.slice"
-    traits = traits_def(MovesElements(), SelectsElements(), Linear())
+    traits = traits_def(
+        MovesElements(), SelectsElements(), Linear(), AxisAttributes(entries=("starts", "steps"))
+    )
     starts = prop_def(I64Array.constr(i64))
     steps = prop_def(I64Array.constr(i64))
 
@@ -126,7 +130,7 @@ class PadOp(UnaryOp):
     """A constant around a tensor (ONNX Pad): ``pads`` are all begins, then all ends."""
 
     name = "graph.pad"
-    traits = traits_def(MovesElements(), Linear())
+    traits = traits_def(MovesElements(), Linear(), AxisAttributes(ends=("pads",)))
     pads = prop_def(I64Array.constr(i64))
     value = prop_def(FloatAttr[AnyFloat])
 
@@ -153,7 +157,9 @@ class UpsampleOp(UnaryOp):
     """Each element ``factors`` times in each dimension: nearest neighbours (ONNX Resize)."""
 
     name = "graph.upsample"
-    traits = traits_def(MovesElements(), SelectsElements(), Linear())
+    traits = traits_def(
+        MovesElements(), SelectsElements(), Linear(), AxisAttributes(entries=("factors",))
+    )
     factors = prop_def(I64Array.constr(i64))
 
     def __init__(self, x: SSAValue, factors: Sequence[int], result_type: Attribute):

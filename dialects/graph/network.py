@@ -39,6 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.padding import pad_property, verify_pad_value
 from vtac.dialects.graph.traits import (
+    AxisAttributes,
     Contracts,
     ElementWise,
     Linear,
@@ -418,7 +419,12 @@ class BatchNormOp(IRDLOperation):
     variance = operand_def(TensorType)
     epsilon = prop_def(FloatAttr[AnyFloat])
     result = result_def(TensorType)
-    traits = traits_def(Pure(), ElementWise(), Linear())
+    traits = traits_def(
+        Pure(),
+        ElementWise(),
+        Linear(),
+        AxisAttributes(channels=("scale", "bias", "mean", "variance")),
+    )
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format = (
         "$x `,` $scale `,` $bias `,` $mean `,` $variance attr-dict `:`"

@@ -36,7 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.attributes import packing
 from vtac.dialects.graph.network import UnaryOp, shape_of, verify_shape
-from vtac.dialects.graph.traits import ElementWise
+from vtac.dialects.graph.traits import AxisAttributes, ElementWise
 
 BYTES = 4
 """Byte planes of an int32 tensor."""
@@ -70,7 +70,7 @@ class DequantizeOp(UnaryOp):
     """``scale * (x - zero_point)`` of integers; one scale, or one a channel (dimension 1)."""
 
     name = "graph.dequantize"
-    traits = traits_def(ElementWise())
+    traits = traits_def(ElementWise(), AxisAttributes(channels=("scales",)))
     scales = prop_def(DenseArrayBase[Float64Type].constr(f64))
     zero_point = prop_def(IntegerAttr[IntegerType])
 
@@ -100,7 +100,7 @@ class ShiftLeftOp(IRDLOperation):
     x = operand_def(TensorType)
     amount = operand_def(TensorType)
     result = result_def(TensorType)
-    traits = traits_def(Pure(), ElementWise())
+    traits = traits_def(Pure(), ElementWise(), AxisAttributes(channels=("amount",)))
     assembly_format = "$x `,` $amount attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, amount: SSAValue, result_type: Attribute):
@@ -182,7 +182,7 @@ class RequantizeOp(RequantisationOp):
     """
 
     name = "graph.requantize"
-    traits = traits_def(ElementWise())
+    traits = traits_def(ElementWise(), AxisAttributes(channels=("bias", "shift")))
     # IRDL lists a class's own operands before inherited ones: acc is declared again to come first.
     acc = operand_def(TensorType)
     bias = operand_def(TensorType)
@@ -219,7 +219,7 @@ class AddBiasOp(IRDLOperation):
     acc = operand_def(TensorType)
     bias = operand_def(TensorType)
     result = result_def(TensorType)
-    traits = traits_def(Pure(), ElementWise())
+    traits = traits_def(Pure(), ElementWise(), AxisAttributes(channels=("bias",)))
     assembly_format = "$acc `,` $bias attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, acc: SSAValue, bias: SSAValue, result_type: Attribute):

@@ -8,7 +8,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.quantised import RequantisationOp
-from vtac.dialects.graph.traits import ElementWise
+from vtac.dialects.graph.traits import AxisAttributes, ElementWise
 
 LARGEST_SHIFT = 31
 
@@ -22,7 +22,9 @@ class RescaleOp(RequantisationOp):
     """
 
     name = "graph.rescale"
-    traits = traits_def(ElementWise())
+    traits = traits_def(
+        ElementWise(), AxisAttributes(channels=("bias", "least", "most", "multiplier", "offset"))
+    )
     # IRDL lists a class's own operands before inherited ones: acc is declared again to come first.
     acc = operand_def(TensorType)
     bias = operand_def(TensorType)

@@ -62,6 +62,24 @@ class Linear(OpTrait):
     """
 
 
+@dataclass(frozen=True)
+class AxisAttributes(OpTrait):
+    """Operands and result have the same axes, which these attributes name or have entries for.
+
+    If all of them are transposed by one permutation, the op stays the same but for its attributes,
+    which are permuted. An element-wise op without this trait has no such attributes.
+
+    entries: properties with one number per axis. ends: properties with the begins of all axes, then
+    the ends of all axes. index: the property that is the number of an axis. channels: properties
+    and operands that, unless they have one entry only, have one per channel (axis 1).
+    """
+
+    entries: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    index: str | None = None
+    channels: tuple[str, ...] = ()
+
+
 class WeightedOp(IRDLOperation, ABC):
     """What a convolution and a dense layer share, by one name for both."""
 

@@ -24,6 +24,7 @@ from vtac.passes.graph.rewrites.pads import PadIntoWindow
 from vtac.passes.graph.rewrites.rows import ReshapeAfterElements, ReshapeAfterVector
 from vtac.passes.graph.rewrites.scaling import AddIntoBias, BatchNormIntoLayer, MulIntoWeights
 from vtac.passes.graph.rewrites.shuffles import ShuffleToChannels, TransposeToReshape
+from vtac.passes.graph.rewrites.transposes import TransposeIntoDense
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class CanonicalizeGraphPass(ModulePass):
                 PadIntoWindow(),
                 MatMulToGemm(ctx),
                 NormaliseGemm(ctx),
+                TransposeIntoDense(ctx),
                 BatchNormIntoLayer(ctx),
                 MulIntoWeights(ctx),
                 AddIntoBias(ctx),
