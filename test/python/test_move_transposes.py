@@ -22,7 +22,7 @@ from vtac.dialects.graph import TransposeOp
 from vtac.dialects.target import Target
 
 TARGETS = {**RANDOM_TARGETS, "sim": Target.named("sim")}
-FEW = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+FEW = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 
 def _run(model: onnx.ModelProto, target: Target, samples: np.ndarray, batch: int):
