@@ -60,14 +60,21 @@ def test_means_match_and_the_bound_holds(seed: int) -> None:
     assert wrong[1] <= wrong[0] + 1e-6 and wrong[1] < 1e-3
 
 
-@settings(max_examples=6)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(["shift", "multiply"]))
-def test_means_of_layers_match_however_sums_return_to_int8(seed: int, requantise: str) -> None:
+@settings(max_examples=8)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["shift", "multiply"]), st.booleans())
+def test_means_of_layers_match_however_sums_return_to_int8(
+    seed: int, requantise: str, residual: bool
+) -> None:
     rng = np.random.default_rng(seed)
     net = Network((1, 4, 6, 6))
     (x,) = net.inputs
     x = net.relu(net.conv(x, rng.normal(size=(8, 4, 3, 3)), rng.normal(size=8)))
-    module = net.module(net.relu(net.conv(x, rng.normal(size=(5, 8, 3, 3)), rng.normal(size=5))))
+    if residual:
+        y = net.conv(x, rng.normal(size=(8, 8, 3, 3)), rng.normal(size=8), pads=[1] * 4)
+        module = net.module(net.relu(net.add(y, x)))
+    else:
+        y = net.conv(x, rng.normal(size=(5, 8, 3, 3)), rng.normal(size=5))
+        module = net.module(net.relu(y))
     module.attributes[TARGET_ATTRIBUTE] = Target.named("sim")
     samples = [rng.normal(size=(1, 4, 6, 6)).astype(np.float32) for _ in range(8)]
     set_ranges_from(module, net.ctx, [[x] for x in samples])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from small_models import one_thread
 from small_networks import Network, main_of, quantised, reasons, run, set_ranges_from
 from xdsl.dialects.builtin import BoolAttr, ModuleOp
+from xdsl.ir import SSAValue
 
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
@@ -163,3 +164,29 @@ def test_mnist8_agrees_with_onnxruntime(shared: Path) -> None:
         (ours,) = run_reference(module, {name: image[None]}, ctx.resources).values()
         agreed += int(ours.argmax() == session.run(None, {name: image[None]})[0].argmax())
     assert agreed >= 297
+
+
+@settings(max_examples=20)
+@given(st.sampled_from([0.5, 1.0, 4.0]), st.sampled_from([0.3, 0.37, 0.5]), st.integers(0, 99))
+def test_a_mean_meets_an_addend_at_any_ratio_of_scales(
+    tied: float, other: float, seed: int
+) -> None:
+    """Powers of two lead from the mean to the result; to the other addend they may not."""
+    rng = np.random.default_rng(seed)
+    net = Network((1, 3, 4, 4), (1, 3, 2, 2))
+
+    def rounded(x: SSAValue, scale: float) -> SSAValue:
+        return net.add_op(graph.FakeQuantizeOp(x, scale, 0, x.type))
+
+    x, y = net.inputs
+    mean = net.pool(graph.AveragePoolOp, rounded(x, 0.5), [2, 2], [2, 2], **INCLUDE)
+    module = net.module(rounded(net.add(mean, rounded(y, other)), tied))
+    arrays = [
+        rng.uniform(-40, 40, shape).astype(np.float32) for shape in ((1, 3, 4, 4), (1, 3, 2, 2))
+    ]
+    set_ranges_from(module, net.ctx, [arrays])
+    (expected,) = run(module, net.ctx, arrays)
+    module = quantised(net, module)
+    (found,) = run(module, net.ctx, arrays)
+    assert not reasons(module)
+    assert np.abs(found - expected).max() <= tied * (1 + 1e-6)  # a tie may round either way

@@ -9,6 +9,7 @@ requantisation (half a step, nothing where the shift is 0). float32's own roundi
 that we compare with is small, but counted.
 """
 
+from collections.abc import Mapping
 from typing import cast
 
 import numpy as np
@@ -17,7 +18,6 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import ConstantOp, HostOp
-from vtac.passes.graph.quantize.contraction_numbers import contraction_errors
 from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.error_models import (
     FLOAT32_STEP,
@@ -26,11 +26,11 @@ from vtac.passes.graph.quantize.error_models import (
     Range,
     host_error,
 )
-from vtac.passes.graph.quantize.forms import Form
+from vtac.passes.graph.quantize.forms import per_channel
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
-from vtac.passes.graph.quantize.numbers import Layer, Rescaling, pad_value, real_bias
+from vtac.passes.graph.quantize.layer import Layer, Rescaling, Term
 from vtac.passes.graph.quantize.plan import QuantisationPlan
-from vtac.passes.graph.quantize.products import product_errors
+from vtac.passes.graph.quantize.products import second_factor
 from vtac.passes.graph.quantize.rules import rule_of
 from vtac.passes.graph.quantize.rules.rule import ErrorContext, largest, magnitude
 from vtac.passes.graph.quantize.scales import Scale
@@ -47,10 +47,10 @@ def output_errors(plan: QuantisationPlan, model: ErrorModel) -> list[Bound]:
 
 
 MANY_WEIGHTS = 1 << 22
-"""The most weights of a form whose errors are found at once and remembered."""
+"""The most weights of an addend whose errors are found at once and remembered."""
 
-Remembered = dict[tuple[Layer, Form], tuple[Array, Array]]
-"""For a form of a layer: its weights as `ErrorModel.folded` returns them, and its own error."""
+Remembered = dict[tuple[Layer, Term], tuple[Array, Array]]
+"""For an addend of a layer: its weights as `ErrorModel.folded` returns them, and its own error."""
 
 
 def value_errors(
@@ -58,7 +58,7 @@ def value_errors(
 ) -> dict[SSAValue, Bound]:
     """The error of each value of the function.
 
-    remembered: of forms seen before with the same model; for plans that share most layers. They
+    remembered: of addends seen before with the same model; for plans that share most layers. They
     are as large as the weights; None: nothing is kept.
     """
     return _Errors(plan, model, remembered).run()
@@ -77,15 +77,13 @@ class _Errors:
         self.int8 = {g.root.results[0] for g in plan.groups if g.root.results[0] in plan.scales}
 
     def run(self) -> dict[SSAValue, Bound]:
-        covered = {op for group in self.plan.groups for op in group.covered}
-        roots = {group.root: group for group in self.plan.groups}
         self.errors.update((argument, np.zeros(1)) for argument in self.network.block.args)
-        for op in self.network.block.ops:
-            if op in roots:
-                self.errors[op.results[0]] = self._group(roots[op])
-            elif op not in covered:
-                bound = self._float_op(op)
-                self.errors.update((result, bound) for result in op.results)
+        for step in self.plan.steps():
+            if isinstance(step, Operation):
+                bound = self._float_op(step)
+                self.errors.update((result, bound) for result in step.results)
+            else:
+                self.errors[step.root.results[0]] = self._group(step)
         return self.errors
 
     def _stored(self, value: SSAValue) -> Bound:
@@ -97,36 +95,39 @@ class _Errors:
         return self.model.total([error, step * (self.model.rounding + SLACK_STEPS)])
 
     def _group(self, group: Group) -> Bound:
-        if isinstance(group, PassThrough):
-            error, rule = self._stored(group.inputs[0]), rule_of(group.root)
-            assert rule is not None
-            return None if error is None else rule.error(group.root, [error], self.around)
-        if isinstance(group, Contraction):
-            return self._contraction(group)
-        layer = self.plan.layers[group]
-        planned = layer.group
-        errors = [self._stored(value) for value in planned.skips]
-        if planned.pooling is not None:
-            error = self._stored(planned.pooling.x)
-            count, divisor = planned.pooling.count, planned.pooling.divisor
-            errors.append(None if error is None else self.model.summed(error, count) / divisor)
-        if group.join == "mul":
-            errors += self._group_product(layer)
-        else:
-            pairs = zip(planned.forms, layer.weights, strict=True)
-            errors += [self._form(layer, form, weights) for form, weights in pairs]
-        known = [error for error in errors if error is not None]
-        if len(known) < len(errors):
+        stored = {value: self._stored(value) for value in group.inputs}
+        known = {value: error for value, error in stored.items() if error is not None}
+        if len(known) < len(stored):
             return None
-        stored_bias = (layer.bias - layer.rounding - layer.offset) * layer.steps
-        known.append(np.abs(real_bias(self.network, group) - stored_bias))
-        if layer.scale is not None:
-            alone = 0.0 if group.is_rounded else self.model.rounding
-            rounding = np.where(layer.shift > 0, alone, 0.0) + SLACK_STEPS
-            known += [layer.scale.value * rounding, np.full(1, self._clip_error(layer))]
-        if layer.rescaling is not None and layer.scale is not None:
-            known.append(_multiplier_error(layer.steps, layer.scale, layer.rescaling))
-        return self._clamped(group, layer, self.model.total(known))
+        if isinstance(group, PassThrough):
+            rule = rule_of(group.root)
+            assert rule is not None
+            return rule.error(group.root, list(known.values()), self.around)
+        layer = self.plan.layers[group]
+        if isinstance(group, Contraction):
+            errors = self._contraction(group, known)
+        elif group.join == "mul":
+            errors = self._product(group, layer, known)
+        else:
+            errors = [self._term(layer, term, known[term.form.operand]) for term in layer.terms]
+        total = self.model.total([*errors, *self._ending(layer)])
+        if isinstance(group, Sum):
+            return self._clamped(group, layer, total)
+        total = largest(total)  # what columns are channels is the reader's matter
+        scale = layer.scale
+        rounded = group.is_rounded and scale is not None
+        return self.model.both_rounded(total, scale.value) if rounded and scale else total
+
+    def _ending(self, layer: Layer) -> list[Array]:
+        """What the constant, the requantisation and its bounds add."""
+        errors, scale = [layer.bias_error], layer.scale
+        if scale is not None:
+            alone = 0.0 if layer.group.is_rounded else self.model.rounding
+            errors.append(scale.value * (np.where(layer.shift > 0, alone, 0.0) + SLACK_STEPS))
+            errors.append(np.full(1, _clip_error(layer, scale)))
+            if layer.rescaling is not None:
+                errors.append(_multiplier_error(layer.steps, scale, layer.rescaling))
+        return errors
 
     def _clamped(self, group: Sum, layer: Layer, error: Array) -> Array:
         """The error of a sum's result, from that of the sum."""
@@ -139,88 +140,74 @@ class _Errors:
         free = self.around.free(group.root.results[0], group.lo)
         return self.model.clamped(error, self.network.range_of(group.unclamped), (lo, hi), free)
 
-    def _contraction(self, group: Contraction) -> Bound:
-        of_a, of_b = (self._stored(value) for value in group.inputs)
-        if of_a is None or of_b is None:
-            return None
-        a, b = (self._values(value) for value in group.inputs)
-        numbers = self.plan.contractions[group]
-        powers = (self.network.power(group.a.value), self.network.power(group.b.value))
-        known = contraction_errors(numbers, (of_a, of_b), (a, b), self.model, powers)
-        if (scale := numbers.scale) is None:
-            return self.model.total(known)
-        known.append(np.full(1, scale.value * SLACK_STEPS))
-        if (rescaling := numbers.rescaling) is None:
-            return self.model.total(known)
-        steps = np.full(len(numbers.bias), numbers.step)
-        known.append(largest(_multiplier_error(steps, scale, rescaling)))
-        return self.model.both_rounded(self.model.total(known), scale.value)
+    def _contraction(self, group: Contraction, errors: Mapping[SSAValue, Array]) -> list[Array]:
+        """The errors of sums of products of two operands that err."""
+        a, b = group.inputs
+        of_a, of_b = (float(errors[value].max()) for value in (a, b))
+        most_a, most_b = (magnitude(self._values(value)) for value in (a, b))
+        ones = np.full((1, group.inner), group.factor)
+        wrong, power = self.model.wrong, self.network.power
+        products = group.inner * most_a * most_b * group.factor
+        return [
+            wrong(ones * of_a, self._values(b), power(b)),
+            wrong(ones * of_b, self._values(a), power(a)),
+            wrong(ones * of_a, (-of_b, of_b), of_b**2),
+            np.full(1, FLOAT32_STEP * (group.inner + 4) * products),
+        ]
 
-    def _clip_error(self, layer: Layer) -> float:
-        """How far the stored bounds lie from the real ones, where int8 reaches these."""
-        assert layer.scale is not None
-        step, zero, moved = layer.scale.value, layer.scale.zero_point, 0.0
-        for real, stored in ((layer.group.lo, layer.lo), (layer.group.hi, layer.hi)):
-            if (-128 - zero) * step <= real <= (127 - zero) * step:
-                moved = max(moved, abs(real - (stored - zero) * step))
-        return moved
+    def _product(self, group: Sum, layer: Layer, errors: Mapping[SSAValue, Array]) -> list[Array]:
+        """The errors of a product of two values that err, and of the weight of the first."""
+        first, second = layer.terms
+        of_a, of_b = (errors[term.form.operand] for term in layer.terms)
+        a, b = (magnitude(self._values(term.form.operand)) for term in layer.terms)
+        _, unit = second_factor(group, second)
+        real, stored = first.real.reshape(-1), first.weights.reshape(-1)
+        wrong = np.abs(stored * layer.steps / (first.scale.value * unit) - real)
+        if group.gate is not None:
+            of_b = self.model.total([of_b * group.gate[0], np.full(1, unit)])
+            b = 1.0
+        real = np.abs(real)
+        return [real * of_a * b, real * of_b * a, real * of_a * of_b, wrong * a * b]
 
-    def _group_product(self, layer: Layer) -> list[Bound]:
-        first, second = (form.operand for form in layer.group.forms)
-        of_first, of_second = self._stored(first), self._stored(second)
-        if of_first is None or of_second is None:
-            return [None]
-        ranges = self._values(first), self._values(second)
-        errors = of_first, of_second
-        return [*product_errors(self.network, layer, errors, ranges, self.model, self.plan.scales)]
-
-    def _form(self, layer: Layer, form: Form, weights: Array) -> Bound:
+    def _term(self, layer: Layer, term: Term, error: Array) -> Array:
         """Errors of inputs through the stored weights, and of weights through the inputs."""
-        error = self._stored(form.operand)
-        if error is None:
-            return None
-        lo, hi = self._values(form.operand)
+        form, (lo, hi) = term.form, self._values(term.form.operand)
         values = min(lo, form.outside), max(hi, form.outside)
         if form.outside:
-            scale = self.plan.scales[form.operand]
-            lies = (pad_value(form, self.plan.scales) - scale.zero_point) * scale.value
+            lies = (term.outside - term.scale.zero_point) * term.scale.value
             error = np.maximum(error, abs(lies - form.outside))
-        if form.group == 1 and weights.size > MANY_WEIGHTS:
-            return self._large_form(layer, form, weights, values, error)
+        if form.group == 1 and term.weights.size > MANY_WEIGHTS:
+            return self._large_term(layer, term, values, error)
         known = {} if self.remembered is None else self.remembered
-        if (layer, form) not in known:
-            real = self.network.weights(form)
-            unit = layer.steps / self.plan.scales[form.operand].value
-            known[layer, form] = self._own(form, real, unit, weights, values)
-        folded, own = known[layer, form]
+        if (layer, term) not in known:
+            every = slice(None)
+            known[layer, term] = self._own(term, term.real, layer.steps, every, values)
+        folded, own = known[layer, term]
         return self.model.total([self.model.through(folded, error), own])
 
-    def _large_form(
-        self, layer: Layer, form: Form, weights: Array, values: Range, error: Array
-    ) -> Array:
-        """The error of a form with many weights, channel by channel, so that it needs no memory."""
-        real = self.network.weights(form)
-        unit = layer.steps / self.plan.scales[form.operand].value
-        found, count = [], max(1, MANY_WEIGHTS * len(weights) // (8 * weights.size))
-        for start in range(0, len(weights), count):
+    def _large_term(self, layer: Layer, term: Term, values: Range, error: Array) -> Array:
+        """The error of a term with many weights, some channels at a time, to save memory."""
+        real, channels = term.real, len(term.weights)
+        found, count = [], max(1, MANY_WEIGHTS * channels // (8 * term.weights.size))
+        for start in range(0, channels, count):
             rows = slice(start, start + count)
-            folded, own = self._own(form, real[rows], unit[rows], weights[rows], values)
+            folded, own = self._own(term, real, layer.steps, rows, values)
             found.append(self.model.total([self.model.through(folded, error), own]))
         return np.concatenate(found)
 
     def _own(
-        self, form: Form, real: Array, unit: Array, weights: Array, values: Range
+        self, term: Term, real: Array, steps: Array, rows: slice, values: Range
     ) -> tuple[Array, Array]:
-        """The weights of a form, folded, and what their own errors cost with these values.
+        """The weights of some channels, folded, and what their own errors cost with these values.
 
-        real, unit, weights: the real weights of some channels, the steps of their stored weights,
-        and these.
+        real: the real weights of all channels. steps: of the accumulators.
         """
-        stored = weights * unit.reshape(-1, *[1] * (real.ndim - 1))
-        power = self.network.power(form.operand)
+        unit = per_channel(steps[rows] / term.scale.value, real.ndim - 1)
+        real, stored = real[rows], term.weights[rows] * unit
+        power = self.network.power(term.form.operand)
         wrong = self.model.wrong(real - stored, values, power)
         own = self.model.total([wrong, _float_error(real, magnitude(values))])
-        return self.model.folded(stored, form.group), own
+        return self.model.folded(stored, term.form.group), own
 
     def _values(self, value: SSAValue) -> Range:
         """Between which real numbers a value that is read as int8 lies."""
@@ -243,6 +230,15 @@ class _Errors:
             return host_error(op, known[0], most, power, self.model)
         rule = rule_of(op)
         return None if rule is None else rule.error(op, known, self.around)
+
+
+def _clip_error(layer: Layer, scale: Scale) -> float:
+    """How far the stored bounds lie from the real ones, where int8 reaches these."""
+    step, zero, moved = scale.value, scale.zero_point, 0.0
+    for real, stored in ((layer.group.lo, layer.lo), (layer.group.hi, layer.hi)):
+        if (-128 - zero) * step <= real <= (127 - zero) * step:
+            moved = max(moved, abs(real - (stored - zero) * step))
+    return moved
 
 
 def _multiplier_error(steps: Array, scale: Scale, numbers: Rescaling) -> Array:

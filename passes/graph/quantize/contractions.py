@@ -76,6 +76,8 @@ class Contraction:
     covered: Sequence[Operation]
     leaves_int32: bool = False
     keeps_scale: ClassVar[bool] = False
+    lo: ClassVar[float] = -inf
+    hi: ClassVar[float] = inf
 
     @property
     def inputs(self) -> list[SSAValue]:

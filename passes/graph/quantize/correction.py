@@ -12,6 +12,8 @@ Needs observations (`vtac.dialects.context.Observations`); what they cannot foll
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
+from math import prod
 from typing import cast
 
 import numpy as np
@@ -20,24 +22,13 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from vtac.dialects.context import Array, Observations
 from vtac.dialects.graph import ConstantOp, shape_of
-from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers, product_of
-from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.forms import Form, product_op
-from vtac.passes.graph.quantize.groups import PassThrough
-from vtac.passes.graph.quantize.numbers import (
-    Inner,
-    Layer,
-    Rescaling,
-    form_offsets,
-    largest_bias,
-    pad_value,
-    proof_holds,
-    with_weights,
-)
+from vtac.passes.graph.quantize.contractions import Contraction, Operand
+from vtac.passes.graph.quantize.forms import Form, per_channel, product_op
+from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
+from vtac.passes.graph.quantize.layer import Layer, Rescaling, Term
 from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
 from vtac.passes.graph.quantize.rounding import MOST_INPUTS, Moments, alike, round_together
-from vtac.passes.graph.quantize.rules.pooling import Pooling
 
 ROUNDS = 16
 """Steps towards equal means, at most; each moves a bias by what the mean is off."""
@@ -59,58 +50,37 @@ def correct_biases(plan: QuantisationPlan, observed: Observations) -> Quantisati
 def round_unseen(plan: QuantisationPlan) -> QuantisationPlan:
     """The plan with weights rounded together where there are no observations (`rounding.alike`)."""
 
-    def assumed(form: Form, weights: Array) -> Array:
-        return alike(form.group, weights[0].size)
+    def assumed(term: Term) -> Array:
+        return alike(term.form.group, term.weights[0].size)
 
-    layers = {
-        group: _rounded_together(plan, layer, assumed) for group, layer in plan.layers.items()
-    }
+    layers = {group: _rounded_together(layer, assumed) for group, layer in plan.layers.items()}
     return replace(plan, layers=layers)
 
 
-def _rounded_together(
-    plan: QuantisationPlan, layer: Layer, covariance: Callable[[Form, Array], Array | None]
-) -> Layer:
+def _rounded_together(layer: Layer, covariance: Callable[[Term], Array | None]) -> Layer:
     """The layer with weights whose errors cancel, where its scales are given.
 
     Only weights that a shift is to rescale: those for a multiplier are the network's own.
-    covariance: [groups, K, K] of what a form's weights meet; None where too little is known.
+    covariance: [groups, K, K] of what a term's weights meet; None where too little is known.
     """
     if not (layer.group.is_rounded and _is_rescaled(layer)):
         return layer
     chosen = layer
-    for place, (form, weights) in enumerate(zip(layer.group.forms, layer.weights, strict=True)):
-        if not form.multiplies or weights[0].size > MOST_INPUTS:
+    for place, term in enumerate(layer.terms):
+        if not term.form.multiplies or term.weights[0].size > MOST_INPUTS:
             continue
-        if (found := covariance(form, weights)) is not None:
-            chosen = _with_errors_cancelled(plan, chosen, place, found)
-    return chosen if proof_holds(chosen).all() else layer
+        if (found := covariance(term)) is not None:
+            limits = ONE_PLANE if term.weights.dtype == np.int8 else TWO_PLANES
+            before = term.weights.reshape(len(term.weights), -1)
+            real = term.in_steps(layer.steps).reshape(before.shape)
+            chosen = chosen.with_weights(place, round_together(real, before, found, limits))
+    return layer if chosen.overflows.any() else chosen
 
 
 def _is_rescaled(layer: Layer) -> bool:
     """Whether weights stand for others in a sum that ends in a shift."""
-    return layer.rescaling is None and layer.scale is not None and layer.group.join == "add"
-
-
-def _in_steps(plan: QuantisationPlan, form: Form, layer: Layer) -> Array:
-    """The real weights of a form, in units of the stored ones."""
-    real = plan.network.weights(form)
-    unit = layer.steps / plan.scales[form.operand].value
-    return cast(Array, real / unit.reshape(-1, *(1 for _ in real.shape[1:])))
-
-
-def _with_errors_cancelled(
-    plan: QuantisationPlan, layer: Layer, place: int, covariance: Array
-) -> Layer:
-    """The layer with the weights of one form rounded together."""
-    form, weights = layer.group.forms[place], layer.weights[place]
-    limits = ONE_PLANE if weights.dtype == np.int8 else TWO_PLANES
-    real, before = (
-        array.reshape(len(weights), -1) for array in (_in_steps(plan, form, layer), weights)
-    )
-    rows = round_together(real, before, covariance, limits)
-    whole = rows.reshape(weights.shape).astype(weights.dtype)
-    return with_weights(layer, place, whole, plan.scales)
+    summed = isinstance(layer.group, Sum) and layer.group.join == "add"
+    return summed and layer.rescaling is None and layer.scale is not None
 
 
 class _Correction:
@@ -123,32 +93,39 @@ class _Correction:
         self.layers = dict(plan.layers)
         for place, argument in enumerate(plan.network.block.args):
             self.reals[argument] = [batch[place] for batch in observed.batches]
-        for value in (value for group in plan.contractions for value in group.inputs):
+        products = [group for group in plan.groups if isinstance(group, Contraction)]
+        for value in (value for group in products for value in group.inputs):
             if (array := plan.network.constant(value)) is not None:
                 self.reals[value] = [array] * len(observed.batches)
 
     def run(self) -> QuantisationPlan:
         """Correct every layer whose operands are known."""
-        covered = {op for group in self.plan.groups for op in group.covered}
-        roots = {group.root: group for group in self.plan.groups}
-        needed = self._needed(covered)
-        last = self._last_readers()
-        for op in self.plan.network.block.ops:
-            if op in roots:
-                group = roots[op]
-                if all(self._is_known(value) for value in group.inputs):
-                    if isinstance(group, PassThrough):
-                        self._pass_through(group)
-                    elif isinstance(group, Contraction):
-                        self._contraction(self.plan.contractions[group])
-                    else:
-                        self._sum(self.layers[group])
-            elif op not in covered and op in needed:
-                self._float_op(op)
-            for value in last.get(op, ()):
+        needed, last = self._needed(self.plan.covered), self._last_readers()
+        for step in self.plan.steps():
+            if isinstance(step, Operation):
+                if step in needed:
+                    self._float_op(step)
+            elif all(self._is_known(value) for value in step.inputs):
+                self._group(step)
+            for value in last.get(step if isinstance(step, Operation) else step.root, ()):
                 self.stored.pop(value, None)
                 self.reals.pop(value, None)
         return replace(self.plan, layers=self.layers)
+
+    def _group(self, group: Group) -> None:
+        """Leave the result of a group, corrected if it is a sum."""
+        if isinstance(group, PassThrough):
+            self._pass_through(group)
+            return
+        layer = self.layers[group]
+        if isinstance(group, Contraction):
+            results = self._contraction(group, layer)
+        else:
+            layer, results = self._sum(group, layer)
+            self.layers[group] = layer
+        kept = self.reals if layer.scale is None else self.stored
+        if results:
+            kept[group.root.results[0]] = results
 
     def _needed(self, covered: set[Operation]) -> set[Operation]:
         """Float ops on whose results a group depends."""
@@ -213,27 +190,40 @@ class _Correction:
         results = self.observed.evaluate(group.root, [[x] for x in self._integers(group.inputs[0])])
         self.stored[group.root.results[0]] = [batch[0] for batch in results]
 
-    def _contraction(self, numbers: ContractionNumbers) -> None:
+    def _contraction(self, group: Contraction, layer: Layer) -> Batches:
         """The result of a product, as real numbers where the accumulators leave."""
-        group = numbers.group
-        a, b = (self._integers(value) for value in group.inputs)
-        results = [product_of(numbers, *batch) for batch in zip(a, b, strict=True)]
-        kept = self.reals if numbers.scale is None else self.stored
-        kept[group.root.results[0]] = results
+        results = []
+        operands = [
+            self._rows(x, value) for x, value in zip((group.a, group.b), group.inputs, strict=True)
+        ]
+        zeros = prod(self.plan.scales[value].zero_point for value in group.inputs)
+        for left, right in zip(*operands, strict=True):
+            products = left @ right.swapaxes(-1, -2) - group.inner * zeros
+            rows = products.reshape(-1, products.shape[-1])
+            if layer.scale is None:
+                rows = (rows + layer.bias) * layer.steps
+            else:
+                rows = _requantised(layer, rows)
+            shape = shape_of(group.source.result) or ()
+            results.append(rows.reshape(shape).transpose(group.order).astype(np.float32))
+        return results
 
-    def _sum(self, layer: Layer) -> None:
-        """Correct a layer, and leave its result."""
-        group = layer.group
-        result = group.root.results[0]
-        layer = _rounded_together(self.plan, layer, self._covariance)
-        sums = self._accumulators(layer)
+    def _rows(self, operand: Operand, value: SSAValue) -> Batches:
+        """Stored integers less their zero point, as matrices of rows in float64."""
+        zero = self.plan.scales[value].zero_point
+        batches = [x.astype(np.float64) - zero for x in self._integers(value)]
+        return [x.transpose(operand.order).reshape(operand.shape) for x in batches]
+
+    def _sum(self, group: Sum, layer: Layer) -> tuple[Layer, Batches]:
+        """A layer corrected, and its results if they are integers."""
+        layer = _rounded_together(layer, self._covariance)
+        sums = self._accumulators(group, layer)
+        mean = self.plan.network.mean(group.root.results[0])
         if group.is_rounded:
             layer = self._as_given(layer, sums)
-        elif not _only_moves(layer) and (mean := self.plan.network.mean(result)) is not None:
+        elif mean is not None and not _only_moves(group, layer):
             layer = _corrected(layer, sums, mean)
-        self.layers[group] = layer
-        if layer.scale is not None:
-            self.stored[result] = [_requantised(layer, acc) for acc in sums]
+        return layer, [] if layer.scale is None else [_requantised(layer, acc) for acc in sums]
 
     def _as_given(self, layer: Layer, sums: Sequence[Array]) -> Layer:
         """The layer with the bias that brings it nearest to what it is with unrounded weights.
@@ -245,27 +235,26 @@ class _Correction:
         if not _is_rescaled(layer):
             return layer
         total, count = np.zeros(len(layer.bias)), np.zeros(len(layer.bias))
-        pairs = zip(layer.group.forms, layer.weights, strict=True)
-        errors = [self._rounding_errors(form, weights, layer) for form, weights in pairs]
+        errors = [self._rounding_errors(term, layer) for term in layer.terms if not term.form.plain]
         for batch, acc in enumerate(sums):
             result = _requantised(layer, acc)
             free = (result > layer.lo) & (result < layer.hi)
-            error = sum((form[batch] for form in errors), start=np.zeros_like(acc))
+            error = sum((term[batch] for term in errors), start=np.zeros_like(acc))
             around = tuple(axis for axis in range(acc.ndim) if axis != 1)
             total += np.where(free, error, 0.0).sum(axis=around, dtype=np.float64)
             count += free.sum(axis=around)
         moved = layer.bias + np.rint(total / np.maximum(count, 1))
-        allowed = np.abs(moved) <= largest_bias(layer)
+        allowed = np.abs(moved) <= layer.largest_bias
         return replace(layer, bias=np.where(allowed, moved, layer.bias))
 
-    def _covariance(self, form: Form, weights: Array) -> Array | None:
-        """Covariance of the inputs in a form's windows; None where too few were observed."""
-        products = weights[0].size
+    def _covariance(self, term: Term) -> Array | None:
+        """Covariance of the inputs in a term's windows; None where too few were observed."""
+        form, products = term.form, term.weights[0].size
         # Weights of an identity make a result of all that a window reads.
-        one = np.eye(products, dtype=np.float32).reshape(products, *weights.shape[1:])
-        each = np.tile(one, (form.group, *(1 for _ in weights.shape[1:])))
+        one = np.eye(products, dtype=np.float32).reshape(products, *term.weights.shape[1:])
+        each = np.tile(one, (form.group, *(1 for _ in term.weights.shape[1:])))
         op = _products(form, each.shape)
-        inputs = self._less(form.operand, pad_value(form, self.plan.scales))
+        inputs = self._less(form.operand, term.outside)
         moments = Moments(form.group, products)
         for start in range(0, len(inputs), _AT_ONCE):
             batches = [[x, each] for x in inputs[start : start + _AT_ONCE]]
@@ -273,56 +262,38 @@ class _Correction:
                 moments.add(results[0])
         return moments.covariance() if moments.suffice else None
 
-    def _rounding_errors(self, form: Form, weights: Array, layer: Layer) -> list[Array]:
-        """What the rounding of a form's weights costs its sums, in steps of the accumulators."""
-        wrong = _in_steps(self.plan, form, layer) - weights
-        op = _products(form, wrong.shape)
-        scales = self.plan.scales
-        outside = pad_value(form, scales)
-        inputs = self._less(form.operand, outside)
-        results = self.observed.evaluate(op, [[x, wrong.astype(np.float32)] for x in inputs])
-        share = (outside - scales[form.operand].zero_point) * _sums(wrong)
-        return [batch[0] + _channels(share, batch[0]) for batch in results]
+    def _rounding_errors(self, term: Term, layer: Layer) -> Batches:
+        """What the rounding of a term's weights costs its sums, in steps of the accumulators."""
+        wrong = term.in_steps(layer.steps) - term.weights
+        return self._sums(term, wrong, term.outside - term.scale.zero_point)
 
-    def _accumulators(self, layer: Layer) -> list[Array]:
-        """The sums of products and shifted addends, without biases, in each batch."""
-        group = layer.group
-        addends = [self._form(*pair) for pair in zip(group.forms, layer.weights, strict=True)]
-        if group.pooling is not None:
-            addends.append(self._pooled(group.pooling))
-        for value, amount in zip(group.skips, layer.amounts, strict=True):
-            factor = np.ldexp(1.0, amount).astype(np.float32)
-            addends.append([x * _channels(factor, x) for x in self._integers(value)])
-        if group.join in ("max", "min"):
-            self._share_offset(layer, addends)
-        for place, inner in enumerate(layer.inner):
-            addends[place] = [_limited(inner, x) for x in addends[place]]
+    def _accumulators(self, group: Sum, layer: Layer) -> list[Array]:
+        """The sums of all addends, without the bias, in each batch."""
         join = _JOINS[group.join]
-        totals = addends[0]
-        for addend in addends[1:]:
-            totals = [join(total, more) for total, more in zip(totals, addend, strict=True)]
-        return totals
+        addends = [self._addend(term) for term in layer.terms]
+        return [reduce(join, batch) for batch in zip(*addends, strict=True)]
 
-    def _share_offset(self, layer: Layer, addends: list[list[Array]]) -> None:
-        """Bring addends that are compared to the offset of the first."""
-        offsets = form_offsets(layer, self.plan.scales)
-        for addend, offset in zip(addends[1:], offsets[1:], strict=True):
-            more = (offset - offsets[0]).astype(np.float32)
-            addend[:] = [x + _channels(more, x) for x in addend]
+    def _addend(self, term: Term) -> Batches:
+        """The products of one term, with what is added to them, clamped."""
+        if term.form.plain and not term.form.is_pooling:
+            factor = term.weights.reshape(-1).astype(np.float32)
+            return [x * _channels(factor, x) for x in self._integers(term.form.operand)]
+        sums = self._sums(term, term.weights, term.outside)
+        if term.added is not None:
+            more = np.broadcast_to(term.added, (len(term.weights),)).astype(np.float32)
+            sums = [acc + _channels(more, acc) for acc in sums]
+        return sums if term.bounds is None else [np.clip(acc, *term.bounds) for acc in sums]
 
-    def _pooled(self, pooling: Pooling) -> list[Array]:
-        zero = self.plan.scales[pooling.x].zero_point
-        inputs = self._less(pooling.x, zero)
-        results = self.observed.evaluate(pooling.source, [[x] for x in inputs])
-        divisor, share = np.float32(pooling.divisor), np.float32(zero * pooling.count)
-        return [np.rint(batch[0] * divisor) + share for batch in results]
+    def _sums(self, term: Term, weights: Array, outside: int) -> list[Array]:
+        """The products of a term's inputs with some weights, in each batch.
 
-    def _form(self, form: Form, weights: Array) -> list[Array]:
-        op = _products(form, weights.shape)
-        outside = pad_value(form, self.plan.scales)
-        inputs = self._less(form.operand, outside)
-        results = self.observed.evaluate(op, [[x, weights.astype(np.float32)] for x in inputs])
-        share = outside * _sums(weights)
+        outside: what the share of the padding is multiplied with.
+        """
+        op = _products(term.form, weights.shape)
+        inputs = self._less(term.form.operand, term.outside)
+        small = weights.astype(np.float32)
+        share = outside * weights.reshape(len(weights), -1).sum(axis=1, dtype=np.float32)
+        results = self.observed.evaluate(op, [[x, small] for x in inputs])
         return [batch[0] + _channels(share, batch[0]) for batch in results]
 
     def _less(self, value: SSAValue, outside: int) -> Batches:
@@ -339,22 +310,11 @@ def _products(form: Form, weights: Sequence[int]) -> Operation:
     return product_op(form, x, w, TensorType(f32, [batch, weights[0], *space]))
 
 
-def _sums(weights: Array) -> Array:
-    """The sum of all weights of each output channel."""
-    return cast(Array, weights.reshape(len(weights), -1).sum(axis=1, dtype=np.float32))
-
-
 _JOINS = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}
 
 
-def _limited(inner: Inner, x: Array) -> Array:
-    """One factor of a product."""
-    moved = x + _channels(inner.bias.astype(np.float32), x)
-    return moved if inner.lo is None else cast(Array, np.clip(moved, inner.lo, inner.hi))
-
-
 def _channels(vector: Array, like: Array) -> Array:
-    return vector.reshape(-1, *(1 for _ in like.shape[2:]))
+    return per_channel(vector, like.ndim - 2)
 
 
 def _requantised(layer: Layer, acc: Array) -> Array:
@@ -362,7 +322,7 @@ def _requantised(layer: Layer, acc: Array) -> Array:
     if layer.rescaling is not None:
         return _rescaled(layer, layer.rescaling, acc)
     steps = np.ldexp(1.0, -layer.shift).astype(np.float32)
-    shifted = acc + _channels(layer.bias.astype(np.float32), acc)
+    shifted = acc + _channels(layer.bias.astype(acc.dtype), acc)
     shifted *= _channels(steps, acc)
     np.floor(shifted, out=shifted)
     return cast(Array, np.clip(shifted, layer.lo, layer.hi, out=shifted))
@@ -378,23 +338,19 @@ def _rescaled(layer: Layer, numbers: Rescaling, acc: Array) -> Array:
     return cast(Array, np.clip(shifted, layer.lo, layer.hi).astype(np.float32))
 
 
-def _only_moves(layer: Layer) -> bool:
+def _only_moves(group: Sum, layer: Layer) -> bool:
     """Whether the layer selects integers of its operands and rounds nothing.
 
     Its errors are those of its operands, which are corrected already. A correction by whole steps
     would make it compute, where it otherwise costs nothing (``raise-moves``).
     """
-    group = layer.group
-    if (
-        group.core is not None
-        or group.join != "add"
-        or layer.amounts
-        or layer.rescaling is not None
-    ):
+    if group.core is not None or group.join != "add" or layer.rescaling is not None:
         return False
-    for form, weights in zip(group.forms, layer.weights, strict=True):
-        one = np.ldexp(1.0, layer.shift).reshape(-1, *(1 for _ in weights.shape[1:]))
-        if form.multiplies or not ((weights == 0) | (weights == one)).all():
+    for term in layer.terms:
+        one = per_channel(np.ldexp(1.0, layer.shift), term.weights.ndim - 1)
+        if term.form.plain or term.form.multiplies:
+            return False
+        if not ((term.weights == 0) | (term.weights == one)).all():
             return False
     return True
 
@@ -422,7 +378,7 @@ def _corrected(layer: Layer, sums: Sequence[Array], mean: Array) -> Layer:
     A step moves the bias by what the mean is off. Behind a clamp the mean moves by less, so that
     steps never overshoot. A channel whose sums could leave int32 then keeps its bias.
     """
-    largest = largest_bias(layer)
+    largest = layer.largest_bias
     for _ in range(ROUNDS):
         wrong = mean - _mean(layer, sums)
         moved = layer.bias + np.rint(wrong / layer.steps)

@@ -22,26 +22,22 @@ from vtac.dialects.graph import (
     MulOp,
     QuantizeOp,
     ShiftLeftOp,
-    SumPoolOp,
     UpsampleOp,
     WeightedOp,
     given_by,
     least_byte,
     moved,
-    pad_property,
     shape_of,
 )
-from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers
 from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.emit_contraction import emit_contraction
 from vtac.passes.graph.quantize.endings import Inserter
 from vtac.passes.graph.quantize.forms import Form, product_op
-from vtac.passes.graph.quantize.groups import PassThrough
-from vtac.passes.graph.quantize.numbers import Inner, Layer, form_offsets, pad_value
+from vtac.passes.graph.quantize.groups import PassThrough, Sum
+from vtac.passes.graph.quantize.layer import Layer, Term
 from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.planes import PLANE_BITS, split
 from vtac.passes.graph.quantize.rules import computes
-from vtac.passes.graph.quantize.rules.pooling import Pooling
 from vtac.passes.graph.reasons import NOTE, keep_on_host
 
 _JOINS: Mapping[str, Callable[..., Operation]] = {
@@ -65,9 +61,9 @@ def emit(plan: QuantisationPlan) -> list[Stored]:
         if isinstance(group, PassThrough):
             emitter.pass_through(group)
         elif isinstance(group, Contraction):
-            emitter.contraction(plan.contractions[group])
+            emitter.contraction(group, plan.layers[group])
         else:
-            emitter.sum(plan.layers[group])
+            emitter.sum(group, plan.layers[group])
     emitter.leave()
     stored = emitter.stored()
     for group in reversed(plan.groups):
@@ -115,33 +111,28 @@ class _Emitter:
         same = moved(op, [self.as_int8(group.inputs[0], op)], i8)
         self._define(op.results[0], self._insert(same, op, op))
 
-    def contraction(self, numbers: ContractionNumbers) -> None:
+    def contraction(self, group: Contraction, layer: Layer) -> None:
         """A product of two activations."""
-        result = numbers.group.root.results[0]
-        value = emit_contraction(numbers, self.plan.network, self.as_int8)
-        if numbers.scale is None:
-            self.reals[result] = value
-            result.replace_all_uses_with(value)
-        else:
-            self._define(result, value)
+        value = emit_contraction(layer, group, self.plan, self.as_int8)
+        self._leave(layer, value)
 
-    def sum(self, layer: Layer) -> None:
+    def sum(self, group: Sum, layer: Layer) -> None:
         """Accumulators, and what ends them."""
-        group, root = layer.group, layer.group.root
-        source = group.core or root
-        acc = self._accumulators(layer)
-        result = root.results[0]
+        root, acc = group.root, self._accumulators(group, layer)
         inserter = Inserter(self.plan.network, root)
-        if layer.scale is None:
-            real = inserter.dequantised(acc, layer.bias, layer.steps.tolist(), result, source)
-            self.reals[result] = real
-            result.replace_all_uses_with(real)
-            return
-        end, bounds = layer.rescaling or layer.shift, (layer.lo, layer.hi)
-        made = inserter.requantised(acc, layer.bias, end, layer.scale, bounds, source)
+        made = inserter.ended(acc, layer, root.results[0], group.core or root)
         if root in self.plan.notes and layer.rescaling is None:
             made.owner.attributes[NOTE] = StringAttr(self.plan.notes[root])  # type: ignore[union-attr]
-        self._define(result, made)
+        self._leave(layer, made)
+
+    def _leave(self, layer: Layer, made: SSAValue) -> None:
+        """What stands for the result of a group: integers, or real numbers at once."""
+        result = layer.group.root.results[0]
+        if layer.scale is None:
+            self.reals[result] = made
+            result.replace_all_uses_with(made)
+        else:
+            self._define(result, made)
 
     def as_int8(self, value: SSAValue, before: Operation) -> SSAValue:
         """A float value as int8: what a group left, or quantised where it is first read."""
@@ -158,7 +149,7 @@ class _Emitter:
 
     def leave(self) -> None:
         """Dequantise int8 values for the float ops that read them."""
-        covered = {op for group in self.plan.groups for op in group.covered}
+        covered = self.plan.covered
         for group in self.plan.groups:
             value = group.root.results[0]
             if all(use.operation in covered for use in value.uses) or value not in self.int8:
@@ -197,49 +188,59 @@ class _Emitter:
             )
         return found
 
-    def _accumulators(self, layer: Layer) -> SSAValue:
-        """The sum of the core and the shifted addends, as int32.
+    def _accumulators(self, group: Sum, layer: Layer) -> SSAValue:
+        """The sum of all addends, as int32.
 
         The high planes of weights come first, and are shifted before the low ones are added.
         """
-        group, root = layer.group, layer.group.root
-        type = _integer_type(root.results[0], i32)
-        planes = [split(weights) for weights in layer.weights]
-        high = [
-            self._product(form, plane, root, False)
-            for form, (plane, _) in zip(group.forms, planes, strict=True)
-            if plane is not None
-        ]
-        terms: list[SSAValue] = []
+        root = group.root
+        high, made = [], []
+        for term in layer.terms:
+            plane = None if term.form.plain else split(term.weights)[0]
+            if plane is not None:
+                high.append(self._product(term, plane, root))
         if high:
             bits = np.full(len(layer.bias), PLANE_BITS, np.int32)
-            up = ShiftLeftOp(self._total(high, root), self._constant(bits, "plane", root), type)
-            terms.append(self._insert(up, root, root))
-        if group.pooling is not None:
-            zero = self.plan.scales[group.pooling.x].zero_point
-            pooled = _sum_pool(group.pooling, self.as_int8(group.pooling.x, root), type, zero)
-            terms.append(self._insert(pooled, root, group.pooling.source))
-        for form, (_, low) in zip(group.forms, planes, strict=True):
-            terms.append(self._product(form, low, root, group.join == "mul"))
-        for value, amount in zip(group.skips, layer.amounts, strict=True):
-            x = self.as_int8(value, root)
-            vector = self._constant(amount.astype(np.int32), "amount", root)
-            terms.append(self._insert(ShiftLeftOp(x, vector, type), root, root))
-        if group.join in ("max", "min"):
-            self._share_offset(layer, terms)
-        for place, inner in enumerate(layer.inner):
-            terms[place] = self._limited(inner, terms[place], root)
-        return self._total(terms, root, _JOINS[group.join])
+            made.append(self._shifted(self._total(high, root), bits, "plane", root))
+        for term in layer.terms:
+            if term.form.plain:
+                acc = self._plain(term, root)
+            else:
+                acc = self._product(term, split(term.weights)[1], root, group.join == "mul")
+            made.append(acc)
+        if group.join != "add":
+            pairs = zip(layer.terms, made, strict=True)
+            made = [self._limited(term, acc, root) for term, acc in pairs]
+        return self._total(made, root, _JOINS[group.join])
 
-    def _product(self, form: Form, weights: Array, root: Operation, spread: bool) -> SSAValue:
-        """The sums of products of a form with one plane of its weights."""
+    def _product(
+        self, term: Term, weights: Array, root: Operation, spread: bool = False
+    ) -> SSAValue:
+        """The sums of products of a term with one plane of its weights."""
+        form = term.form
         x, type = self.as_int8(form.operand, root), _integer_type(root.results[0], i32)
         if spread:
             x = self._spread(x, form, root)
         w = self._constant(weights, _weights_name(form), root)
-        outside = pad_value(form, self.plan.scales) if form.is_padded else 0
-        product = product_op(form, x, w, type, outside)
-        return self._insert(product, root, form.source)
+        outside = term.outside if form.is_padded else 0
+        return self._insert(product_op(form, x, w, type, outside), root, form.source)
+
+    def _plain(self, term: Term, root: Operation) -> SSAValue:
+        """The sums of a plain term, shifted."""
+        form, x = term.form, self.as_int8(term.form.operand, root)
+        amounts = np.log2(term.weights.reshape(len(term.weights), -1)[:, 0]).astype(np.int32)
+        if form.is_pooling:
+            type, outside = _integer_type(root.results[0], i32), term.outside
+            pool = product_op(form, x, x, type, outside if form.is_padded else 0)
+            x = self._insert(pool, root, form.source)
+            if not amounts.any():
+                return x
+        return self._shifted(x, amounts, "amount", root)
+
+    def _shifted(self, x: SSAValue, amounts: Array, name: str, root: Operation) -> SSAValue:
+        type = _integer_type(root.results[0], i32)
+        shift = ShiftLeftOp(x, self._constant(amounts, name, root), type)
+        return self._insert(shift, root, root)
 
     def _total(
         self, terms: list[SSAValue], root: Operation, join: Callable[..., Operation] = AddOp
@@ -249,16 +250,15 @@ class _Emitter:
             total = self._insert(join(total, term, term.type), root, root)
         return total
 
-    def _limited(self, inner: Inner, term: SSAValue, root: Operation) -> SSAValue:
-        """One factor of a product."""
-        if inner.bias.any():
-            bias = self._constant(inner.bias.astype(np.int32), "offset", root)
-            term = self._insert(AddBiasOp(term, bias, term.type), root, root)
-        if inner.lo is not None and inner.hi is not None:
-            lo, hi = FloatAttr(float(inner.lo), f64), FloatAttr(float(inner.hi), f64)
-            clip = ClipOp(term, term.type, min=lo, max=hi)
-            term = self._insert(clip, root, root)
-        return term
+    def _limited(self, term: Term, acc: SSAValue, root: Operation) -> SSAValue:
+        """Products with what is added to them, clamped."""
+        if term.added is not None and term.added.any():
+            bias = self._constant(term.added.astype(np.int32), "offset", root)
+            acc = self._insert(AddBiasOp(acc, bias, acc.type), root, root)
+        if term.bounds is not None:
+            lo, hi = (FloatAttr(float(bound), f64) for bound in term.bounds)
+            acc = self._insert(ClipOp(acc, acc.type, min=lo, max=hi), root, root)
+        return acc
 
     def _spread(self, x: SSAValue, form: Form, root: Operation) -> SSAValue:
         """An operand repeated over space to the extents of its group's result."""
@@ -269,16 +269,6 @@ class _Emitter:
         shape = [n * factor for n, factor in zip(before, factors, strict=True)]
         copies = UpsampleOp(x, factors, TensorType(i8, shape))
         return self._insert(copies, root, form.source)
-
-    def _share_offset(self, layer: Layer, terms: list[SSAValue]) -> None:
-        """Bring accumulators that are compared to the offset of the first."""
-        root, offsets = layer.group.root, form_offsets(layer, self.plan.scales)
-        for place in range(1, len(terms)):
-            more = (offsets[place] - offsets[0]).astype(np.int32)
-            if more.any():
-                bias = self._constant(more, "offset", root)
-                moved = AddBiasOp(terms[place], bias, terms[place].type)
-                terms[place] = self._insert(moved, root, root)
 
     def _constant(self, array: Array, hint: str, before: Operation) -> SSAValue:
         return Inserter(self.plan.network, before).constant(array, hint)
@@ -293,20 +283,6 @@ class _Emitter:
 
 def _integer_type(value: SSAValue, element: Attribute) -> TensorType[Any]:
     return TensorType(element, shape_of(value) or ())
-
-
-def _sum_pool(pooling: Pooling, x: SSAValue, type: Attribute, zero_point: int) -> Operation:
-    """The sums of a pooling; pads are the zero point where they count."""
-    counts = pooling.pads_count and any(pooling.pads)
-    return SumPoolOp(
-        x,
-        type,
-        kernel=pooling.kernel,
-        strides=pooling.strides,
-        pads=pooling.pads,
-        dilations=pooling.dilations,
-        **pad_property(zero_point if counts else 0),
-    )
 
 
 def _weights_name(form: Form) -> str:

@@ -25,10 +25,10 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.dialects.target import Target
-from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers
 from vtac.passes.graph.quantize.contractions import Contraction, Operand
 from vtac.passes.graph.quantize.endings import Inserter
-from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.quantize.layer import Layer
+from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.scales import Scale
 from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
 
@@ -36,15 +36,16 @@ ARRANGES = Reason("the host does it as it packs the matrices of a product", Reas
 
 
 def emit_contraction(
-    numbers: ContractionNumbers,
-    network: Network,
+    layer: Layer,
+    group: Contraction,
+    plan: QuantisationPlan,
     as_int8: Callable[[SSAValue, Operation], SSAValue],
 ) -> SSAValue:
     """Insert the ops before the group's root; what stands for its result.
 
     That is int8, or real where the accumulators leave. as_int8: a value as integers, before an op.
     """
-    return _Emitter(numbers, network).run(as_int8)
+    return _Emitter(layer, group, plan).run(as_int8)
 
 
 class _Emitter:
@@ -54,34 +55,26 @@ class _Emitter:
     rows of either operand an element holds, where each entry needs whole ones.
     """
 
-    def __init__(self, numbers: ContractionNumbers, network: Network):
-        self.numbers, self.network = numbers, network
-        self.group: Contraction = numbers.group
-        self.inserter = Inserter(network, numbers.group.root)
+    def __init__(self, layer: Layer, group: Contraction, plan: QuantisationPlan):
+        self.layer, self.group, self.network = layer, group, plan.network
+        self.scales = [plan.scales[value] for value in group.inputs]
+        self.inserter = Inserter(plan.network, group.root)
         batch = self.group.batch
         # One matrix on the right for all on the left: these are rows of one matrix, too.
         self.batch = [] if prod(self.group.b.batch) == 1 else batch
         self.entries = prod(self.batch)
-        target = network.target
+        target = plan.network.target
         self.lanes = (1, 1) if target is None or self.entries == 1 else _lanes(target)
         self.columns = self.group.b.shape[-2]
 
     def run(self, as_int8: Callable[[SSAValue, Operation], SSAValue]) -> SSAValue:
-        group, numbers = self.group, self.numbers
+        operands, source = (self.group.a, self.group.b), self.group.source
         a, b = (
             self._rows(self._stored(operand, scale, as_int8), operand, lane)
-            for operand, scale, lane in zip(
-                (group.a, group.b), numbers.scales, self.lanes, strict=True
-            )
+            for operand, scale, lane in zip(operands, self.scales, self.lanes, strict=True)
         )
         acc = self._accumulators(a, b)
-        source = group.source
-        if numbers.scale is None:
-            steps, like = [numbers.step], group.source.result
-            return self._leave(self.inserter.dequantised(acc, numbers.bias, steps, like, source))
-        end = numbers.rescaling or np.full(self.columns, numbers.shift)
-        made = self.inserter.requantised(acc, numbers.bias, end, numbers.scale, (-128, 127), source)
-        return self._leave(made)
+        return self._leave(self.inserter.ended(acc, self.layer, source.result, source))
 
     def _stored(
         self, operand: Operand, scale: Scale, as_int8: Callable[[SSAValue, Operation], SSAValue]
@@ -97,7 +90,7 @@ class _Emitter:
         """The sums of products, and those with constants that take zero points out again."""
         rows, inner = shape_of(a) or (0, 0)
         type = TensorType(i32, [rows, self.columns])
-        of_a, of_b = self.numbers.zeros
+        of_a, of_b = (scale.zero_point for scale in self.scales)
         terms = []
         if of_b:
             factor, doubled = _negated(of_b)

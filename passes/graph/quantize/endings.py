@@ -1,7 +1,5 @@
 """How accumulators end: requantised by a shift or a multiplier, or left as int32."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from xdsl.dialects.builtin import TensorType, i8
 from xdsl.ir import Operation, SSAValue
@@ -15,9 +13,8 @@ from vtac.dialects.graph import (
     RescaleOp,
     shape_of,
 )
+from vtac.passes.graph.quantize.layer import Layer
 from vtac.passes.graph.quantize.network import Network
-from vtac.passes.graph.quantize.numbers import Rescaling
-from vtac.passes.graph.quantize.scales import Scale
 
 
 class Inserter:
@@ -39,41 +36,30 @@ class Inserter:
         self.network.block.insert_op_before(op, self.root)
         return op.results[0]
 
-    def requantised(
-        self,
-        acc: SSAValue,
-        bias: Array,
-        end: Array | Rescaling,
-        scale: Scale,
-        bounds: tuple[int, int],
-        source: Operation,
-    ) -> SSAValue:
-        """Accumulators as int8. end: the shift of each channel, or a multiplier."""
-        type = TensorType(i8, shape_of(acc) or ())
-        lo, hi = bounds
-        vectors = {"bias": bias}
-        vectors |= end.vectors if isinstance(end, Rescaling) else {"shift": end}
+    def ended(self, acc: SSAValue, layer: Layer, like: SSAValue, source: Operation) -> SSAValue:
+        """Accumulators as int8, or as reals of ``like``'s element type where int32 leaves."""
+        shape = shape_of(acc) or ()
+        vectors = {"bias": layer.bias}
+        if layer.rescaling is not None:
+            vectors |= layer.rescaling.vectors
+        elif layer.scale is not None:
+            vectors["shift"] = layer.shift
         names = [self.constant(v.astype(np.int32), name) for name, v in vectors.items()]
-        value, zero = scale.value, scale.zero_point
-        if isinstance(end, Rescaling):
+        if layer.scale is None:
+            total = self.insert(AddBiasOp(acc, names[0], acc.type), source)
+            assert isinstance(like.type, TensorType)
+            real = TensorType(like.type.element_type, shape)
+            return self.insert(DequantizeOp(total, layer.steps.tolist(), 0, real), source)
+        type, value, zero = TensorType(i8, shape), layer.scale.value, layer.scale.zero_point
+        lo, hi = layer.lo, layer.hi
+        if layer.rescaling is not None:
+            shift = layer.rescaling.shift
             op: Operation = RescaleOp(
-                acc, names, type, shift=end.shift, lo=lo, hi=hi, scale=value, zero_point=zero
+                acc, names, type, shift=shift, lo=lo, hi=hi, scale=value, zero_point=zero
             )
         else:
-            addend, shift = names
-            op = RequantizeOp(acc, addend, shift, type, lo=lo, hi=hi, scale=value, zero_point=zero)
+            addend, amounts = names
+            op = RequantizeOp(
+                acc, addend, amounts, type, lo=lo, hi=hi, scale=value, zero_point=zero
+            )
         return self.insert(op, source)
-
-    def dequantised(
-        self, acc: SSAValue, bias: Array, steps: Sequence[float], like: SSAValue, source: Operation
-    ) -> SSAValue:
-        """Accumulators as the real numbers that they stand for, with the element type of ``like``.
-
-        steps: the real value of an accumulator's step, one number or one for each channel.
-        """
-        total = self.insert(
-            AddBiasOp(acc, self.constant(bias.astype(np.int32), "bias"), acc.type), source
-        )
-        assert isinstance(like.type, TensorType)
-        type = TensorType(like.type.element_type, shape_of(acc) or ())
-        return self.insert(DequantizeOp(total, steps, 0, type), source)

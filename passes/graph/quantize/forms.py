@@ -19,7 +19,16 @@ import numpy as np
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.context import Array
-from vtac.dialects.graph import ConcatOp, Contracts, ConvOp, GemmOp, WeightedOp, shape_of
+from vtac.dialects.graph import (
+    ConcatOp,
+    Contracts,
+    ConvOp,
+    GemmOp,
+    SumPoolOp,
+    WeightedOp,
+    pad_property,
+    shape_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +40,9 @@ class Form:
     one number an output channel, or one for all. strides, pads, dilations: of each spatial
     dimension as in `ConvOp`; pads may be negative. group: of channels that are kept apart. divisor:
     all of W are whole multiples of its reciprocal, where they are shares of means. outside: the
-    number that windows meet where they leave the operand.
+    number that windows meet where they leave the operand. plain: whether it only adds up the
+    elements of each window (a pooling, or an addend of one element) and divides the sum by
+    ``divisor``. Then a shift takes the place of weights, if one leads from scale to scale.
     """
 
     source: Operation
@@ -45,6 +56,16 @@ class Form:
     group: int
     divisor: int = 1
     outside: float = 0.0
+    plain: bool = False
+
+    @property
+    def is_pooling(self) -> bool:
+        """Whether it is plain, and its windows are not merely the elements one by one."""
+        if not self.plain or self.matrix is None:
+            return False
+        return (
+            self.matrix[0].size > 1 or any(stride > 1 for stride in self.strides) or any(self.pads)
+        )
 
     @property
     def multiplies(self) -> bool:
@@ -85,6 +106,11 @@ def form_of(core: WeightedOp, result: SSAValue, factor: Array) -> Form:
         strides, pads = core.strides.get_values(), core.pads.get_values()
         dilations = core.dilations.get_values()
     return Form(core, core.data, result, None, factor, strides, pads, dilations, core.groups)
+
+
+def per_channel(vector: Array, further: int) -> Array:
+    """A vector [C] as [C, 1, ...], with so many further dimensions, to broadcast."""
+    return vector.reshape(-1, *(1,) * further)
 
 
 def taken_apart(form: Form, concat: ConcatOp, weights: Array) -> Iterator[Form]:
@@ -154,17 +180,26 @@ def _shape(value: SSAValue) -> Sequence[int]:
 def product_op(
     form: Form, x: SSAValue, w: SSAValue, type: Attribute, pad_value: int = 0
 ) -> Operation:
-    """The sums of products of a form as an op, over the numbers in ``x`` and ``w``."""
-    if not form.strides and form.group == 1:
+    """The sums of products of a form as an op, over the numbers in ``x`` and ``w``.
+
+    A pooling has no use for ``w``.
+    """
+    strides, pads, dilations = form.strides, form.pads, form.dilations
+    if form.is_pooling and form.matrix is not None:
+        kernel, outside = form.matrix.shape[2:], pad_property(pad_value)
+        return SumPoolOp(
+            x, type, kernel=kernel, strides=strides, pads=pads, dilations=dilations, **outside
+        )
+    if not strides and form.group == 1:
         return GemmOp(x, w, None, type, trans_b=True)
     return ConvOp(
         x,
         w,
         None,
         type,
-        strides=form.strides,
-        pads=form.pads,
-        dilations=form.dilations,
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
         group=form.group,
         pad_value=pad_value,
     )

@@ -21,16 +21,16 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects.context import Array
 from vtac.dialects.graph import (
     ConcatOp,
+    ConvOp,
     ElementWise,
     FakeQuantizeOp,
     HostOp,
     ReshapeOp,
-    WeightedOp,
     is_static,
     shape_of,
 )
 from vtac.passes.graph.quantize.contractions import Contraction, contraction_at
-from vtac.passes.graph.quantize.forms import Form, diagonal, form_of, taken_apart
+from vtac.passes.graph.quantize.forms import Form, taken_apart
 from vtac.passes.graph.quantize.network import (
     Network,
     channels_of,
@@ -41,7 +41,6 @@ from vtac.passes.graph.quantize.network import (
     producer,
 )
 from vtac.passes.graph.quantize.rules import computes, rule_of
-from vtac.passes.graph.quantize.rules.pooling import Pooling, pooling_of
 from vtac.passes.graph.quantize.rules.rule import (
     ClampRule,
     CoreRule,
@@ -63,8 +62,8 @@ class Sum:
     """Ops that become sums of integers and one requantisation.
 
     root: the last op, whose result the group computes. core: where products are summed.
-    forms: addends with weights, that of the core first. skips: addends read as int8, as they are.
-    bias: all constant addends, float64 with one number a channel. join: what becomes of the
+    forms: its addends, that of the core first, then those with weights, then plain ones.
+    bias: all constant addends, float64 with one number per channel. join: what becomes of the
     addends, which are added unless it is their largest, smallest or product that counts. gate:
     slope and offset of the second factor of a product, if that is a hard sigmoid.
     lo, hi: real bounds from relu and clip. covered: all ops it replaces, root first.
@@ -74,7 +73,6 @@ class Sum:
     root: Operation
     core: Operation | None
     forms: Sequence[Form]
-    skips: Sequence[SSAValue]
     bias: Array
     lo: float
     hi: float
@@ -86,13 +84,12 @@ class Sum:
     @property
     def inputs(self) -> list[SSAValue]:
         """The values read as int8."""
-        pooled = [] if self.pooling is None else [self.pooling.x]
-        return [*pooled, *(form.operand for form in self.forms), *self.skips]
+        return [form.operand for form in self.forms]
 
     @property
-    def pooling(self) -> Pooling | None:
-        """The core, if it sums elements without weights."""
-        return pooling_of(self.core)
+    def shares_core(self) -> bool:
+        """Whether a core shares its accumulators with plain addends."""
+        return self.core is not None and any(form.plain for form in self.forms[1:])
 
     @property
     def keeps_scale(self) -> bool:
@@ -103,9 +100,7 @@ class Sum:
         """
         if self.core is not None or self.join != "add" or self.bias.any() or self.is_rounded:
             return False
-        if self.forms:
-            return not self.skips and len(self.forms) == 1 and self.forms[0].only_selects
-        return len(self.skips) == 1
+        return len(self.forms) == 1 and self.forms[0].only_selects
 
     @property
     def unclamped(self) -> SSAValue:
@@ -114,7 +109,7 @@ class Sum:
         for op, rule in rules:
             if not isinstance(rule, ClampRule) or isinstance(rule, LinearRule):
                 return op.results[0]
-        return self.skips[0]
+        return self.forms[0].operand
 
     @property
     def is_rounded(self) -> bool:
@@ -265,83 +260,92 @@ class _Grower:
                 break
             inner = self._interior(op.operands[0])
             if inner is None:
-                bias = np.zeros(channels_of(result))
-                return Sum(root, None, [], [op.operands[0]], bias, lo, hi, covered)
+                terms = self._terms(root, covered)
+                terms.read_stored(op.operands[0], np.ones(1))
+                return Sum(root, None, terms.forms, terms.bias, lo, hi, covered)
             covered[inner] = None
             op = inner
-        terms = self._terms(result, covered)
+        terms = self._terms(root, covered)
         if isinstance(rule, JoinRule) and (found := rule.joined(op, self.network, result)):
             return Sum(
-                root, None, found.forms, [], terms.bias, lo, hi, covered,
+                root, None, found.forms, terms.bias, lo, hi, covered,
                 join=found.join, gate=found.gate,
             )  # fmt: skip
         assert isinstance(rule, LinearRule), "what neither clamps nor joins is linear"
         for walk in _WALKS:
-            terms = self._terms(result, covered)
+            terms = self._terms(root, covered)
             rule.enter(op, np.ones(1), terms)
             self._collect(terms, walk)
-            core = self._choose_core(terms)
-            if core is None or not terms.forms:
+            core, factor = self._choose_core(terms)
+            if core is None or all(form.plain for form in terms.forms):
                 break
-        forms: Sequence[Form] = terms.forms
-        if isinstance(core, WeightedOp):
-            factor = next(factor for other, factor in terms.cores if other is core)
-            forms = self._core_forms(core, form_of(core, result, factor), terms)
-            terms.bias += factor * self.network.bias(core)
-        bounded = (lo, hi) != (-inf, inf)
-        int32 = is_dense(core) and not (bounded or terms.skips) and _is_compared(result)
-        return Sum(root, core, forms, terms.skips, terms.bias, lo, hi, terms.covered, int32)
+        forms = sorted(terms.forms, key=lambda form: form.plain)
+        alone = (lo, hi) == (-inf, inf) and not forms
+        if core is not None:
+            rule = rule_of(core)
+            assert isinstance(rule, CoreRule)
+            forms = [*self._core_forms(rule.form(core, result, factor), terms), *forms]
+            terms.bias += factor * rule.bias(core, self.network)
+        int32 = alone and is_dense(core) and _is_compared(result)
+        return Sum(root, core, forms, terms.bias, lo, hi, terms.covered, int32)
 
-    def _terms(self, result: SSAValue, covered: dict[Operation, None]) -> Terms:
+    def _terms(self, root: Operation, covered: dict[Operation, None]) -> Terms:
         """A sum without addends yet."""
-        bias = np.zeros(channels_of(result))
-        return Terms(self.network, result, self._interior, bias, dict(covered))
+        bias = np.zeros(channels_of(root.results[0]))
+        return Terms(self.network, root, self._interior, bias, dict(covered))
 
-    def _core_forms(self, core: WeightedOp, form: Form, terms: Terms) -> list[Form]:
+    def _core_forms(self, form: Form, terms: Terms) -> list[Form]:
         """A core; several where it alone reads channels that are joined for it."""
-        concat = self._interior(form.operand)
+        concat, core = self._interior(form.operand), form.source
         if not isinstance(concat, ConcatOp) or concat.axis.value.data != 1 or form.group > 1:
             return [form]
-        if is_dense(core):  # whose accumulators may be the result: they are those of one form
+        if not isinstance(core, ConvOp) or is_dense(
+            core
+        ):  # whose accumulators may be the result: they are those of one form
             return [form]
         terms.covered[concat] = None
         return list(taken_apart(form, concat, self.network.given_weights(core)))
 
-    def _choose_core(self, terms: Terms) -> Operation | None:
+    def _choose_core(self, terms: Terms) -> tuple[Operation | None, Array]:
         """One core shares its accumulators; the others, and what they cover, stay apart."""
         # The widest sum is the one that a rounding of its own would hurt most.
-        core = max((core for core, _ in terms.cores), key=_width, default=None)
+        none: tuple[Operation | None, Array] = (None, np.ones(1))
+        core = max(terms.cores, key=lambda one: _width(one[0]), default=none)
         for other, factor in terms.cores:
-            if other is not core:
-                _add_leaf(terms, other.results[0], factor, other)
+            if other is not core[0]:
+                terms.read_stored(other.results[0], factor)
             else:
                 terms.covered[other] = None
         return core
 
     def _collect(self, terms: Terms, walk: _Walk) -> None:
         """Take in all that is still to be looked at, depth first and from left to right."""
-        behind: list[tuple[SSAValue, Array, Operation]] = []
+        behind: list[tuple[SSAValue, Array]] = []
         while terms.pending or behind:
             behind += reversed(terms.pending)
             terms.pending.clear()
-            value, factor, reader = behind.pop()
+            value, factor = behind.pop()
             inner = self._interior(value)
-            rule = rule_of(inner)
             if self._is_vector(value, terms.result):
                 channels = channels_of(terms.result)
                 terms.bias += factor * self.network.channel_vector(value, channels)
-            elif inner is None or not isinstance(rule, LinearRule):
-                _add_leaf(terms, value, factor, reader)
-            elif isinstance(rule, CoreRule):
-                if walk.cores and inner not in self.apart and rule.shares(inner, factor):
-                    terms.cores.append((inner, factor))
-                else:
-                    _add_leaf(terms, value, factor, reader)
-            elif (rule.selects and not walk.selections) or self._ends_sum(inner, rule):
-                _add_leaf(terms, value, factor, reader)
+            elif inner is None or not self._enters(inner, factor, walk):
+                terms.read_stored(value, factor)
+            elif isinstance(rule := rule_of(inner), CoreRule):
+                terms.cores.append((inner, factor))
             else:
+                assert isinstance(rule, LinearRule)
                 terms.covered[inner] = None
                 rule.enter(inner, factor, terms)
+
+    def _enters(self, op: Operation, factor: Array, walk: _Walk) -> bool:
+        """Whether an op becomes part of the sum, instead of leaving int8 for it."""
+        rule = rule_of(op)
+        if isinstance(rule, CoreRule):
+            return walk.cores and op not in self.apart and rule.shares(op, factor)
+        if not isinstance(rule, LinearRule) or (rule.selects and not walk.selections):
+            return False
+        return not self._ends_sum(op, rule)
 
     def _ends_sum(self, op: Operation, rule: SumRule[Any]) -> bool:
         """Whether an op rounds before others may add to it: it clamps, compares or multiplies."""
@@ -364,14 +368,6 @@ class _Grower:
         if op in self.reasons or not value.has_one_use() or is_matrix_product(op, self.network):
             return None
         return op
-
-
-def _add_leaf(terms: Terms, value: SSAValue, factor: Array, reader: Operation) -> None:
-    """Take in ``factor`` times a value that is read as int8."""
-    if (factor == 1).all():
-        terms.skips.append(value)
-    else:
-        terms.forms.append(diagonal(reader, value, terms.result, factor))
 
 
 def _width(core: Operation) -> int:

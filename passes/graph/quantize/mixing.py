@@ -26,10 +26,11 @@ from vtac.dialects.graph import shape_of
 from vtac.passes.graph.quantize.bounds import Remembered, value_errors
 from vtac.passes.graph.quantize.error_models import Expected
 from vtac.passes.graph.quantize.groups import Sum
-from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy
+from vtac.passes.graph.quantize.layer import Layer
+from vtac.passes.graph.quantize.numbers import ShiftPolicy
 from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.planes import split
-from vtac.passes.graph.quantize.requantisation import number_sum
+from vtac.passes.graph.quantize.requantisation import number
 from vtac.passes.graph.quantize.scales import Obstacle
 
 MORE_CYCLES = 0.2
@@ -83,7 +84,8 @@ class _Choice:
 
     def run(self) -> QuantisationPlan:
         notes: dict[Operation, str] = {}
-        total = sum(_cycles(layer, self.policy) for layer in self.plan.layers.values())
+        sums = [layer for group, layer in self.plan.layers.items() if isinstance(group, Sum)]
+        total = sum(_cycles(layer, self.policy) for layer in sums)
         left = MORE_CYCLES * total
         power = self._power(self.plan)
         found = self._candidates()
@@ -106,10 +108,10 @@ class _Choice:
         found = []
         exact = replace(self.policy, requantise="exact")
         for group, layer in self.plan.layers.items():
-            if not group.is_rounded:
+            if not isinstance(group, Sum) or not group.is_rounded:
                 continue
             try:
-                finer = number_sum(self.plan.network, group, self.plan.scales, exact)
+                finer = number(self.plan.network, group, self.plan.scales, exact)
             except Obstacle:
                 continue
             more = _cycles(finer, self.policy) - _cycles(layer, self.policy)
@@ -139,10 +141,9 @@ class _Choice:
 
 def _leaving(plan: QuantisationPlan) -> Iterable[SSAValue]:
     """Results of groups that others than groups read, or the network returns."""
-    covered = {op for group in plan.groups for op in group.covered}
     for group in plan.groups:
         result = group.root.results[0]
-        if any(use.operation not in covered for use in result.uses):
+        if any(use.operation not in plan.covered for use in result.uses):
             yield result
 
 
@@ -151,18 +152,19 @@ def _cycles(layer: Layer, policy: ShiftPolicy) -> float:
     block, timing = policy.block, policy.timing
     batch, channels, *space = shape_of(layer.group.root.results[0]) or ()
     blocks = -(-channels // block)
-    products = 0
-    pooling, high = layer.group.pooling, False
-    if pooling is not None:
-        products += pooling.count
-    for form, weights in zip(layer.group.forms, layer.weights, strict=True):
-        outputs, inputs = len(weights) // form.group, weights.shape[1]
+    products, plain, high = 0, 0, False
+    for term in layer.terms:
+        form, taps = term.form, prod(term.weights.shape[2:])
+        if form.plain:
+            plain += taps
+            continue
+        outputs, inputs = len(term.weights) // form.group, term.weights.shape[1]
         read = min(form.group, -(-block // outputs)) * inputs
-        planes = 1 if split(weights)[0] is None else 2
+        planes = 1 if split(term.weights)[0] is None else 2
         high |= planes == 2
-        products += planes * prod(weights.shape[2:]) * -(-read // block)
+        products += planes * taps * -(-read // block)
     loads = blocks * products * block * block / timing.port_bytes
-    steps = (products + len(layer.group.skips)) * timing.gemm_cycles + timing.alu_register_cycles
+    steps = (products + plain) * timing.gemm_cycles + timing.alu_register_cycles
     steps += (_IMMEDIATES + high) * timing.alu_immediate_cycles
     return max(batch * prod(space) * blocks * steps, loads)
 

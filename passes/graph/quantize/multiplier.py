@@ -7,70 +7,49 @@ network brings along stay what they are. The result is
 bounds, is the clamp of the result too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array
-from vtac.passes.graph.quantize import planes
-from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.groups import Sum
-from vtac.passes.graph.quantize.network import Network, channels_of
-from vtac.passes.graph.quantize.numbers import (
-    LARGEST_INT32,
-    OVERFLOW,
-    Layer,
-    Rescaling,
-    integer_bound,
-    natural_scales,
-    offset_of,
-    proof_holds,
-    real_bias,
-)
-from vtac.passes.graph.quantize.scales import Obstacle, Scale
+from vtac.passes.graph.quantize.layer import LARGEST_INT32, OVERFLOW, Layer, Rescaling, Term
+from vtac.passes.graph.quantize.numbers import Draft, natural_scales
+from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
+from vtac.passes.graph.quantize.scales import Obstacle
 from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
-from vtac.passes.graph.quantize.untied import with_forms
 
 _CANDIDATES = np.arange(64, 128)
 """What the largest factor of an addition may become: of these, the one that suits the others."""
 
 
-def multiplied(network: Network, group: Sum, scales: Mapping[SSAValue, Scale]) -> Layer:
+def multiplied(draft: Draft) -> Layer:
     """The numbers of a sum that ends in a multiplication. Raises Obstacle where there are none."""
-    group = with_forms(group, list(group.skips), None)
-    steps = _steps(network, group, scales)
-    weights = [_integers(network, group, form, scales, steps) for form in group.forms]
-    scale = scales[group.root.results[0]]
-    offset = offset_of(group, scales, weights, [])
-    bias = np.rint(real_bias(network, group) / steps) + offset
-    lo, hi = integer_bound(group.lo, scale, -128), integer_bound(group.hi, scale, 127)
-    rescaling = rescaling_of(steps / scale.value, scale.zero_point, lo, hi)
-    shift = np.full(len(steps), rescaling.shift, np.int64)
-    layer = Layer(
-        group, weights, steps, [], bias, offset, shift, lo, hi, scale, rescaling=rescaling
-    )
-    if not proof_holds(layer).all():
-        raise Obstacle(group, OVERFLOW)
+    scale = draft.scale
+    assert scale is not None, "a sum that leaves int32 is not multiplied"
+    terms = [replace(x, form=replace(x.form, plain=x.form.is_pooling)) for x in draft.terms]
+    steps = _steps(draft, terms)
+    terms = [_with_integers(draft, term, steps) for term in terms]
+    bounds = scale.bounds(draft.group.lo, draft.group.hi)
+    rescaling = rescaling_of(steps / scale.value, scale.zero_point, *bounds)
+    layer = draft.layer(terms, steps, np.full(len(steps), rescaling.shift, np.int64), rescaling)
+    if layer.overflows.any():
+        raise Obstacle(draft.group, OVERFLOW)
     return layer
 
 
-def _steps(network: Network, group: Sum, scales: Mapping[SSAValue, Scale]) -> Array:
+def _steps(draft: Draft, terms: Sequence[Term]) -> Array:
     """The real value of an accumulator's step in each channel, float64."""
-    channels = channels_of(group.root.results[0])
-    if group.pooling is not None:
-        return np.full(channels, scales[group.pooling.x].value / group.pooling.divisor)
-    for form in group.forms:
-        if form.multiplies:
-            given = network.given_rows(form)
+    for term in terms:
+        if term.form.plain:
+            return np.full(draft.channels, term.scale.value / term.form.divisor)
+        if term.form.multiplies:
+            given = draft.network.given_rows(term.form)
             if given is None:
-                given = natural_scales(network.weights(form).reshape(channels, -1))
-            return cast(Array, given * scales[form.operand].value)
-    rows = [
-        network.weights(form).reshape(channels, -1) * scales[form.operand].value
-        for form in group.forms
-    ]
+                given = natural_scales(term.real.reshape(draft.channels, -1))
+            return cast(Array, given * term.scale.value)
+    rows = [term.real.reshape(draft.channels, -1) * term.scale.value for term in terms]
     return _common_steps(np.concatenate(rows, axis=1))
 
 
@@ -92,16 +71,14 @@ def _common_steps(rows: Array) -> Array:
     return cast(Array, best)
 
 
-def _integers(
-    network: Network, group: Sum, form: Form, scales: Mapping[SSAValue, Scale], steps: Array
-) -> Array:
-    real = network.weights(form)
-    unit = (steps / scales[form.operand].value).reshape(-1, *(1 for _ in real.shape[1:]))
-    whole = np.rint(real / unit)
-    low, high = planes.TWO_PLANES if group.join == "add" else planes.ONE_PLANE
+def _with_integers(draft: Draft, term: Term, steps: Array) -> Term:
+    """The term with the integers nearest to its real weights."""
+    whole = np.rint(term.in_steps(steps))
+    low, high = TWO_PLANES if draft.group.join == "add" else ONE_PLANE
     if whole.min(initial=0) < low or whole.max(initial=0) > high:
-        raise Obstacle(group, "an addend has much larger steps than the products beside it")
-    return planes.stored(whole)
+        what = "an addend has much larger steps than the products beside it"
+        raise Obstacle(draft.group, what)
+    return term.with_weights(whole)
 
 
 def rescaling_of(ratios: Array, zero_point: int, lo: int, hi: int) -> Rescaling:

@@ -7,10 +7,10 @@ all is planned anew, until nothing stands in the way. Every round gives up somet
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from vtac.passes.graph.quantize.contraction_numbers import ContractionNumbers, number_contraction
 from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.equalisation import find_factors
 from vtac.passes.graph.quantize.groups import (
@@ -20,9 +20,10 @@ from vtac.passes.graph.quantize.groups import (
     Sum,
     find_groups,
 )
+from vtac.passes.graph.quantize.layer import Layer
 from vtac.passes.graph.quantize.network import Network
-from vtac.passes.graph.quantize.numbers import Layer, ShiftPolicy
-from vtac.passes.graph.quantize.requantisation import number_sum
+from vtac.passes.graph.quantize.numbers import ShiftPolicy
+from vtac.passes.graph.quantize.requantisation import number
 from vtac.passes.graph.quantize.scales import Obstacle, Scale, choose_scales
 from vtac.passes.graph.reasons import Reason, ReasonKind, settled_reasons
 
@@ -35,18 +36,29 @@ NOT_WORTH_ROUNDING = Reason(
 class QuantisationPlan:
     """What becomes of a function. Nothing in the IR has changed yet.
 
-    groups: in order of execution. layers: the numbers of each sum, contractions: of each product
-    of two activations. scales: of each value that is int8 somewhere. reasons: of the computing ops
-    that stay float. notes: on what was chosen for a sum, by its root.
+    groups: in order of execution. layers: the numbers of each group that has some. scales: of each
+    value that is int8 somewhere. reasons: of the computing ops that stay float. notes: on what was
+    chosen for a sum, by its root.
     """
 
     network: Network
     groups: list[Group]
-    layers: dict[Sum, Layer]
-    contractions: dict[Contraction, ContractionNumbers]
+    layers: dict[Sum | Contraction, Layer]
     scales: dict[SSAValue, Scale]
     reasons: dict[Operation, str]
     notes: dict[Operation, str] = field(default_factory=dict)
+
+    @cached_property
+    def covered(self) -> set[Operation]:
+        """The float ops that become integer."""
+        return {op for group in self.groups for op in group.covered}
+
+    def steps(self) -> Iterator[Group | Operation]:
+        """The groups, each at its root, and the ops that stay float, in order of execution."""
+        roots = {group.root: group for group in self.groups}
+        for op in self.network.block.ops:
+            if op in roots or op not in self.covered:
+                yield roots.get(op, op)
 
 
 def make_plan(network: Network, policy: ShiftPolicy) -> QuantisationPlan:
@@ -67,25 +79,18 @@ def make_plan(network: Network, policy: ShiftPolicy) -> QuantisationPlan:
         try:
             scales = choose_scales(network, grouping.groups)
             layers = {
-                group: number_sum(network, group, scales, policy)
+                group: number(network, group, scales, policy)
                 for group in grouping.groups
-                if isinstance(group, Sum)
-            }
-            contractions = {
-                group: number_contraction(group, scales)
-                for group in grouping.groups
-                if isinstance(group, Contraction)
+                if not isinstance(group, PassThrough)
             }
         except Obstacle as obstacle:
             group = obstacle.group
-            if isinstance(group, Sum) and group.core is not None and group.skips:
+            if isinstance(group, Sum) and group.core is not None and group.shares_core:
                 apart.add(group.core)
             else:
                 declined[group.root] = obstacle.reason
             continue
-        return QuantisationPlan(
-            network, grouping.groups, layers, contractions, scales, grouping.reasons
-        )
+        return QuantisationPlan(network, grouping.groups, layers, scales, grouping.reasons)
 
 
 def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation, str]]:
@@ -96,7 +101,7 @@ def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation
         needs_range = not (isinstance(group, PassThrough) or group.leaves_int32)
         if needs_range and network.range_of(result) is None:
             yield group.root, Reason("its result has no calibrated range", ReasonKind.NUMBERS)
-        elif isinstance(group, Sum) and group.only_rounds and group.skips[0] not in int8:
+        elif isinstance(group, Sum) and group.only_rounds and group.inputs[0] not in int8:
             yield group.root, Reason("what it rounds is computed on the host", ReasonKind.NUMBERS)
         elif isinstance(group, Sum) and group.is_rounded and group.leaves_int32:
             what = "it rounds what the last dense layer leaves in int32"

@@ -18,13 +18,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from math import frexp, log2
+from math import frexp, isinf, log2
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.graph import Given
 from vtac.passes.graph.quantize.contractions import Contraction, given_constant
+from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.zero_points import LOWEST, find_shifted
@@ -82,6 +83,16 @@ class Scale:
         odd, exponent = odd_part(area)
         return Scale(self.factor, self.odd / odd, self.exponent - exponent)
 
+    def stored(self, real: float, otherwise: int) -> int:
+        """The integer nearest to a real number, within int8; ``otherwise`` for an infinite one."""
+        if isinf(real):
+            return otherwise
+        return int(np.clip(np.rint(real / self.value) + self.zero_point, -128, 127))
+
+    def bounds(self, lo: float, hi: float) -> tuple[int, int]:
+        """Real bounds as integers."""
+        return self.stored(lo, -128), self.stored(hi, 127)
+
     def doublings_from(self, other: "Scale") -> int:
         """k where self = other * 2^k; both must belong to one class."""
         assert self.is_tied(other), "scales of two classes"
@@ -129,12 +140,19 @@ class _Choice:
         self.shifted = find_shifted(self.network, self.groups, self._variable)
         for group in self.groups:
             self._read(group)
-        for group in self.groups:
-            if isinstance(group, Sum) and not group.leaves_int32:
-                self._tie(group)
-        for group in self.groups:
-            if isinstance(group, Sum) and not group.leaves_int32:
-                self._tie_selections(group)
+        forms = [
+            (group, form)
+            for group in self.groups
+            if isinstance(group, Sum) and not group.leaves_int32 and group.join != "mul"
+            for form in group.forms
+        ]
+        for group, form in forms:
+            if form.plain:
+                self._tie(group, form)
+        for group, form in forms:
+            if not form.plain and form.is_exact_when_tied:
+                with suppress(Obstacle):  # weights carry the change of scale
+                    self._tie(group, form)
         factors = self._factors()
         chosen: dict[SSAValue, Scale] = {}
         for group in self.groups:
@@ -189,40 +207,16 @@ class _Choice:
             need = max(abs(lo) / 128 if lo < 0 else 0.0, hi / 127)
         self.needs[variable] = max(self.needs.get(variable, 0.0), need)
 
-    def _tie(self, group: Sum) -> None:
-        result = self._variable(group.root.results[0])
-        for skip in group.skips:
-            if all(use.operation in group.covered for use in skip.uses):
-                # Nobody else reads it: steps much finer than the sum's would be lost.
-                self._coarsen(self._variable(skip), self.needs[result] * _FINEST_ADDEND)
-            self._union(group, result, self._variable(skip), Fraction(1))
-        if group.pooling is not None:
-            odd, _ = odd_part(group.pooling.divisor)
-            operand = self._variable(group.pooling.x)
-            self._union(group, result, operand, Fraction(1, odd))
-
-    def _tie_selections(self, group: Sum) -> None:
-        """Operands whose elements are merely selected or doubled: exact with powers of two.
-
-        Where other ties contradict, weights carry the change of scale.
-        """
-        result = self._variable(group.root.results[0])
-        for form in () if group.join == "mul" else group.forms:
-            if not form.is_exact_when_tied:
-                continue
-            operand = self._variable(form.operand)
-            read_here = all(use.operation in group.covered for use in form.operand.uses)
-            if read_here and form.divisor == 1:
-                # Nobody else reads it: finer steps than the result's would be lost.
-                finest = self.needs[result] / float(np.abs(form.factor).max())
-                self._coarsen(operand, finest)
-            with suppress(Obstacle):
-                self._union(group, result, operand, Fraction(1, odd_part(form.divisor)[0]))
-
-    def _coarsen(self, variable: SSAValue, finest: float) -> None:
-        """Let a variable have no finer steps than these, unless its scale is given."""
-        if variable not in self.given:
-            self.needs[variable] = max(self.needs[variable], finest)
+    def _tie(self, group: Sum, form: Form) -> None:
+        """Let powers of two lead from the scale of an operand to that of the result."""
+        result, operand = self._variable(group.root.results[0]), self._variable(form.operand)
+        read_here = all(use.operation in group.covered for use in form.operand.uses)
+        if read_here and form.divisor == 1 and operand not in self.given:
+            # Nobody else reads it: steps (much, in a sum) finer than the result's would be lost.
+            finest = self.needs[result] / float(np.abs(form.factor).max())
+            finest *= _FINEST_ADDEND if form.plain else 1
+            self.needs[operand] = max(self.needs[operand], finest)
+        self._union(group, result, operand, Fraction(1, odd_part(form.divisor)[0]))
 
     def _root(self, variable: SSAValue) -> tuple[SSAValue, Fraction]:
         """The class of a variable, and its odd factor relative to the class."""
@@ -321,12 +315,11 @@ def ceil_log2(ratio: float) -> int:
 
 def _least_scale(network: Network, group: Sum, chosen: dict[SSAValue, Scale]) -> float:
     """The scale below which a core would have to shift to the left."""
-    if group.pooling is not None:
-        return chosen[group.pooling.x].value / group.pooling.divisor
-    if group.join == "mul":
-        return 0.0
-    largest = (
-        chosen[form.operand].value * float(np.abs(network.weights(form)).max())
-        for form in group.forms
-    )
-    return max(largest, default=0.0) / 127
+    least = 0.0
+    for form in group.forms if group.join != "mul" else ():
+        if form.is_pooling:
+            least = max(least, chosen[form.operand].value / form.divisor)
+        elif not form.plain:
+            largest = float(np.abs(network.weights(form)).max())
+            least = max(least, chosen[form.operand].value * largest / 127)
+    return least

@@ -82,7 +82,7 @@ class HardSigmoid(ClampRule[HardSigmoidOp], LinearRule[HardSigmoidOp]):
     def enter(self, op: HardSigmoidOp, factor: Array, terms: Terms) -> None:
         """What is clamped."""
         terms.bias += factor * op.beta.value.data
-        terms.read(op.x, factor * op.alpha.value.data, op)
+        terms.read(op.x, factor * op.alpha.value.data)
 
     def error(
         self, op: HardSigmoidOp, errors: Sequence[Array], around: ErrorContext

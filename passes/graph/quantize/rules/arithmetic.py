@@ -43,8 +43,8 @@ class _Addition(LinearRule[SumT], Generic[SumT]):
 
     def enter(self, op: SumT, factor: Array, terms: Terms) -> None:
         """Both operands."""
-        terms.read(op.a, factor, op)
-        terms.read(op.b, self.sign * factor, op)
+        terms.read(op.a, factor)
+        terms.read(op.b, self.sign * factor)
 
     def error(self, op: SumT, errors: Sequence[Array], around: ErrorContext) -> Array | None:
         """Errors add up; where shapes differ, channels may not be channels."""
@@ -70,7 +70,7 @@ class Neg(LinearRule[NegOp]):
 
     def enter(self, op: NegOp, factor: Array, terms: Terms) -> None:
         """The operand with the other sign."""
-        terms.read(op.x, -factor, op)
+        terms.read(op.x, -factor)
 
     def error(self, op: NegOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
         """Errors stay."""
@@ -92,7 +92,7 @@ class BatchNorm(LinearRule[BatchNormOp]):
         vectors = [terms.network.channel_vector(v, channels) for v in op.operands[1:]]
         scale, offset = batch_norm_affine(op, *vectors)
         terms.bias += factor * offset
-        terms.read(op.x, factor * scale, op)
+        terms.read(op.x, factor * scale)
 
 
 class _Scaling(LinearRule[ScalingT], Generic[ScalingT]):
@@ -119,7 +119,7 @@ class _Scaling(LinearRule[ScalingT], Generic[ScalingT]):
         found = _constant_a_channel(op, terms.network)
         assert found is not None, "eligible products have a constant operand"
         numbers = terms.network.channel_vector(found[1], channels_of(op.result))
-        terms.read(found[0], factor * (1 / numbers if isinstance(op, DivOp) else numbers), op)
+        terms.read(found[0], factor * (1 / numbers if isinstance(op, DivOp) else numbers))
 
 
 class Div(_Scaling[DivOp]):

@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from math import inf
 from typing import Generic, TypeVar
 
+from xdsl.ir import SSAValue
+
 from vtac.dialects.context import Array
 from vtac.dialects.graph import ConvOp, GemmOp, MatMulOp
+from vtac.passes.graph.quantize.forms import Form, form_of
 from vtac.passes.graph.quantize.network import Network, is_channel_vector, is_matrix_product
 from vtac.passes.graph.quantize.rules.rule import CoreRule, ErrorContext, Rule, Rules, known_shape
 from vtac.passes.graph.reasons import Reason, ReasonKind
@@ -19,6 +22,14 @@ class _Layer(CoreRule[LayerT], Generic[LayerT]):
     def width(self, op: LayerT) -> int:
         """What the op says."""
         return op.products()
+
+    def form(self, op: LayerT, result: SSAValue, factor: Array) -> Form:
+        """The op's own weights."""
+        return form_of(op, result, factor)
+
+    def bias(self, op: LayerT, network: Network) -> Array:
+        """The constant operand."""
+        return network.bias(op)
 
 
 class Conv(_Layer[ConvOp]):

@@ -28,7 +28,7 @@ from vtac.dialects.graph import (
     window_extent,
 )
 from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.quantize.network import Network, channels_of
 from vtac.passes.graph.quantize.rules.rule import (
     CoreRule,
     ErrorContext,
@@ -45,48 +45,6 @@ MOST_FORMS = 9
 OUTSIDE = Reason("a window lies wholly in the padding", ReasonKind.ATTRIBUTE)
 
 
-@dataclass(frozen=True)
-class Pooling:
-    """A pooling as the sum of ``count`` elements of each window over ``divisor``.
-
-    kernel, strides, pads, dilations: as in `WindowOp`. pads_count: whether the pads are among the
-    elements.
-    """
-
-    source: Operation
-    x: SSAValue
-    kernel: Sequence[int]
-    strides: Sequence[int]
-    pads: Sequence[int]
-    dilations: Sequence[int]
-    count: int
-    divisor: int
-    pads_count: bool
-
-    def form(self, result: SSAValue) -> Form:
-        """The same as a depthwise convolution."""
-        channels = known_shape(self.x)[1]
-        matrix = np.full((channels, 1, *self.kernel), 1 / self.divisor)
-        where = self.strides, self.pads, self.dilations
-        return Form(self.source, self.x, result, matrix, np.ones(1), *where, channels)
-
-
-def pooling_of(op: Operation | None) -> Pooling | None:
-    """A pooling all of whose windows have the same divisor; None for other ops."""
-    if isinstance(op, GlobalAveragePoolOp):
-        kernel = known_shape(op.x)[2:]
-        ones, area = [1] * len(kernel), prod(kernel)
-        return Pooling(op, op.x, kernel, ones, [0] * 2 * len(kernel), ones, area, area, False)
-    if not isinstance(op, AveragePoolOp | SumPoolOp):
-        return None
-    kernel = op.kernel.get_values()
-    pads_count = isinstance(op, SumPoolOp) or bool(op.count_include_pad.value.data)
-    count = prod(kernel) if pads_count else int(window_counts(op).flat[0])
-    divisor = 1 if isinstance(op, SumPoolOp) else count
-    strides, pads, dilations = (v.get_values() for v in (op.strides, op.pads, op.dilations))
-    return Pooling(op, op.x, kernel, strides, pads, dilations, count, divisor, pads_count)
-
-
 class _PoolingRule(CoreRule[OpT]):
     """What the poolings share."""
 
@@ -96,9 +54,39 @@ class _PoolingRule(CoreRule[OpT]):
 
     def width(self, op: OpT) -> int:
         """The elements of a window."""
-        pooling = pooling_of(op)
-        assert pooling is not None
-        return prod(pooling.kernel)
+        return prod(_geometry(op)[0])
+
+    def form(self, op: OpT, result: SSAValue, factor: Array) -> Form:
+        """The sum of each window over a divisor that all have in common."""
+        kernel, strides, pads, dilations = _geometry(op)
+        divisor, channels = self.divisor(op), channels_of(result)
+        return Form(
+            op,
+            op.operands[0],
+            result,
+            np.full((channels, 1, *kernel), 1 / divisor),
+            factor,
+            strides,
+            pads,
+            dilations,
+            channels,
+            divisor,
+            plain=True,
+        )
+
+    def divisor(self, op: OpT) -> int:
+        """By what sums are divided: the elements of a window."""
+        return self.width(op)
+
+
+def _geometry(op: Operation) -> list[Sequence[int]]:
+    """Kernel, strides, pads and dilations of a pooling."""
+    if isinstance(op, GlobalAveragePoolOp):
+        kernel = known_shape(op.x)[2:]
+        ones = [1] * len(kernel)
+        return [kernel, ones, [0] * 2 * len(kernel), ones]
+    assert isinstance(op, AveragePoolOp | SumPoolOp)
+    return [v.get_values() for v in (op.kernel, op.strides, op.pads, op.dilations)]
 
 
 class GlobalAveragePool(_PoolingRule[GlobalAveragePoolOp]):
@@ -117,6 +105,10 @@ class SumPool(_PoolingRule[SumPoolOp]):
     def why_not(self, op: SumPoolOp, network: Network) -> str | None:
         """Float sums have no pads."""
         return Reason("sums with pads", ReasonKind.ATTRIBUTE) if any(op.pads.get_values()) else None
+
+    def divisor(self, op: SumPoolOp) -> int:
+        """Sums stay sums."""
+        return 1
 
 
 class AveragePool(_PoolingRule[AveragePoolOp]):
@@ -145,6 +137,10 @@ class AveragePool(_PoolingRule[AveragePoolOp]):
     def shares(self, op: AveragePoolOp, factor: Array) -> bool:
         """The forms of an uneven pooling stay apart."""
         return not _is_uneven(op) and super().shares(op, factor)
+
+    def divisor(self, op: AveragePoolOp) -> int:
+        """What every window counts."""
+        return self.width(op) if op.count_include_pad.value.data else int(window_counts(op).flat[0])
 
     def error(
         self, op: AveragePoolOp, errors: Sequence[Array], around: ErrorContext

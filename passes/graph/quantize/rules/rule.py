@@ -8,7 +8,7 @@ bounds and constants, so that scales, numbers and emission know no kinds of ops.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -18,8 +18,8 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects.context import Array
 from vtac.dialects.graph import shape_of
 from vtac.passes.graph.quantize.error_models import ErrorModel, Range, free_of_zero
-from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.quantize.forms import Form, diagonal
+from vtac.passes.graph.quantize.network import Network, channels_of
 
 OpT = TypeVar("OpT", bound=Operation)
 
@@ -31,25 +31,34 @@ Join = Literal["add", "max", "min", "mul"]
 class Terms:
     """The addends of a sum while it is collected from its root upwards.
 
-    result: what the sum computes. maker: the op that makes a value, if it may disappear into this
+    root: the op that ends the sum. maker: the op that makes a value, if it may disappear into this
     sum. bias: constant addends, float64 [C]. covered: ops that the sum replaces. cores: ops that
-    sum products or windows, each with its factor. forms: addends with weights. skips: addends read
-    as they are. pending: values still to be looked at, with their factors and readers.
+    sum products or windows, each with its factor. forms: the other addends. pending: values still
+    to be looked at, with their factors.
     """
 
     network: Network
-    result: SSAValue
+    root: Operation
     maker: Callable[[SSAValue], Operation | None]
     bias: Array
     covered: dict[Operation, None]
     cores: list[tuple[Operation, Array]] = field(default_factory=list)
     forms: list[Form] = field(default_factory=list)
-    skips: list[SSAValue] = field(default_factory=list)
-    pending: list[tuple[SSAValue, Array, Operation]] = field(default_factory=list)
+    pending: list[tuple[SSAValue, Array]] = field(default_factory=list)
 
-    def read(self, value: SSAValue, factor: Array, reader: Operation) -> None:
+    @property
+    def result(self) -> SSAValue:
+        """What the sum computes."""
+        return self.root.results[0]
+
+    def read(self, value: SSAValue, factor: Array) -> None:
         """Add ``factor`` times a value that an op of the sum reads."""
-        self.pending.append((value, factor, reader))
+        self.pending.append((value, factor))
+
+    def read_stored(self, value: SSAValue, factor: Array) -> None:
+        """Add ``factor`` times a value that is read as int8, whatever makes it."""
+        form = diagonal(self.root, value, self.root.results[0], factor)
+        self.forms.append(replace(form, plain=bool((factor == 1).all())))
 
 
 @dataclass(frozen=True)
@@ -136,6 +145,14 @@ class CoreRule(LinearRule[OpT]):
     @abstractmethod
     def width(self, op: OpT) -> int:
         """How many products or elements it sums into each accumulator."""
+
+    @abstractmethod
+    def form(self, op: OpT, result: SSAValue, factor: Array) -> Form:
+        """``factor`` times its sums, without a bias."""
+
+    def bias(self, op: OpT, network: Network) -> Array:
+        """What is added to its sums: float64, one number per channel."""
+        return np.zeros(channels_of(op.results[0]))
 
 
 class ClampRule(SumRule[OpT]):
