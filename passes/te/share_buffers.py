@@ -96,13 +96,15 @@ def _check_lifetimes(update: te.UpdateOp, old: te.AllocOp, new: te.AllocOp) -> N
     block = new.parent
     if block is None or old.parent is not block:
         raise NotShared("its buffer and its operand's are not allocated in the same loop")
-    root = _in_block(update, new)
-    assert root is not None
+    # The statement and what follows it. Asking xDSL which of two operations comes first walks the
+    # block, and a buffer that a long chain shares has many uses.
+    later: set[Operation] = set()
+    following = _in_block(update, new)
+    while following is not None:
+        later.add(following)
+        following = following.next_op
     for use in new.buffer.uses:
-        user = _in_block(use.operation, new)
-        if use.operation is update or user is None:
-            continue
-        if user is root or root.is_before_in_block(user):
+        if use.operation is not update and _in_block(use.operation, new) in later:
             raise NotShared(f"the operand is still used by {_name(use.operation)}")
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i8
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
@@ -138,6 +138,7 @@ def _own_nest(root: Operation) -> tuple[list[te.ForOp], te.UpdateOp]:
 def in_place(nest: Nest, step: te.InPlaceOp) -> None:
     """Let a stage write over the operand it reads."""
     stage = nest.stage(step.stage)
+    replaced = stage.buffer
     try:
         left = share(stage.update, step.operand_number.value.data)
     except NotShared as error:
@@ -147,13 +148,15 @@ def in_place(nest: Nest, step: te.InPlaceOp) -> None:
         owner = next(s for s in nest.stages if s.init is stage or s is stage)
         if owner.init is stage:
             owner.init = None
-    _update_buffers(nest)
+    _update_buffers(nest, replaced)
 
 
-def _update_buffers(nest: Nest) -> None:
-    """Let every stage look up again what it writes, after buffers were shared."""
+def _update_buffers(nest: Nest, replaced: SSAValue) -> None:
+    """Let the stages that wrote a buffer look up what they write instead."""
     for stage in nest.stages:
         for part in stage.parts:
+            if part.buffer is not replaced:
+                continue
             for statement in part.statements:
                 if isinstance(statement, te.UpdateOp | te.InvokeOp):
                     part.buffer = statement.destination
