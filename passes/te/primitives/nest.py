@@ -127,7 +127,9 @@ class Nest:
 
     def writers(self, buffer: SSAValue) -> list[NestStage]:
         """The stages that write a buffer."""
-        parts = [part for stage in self.stages for part in stage.parts]
+        # Most stages write another buffer than the one asked for, and so do what they start from.
+        found = [s for s in self.stages if s.buffer is buffer or s.init is not None]
+        parts = [part for stage in found for part in stage.parts]
         return [part for part in parts if part.buffer is buffer and part.statements]
 
     def replace_statement(self, old: Operation, new: Operation) -> None:

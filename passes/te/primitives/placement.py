@@ -4,7 +4,7 @@ What of the stage is computed there follows from what is read there (`intervals`
 run over those ranges, and its buffer holds just that window.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -162,20 +162,25 @@ def outermost(part: NestStage, index: SSAValue) -> te.ForOp:
 
 def _first_after(nest: Nest, order: float, block: Block) -> Operation | None:
     """The first operation of the block that belongs to a stage of higher order alone."""
-    later = [stage for stage in nest.stages if stage.order > order]
-    if not later:
-        return None
+    top = nest.kernel.body.block
+    around = block.parent_op()
+    home = around and ancestor_in(around, top)
     earlier = {stage.buffer for stage in nest.stages if stage.order <= order}
-    theirs: set[Operation | Block] = {
-        statement for stage in later for part in stage.parts for statement in part.statements
-    }
-    theirs.update(stage.buffer.owner for stage in later if stage.buffer not in earlier)
-    return next((op for op in block.ops if _contains(op, theirs)), None)
-
-
-def _contains(op: Operation, wanted: Set[Operation | Block]) -> bool:
-    """Whether an operation is wanted, or is a loop around a statement that is."""
-    if op in wanted or not isinstance(op, te.ForOp):
-        return op in wanted
-    inside = (inner for inner in op.body.block.ops if not isinstance(inner, te.AllocOp))
-    return any(_contains(inner, wanted) for inner in inside)
+    places: set[Operation | None] = set()
+    for stage in nest.stages:
+        if stage.order <= order:
+            continue
+        for part in stage.parts:
+            # Most stages stand in the block, or elsewhere in the kernel: their roots say so.
+            root = part.root if part.statements else None
+            if root is None or root.parent is block:
+                places.add(root)
+            elif root.parent is not top or root is home:
+                places.update(ancestor_in(statement, block) for statement in part.statements)
+        alloc = stage.buffer.owner
+        if isinstance(alloc, te.AllocOp) and alloc.parent is block and stage.buffer not in earlier:
+            places.add(alloc)
+    places.discard(None)
+    if not places:
+        return None
+    return next((op for op in block.ops if op in places), None)
