@@ -67,7 +67,7 @@ def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bo
         if widen_half_floats(small, types, constants, CONVERTERS.__contains__):
             types = infer_types(small)
         more = expand(small, opsets_of(small)[""], types, constants)
-        if more:
+        if more is not None:
             constants |= more
             types = infer_types(small)
     fixed = {i.name: i for i in small.graph.input}
