@@ -51,7 +51,9 @@ y = te.compute(
 TO_TE = f"{PREPARE},te-split-bodies"
 TO_LOOPS = "te-declare-intrinsics,te-to-loops"
 SIMPLIFY = "te-simplify-loops"
-TO_PROGRAM = "te-to-vta,vta-allocate,vta-plan-microops,vta-insert-dependences"
+TO_PROGRAM = (
+    "te-to-vta,vta-allocate,vta-order-instructions,vta-plan-microops,vta-insert-dependences"
+)
 
 
 NEWLINE = "\n"
@@ -342,7 +344,8 @@ def instructions() -> list[str]:
         "## Instructions",
         """\
 `te-to-vta` runs the outer loops with known numbers: what is left is a flat program. `vta-allocate`
-places its buffers, `vta-plan-microops` its micro-ops, and `vta-insert-dependences` derives the
+places its buffers, `vta-order-instructions` lets its instructions start when they can,
+`vta-plan-microops` places its micro-ops, and `vta-insert-dependences` derives the
 tokens (`push_next`, `pop_prev`, ...) from what the instructions read and write. All of it at
 once:""",
         block(
@@ -356,7 +359,8 @@ vta-opt docs/matrix_product.mlir \\
         block("text", words_text(threads.binary, names)),
         f"""\
 On the simulator the product is what NumPy computes. The clock counts {single.cycles:,} cycles
-without the last step and {threads.cycles:,} with it.
+without the last step and {threads.cycles:,} with it: buffers take further slots where there is
+room, so threads are of use only where there is none.
 
 Any schedule, whoever wrote it, can be asked for its cycles directly. `te-estimate` writes them on
 it as the attribute `estimate`, and leaves kernel and schedule as they are:""",

@@ -1,10 +1,10 @@
 """From kernels in loop form straight to words, for those who judge many schedules.
 
 ``lower_to_binary`` gives the words that ``te-to-vta``, ``vta-place-scratch``, ``vta-allocate``,
-``vta-plan-microops``, ``vta-insert-dependences`` and `encode_program` give, but makes no operation
-for an instruction. It decides with the functions with which these passes decide. What the words of
-a compute instruction say and what it touches follow from its tile and its addresses, and are worked
-out once for equal ones, also of other schedules.
+``vta-order-instructions``, ``vta-plan-microops``, ``vta-insert-dependences`` and `encode_program`
+give, but makes no operation for an instruction. It decides with the functions with which these
+passes decide. What the words of a compute instruction say and what it touches follow from its tile
+and its addresses, and are worked out once for equal ones, also of other schedules.
 """
 
 import functools
@@ -19,7 +19,7 @@ from xdsl.dialects.func import FuncOp
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory
-from vtac.dialects.vta import BufferKind, MicroOps, ProgramOp
+from vtac.dialects.vta import BufferKind, ComputeOp, MicroOps, ProgramOp
 from vtac.dialects.vta.encoding import EncodingError, Opcode, encode_rows
 from vtac.dialects.vta.program import BinaryProgram, Buffer
 from vtac.passes.vta.accesses import (
@@ -31,6 +31,8 @@ from vtac.passes.vta.accesses import (
 )
 from vtac.passes.vta.allocate import addresses_of, index_bases, moved
 from vtac.passes.vta.insert_dependences import derive_tokens, no_tokens
+from vtac.passes.vta.list_schedule import Work, compute_work, transfer_work
+from vtac.passes.vta.order_instructions import better_order
 from vtac.passes.vta.place_scratch import place_scratch
 from vtac.passes.vta.plan_microops import (
     MICRO_OP_BYTES,
@@ -40,6 +42,7 @@ from vtac.passes.vta.plan_microops import (
     stretches_of,
     too_many,
 )
+from vtac.passes.vta.precedence import Span, compute_spans, transfer_spans
 
 from .te_to_vta import lower_to_columns
 from .te_to_vta.columns import Columns, PlainCompute, PlainTransfer
@@ -52,13 +55,14 @@ left out."""
 
 
 class _Step(NamedTuple):
-    """An instruction. buffer: the DRAM buffer of a transfer."""
+    """An instruction. buffer: the DRAM buffer of a transfer. spans: what keeps it in order."""
 
     opcode: Opcode
     row: Row
     module: Module
     accesses: Sequence[Access] | None
     buffer: str | None
+    spans: Sequence[Span] = ()
 
 
 _FINISH = _Step(Opcode.FINISH, (), Module.COMPUTE, None, None)
@@ -84,6 +88,8 @@ class _Placed:
     micro_ops: MicroOps
     row: Row
     accesses: Sequence[Access]
+    spans: Sequence[Span]
+    op: ComputeOp
 
     def with_uops(self, begin: int) -> Row:
         """Its row, where its micro-ops begin there."""
@@ -99,7 +105,12 @@ def _placed(instruction: Emitted, shift: tuple[int, int, int]) -> _Placed:
     micro_ops = moved(micro_ops, *shift)
     op = instruction.kind.create(properties=instruction.properties | {"micro_ops": micro_ops})
     return _Placed(
-        op.OPCODE, micro_ops, tuple(op.fields().values()), compute_accesses(op, micro_ops)
+        op.OPCODE,
+        micro_ops,
+        tuple(op.fields().values()),
+        compute_accesses(op, micro_ops),
+        compute_spans(op, micro_ops),
+        op,
     )
 
 
@@ -153,6 +164,10 @@ class _Assembler:
             else self._compute(each, bases)
             for each in self._columns.instructions
         ]
+        work = [self._work(each) for each in instructions]
+        order = better_order(self._target.timing, work, [each.spans for each in instructions])
+        if order is not None:
+            instructions = [instructions[number] for number in order]
         computes = [
             (number, each.micro_ops)
             for number, each in enumerate(instructions)
@@ -173,19 +188,26 @@ class _Assembler:
             steps += [each for each in instructions if type(each) is _Step]
         return [*steps, _FINISH]
 
+    def _work(self, each: _Step | _Placed) -> Work:
+        if type(each) is _Placed:
+            return compute_work(self._target, each.op, each.micro_ops)
+        assert type(each) is _Step
+        memory, _, _, y, x, *_ = each.row
+        return transfer_work(self._target, Memory(memory), y, x)
+
     def _transfer(self, each: PlainTransfer, bases: Sequence[int]) -> _Step:
         memory, buffer, dram, place, part = each
         base, place = part.sram + bases[buffer], place + part.dram
         above, below, left, right = part.pads
         held = (above + part.y + below) * (left + part.x + right) if part.x and part.y else 0
+        moved = (memory, base, held, dram, place, (part.y, part.x, part.stride))
         return _Step(
             Opcode.STORE if memory is Memory.OUT else Opcode.LOAD,
             (int(memory), base, place, part.y, part.x, part.stride, above, below, left, right),
             module_of_transfer(memory),
-            self._accesses.of_transfer(
-                memory, base, held, dram, place, (part.y, part.x, part.stride)
-            ),
+            self._accesses.of_transfer(*moved),
             dram,
+            transfer_spans(self._accesses, *moved),
         )
 
     def _compute(self, each: PlainCompute, bases: Sequence[int]) -> _Placed:

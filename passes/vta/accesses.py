@@ -64,6 +64,14 @@ class Access(NamedTuple):
     writes: bool
 
 
+class DramRows(NamedTuple):
+    """Rows in a DRAM buffer or a scope: where each starts, and its length, in units of bytes."""
+
+    space: Space
+    starts: Sequence[int]
+    length: int
+
+
 _COMPUTE = ("kernel", "loops", "dst", "src", "wgt")
 _TRANSFERS = {Memory.INP: Module.LOAD, Memory.WGT: Module.LOAD, Memory.OUT: Module.STORE}
 _SHARED = (Memory.INP, Memory.WGT, Memory.OUT)
@@ -129,12 +137,29 @@ class Accesses:
         stores, found = memory is Memory.OUT, []
         if memory in _SHARED:
             found.append(Access(memory, slice(base, base + held), not stores))
-        space, first = self._places[buffer]
-        if space in self._stored and memory is not Memory.UOP:
+        dram = self.dram_rows(memory, buffer, place, rows)
+        if dram is not None:
             scale = self._scale[memory]
             elements = _rows(y, x * scale, stride * scale)
-            found.append(Access(space, _shift(elements, first + place * scale), stores))
+            found.append(Access(dram.space, _shift(elements, dram.starts[0]), stores))
         return found
+
+    def dram_rows(
+        self, memory: Memory, buffer: str, place: int, rows: tuple[int, int, int]
+    ) -> "DramRows | None":
+        """What a transfer touches in DRAM; None where no STORE writes, or nothing is moved.
+
+        The arguments are those of `of_transfer`. Contiguous rows are one.
+        """
+        y, x, stride = rows
+        space, first = self._places[buffer]
+        if space not in self._stored or memory is Memory.UOP or x == 0 or y == 0:
+            return None
+        scale = self._scale[memory]
+        start = first + place * scale
+        if stride == x or y == 1:
+            return DramRows(space, (start,), y * x * scale)
+        return DramRows(space, range(start, start + y * stride * scale, stride * scale), x * scale)
 
 
 class ProgramAccesses:

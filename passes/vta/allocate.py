@@ -2,10 +2,12 @@
 
 Buffers of one site (one place in a schedule) have the same size and use `slots` places in turn,
 normally two, so that one is loaded while the other is computed on. Sites that are alive at the same
-time lie apart; a site is alive from its first buffer to the last use of any of its buffers. Sites
-of different layers may share places, since ``vta-insert-dependences`` orders whatever really
-collides, but they are kept from the places of the layer before as long as there is room: then one
-layer loads while the other computes.
+time lie apart; a site is alive from its first buffer to the last use of any of its buffers.
+
+Room that is left over lets instructions start early (``vta-order-instructions``), since nothing can
+be loaded before the last use of what lies in its place. So a site lies where the last use is
+longest ago, and the sites of a layer take more slots than they need while they leave half of a
+memory to other layers.
 
 Takes instructions on ``vta.alloc`` values; leaves none of them.
 """
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import SSAValue
@@ -33,6 +36,13 @@ from vtac.dialects.vta import (
     layer_of,
 )
 from vtac.dialects.vta.encoding import Opcode
+
+_MOST_SLOTS = 8
+"""Slots that a site takes at most beyond what it needs. Every further place of a buffer needs
+micro-ops of its own."""
+
+_NEVER_FREE = int(np.iinfo(np.int64).max)
+"""When elements are used for the last time that the same layer needs."""
 
 
 @dataclass(frozen=True)
@@ -188,11 +198,10 @@ def _place_memory(sites: Sequence[_Site], depth: int) -> list[Problem]:
     problems = [problem for site in sites for problem in _check_slots(site)]
     if problems:
         return problems
-    before: list[_Site] = []
+    used = np.zeros(depth, np.int64)
     for group in _groups(sites):
-        if not _place_group(group, before, depth):
+        if not _place_group(group, used):
             problems.append(_does_not_fit(group, depth))
-        before = group
     return problems
 
 
@@ -220,24 +229,69 @@ def _groups(sites: Sequence[_Site]) -> list[list[_Site]]:
     return groups
 
 
-def _place_group(group: Sequence[_Site], before: Sequence[_Site], depth: int) -> bool:
-    """Place the sites of a group, away from as many sites of the group before as possible."""
-    latest_first = sorted(before, key=lambda site: -site.life[1])
-    for avoided in range(len(latest_first), -1, -1):
-        if _first_fit(group, latest_first[:avoided], depth, exactly=False):
-            return True
-    return _first_fit(group, (), depth, exactly=True)
+def _place_group(group: Sequence[_Site], used: NDArray[np.int64]) -> bool:
+    """Place the sites of a group.
+
+    used: when each element of the memory is used for the last time; brought up to date.
+    """
+    needed = [site.slots for site in group]
+    _widen(group, len(used) // 2)
+    placed = _place_by_age(group, used)
+    if not placed:
+        for site, slots in zip(group, needed, strict=True):
+            site.slots = slots
+        placed = _place_by_age(group, used) or any(
+            _first_fit(group, len(used), exactly=exactly) for exactly in (False, True)
+        )
+    if placed:
+        for site in group:
+            here = used[site.base : site.base + site.elements]
+            np.maximum(here, site.life[1], out=here)
+    return placed
 
 
-def _first_fit(
-    group: Sequence[_Site], avoided: Sequence[_Site], depth: int, *, exactly: bool
-) -> bool:
+def _widen(group: Sequence[_Site], room: int) -> None:
+    """Give sites more slots, the smallest first, while they take at most `room` elements."""
+    total = sum(site.elements for site in group)
+    for site in sorted(group, key=lambda site: (site.size, site.number)):
+        while site.slots < min(_MOST_SLOTS, len(site.buffers)) and total + site.size <= room:
+            site.slots += 1
+            total += site.size
+
+
+def _place_by_age(group: Sequence[_Site], used: NDArray[np.int64]) -> bool:
+    """Place each site, the largest first, where the last use is longest ago; whether all fit."""
+    placed: list[_Site] = []
+    for site in sorted(group, key=lambda site: (-site.elements, site.number)):
+        last = used.copy()
+        for other in placed:
+            until = _NEVER_FREE if site.meets(other, exactly=False) else other.life[1]
+            here = last[other.base : other.base + other.elements]
+            np.maximum(here, until, out=here)
+        latest, base = _longest_ago(last, site.elements)
+        if latest == _NEVER_FREE:
+            return False
+        site.base = base
+        placed.append(site)
+    return True
+
+
+def _longest_ago(last: NDArray[np.int64], size: int) -> tuple[int, int]:
+    """The latest of the last uses of `size` elements, and the first of these; the least of all."""
+    borders = np.flatnonzero(np.diff(last)) + 1
+    bases = {0, len(last) - size, *borders.tolist(), *(borders - size).tolist()}
+    inside = sorted(base for base in bases if 0 <= base <= len(last) - size)
+    found = ((int(last[base : base + size].max(initial=0)), base) for base in inside)
+    return min(found, default=(_NEVER_FREE, 0))
+
+
+def _first_fit(group: Sequence[_Site], depth: int, *, exactly: bool) -> bool:
+    """Place each site, the largest first, as low as possible; whether all fit."""
     placed: list[_Site] = []
     for site in sorted(group, key=lambda site: (-site.elements, site.number)):
         taken = [other for other in placed if site.meets(other, exactly)]
-        ranges = sorted((o.base, o.base + o.elements) for o in (*taken, *avoided))
         base = 0
-        for start, end in ranges:
+        for start, end in sorted((other.base, other.base + other.elements) for other in taken):
             if base + site.elements <= start:
                 break
             base = max(base, end)

@@ -24,6 +24,7 @@ from vtac.lowering.te_to_vta import CODEGEN, TeToVtaPass
 from vtac.lowering.vta_to_binary import decode_program, encode_program
 from vtac.passes.vta.allocate import allocate
 from vtac.passes.vta.insert_dependences import insert_dependences
+from vtac.passes.vta.order_instructions import order_instructions
 from vtac.passes.vta.place_scratch import place_scratch
 from vtac.passes.vta.plan_microops import plan_micro_ops
 from vtac.passes.vta.strip_names import strip_names
@@ -59,6 +60,7 @@ def parse(ctx: VtacContext, text: str) -> ModuleOp:
 def finish_program(program: ProgramOp) -> BinaryProgram:
     """All passes from pre-allocation form to words, verified; the round trip holds."""
     allocate(program)
+    order_instructions(program)
     plan_micro_ops(program)
     insert_dependences(program)
     program.verify()

@@ -7,11 +7,11 @@
 // RUN: vta-opt %s -p "te-estimate{kernel=other}" | filecheck %s --check-prefix NONE
 
 // A schedule written by hand, with its virtual threads: as many cycles as its program takes.
-// CHECK: te.schedule @y attributes {estimate = 3339 : i64} {
+// CHECK: te.schedule @y attributes {estimate = 2911 : i64} {
 // CHECK: te.vthread %jt
 
 // Without threads, and with two slots instead.
-// PLAIN: te.schedule @y attributes {estimate = 3831 : i64} {
+// PLAIN: te.schedule @y attributes {estimate = 2764 : i64} {
 // SLOTS: te.schedule @y attributes {estimate = {{[0-9]+}} : i64} {
 // REFUSED: te.schedule @y, step 23 (te.vthread)
 

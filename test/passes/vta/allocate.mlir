@@ -1,19 +1,19 @@
 // RUN: vta-opt %s -p vta-allocate --split-input-file --verify-diagnostics | filecheck %s
 
-// Two buffers of one site take its two slots in turn, the third comes back to the first. Indices
-// become absolute, in transfers and in micro-ops. The accumulators lie behind the biases, which
+// Three buffers of a site of two slots: there is room for a third, so that none waits for
+// the first. Indices become absolute, in transfers and in micro-ops. The accumulators lie behind the biases, which
 // live as long as they do.
 // CHECK-LABEL: @slots
 // CHECK-NOT:     vta.alloc
-// CHECK:         vta.load acc sram 24 from @x dram 0 size [1, 2] stride 2
+// CHECK:         vta.load acc sram 36 from @x dram 0 size [1, 2] stride 2
 // CHECK-NEXT:    vta.load inp sram 0 from @x dram 0 size [1, 8] stride 8
 // CHECK-NEXT:    vta.gemm micro_ops <[3, 5, 0]> loops [1, 1]
 // CHECK-NEXT:    vta.load inp sram 8 from @x dram 8 size [1, 8] stride 8
 // CHECK-NEXT:    vta.gemm micro_ops <[15, 13, 0]> loops [1, 1]
-// CHECK-NEXT:    vta.load inp sram 0 from @x dram 16 size [1, 8] stride 8
-// CHECK-NEXT:    vta.gemm micro_ops <[3, 5, 0]> loops [1, 1]
-// CHECK-NEXT:    vta.alu add micro_ops <[0, 24, 0]> loops [1, 12] dst [0, 1]
-// CHECK-NEXT:    vta.store sram 4 to @y dram 0 size [1, 8] stride 8
+// CHECK-NEXT:    vta.load inp sram 16 from @x dram 16 size [1, 8] stride 8
+// CHECK-NEXT:    vta.gemm micro_ops <[27, 21, 0]> loops [1, 1]
+// CHECK-NEXT:    vta.alu add micro_ops <[24, 36, 0]> loops [1, 12] dst [0, 1]
+// CHECK-NEXT:    vta.store sram 28 to @y dram 0 size [1, 8] stride 8
 vta.program @slots attributes {vtac.target = #target.vta<"pynq">} {
   vta.buffer @x input index 0 bytes 1024 align 256
   vta.buffer @y output index 0 bytes 1024 align 256
@@ -39,11 +39,29 @@ vta.program @slots attributes {vtac.target = #target.vta<"pynq">} {
 
 // -----
 
-// The second layer's input lies apart from the first's as long as there is room.
+// Half of the memory is left to other layers: the third buffer comes back to the first of two slots.
+// CHECK-LABEL: @turns
+// CHECK:         vta.load inp sram 0 from @x dram 0 size [1, 8] stride 8
+// CHECK-NEXT:    vta.load inp sram 400 from @x dram 8 size [1, 8] stride 8
+// CHECK-NEXT:    vta.load inp sram 0 from @x dram 16 size [1, 8] stride 8
+vta.program @turns attributes {vtac.target = #target.vta<"pynq">} {
+  vta.buffer @x input index 0 bytes 1024 align 256
+  %0 = vta.alloc site 0 slots 2 size 400 : !vta.sram<inp>
+  vta.load inp %0 sram 0 from @x dram 0 size [1, 8] stride 8
+  %1 = vta.alloc site 0 slots 2 size 400 : !vta.sram<inp>
+  vta.load inp %1 sram 0 from @x dram 8 size [1, 8] stride 8
+  %2 = vta.alloc site 0 slots 2 size 400 : !vta.sram<inp>
+  vta.load inp %2 sram 0 from @x dram 16 size [1, 8] stride 8
+  vta.finish
+}
+
+// -----
+
+// An input lies where the last use is longest ago, so that it can be loaded early.
 // CHECK-LABEL: @layers
 // CHECK:         vta.load inp sram 0 from @x dram 0 size [1, 8] stride 8
 // CHECK-NEXT:    vta.load inp sram 8 from @x dram 8 size [1, 8] stride 8
-// CHECK-NEXT:    vta.load inp sram 0 from @x dram 16 size [1, 8] stride 8
+// CHECK-NEXT:    vta.load inp sram 16 from @x dram 16 size [1, 8] stride 8
 vta.program @layers attributes {vtac.target = #target.vta<"pynq">} {
   vta.buffer @x input index 0 bytes 1024 align 256
   %0 = vta.alloc site 0 slots 1 size 8 : !vta.sram<inp>

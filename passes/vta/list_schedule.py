@@ -1,0 +1,252 @@
+"""When the instructions of a program run, by a simple model, in a given or in a chosen order.
+
+The three modules run side by side. An instruction takes cycles of its module; a load also takes
+beats of a read channel, which it shares with the other module that loads. A load starts to wait for
+the memory's latency when it starts, and its beats pass when the channel has served whoever asked
+before. Fetch and the limits of queues are left out: the order that is chosen is one in which
+instructions start, so fetch keeps up with it.
+
+Where the order is free this is list scheduling (Graham, 1966): a module that is idle takes, of the
+instructions whose predecessors are done, the first in program order. There is one exception: loads
+of accumulators. They hold up the compute module while the channel serves others, so they run early
+if the channel is quiet, and later if it is busy and there is something else to compute.
+"""
+
+import heapq
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vtac.dialects.target import Memory, Target, TimingPreset
+from vtac.dialects.vta import ComputeOp, GemmOp, MicroOps
+
+from .accesses import Module, module_of_transfer
+
+_REQUEST = 2
+"""Cycles from the start of a load to its first request, besides the latency."""
+
+_ARRIVAL = 4
+"""Cycles from the last beat of a load to its end."""
+
+_CARRIER = 2
+"""Cycles of an empty instruction that carries a token from STORE to LOAD."""
+
+_AHEAD = 4
+"""By how many loads a load may stand before the instructions that start when it does."""
+
+
+class Work(NamedTuple):
+    """What an instruction takes: its module, cycles there, and for a load beats of a channel."""
+
+    module: Module
+    cycles: int
+    beats: int | None = None
+
+
+class Schedule(NamedTuple):
+    """Instructions in the order of a program that runs so, and the cycle in which all are done."""
+
+    order: list[int]
+    cycles: int
+
+
+def transfer_work(target: Target, memory: Memory, y: int, x: int) -> Work:
+    """What a LOAD of `y` rows of `x` elements takes on a target, or for OUT a STORE."""
+    timing, module = target.timing, module_of_transfer(memory)
+    if x == 0 or y == 0:
+        return Work(module, 1)
+    if memory is Memory.OUT:
+        return Work(module, _store_cycles(target, y, x))
+    if timing.ideal_memory:
+        return Work(module, 1, 0)
+    row = timing.beats(x * target.element_bytes(memory))
+    return Work(module, 0, y * max(row, timing.request_interval))
+
+
+def _store_cycles(target: Target, y: int, x: int) -> int:
+    timing, element = target.timing, target.element_bytes(Memory.OUT)
+    if timing.ideal_memory:
+        return max(y * x * timing.store_idle_cycles, 1)
+    requests = y * -(-x * element // timing.burst_bytes)
+    moving = y * x * (timing.store_idle_cycles + timing.beats(element))
+    return moving + requests * timing.store_request_cycles
+
+
+def compute_work(target: Target, op: ComputeOp, micro_ops: MicroOps) -> Work:
+    """What a GEMM or ALU instruction with these micro-ops takes on a target."""
+    outer, inner = op.iterations
+    cycles = micro_ops.count * outer * inner * _rate(op, target.timing)
+    return Work(Module.COMPUTE, cycles + target.timing.compute_overhead)
+
+
+def _rate(op: ComputeOp, timing: TimingPreset) -> int:
+    """Cycles of a micro-op."""
+    if isinstance(op, GemmOp):
+        return timing.gemm_cycles
+    if "imm" in op.properties:
+        return timing.alu_immediate_cycles
+    return timing.alu_register_cycles
+
+
+def run(
+    timing: TimingPreset,
+    work: Sequence[Work],
+    before: Sequence[set[int]],
+    *,
+    keep_order: bool = False,
+) -> Schedule:
+    """Run a program. before: for each instruction those that must be done when it starts.
+
+    keep_order: each module runs its instructions in program order.
+    """
+    return _ListSchedule(timing, work, before, keep_order).run()
+
+
+class _ListSchedule:
+    """One run. Module by module: what it is at, and what it could start.
+
+    A carrier has the number of the STORE after which it comes, as -1 - number.
+    """
+
+    def __init__(
+        self,
+        timing: TimingPreset,
+        work: Sequence[Work],
+        before: Sequence[set[int]],
+        keep_order: bool,
+    ):
+        count = len(work)
+        self._timing, self._work, self._keep_order = timing, work, keep_order
+        self._latency = 0 if timing.ideal_memory else timing.latency
+        self._waits = [len(numbers) for numbers in before]
+        self._after: list[list[int]] = [[] for _ in range(count)]
+        # The loads that wait for a store: a carrier brings them its token.
+        self._carried: dict[int, list[int]] = {}
+        for number, numbers in enumerate(before):
+            for earlier in numbers:
+                if work[earlier].module is Module.STORE and work[number].module is Module.LOAD:
+                    self._carried.setdefault(earlier, []).append(number)
+                else:
+                    self._after[earlier].append(number)
+        self._turn: list[list[int]] = [[] for _ in Module]
+        for number in reversed(range(count)):
+            self._turn[work[number].module].append(number)
+        # Of compute, loads apart: they are the fourth.
+        self._ready: list[list[int]] = [[] for _ in range(len(Module) + 1)]
+        self._carriers: list[int] = []
+        self._busy = [False] * len(Module)
+        self._events: list[tuple[int, int]] = []
+        self._now = 0
+        # Cycles in which the channels of the load module and of compute fall free.
+        self._free = [0] * min(timing.read_channels, 2)
+        self._available = [0] * count
+        self._load_keys: list[int] = []
+        self._load_starts: list[int] = []
+        self._placed: list[tuple[int, int, int, int]] = []
+        for number, waits in enumerate(self._waits):
+            if not waits:
+                self._make_ready(number)
+
+    def run(self) -> Schedule:
+        """See the function `run`."""
+        while True:
+            for module in Module:
+                if not self._busy[module]:
+                    self._begin(module)
+            if not self._events:
+                break
+            self._now = self._events[0][0]
+            while self._events and self._events[0][0] == self._now:
+                self._end(heapq.heappop(self._events)[1])
+        assert len(self._placed) == len(self._work)
+        return Schedule([number for *_, number in sorted(self._placed)], self._now)
+
+    def _make_ready(self, number: int) -> None:
+        module, _, beats = self._work[number]
+        self._available[number] = self._now
+        lists = len(Module) if module is Module.COMPUTE and beats is not None else module
+        heapq.heappush(self._ready[lists], number)
+
+    def _begin(self, module: Module) -> None:
+        """Start the next instruction of a module, if there is one."""
+        if module is Module.COMPUTE and self._carriers:
+            self._busy[module] = True
+            carrier = -1 - self._carriers.pop()
+            heapq.heappush(self._events, (self._now + _CARRIER, carrier))
+            return
+        ready = self._choose(module)
+        if not ready:
+            return
+        turn = self._turn[module]
+        if self._keep_order and turn[-1] != ready[0]:
+            return
+        number = heapq.heappop(ready)
+        if self._keep_order:
+            turn.pop()
+        self._busy[module] = True
+        heapq.heappush(self._events, (self._end_of(number), number))
+        self._place(number)
+
+    def _choose(self, module: Module) -> list[int]:
+        """The list whose first instruction a module starts; empty if it has none."""
+        ready = self._ready[module]
+        if module is not Module.COMPUTE:
+            return ready
+        loads, free = self._ready[len(Module)], self._free[-1]
+        if not loads or not ready:
+            return loads or ready
+        if self._keep_order:
+            return min(loads, ready)
+        if free <= self._now + 1 and not self._busy[Module.LOAD]:
+            return loads
+        if free > self._now + self._latency:
+            return ready
+        return min(loads, ready)
+
+    def _end_of(self, number: int) -> int:
+        """When an instruction that starts now ends; a load takes its beats of the channel."""
+        module, cycles, beats = self._work[number]
+        if beats is None:
+            return self._now + cycles + 1
+        channel = 0 if module is Module.LOAD else -1
+        queued = free = self._free[channel]
+        if module is Module.COMPUTE:
+            # Of the load before, only so many requests are in front.
+            most = self._timing.outstanding * self._timing.burst_beats
+            queued = min(queued, self._now + most)
+        served = max(self._now + self._latency + _REQUEST, queued)
+        self._free[channel] = max(served, free) + beats
+        return served + beats + _ARRIVAL + 1
+
+    def _place(self, number: int) -> None:
+        """Give an instruction that starts now its place in the program.
+
+        A load stands where it could have started, so that a token that it waits for is not brought
+        behind compute instructions that started meanwhile.
+        """
+        module, key = self._work[number].module, self._now
+        if module is Module.LOAD:
+            key = self._available[number]
+            if self._load_keys:
+                key = max(key, self._load_keys[-1])
+            if len(self._load_starts) >= _AHEAD:
+                key = max(key, self._load_starts[-_AHEAD])
+            self._load_keys.append(key)
+            self._load_starts.append(self._now)
+        self._placed.append((key, module, len(self._placed), number))
+
+    def _end(self, number: int) -> None:
+        """An instruction or a carrier is done."""
+        if number < 0:
+            self._busy[Module.COMPUTE] = False
+            self._release(self._carried[-1 - number])
+            return
+        self._busy[self._work[number].module] = False
+        if number in self._carried:
+            self._carriers.append(number)
+        self._release(self._after[number])
+
+    def _release(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._waits[number] -= 1
+            if not self._waits[number]:
+                self._make_ready(number)

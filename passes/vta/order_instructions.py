@@ -1,0 +1,118 @@
+"""``vta-order-instructions``: orders the instructions of a program so that its modules wait less.
+
+Kernels come one after the other, each with loads, compute and stores of its own. At the border of
+two kernels the inputs of the second wait for the stores of the first, and in the load module's
+queue its weights wait behind the inputs. This pass orders a program as a whole by a list schedule
+(`list_schedule`): weights, biases and even compute instructions of the next kernels fill the gaps.
+It is GraphTurbo's scheduling of instructions across layers, on one core (Zhao et al., "Effectively
+Scheduling Computational Graphs of Deep Neural Networks toward Their Domain-Specific Accelerators",
+OSDI 2023, section 4.4).
+
+Instructions that touch the same elements keep their order (`precedence`), so any program that comes
+out computes the same. How far instructions move is a matter of room: ``vta-allocate`` reuses the
+elements whose last use is longest ago. A program stays as it is if the model gains nothing.
+
+Takes placed instructions with inline micro-ops, and a FINISH at the end; leaves them in another
+order. A program that is different in this is left alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from vtac.dialects.target import Target, TimingPreset
+from vtac.dialects.vta import ComputeOp, InstructionOp, LoadOp, ProgramOp, StoreOp
+from vtac.dialects.vta.encoding import Opcode
+
+from .accesses import Accesses
+from .list_schedule import Work, compute_work, run, transfer_work
+from .precedence import Span, compute_spans, predecessors, transfer_spans
+
+
+@dataclass(frozen=True)
+class OrderInstructionsPass(ModulePass):
+    """Order the instructions of every vta.program across its kernels."""
+
+    name = "vta-order-instructions"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """See the module's docstring."""
+        for program in op.body.block.ops:
+            if isinstance(program, ProgramOp):
+                order_instructions(program)
+
+
+def order_instructions(program: ProgramOp) -> None:
+    """Order the instructions of one program, if that makes it faster by the model."""
+    instructions = program.instructions()
+    if not _can_be_ordered(instructions):
+        return
+    *moved, _ = instructions
+    target = program.target
+    stored = {op.buffer_name for op in moved if isinstance(op, StoreOp) and op.buffer_name}
+    accesses = Accesses(target, program.buffers(), stored)
+    order = better_order(
+        target.timing,
+        [_work_of(op, target) for op in moved],
+        [_spans_of(op, accesses) for op in moved],
+    )
+    if order is not None:
+        _arrange(program, [moved[number] for number in order])
+
+
+def better_order(
+    timing: TimingPreset, work: Sequence[Work], spans: Sequence[Sequence[Span]]
+) -> list[int] | None:
+    """The instructions of a program in an order that is faster by the model; None if none is.
+
+    work, spans: what each instruction takes and touches, in program order and without FINISH.
+    """
+    before = predecessors([each.module for each in work], spans)
+    kept, chosen = (run(timing, work, before, keep_order=keep) for keep in (True, False))
+    return chosen.order if chosen.cycles < kept.cycles else None
+
+
+def _work_of(op: InstructionOp, target: Target) -> Work:
+    if isinstance(op, LoadOp | StoreOp):
+        return transfer_work(target, op.memory_id, *op.sizes)
+    assert isinstance(op, ComputeOp) and op.micro_ops is not None
+    return compute_work(target, op, op.micro_ops)
+
+
+def _spans_of(op: InstructionOp, accesses: Accesses) -> list[Span]:
+    if isinstance(op, LoadOp | StoreOp):
+        rows = (*op.sizes, op.stride.value.data)
+        base, place = op.sram_base.value.data, op.dram_base.value.data
+        assert op.buffer_name is not None
+        return transfer_spans(
+            accesses, op.memory_id, base, op.sram_size, op.buffer_name, place, rows
+        )
+    assert isinstance(op, ComputeOp) and op.micro_ops is not None
+    return compute_spans(op, op.micro_ops)
+
+
+def _can_be_ordered(instructions: Sequence[InstructionOp]) -> bool:
+    """Whether all are as ``vta-allocate`` leaves them, and only the last is a FINISH."""
+    finishes = [number for number, op in enumerate(instructions) if op.OPCODE is Opcode.FINISH]
+    return finishes == [len(instructions) - 1] and all(map(_is_known, instructions[:-1]))
+
+
+def _is_known(op: InstructionOp) -> bool:
+    """Whether it is known what an instruction touches."""
+    if isinstance(op, LoadOp | StoreOp):
+        return op.placed and op.buffer_name is not None
+    assert isinstance(op, ComputeOp)
+    return op.placed and op.micro_ops is not None and 0 not in op.iterations
+
+
+def _arrange(program: ProgramOp, instructions: Sequence[InstructionOp]) -> None:
+    """Put the instructions in this order; FINISH, which is last, stays."""
+    block = program.body.block
+    last = block.last_op
+    assert last is not None
+    for op in instructions:
+        block.detach_op(op)
+    block.insert_ops_before(instructions, last)
