@@ -312,7 +312,7 @@ def _verify_places(buffers: Sequence[BufferOp]) -> None:
 
 
 @irdl_op_definition
-class KernelOp(IRDLOperation):
+class KernelOp(QuickOperation):
     """A list of micro-ops that instructions run: ``vta.kernel @u0 <[0, 0, 0] times 4 by ...>``."""
 
     name = "vta.kernel"
@@ -325,7 +325,7 @@ class KernelOp(IRDLOperation):
     assembly_format = "$sym_name $micro_ops attr-dict"
 
     def __init__(self, name: str, micro_ops: MicroOps):
-        super().__init__(properties={"sym_name": StringAttr(name), "micro_ops": micro_ops})
+        self.fill((), (), {"sym_name": StringAttr(name), "micro_ops": micro_ops}, ())
 
     def verify_(self) -> None:
         """It has micro-ops, and fits the micro-op buffer."""
