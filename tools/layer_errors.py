@@ -19,9 +19,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array, Stored, VtacContext
-from vtac.dialects.graph import MaxPoolOp, ReshapeOp, shape_of
+from vtac.dialects.graph import shape_of
 from vtac.lowering.graph_to_onnx import build_model, host_model, opsets_of
 from vtac.passes.graph.annotate import layer_of
+from vtac.passes.graph.quantize.rules import rule_of
+from vtac.passes.graph.quantize.rules.rule import PassingRule
 from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
 from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import Source, input_specs, load_samples
@@ -32,9 +34,6 @@ from vtac.tools.planner import main_function
 
 Batch = Mapping[str, Array]
 Quantise = Callable[[VtacContext, ModuleOp], None]
-
-PASSES_ON = (MaxPoolOp, ReshapeOp)
-"""Ops that pass integers on unchanged; they are no layers."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,8 @@ class LayerErrors:
             if value not in self.names:
                 continue
             known[stored] = self.names[value]
-            if not all(isinstance(op, PASSES_ON) for op in stored.covered):
+            # What passes integers on unchanged is no layer.
+            if not all(isinstance(rule_of(op), PassingRule) for op in stored.covered):
                 covered = tuple(originals[op] for op in stored.covered)
                 layers.append(_Layer(stored, value, layer_of(maker), covered))
         return _Trial(module, ctx, copies, known, layers)

@@ -47,7 +47,10 @@ def output_errors(plan: QuantisationPlan, model: ErrorModel) -> list[Bound]:
 
 
 MANY_WEIGHTS = 1 << 22
-"""The most weights of an addend whose errors are found at once and remembered."""
+"""The most weights of an addend whose errors are remembered."""
+
+_AT_ONCE = 1 << 16
+"""Weights whose errors are found together where they are not remembered."""
 
 Remembered = dict[tuple[Layer, Term], tuple[Array, Array]]
 """For an addend of a layer: its weights as `ErrorModel.folded` returns them, and its own error."""
@@ -176,19 +179,19 @@ class _Errors:
         if form.outside:
             lies = (term.outside - term.scale.zero_point) * term.scale.value
             error = np.maximum(error, abs(lies - form.outside))
-        if form.group == 1 and term.weights.size > MANY_WEIGHTS:
-            return self._large_term(layer, term, values, error)
         known = {} if self.remembered is None else self.remembered
+        if form.group == 1 and (self.remembered is None or term.weights.size > MANY_WEIGHTS):
+            return self._in_parts(layer, term, values, error)
         if (layer, term) not in known:
             every = slice(None)
             known[layer, term] = self._own(term, term.real, layer.steps, every, values)
         folded, own = known[layer, term]
         return self.model.total([self.model.through(folded, error), own])
 
-    def _large_term(self, layer: Layer, term: Term, values: Range, error: Array) -> Array:
-        """The error of a term with many weights, some channels at a time, to save memory."""
+    def _in_parts(self, layer: Layer, term: Term, values: Range, error: Array) -> Array:
+        """The error of a term, some channels at a time: little memory, which stays in a cache."""
         real, channels = term.real, len(term.weights)
-        found, count = [], max(1, MANY_WEIGHTS * channels // (8 * term.weights.size))
+        found, count = [], max(1, _AT_ONCE * channels // term.weights.size)
         for start in range(0, channels, count):
             rows = slice(start, start + count)
             folded, own = self._own(term, real, layer.steps, rows, values)

@@ -197,7 +197,8 @@ def free_of_zero(mean: Array, power: Array) -> Array:
 def _folded(weights: Array, groups: int) -> Array:
     """Weights [O, I, ...], summed over all but channels: [groups, O / groups, I]."""
     outputs, inputs = weights.shape[:2]
-    return cast(Array, weights.reshape(groups, outputs // groups, inputs, -1).sum(axis=3))
+    apart = weights.reshape(groups, outputs // groups, inputs, -1)
+    return cast(Array, apart @ np.ones(apart.shape[3]))
 
 
 def _through(folded: Array, errors: Array) -> Array:

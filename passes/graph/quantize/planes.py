@@ -35,9 +35,8 @@ def split(weights: Array) -> tuple[Array | None, Array]:
 
 
 def magnitudes(weights: Array) -> Array:
-    """Bound on what each weight adds to a partial sum, per unit of its operand, in int64."""
+    """Bound on what each weight adds to a partial sum, per unit of its operand."""
     high, low = split(weights)
-    total = np.abs(low.astype(np.int64))
-    if high is not None:
-        total = total + (np.abs(high.astype(np.int64)) << PLANE_BITS)
-    return cast(Array, total)
+    if high is None:
+        return cast(Array, np.abs(low.astype(np.int16)))
+    return cast(Array, np.abs(low.astype(np.int64)) + (np.abs(high.astype(np.int64)) << PLANE_BITS))
