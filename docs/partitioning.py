@@ -120,6 +120,16 @@ Other criteria are the user's alone:
 Nodes that the user keeps on the host (`keep_float=[...]`, `--keep-float NODE`) are settled before
 anybody is asked: no preparation rounds them, and no codegen's pattern matches them.
 
+A region that is slower than the host is cut if a part of it is not: a costly composite goes back
+alone, and does not drag its neighbours along. (A region that is worth its launch stays whole: the
+estimates of single layers are too rough to divide it. Cutting all regions split the network `kws`
+into two launches for an averaging that the accelerator computes sooner than was estimated.) A value
+that one side makes and the other reads crosses the border, once however many read it. The cheapest
+division is a minimum cut between accelerator and host (`passes/graph/cut_regions.py`, by networkx;
+after Stone, "Multiprocessor scheduling with the aid of network flow algorithms"). The cut counts
+one launch; if what remains falls into parts, each with a launch, these are priced again, and the
+cut is taken only if it is still cheaper than the host. The parts are convex, as all regions.
+
 Regions are pruned once all codegens have chosen. So what goes back runs as the preparation of its
 codegen left it, for `vta` in integers (`--keep-float` leaves a layer as it was), and nobody else is
 offered it.

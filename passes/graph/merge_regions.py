@@ -10,17 +10,17 @@ integers, one bit an op: whether a path leads anywhere is one intersection, and 
 thousands of ops takes a fraction of a second.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnitAttr, i64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from vtac.dialects.graph import CompositeOp
-from vtac.passes.graph.codegen import CODEGEN, codegens_of
+from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of
 from vtac.passes.graph.cost import computing_ops
 
 REGION = "graph.region"
@@ -128,9 +128,20 @@ def _codegen(op: Operation) -> str | None:
     return op.codegen.data if isinstance(op, CompositeOp) and op.codegen is not None else None
 
 
-def assign_regions(block: Block, max_ops: int | None, outer: OuterValues) -> None:
-    """Number the regions of a block's annotated composites, in the order of their first ops."""
+def region_of(op: Operation) -> Attribute | None:
+    """The number of an op's region, None before it has one."""
+    return op.attributes.get(REGION)
+
+
+def assign_regions(
+    block: Block, max_ops: int | None, outer: OuterValues, refine: bool = False
+) -> None:
+    """Number the regions of a block's annotated composites, in the order of their first ops.
+
+    refine: divide the regions that there are, and merge none of them.
+    """
     graph = Quotient(block, outer)
+    known = {op: region_of(op) if refine else None for op in graph.ops}
     apart: list[tuple[int, int]] = []
     for position, op in enumerate(graph.ops):
         sources = graph.visit(position)
@@ -140,6 +151,8 @@ def assign_regions(block: Block, max_ops: int | None, outer: OuterValues) -> Non
         for source in sources:
             first, second = graph.find(source), graph.find(position)
             if _codegen(graph.ops[first]) != name or first == second:
+                continue
+            if known[graph.ops[first]] != known[op]:
                 continue
             if max_ops is not None and graph.size(first, second) > max_ops:
                 continue
@@ -160,6 +173,18 @@ def assign_regions(block: Block, max_ops: int | None, outer: OuterValues) -> Non
                 graph.ops[position].attributes[APART] = UnitAttr()
 
 
+def outer_values_of(codegens: Mapping[str, Codegen]) -> OuterValues:
+    """What the codegens want from outside a region, by op."""
+
+    def outer(op: Operation) -> Sequence[SSAValue]:
+        codegen = codegens.get(_codegen(op) or "")
+        if codegen is None or not isinstance(op, CompositeOp):
+            return ()
+        return codegen.outer_values(op)
+
+    return outer
+
+
 @dataclass(frozen=True)
 class MergeRegionsPass(ModulePass):
     """Merge neighbouring composites into the largest regions that form no cycle.
@@ -173,14 +198,7 @@ class MergeRegionsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Assign regions in every function that no codegen has taken."""
-        codegens = {codegen.name: codegen for codegen in codegens_of(ctx)}
-
-        def outer(op: Operation) -> Sequence[SSAValue]:
-            codegen = codegens.get(_codegen(op) or "")
-            if codegen is None or not isinstance(op, CompositeOp):
-                return ()
-            return codegen.outer_values(op)
-
+        outer = outer_values_of({codegen.name: codegen for codegen in codegens_of(ctx)})
         for function in op.walk():
             if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
                 for block in function.body.blocks:

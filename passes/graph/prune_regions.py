@@ -4,7 +4,9 @@ The cost-based step of BYOC's partitioning (section 3.1.3). A region that would 
 back: some patterns cost nothing on the accelerator (a reshape that the layout makes void), and a
 region of nothing else would only carry data there and back. So does one that the user's criteria
 rule out, and one that the codegen's estimate, with a launch and the traffic across the border,
-finds slower than the host. docs/partitioning.md says what the host is taken to be.
+finds slower than the host. Of the last kind a part may be worth a launch still: then only the rest
+goes back, and the part forms convex regions (`cut_regions`). docs/partitioning.md says what the
+host is taken to be.
 """
 
 import dataclasses
@@ -23,12 +25,14 @@ from vtac.dialects.target import Target
 from vtac.passes.graph.annotate import dissolve
 from vtac.passes.graph.codegen import CODEGEN, Codegen, HostModel, codegens_of, target_of_module
 from vtac.passes.graph.cost import RegionCost, cost_of
-from vtac.passes.graph.merge_regions import APART, REGION
+from vtac.passes.graph.cut_regions import cut_of
+from vtac.passes.graph.merge_regions import APART, REGION, assign_regions, outer_values_of
 from vtac.passes.graph.reasons import Reason, ReasonKind
 
 NOTHING_COMPUTED = Reason(
     "not worth a launch: nothing around it runs on the accelerator", ReasonKind.COST
 )
+HINT = "Say how fast the host is with --host-model, or offload all: --host-model none."
 IN_A_CYCLE = Reason(
     "not worth a launch of its own, and one function with its neighbours on the accelerator would"
     " need its own results: a path between them leads elsewhere",
@@ -63,6 +67,8 @@ class PruneRegionsPass(ModulePass):
         for function in op.walk():
             if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
                 for block in function.body.blocks:
+                    if self.compare:
+                        self._cut(block, codegens, target)
                     self._prune(block, codegens, target)
 
     def host_model(self, codegen: Codegen, target: Target | None) -> HostModel:
@@ -70,6 +76,26 @@ class PruneRegionsPass(ModulePass):
         own = codegen.host_model(target)
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(HostModel)}
         return dataclasses.replace(own, **{k: v for k, v in given.items() if v is not None})
+
+    def _cut(self, block: Block, codegens: Mapping[str, Codegen], target: Target | None) -> None:
+        """Leave parts of regions to the host, and divide what remains into regions."""
+        was_cut = False
+        for members in regions_of(block):
+            codegen = codegens.get(members[0].codegen.data if members[0].codegen else "")
+            if codegen is None:
+                continue
+            cut = cut_of(members, codegen, target, self.host_model(codegen, target))
+            if cut is None:
+                continue
+            was_cut = True
+            what = (
+                f"its region is cut here: with {len(cut.left)} of its {len(members)} groups of ops"
+                f" on the host it takes {cut.cycles:,.0f} cycles, all on the host {cut.before:,.0f}"
+            )
+            for member in cut.left:
+                dissolve(member, Reason(what, ReasonKind.COST, HINT))
+        if was_cut:
+            assign_regions(block, None, outer_values_of(codegens), refine=True)
 
     def _prune(self, block: Block, codegens: Mapping[str, Codegen], target: Target | None) -> None:
         free = {name: found.free_patterns(target) for name, found in codegens.items()}
@@ -104,8 +130,7 @@ class PruneRegionsPass(ModulePass):
                 f"its region would take {cost.cycles:,.0f} cycles on {codegen}, with a launch and"
                 f" {cost.border:,} bytes across its border; the host takes {cost.host_cycles:,.0f}"
             )
-            hint = "Say how fast the host is with --host-model, or offload all: --host-model none."
-            return Reason(what, ReasonKind.COST, hint)
+            return Reason(what, ReasonKind.COST, HINT)
         return None
 
 
