@@ -93,6 +93,15 @@ NOT_QUANTISED = Reason(
 )
 
 
+MOST_OPERANDS = 128
+"""The most operands of one kernel."""
+
+TOO_WIDE = Reason(
+    f"it reads more than {MOST_OPERANDS} values at once",
+    ReasonKind.OPERATOR,
+    "Join or add fewer values in one node.",
+)
+
 NO_PRODUCTS = Reason(
     "it multiplies two tensors, and the ALU of the target does not multiply (sim's does)",
     ReasonKind.OPERATOR,
@@ -282,6 +291,11 @@ class VtaCodegen(Codegen):
     def outer_values(self, composite: CompositeOp) -> Sequence[SSAValue]:
         """What lies as weights do: the host packs it so."""
         return weights_of(composite)
+
+    def refusal(self, composite: CompositeOp, target: Target | None) -> str | None:
+        """A group of very many operands: scheduling its kernel takes the square of their number."""
+        variable = [v for v in composite.inputs if not isinstance(v.owner, ConstantOp)]
+        return TOO_WIDE if len(variable) > MOST_OPERANDS else None
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:
         """What stayed real had no ranges, or the quantiser has said already why not."""
