@@ -13,6 +13,7 @@ from vtac.lowering.onnx_to_graph.attributes import subgraphs
 from vtac.lowering.onnx_to_graph.block_products import widen_products
 from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
 from vtac.lowering.onnx_to_graph.check import large_constants, opsets_of, skeleton
+from vtac.lowering.onnx_to_graph.dynamic_quantisation import undo_dynamic_quantisation
 from vtac.lowering.onnx_to_graph.expansions.expand import expand
 from vtac.lowering.onnx_to_graph.fold import fold_constants
 from vtac.lowering.onnx_to_graph.functions import inline_functions
@@ -57,6 +58,8 @@ def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bo
     made = make_dense(small)
     split_fused(small)
     made |= widen_products(small, weights)
+    if calibrated:
+        undo_dynamic_quantisation(small, weights)
     whole = take_apart(small, weights)
     fix_shapes(small, [i.name for i in inputs], shapes)
     _tell(small.graph, known)
@@ -67,7 +70,7 @@ def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bo
         if widen_half_floats(small, types, constants, CONVERTERS.__contains__):
             types = infer_types(small)
         more = expand(small, opsets_of(small)[""], types, constants)
-        if more:
+        if more is not None:
             constants |= more
             types = infer_types(small)
     fixed = {i.name: i for i in small.graph.input}

@@ -26,21 +26,27 @@ def expand(
     opset: int,
     types: Mapping[str, TypeProto],
     constants: Mapping[str, TensorProto],
-) -> dict[str, TensorProto]:
+) -> dict[str, TensorProto] | None:
     """Write operators of the main graph as others, in place; the new constants by name.
+
+    None: there are no such operators.
 
     types, constants: of all values, by name. The new constants become mere inputs of the model, as
     its other large constants are.
     """
     made: dict[str, TensorProto] = {}
+    expanded: list[NodeProto] = []
 
     def parts(node: NodeProto) -> Sequence[NodeProto] | None:
         expansion = EXPANSIONS.get(node.op_type) if plain_domain(node.domain) == "" else None
         if expansion is None or not any(node.output):
             return None
         site = Site(node, opset, types, constants, made)
-        return site.nodes if expansion(site) else None
+        if not expansion(site):
+            return None
+        expanded.append(node)
+        return site.nodes
 
     replace_nodes(model.graph, parts)
     model.graph.initializer.extend(made.values())
-    return made
+    return made if expanded else None
