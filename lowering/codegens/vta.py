@@ -45,7 +45,7 @@ from vtac.dialects.graph.rectangles import moves_whole_elements
 from vtac.dialects.target import Target
 from vtac.dialects.vta import ProgramOp
 from vtac.dialects.vta.program import BinaryProgram
-from vtac.lowering.codegens.vta_cycles import region_cycles
+from vtac.lowering.codegens.vta_cycles import is_worth_joining, region_cycles
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.passes.graph.codegen import Codegen, NamedPattern, QuantiseOptions
 from vtac.passes.graph.conv_transpose_phases import can_split
@@ -68,7 +68,7 @@ LOWERING = (
     Pipeline.of(
         "graph-to-te,te-insert-copies,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,"
         "te-split-bodies,te-drop-clips,te-nest-shifts,te-correct-borders,te-place-biases,"
-        "te-block-immediates,te-split-windows,te-share-tiles,"
+        "te-block-immediates,te-extremes-first,te-split-windows,te-share-tiles,"
         "te-cover-stores,te-schedule",
         "te",
     )
@@ -230,11 +230,13 @@ class VtaCodegen(Codegen):
             return None if target is None or target.alu_mul else "the target does not multiply"
 
         planes = op(AddBiasOp, acc, constant()).where(_static)
+        requantized = op(RequantizeOp, acc, constant(), constant()).where(_static)
         return [
             NamedPattern(
-                "accumulate_requantize",
-                op(RequantizeOp, acc, constant(), constant()).where(_static),
+                "accumulate_pool",
+                op(MaxPoolOp, requantized).where(_static, is_worth_joining(target)),
             ),
+            NamedPattern("accumulate_requantize", requantized),
             NamedPattern(
                 "accumulate_rescale",
                 op(RescaleOp, acc, *(constant() for _ in range(5))).where(_static, multiplies),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 import numpy as np
+from xdsl.dialects.builtin import TensorType, i32
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import (
@@ -29,8 +30,10 @@ from vtac.dialects.graph import (
     SumPoolOp,
     shape_of,
 )
-from vtac.dialects.target import Target
+from vtac.dialects.target import Memory, Target
 from vtac.passes.graph.cost import computing_ops
+from vtac.passes.graph.patterns import Predicate
+from vtac.passes.graph.reasons import Reason, ReasonKind
 from vtac.passes.te.schedule.cost import Rates
 
 PLANES = 4
@@ -136,3 +139,57 @@ def _is_block_diagonal(out: int, channels: int, group: int, block: int) -> bool:
     last = first + channels // group - 1
     own = outputs // block
     return bool(np.all(first // block == own) and np.all(last // block == own))
+
+
+def is_worth_joining(target: Target | None) -> Predicate:
+    """Whether a max pooling is joined with the requantised layer that it reads.
+
+    Joined, the pooling reads accumulators, so nothing is widened again, and shifts and clips are
+    done for its results alone; but where windows overlap, neighbouring tiles compute what they
+    share twice.
+    """
+
+    def predicate(operation: Operation) -> str | None:
+        assert isinstance(operation, MaxPoolOp)
+        layer = operation.x.owner
+        if target is None or not isinstance(layer, RequantizeOp):
+            return None
+        inputs, outputs = (_elements(value, target) for value in (operation.x, operation.result))
+        rates = Rates.of(target)
+        spared = 2 * inputs * target.timing.gemm_cycles + 3 * rates.alu[0] * (inputs - outputs)
+        twice = _repeated_share(operation, target) * (_products(layer.acc, target) + inputs)
+        if spared >= twice:
+            return None
+        return Reason("neighbouring windows share too much of their layer", ReasonKind.SHAPE)
+
+    return predicate
+
+
+def _products(acc: SSAValue, target: Target) -> int:
+    """Cycles of the products that a value of accumulators is made of."""
+    total, values, seen = 0, [acc], set[Operation]()
+    while values:
+        value = values.pop()
+        owner, type = value.owner, value.type
+        is_sum = isinstance(type, TensorType) and type.element_type == i32
+        if is_sum and isinstance(owner, Operation) and owner not in seen:
+            seen.add(owner)
+            total += _gemm_micro_ops(owner, target) * target.timing.gemm_cycles
+            values += owner.operands
+    return total
+
+
+def _repeated_share(pool: MaxPoolOp, target: Target) -> float:
+    """The share of a pooling's input that tiles compute twice.
+
+    A tile is taken to be a cube of half the accumulators: the rest holds maxima.
+    """
+    shape = shape_of(pool.x) or ()
+    side = (target.depth(Memory.ACC) / 2) ** (1 / max(len(shape) - 2, 1))
+    whole = 1.0
+    for extent, kernel, stride in zip(
+        shape[2:], pool.kernel_shape(), pool.strides.get_values(), strict=True
+    ):
+        if extent > side:
+            whole *= 1 + max(kernel - stride, 0) / side
+    return whole - 1

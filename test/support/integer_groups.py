@@ -25,6 +25,7 @@ from vtac.passes.te.block_immediates import BlockImmediatesPass
 from vtac.passes.te.correct_borders import CorrectBordersPass
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.drop_clips import DropClipsPass
+from vtac.passes.te.extremes_first import ExtremesFirstPass
 from vtac.passes.te.fuse_accumulators import FuseAccumulatorsPass
 from vtac.passes.te.insert_copies import InsertCopiesPass
 from vtac.passes.te.legalize_casts import LegalizeCastsPass
@@ -52,6 +53,7 @@ LOOPS: Sequence[type[ModulePass]] = (
     CorrectBordersPass,
     PlaceBiasesPass,
     BlockImmediatesPass,
+    ExtremesFirstPass,
     SplitWindowsPass,
     ShareTilesPass,
     TeSchedulePass,
