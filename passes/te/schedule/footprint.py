@@ -93,24 +93,62 @@ def window(
 
 
 def regions_of(structure: Structure, tile: Sequence[Extents]) -> Regions:
-    """What each stage computes in one tile of the root."""
-    regions: dict[int, list[Extents]] = {root.number: list(tile) for root in structure.roots}
+    """What each stage computes in one tile of the root.
 
-    def need(value: Any, extents: Sequence[Extents]) -> None:
+    Where several reads want different parts of a stage, that is the hull of these parts.
+    """
+    regions: dict[int, list[Extents]] = {root.number: list(tile) for root in structure.roots}
+    starts = {root.number: [np.zeros_like(size) for size in tile] for root in structure.roots}
+
+    def need(value: Any, first: Sequence[Extents], extents: Sequence[Extents]) -> None:
         maker = structure.stage_of(value)
-        if maker is not None:
-            known = regions.get(maker.number, extents)
-            regions[maker.number] = [np.maximum(a, b) for a, b in zip(known, extents, strict=True)]
+        if maker is None:
+            return
+        number = maker.number
+        if number not in regions:
+            starts[number], regions[number] = list(first), list(extents)
+            return
+        known = list(zip(starts[number], regions[number], strict=True))
+        starts[number] = [np.minimum(a, b) for (a, _), b in zip(known, first, strict=True)]
+        regions[number] = [
+            np.minimum(np.maximum(a + n, b + m) - start, size)
+            for (a, n), b, m, start, size in zip(
+                known, first, extents, starts[number], maker.extents, strict=True
+            )
+        ]
 
     for stage in reversed(structure.stages):
-        region = regions[stage.number]
-        need(stage.init, region)
+        region, first = regions[stage.number], starts[stage.number]
+        need(stage.init, first, region)
         if stage.kind is StageRole.PRODUCT:
             continue
         taps = [np.full_like(region[0], extent) for extent in stage.taps]
         for number, read in enumerate(stage.reads):
-            need(read.value, window(stage, number, region, taps))
+            if structure.stage_of(read.value) is not None:
+                extents = window(stage, number, region, taps)
+                need(read.value, _starts(stage, number, first, region, taps), extents)
     return regions
+
+
+def _starts(
+    stage: ScheduledStage,
+    operand: int,
+    first: Sequence[Extents],
+    region: Sequence[Extents],
+    taps: Sequence[Extents],
+) -> list[Extents]:
+    """Where the window of an operand starts, seen from the start of the tile of the root."""
+    spatial, found = len(region), list[Extents]()
+    for row in stage.reads[operand].rows[:-LANES]:
+        start = np.full_like(region[0], row.constant)
+        for variable, by in row.terms:
+            tap = variable - spatial - LANES
+            if variable < spatial:
+                start = start + by * first[variable]
+            extent = region[variable] if variable < spatial else taps[tap] if tap >= 0 else 1
+            start = start + min(by, 0) * (extent - 1)
+        found.append(start)
+    return found
 
 
 def root_axes_of(structure: Structure) -> Mapping[int, list[set[int]]]:
