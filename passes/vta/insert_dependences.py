@@ -10,9 +10,7 @@ after those of the edge before, which is what the hardware's nameless tokens nee
 matches the k-th push.
 
 Load and store share no queue. An order between them goes through a compute instruction that knows
-already, else through the first one behind all stores (or loads) so far that can wait and tell, else
-through an empty LOAD UOP, which only pops and pushes. So the first loads of a layer wait for the
-stores of the layer before, and for nothing that is computed meanwhile.
+already, else through an empty LOAD UOP, which only pops and pushes.
 
 Takes placed instructions with planned micro-ops and no tokens (old ones are cleared); leaves every
 flag set. FINISH waits for all that was loaded and stored.
@@ -259,8 +257,9 @@ class _Order:
         row = self._rows[module]
         now, position, far = row.now, len(row.places), _FAR[module]
         if far is not None and needs[far] > now[far]:
-            messenger = self._through_compute(far, needs[far], module, place)
-            needs[Module.COMPUTE] = max(needs[Module.COMPUTE], messenger)
+            needs[Module.COMPUTE] = max(
+                needs[Module.COMPUTE], self._through_compute(far, needs[far], place)
+            )
         for other in _NEIGHBOURS[module]:
             if needs[other] > now[other]:
                 source = needs[other] - 1
@@ -271,42 +270,16 @@ class _Order:
         row.places.append(place)
         row.clocks.append(now)
 
-    def _through_compute(self, far: Module, need: int, module: Module, place: int) -> int:
+    def _through_compute(self, far: Module, need: int, place: int) -> int:
         """The compute instruction (its position plus one) that knows the far module did `need`."""
         row = self._rows[Module.COMPUTE]
         first = bisect.bisect_left(row.clocks, need, key=lambda clock: clock[far])
-        if first < len(row.clocks):
-            return first + 1
-        messenger = self._messenger(far, need, module)
-        if messenger < len(row.clocks):
-            self._edges.setdefault((far, Module.COMPUTE), []).append((need - 1, messenger))
-            learnt = self._rows[far].clocks[need - 1]
-            for position in range(messenger, len(row.clocks)):
-                row.clocks[position] = list(map(max, row.clocks[position], learnt))
-            row.now = row.clocks[-1]
-        else:
-            self._carriers.add(messenger)
+        if first == len(row.clocks):
+            self._carriers.add(len(row.places))
             needs = [0, 0, 0]
             needs[far] = need
             self._add(place, Module.COMPUTE, needs)
-        return messenger + 1
-
-    def _messenger(self, far: Module, need: int, module: Module) -> int:
-        """The first compute instruction that may wait for the far module and tell `module`.
-
-        Tokens have no names, so it comes after the last one that waits for the far module, and
-        after the last one that tells `module` anything. It stands behind all that the far module
-        has been given so far: what is computed for that module is never held up by it.
-        """
-        row, source = self._rows[Module.COMPUTE], self._rows[far]
-        waiting = self._edges.get((far, Module.COMPUTE), ())
-        telling = self._edges.get((Module.COMPUTE, module), ())
-        return max(
-            bisect.bisect_right(row.places, source.places[-1]),
-            source.clocks[need - 1][Module.COMPUTE],
-            1 + waiting[-1][1] if waiting else 0,
-            1 + telling[-1][0] if telling else 0,
-        )
+        return first + 1
 
     def overflows(self, capacity: int) -> Iterator[tuple[Place, Place]]:
         """Orders that are missing so that no queue can hold more than `capacity` tokens.

@@ -63,29 +63,6 @@ vta.program @through_dram attributes {vtac.target = #target.vta<"pynq">} {
 
 // -----
 
-// The same with computation between the store and the load, as between two layers: the first
-// compute instruction behind the store carries the order, so the load does not wait for the product.
-// CHECK-LABEL: @through_compute
-// CHECK:         vta.alu max imm 0 kernel @u0 uops [0, 1] loops [1, 4] dst [0, 1] src [0, 1] push_next{{$}}
-// CHECK-NEXT:    vta.store sram 0 to @t dram 0 size [1, 4] stride 4 pop_prev push_prev{{$}}
-// CHECK-NEXT:    vta.gemm reset kernel @u1 uops [1, 2] loops [1, 4] dst [0, 1] pop_next push_prev{{$}}
-// CHECK-NEXT:    vta.gemm kernel @u1 uops [1, 2] loops [1, 4] dst [0, 1] src [0, 1]{{$}}
-// CHECK-NEXT:    vta.load inp sram 0 from @t dram 0 size [1, 4] stride 4 pop_next{{.*}}
-vta.program @through_compute attributes {vtac.target = #target.vta<"pynq">} {
-  vta.buffer @t scratch bytes 1024 align 256
-  vta.buffer @uops micro_ops bytes 8 align 256 kernels [@u0, @u1]
-  vta.kernel @u0 <[0, 0, 0]>
-  vta.kernel @u1 <[8, 4, 0]>
-  vta.alu max imm 0 kernel @u0 uops [0, 1] loops [1, 4] dst [0, 1] src [0, 1]
-  vta.store sram 0 to @t dram 0 size [1, 4] stride 4
-  vta.gemm reset kernel @u1 uops [1, 2] loops [1, 4] dst [0, 1]
-  vta.gemm kernel @u1 uops [1, 2] loops [1, 4] dst [0, 1] src [0, 1]
-  vta.load inp sram 0 from @t dram 0 size [1, 4] stride 4
-  vta.finish
-}
-
-// -----
-
 // Different elements: nothing waits but FINISH. Old tokens are cleared.
 // CHECK-LABEL: @independent
 // CHECK:         vta.load inp sram 0 from @x dram 0 size [1, 4] stride 4{{$}}
