@@ -2,24 +2,19 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from math import prod
-from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import DYNAMIC_INDEX, BoolAttr, FloatAttr, TensorType, f32, f64
+from xdsl.dialects.builtin import DYNAMIC_INDEX, FloatAttr, TensorType, f32, f64
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import (
     AddOp,
-    AveragePoolOp,
     ClipOp,
-    GlobalAveragePoolOp,
     HardSwishOp,
-    ReshapeOp,
-    SumPoolOp,
     broadcast,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, axis_of, known_shape, like
+from vtac.passes.graph.channels_first import AxisReduction, pooling
 from vtac.passes.graph.reasons import ReasonKind
 
 MOST_SPACE = 3
@@ -65,27 +60,16 @@ def extreme(node: Node) -> Operation:
 
 def reduce_mean(node: Node) -> Sequence[Operation]:
     """ReduceMean over space: an average pooling, and a reshape unless dimensions stay."""
-    shape, axes = _reduced(node)
-    x, kept = node.operand(0), [1 if i in axes else n for i, n in enumerate(shape)]
-    type = TensorType(f32, kept)
-    if len(axes) == len(shape) - 2:
-        pool: Operation = GlobalAveragePoolOp(x, type)
-    else:
-        counts = BoolAttr.from_bool(False)
-        pool = AveragePoolOp(x, type, **_window(shape, axes), count_include_pad=counts)
-    return _reshaped(node, pool, axes)
+    return pooling(_reduction(node, is_mean=True), node.operand(0))
 
 
 def reduce_sum(node: Node) -> Sequence[Operation]:
     """ReduceSum over space: a sum pooling, and a reshape unless dimensions stay."""
-    shape, axes = _reduced(node)
-    kept = [1 if i in axes else n for i, n in enumerate(shape)]
-    pool = SumPoolOp(node.operand(0), TensorType(f32, kept), **_window(shape, axes))
-    return _reshaped(node, pool, axes)
+    return pooling(_reduction(node, is_mean=False), node.operand(0))
 
 
-def _reduced(node: Node) -> tuple[Sequence[int], set[int]]:
-    """The shape of the operand and the axes that go; refuses others than spatial ones."""
+def _reduction(node: Node, *, is_mean: bool) -> AxisReduction:
+    """What a node reduces; refuses axes that are not spatial."""
     node.floats(0)
     x = node.operand(0)
     shape = known_shape(x)
@@ -98,21 +82,5 @@ def _reduced(node: Node) -> tuple[Sequence[int], set[int]]:
     axes = {axis_of(axis, len(shape)) for axis in given or range(len(shape))}
     if not axes <= set(range(2, len(shape))) or not 3 <= len(shape) <= MOST_SPACE + 2:
         raise StaysOnHostError(f"it reduces axes {sorted(axes)}: only space [2..] is supported")
-    return shape, axes
-
-
-def _window(shape: Sequence[int], axes: set[int]) -> dict[str, Any]:
-    """A pooling window that is as large as the operand along some axes."""
-    kernel = [n if i in axes else 1 for i, n in enumerate(shape)][2:]
-    ones = [1] * len(kernel)
-    return {"kernel": kernel, "strides": ones, "pads": [0, 0] * len(kernel), "dilations": ones}
-
-
-def _reshaped(node: Node, pool: Operation, axes: set[int]) -> Sequence[Operation]:
-    result = pool.results[0]
-    assert isinstance(result.type, TensorType)
-    if node.attributes.get("keepdims", 1):
-        return [pool]
-    shape = [n for i, n in enumerate(result.type.get_shape()) if i not in axes]
-    assert prod(shape) == prod(result.type.get_shape()), "only extents of 1 go"
-    return [pool, ReshapeOp(result, TensorType(f32, shape))]
+    keeps = bool(node.attributes.get("keepdims", 1))
+    return AxisReduction(is_mean, frozenset(axes), keeps)

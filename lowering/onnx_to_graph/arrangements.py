@@ -116,12 +116,14 @@ def space_to_depth(node: Node) -> Sequence[Operation]:
     return [*parts, ConcatOp([part.results[0] for part in parts], 1, result)]
 
 
-def depth_to_space(node: Node) -> Operation | Sequence[Operation]:
+def depth_to_space(node: Node) -> Sequence[Operation] | SSAValue:
     """DepthToSpace; where a channel's places lie together, channels change their order first."""
     x, shape = _static(node)
     block = node.attributes.get("blocksize", 0)
     if len(shape) != 4 or block < 1 or shape[1] % block**2:
         raise StaysOnHostError(f"there are no blocks of {block} in {list(shape)}", ReasonKind.SHAPE)
+    if block == 1:
+        return x
     channels, made = shape[1] // block**2, list[Operation]()
     if node.attributes.get("mode", b"DCR") == b"CRD":
         order = [c * block**2 + place for place in range(block**2) for c in range(channels)]

@@ -30,10 +30,11 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.passes.graph.channels_first import (
-    global_pooling,
-    is_mean_over_space,
     is_pointwise_product,
     pointwise_convolution,
+    pooling,
+    reduction_over_space,
+    with_channels_first,
 )
 from vtac.passes.graph.constants import constant_of, new_constant
 
@@ -110,7 +111,7 @@ def layouts_with(
         return None
     if isinstance(op, ReshapeOp):
         return _reshape_layouts(op, value, layout, candidates)
-    if is_pointwise_product(op) or is_mean_over_space(ctx, op):
+    if is_pointwise_product(op) or reduction_over_space(ctx, op) is not None:
         return _channels_first_layouts(op, layout)
     if not _takes_any_layout(op, layout):
         return None
@@ -168,7 +169,7 @@ def is_from_opset(op: Operation, version: int) -> bool:
 
 
 def _channels_first_layouts(op: Operation, layout: Layout) -> Layouts | None:
-    """A pointwise product or a mean over space takes its operand with channels first."""
+    """A pointwise product or a reduction over space takes its operand with channels first."""
     before, after = shape_of(op.operands[0]) or (), shape_of(op.results[0]) or ()
     given = channels_first(len(before))
     left = channels_first(len(after)) if len(after) > 2 else None
@@ -271,8 +272,8 @@ def with_layouts(
     """
     if isinstance(op, MatMulOp):
         made = pointwise_convolution(ctx, op, operands[0])
-    elif isinstance(op, HostOp) and is_mean_over_space(ctx, op):
-        made = global_pooling(op, operands[0])
+    elif (reduction := reduction_over_space(ctx, op)) is not None:
+        made = pooling(with_channels_first(reduction), operands[0])
     else:
         made = _same_op(ctx, op, operands, layouts.result)
     for each in made:

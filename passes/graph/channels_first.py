@@ -1,23 +1,34 @@
 """Ops that channels last keep from the accelerator, and what they are with channels first.
 
 A product of [N, spatial..., C] by a constant matrix is a convolution of [N, C, spatial...] with
-windows of one element; a mean over all axes but the first and the last is a global pooling.
+windows of one element; a mean or a sum over axes between the first and the last is a pooling.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, IntegerAttr, TensorType, f32
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    BoolAttr,
+    DenseArrayBase,
+    IntegerAttr,
+    TensorType,
+    f32,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.graph import (
+    AveragePoolOp,
     ConstantOp,
     ConvOp,
     GlobalAveragePoolOp,
     HostOp,
     MatMulOp,
     ReshapeOp,
+    SumPoolOp,
     grid_of,
     set_grid,
     shape_of,
@@ -53,16 +64,59 @@ def pointwise_convolution(ctx: Context, op: MatMulOp, x: SSAValue) -> list[Opera
     return [weights, conv]
 
 
-def is_mean_over_space(ctx: Context, op: Operation) -> bool:
-    """Whether an op is the mean of a float tensor [N, spatial..., C] over all spatial axes."""
-    if not isinstance(op, HostOp) or op.op_type.data != "ReduceMean" or op.domain.data:
-        return False
-    shape, axes = shape_of(op.inputs[0]) or (), _axes(ctx, op)
-    if axes is None or DYNAMIC_INDEX in shape or not 3 <= len(shape) <= MOST_AXES:
-        return False
-    type = op.inputs[0].type
+@dataclass(frozen=True)
+class AxisReduction:
+    """The sum of a float tensor of known shape over some of its axes, or the mean.
+
+    keeps: whether the axes stay, with an extent of 1.
+    """
+
+    is_mean: bool
+    axes: frozenset[int]
+    keeps: bool
+
+
+def reduction_over_space(ctx: Context, op: Operation) -> AxisReduction | None:
+    """The reduction that an op is of a tensor [N, spatial..., C], if it is one over spatial axes.
+
+    On import, a reduction over axes from 2 on is a pooling, as with channels first.
+    """
+    found = _operator_reduction(ctx, op) if isinstance(op, HostOp) else _pooled_reduction(op)
+    if found is None:
+        return None
+    shape, type = shape_of(op.operands[0]) or (), op.operands[0].type
+    if DYNAMIC_INDEX in shape or not 3 <= len(shape) <= MOST_AXES:
+        return None
     is_float = isinstance(type, TensorType) and type.element_type == f32
-    return is_float and {axis % len(shape) for axis in axes} == set(range(1, len(shape) - 1))
+    return found if is_float and found.axes <= set(range(1, len(shape) - 1)) else None
+
+
+def _operator_reduction(ctx: Context, op: HostOp) -> AxisReduction | None:
+    if op.op_type.data not in ("ReduceMean", "ReduceSum") or op.domain.data:
+        return None
+    axes, rank = _axes(ctx, op), len(shape_of(op.inputs[0]) or ())
+    if not axes:  # no axes mean all, or none
+        return None
+    given = op.onnx_attributes.data.get("keepdims")
+    keeps = not isinstance(given, IntegerAttr) or bool(given.value.data)
+    is_mean = op.op_type.data == "ReduceMean"
+    return AxisReduction(is_mean, frozenset(axis % rank for axis in axes), keeps)
+
+
+def _pooled_reduction(op: Operation) -> AxisReduction | None:
+    """That of a pooling with one window over the whole of some axes."""
+    shape = shape_of(op.operands[0]) or () if op.operands else ()
+    if isinstance(op, GlobalAveragePoolOp):
+        return AxisReduction(True, frozenset(range(2, len(shape))), True)
+    if not isinstance(op, AveragePoolOp | SumPoolOp) or any(op.pads.get_values()):
+        return None
+    axes = set[int]()
+    for axis, kernel in enumerate(op.kernel_shape(), 2):
+        if kernel == shape[axis]:
+            axes.add(axis)
+        elif kernel != 1 or op.strides.get_values()[axis - 2] != 1:
+            return None
+    return AxisReduction(isinstance(op, AveragePoolOp), frozenset(axes), True)
 
 
 def _axes(ctx: Context, op: HostOp) -> Sequence[int] | None:
@@ -74,21 +128,36 @@ def _axes(ctx: Context, op: HostOp) -> Sequence[int] | None:
     return None if array is None else [int(axis) for axis in array.reshape(-1)]
 
 
-def keeps_axes(op: HostOp) -> bool:
-    """Whether an operator that reduces axes leaves them with an extent of 1."""
-    given = op.onnx_attributes.data.get("keepdims")
-    return not isinstance(given, IntegerAttr) or bool(given.value.data)
+def with_channels_first(reduction: AxisReduction) -> AxisReduction:
+    """The reduction of [N, spatial..., C] as one of [N, C, spatial...]."""
+    return replace(reduction, axes=frozenset(axis + 1 for axis in reduction.axes))
 
 
-def global_pooling(op: HostOp, x: SSAValue) -> list[Operation]:
-    """The pooling of x: [N, C, spatial...] that computes a mean over space.
+def pooling(reduction: AxisReduction, x: SSAValue) -> list[Operation]:
+    """The pooling that computes a reduction of x: [N, C, spatial...] over spatial axes.
 
-    Its result is [N, C, 1...], or [N, C] where the operator keeps no axes.
+    Behind it stands a reshape, unless the axes stay.
     """
-    shape, element = shape_of(x) or (), op.outputs[0].type
-    assert isinstance(element, TensorType)
-    type: TensorType[Attribute] = TensorType(f32, [*shape[:2], *[1] * (len(shape) - 2)])
-    made: list[Operation] = [GlobalAveragePoolOp(x, type)]
-    if not keeps_axes(op):
-        made.append(ReshapeOp(made[0].results[0], TensorType(f32, shape[:2])))
+    shape = shape_of(x) or ()
+    kernel = [n if axis in reduction.axes else 1 for axis, n in enumerate(shape[2:], 2)]
+    kept = [1 if axis in reduction.axes else n for axis, n in enumerate(shape)]
+    type: TensorType[Attribute] = TensorType(f32, kept)
+    ones = [1] * len(kernel)
+    window: dict[str, Any] = {
+        "kernel": kernel,
+        "strides": ones,
+        "pads": [0, 0] * len(ones),
+        "dilations": ones,
+    }
+    made: list[Operation] = []
+    if not reduction.is_mean:
+        made.append(SumPoolOp(x, type, **window))
+    elif len(reduction.axes) == len(ones):
+        made.append(GlobalAveragePoolOp(x, type))
+    else:
+        counts = BoolAttr.from_bool(False)
+        made.append(AveragePoolOp(x, type, **window, count_include_pad=counts))
+    if not reduction.keeps:
+        left = [n for axis, n in enumerate(kept) if axis not in reduction.axes]
+        made.append(ReshapeOp(made[0].results[0], TensorType(f32, left)))
     return made

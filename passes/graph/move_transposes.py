@@ -5,8 +5,9 @@ Networks from TensorFlow (tf2onnx) hold images as [N, H, W, C] and transpose bef
 convolution. Most ops between compute the same in either layout (`layouts_with`). The pass chooses a
 layout for each of them; an op of another kind computes as it is. A value that is computed in one
 layout and read in the other needs one transpose, however many read it. Of all choices the pass
-takes one with the fewest transposes, of these the one that transposes the fewest elements, of these
-the one in which the most ops have the layout of the layers around them. That is a minimum cut
+takes one with the fewest transposes, of these the one in which the most ops have the layout of the
+layer behind which they come, since that layer may take them up, of these the one that transposes
+the fewest elements. That is a minimum cut
 (`TwoWayChoice`). Leaving all ops as they are is one of the choices, so transposes never become
 more; each network is cut once, so the pass ends. Transposes of extents of 1 count as nothing.
 
@@ -16,7 +17,7 @@ Takes and leaves graph ops before composites are made. No options.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -187,18 +188,17 @@ class _Choice:
         choice, preferred = TwoWayChoice(), self._preferred(block)
         roots = self._roots(block)
         counted = {root: self._elements(root) for root in roots}
-        # Lexicographic: transposes, then elements, then ops that are not as they are preferred.
-        per_element = len(self.layouts) + 1
-        per_transpose = per_element * (2 * sum(counted.values()) + 1)
+        # Lexicographic: transposes, then ops that are not as they are preferred, then elements.
+        per_op = 2 * sum(counted.values()) + 1
+        per_transpose = per_op * (len(self.layouts) + 1)
         for root, elements in counted.items():
             if elements:
-                cost = per_transpose + per_element * elements
-                self._price(choice, root, roots[root], cost)
+                self._price(choice, root, roots[root], per_transpose + elements)
         for op in self.layouts:
-            if preferred.get(self._any(op).part, 0) > 0:
-                choice.cost_if_left(op, 1)
-            elif preferred.get(self._any(op).part, 0) < 0:
-                choice.cost_if_chosen(op, 1)
+            if preferred[op] > 0:
+                choice.cost_if_left(op, per_op)
+            elif preferred[op] < 0:
+                choice.cost_if_chosen(op, per_op)
         firsts = choice.chosen()
         return {op for op in self.layouts if (op in firsts) == self._any(op).flipped}
 
@@ -250,7 +250,33 @@ class _Choice:
                 _only(choice, reader, firsts, None)
                 _only(choice, others, reader, None)
 
-    def _preferred(self, block: Block) -> Counter[int]:
+    def _preferred(self, block: Block) -> dict[Operation, int]:
+        """For each op that may move, above 0 if it had better have the first layout, else below.
+
+        It is the layout of the layer whose result it computes on, or, where it computes on no
+        layer's result, the one that most layers of its part have. 0 if there is none.
+        """
+        votes, found = self._votes(block), dict[Operation, int]()
+        for op in block.ops:
+            if op not in self.layouts:
+                continue
+            sides = (self._side_of_layer(operand, found) for operand in op.operands)
+            found[op] = next(filter(None, sides), 0)
+        return {op: side or votes[self._any(op).part] for op, side in found.items()}
+
+    def _side_of_layer(self, value: SSAValue, known: Mapping[Operation, int]) -> int:
+        """1 if the layer behind which a value comes has the first layout, -1 the second, else 0."""
+        root = self.root(value)
+        maker = root.owner
+        if root not in self.second or not isinstance(maker, Operation):
+            return 0
+        if maker in self.layouts:
+            return known.get(maker, 0)
+        if not _is_layer(maker):
+            return 0
+        return -1 if self.second[root].flipped else 1
+
+    def _votes(self, block: Block) -> Counter[int]:
         """By part, how many more layers have the first layout than the second."""
         votes: Counter[int] = Counter()
         for op in block.ops:

@@ -1,5 +1,6 @@
 """move-transposes: a network with channels last compiles to what it is with channels first."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,10 +16,11 @@ from quantised_networks import network
 from random_networks import Network, networks
 from small_models import one_thread
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 import vtac
 from vtac.dialects.context import VtacContext
-from vtac.dialects.graph import TransposeOp
+from vtac.dialects.graph import ConstantOp, TransposeOp
 from vtac.dialects.target import Target
 
 TARGETS = {**RANDOM_TARGETS, "sim": Target.named("sim")}
@@ -26,32 +28,65 @@ FEW = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], de
 
 
 def _run(model: onnx.ModelProto, target: Target, samples: np.ndarray, batch: int):
-    """The results, by position, the launches, and the transposes that are left."""
-    left = []
+    """The results, by position, the launches, and the canonical network."""
+    canonical = []
 
-    def count(level: str, module: ModuleOp, ctx: VtacContext) -> None:
+    def keep(level: str, module: ModuleOp, ctx: VtacContext) -> None:
         if level == "canonical":
-            left.extend(op for op in module.walk() if isinstance(op, TransposeOp))
+            canonical.append(module.clone())
 
     everything = vtac.Criteria(compare=False)
-    module = vtac.compile(model, target, samples, criteria=everything, observe=count)
+    module = vtac.compile(model, target, samples, criteria=everything, observe=keep)
     results = list(module.run({"x": samples[:batch]}).values())
-    return results, len(module.report.instructions), len(left), module
+    return results, len(module.report.instructions), canonical[0], module
+
+
+def transposes(network: ModuleOp) -> int:
+    return sum(isinstance(op, TransposeOp) for op in network.walk())
+
+
+def computing(network: ModuleOp) -> Counter[tuple[str, str]]:
+    """What a network computes, how often: ops with the types of their results."""
+    ops = [op for op in network.walk() if isinstance(op.parent_op(), FuncOp) and op.results]
+    moving = (TransposeOp, ConstantOp)
+    return Counter((op.name, str(op.results[0].type)) for op in ops if not isinstance(op, moving))
+
+
+def may_turn(network: Network) -> bool:
+    """Whether a network has several ways to lay out its values that need as many transposes.
+
+    It has them where space is transposed in the network itself, and where a transposition moves
+    nothing since an extent is 1.
+    """
+    inferred = onnx.shape_inference.infer_shapes(network.model).graph
+    values = (*inferred.input, *inferred.value_info, *inferred.output)
+    extents = [[d.dim_value for d in v.type.tensor_type.shape.dim][1:] for v in values]
+    turned = any(node.op_type == "Transpose" for node in inferred.node)
+    return turned or any(1 in shape for shape in extents)
 
 
 def assert_same(network: Network, target: Target) -> None:
-    """Same integers, as many launches, and no transposes but at inputs and outputs."""
+    """The same ops with channels first, so the same integers, in as many launches.
+
+    No transposes are left but at inputs and outputs.
+    """
     batch = len(network.inputs["x"])
     rank = network.samples.ndim
     expected, launches, before, _ = _run(network.model, target, network.samples, batch)
     model = channels_last(network.model)
     turned = network.samples.transpose(last(rank)) if rank > 2 else network.samples
-    results, count, left, module = _run(model, target, np.ascontiguousarray(turned), batch)
-    assert count == launches
-    assert left <= before + 2, module.report
+    results, count, after, module = _run(model, target, np.ascontiguousarray(turned), batch)
+    assert transposes(after) <= transposes(before) + 2, module.report
+    is_same = computing(before) == computing(after)
+    assert is_same or may_turn(network), module.report
     for result, wanted in zip(results, expected, strict=True):
         shown = result.transpose(first(result.ndim)) if result.ndim > 2 else result
-        np.testing.assert_array_equal(shown, wanted)
+        if is_same:
+            np.testing.assert_array_equal(shown, wanted)
+        else:
+            assert np.abs(shown - wanted).max() <= 0.1 * np.abs(wanted).max() + 1e-6
+    if is_same:
+        assert count == launches
 
 
 @pytest.mark.parametrize("target", ["1x16", "4x8"])
@@ -132,15 +167,13 @@ def mobile_block(net: Tensorflow, means: Callable[[str], str]) -> str:
     return net.add("Add", y, x)
 
 
-def _fully_on_the_accelerator(
-    model: onnx.ModelProto, shape: Sequence[int], transposes: int = 2
-) -> None:
+def _fully_on_the_accelerator(model: onnx.ModelProto, shape: Sequence[int], most: int = 2) -> None:
     """Compile, compare with floats, and find one launch with transposes at the borders alone."""
     samples = np.random.default_rng(1).normal(0, 1, (4 * shape[0], *shape[1:]))
     samples = samples.astype(np.float32)
-    (result,), launches, left, module = _run(model, TARGETS["sim"], samples, shape[0])
+    (result,), launches, canonical, module = _run(model, TARGETS["sim"], samples, shape[0])
     assert launches == 1, module.report
-    assert left <= transposes
+    assert transposes(canonical) <= most
     session = onnxruntime.InferenceSession(model.SerializeToString(), one_thread())
     (expected,) = session.run(None, {"x": samples[: shape[0]]})
     assert np.abs(result - expected).max() < 0.1 * np.abs(expected).max()
@@ -189,7 +222,7 @@ def test_left_product_of_a_transpose() -> None:
     x = net.add("Transpose", "x", perm=[1, 0])
     x = net.add("MatMul", net.random(20, 32), x)
     result = net.add("Relu", net.add("Transpose", x, perm=[1, 0]))
-    _fully_on_the_accelerator(net.model([16, 32], result), [16, 32], transposes=0)
+    _fully_on_the_accelerator(net.model([16, 32], result), [16, 32], most=0)
 
 
 def test_convolutions_in_one_dimension() -> None:

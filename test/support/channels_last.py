@@ -55,8 +55,11 @@ class _Converter:
 
     def convert(self, node: onnx.NodeProto) -> None:
         """Append a node, with what it needs around it."""
-        node, rank = onnx.NodeProto.FromString(node.SerializeToString()), self.rank(node.input[0])
-        kind, axes = node.op_type, first(rank)
+        node = onnx.NodeProto.FromString(node.SerializeToString())
+        kind, rank = node.op_type, self.rank(node.input[0])
+        if kind in BROADCASTING:  # a constant with fewer axes may stand first
+            rank = max(map(self.rank, node.input))
+        axes = first(rank)
         if rank < 3 or kind in AS_THEY_ARE or (kind in ROUNDING and not self._by_channel(node)):
             self.nodes.append(node)
         elif kind in BROADCASTING:

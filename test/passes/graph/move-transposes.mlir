@@ -58,3 +58,33 @@ func.func @attention(%x: tensor<1x4x2x8xf32>) -> tensor<1x2x4x4xf32> {
 // CHECK-NEXT:  %[[A:.*]] = graph.transpose %x {permutation = array<i64: 0, 2, 1, 3>}
 // CHECK-NEXT:  %[[B:.*]] = graph.transpose %x {permutation = array<i64: 0, 2, 3, 1>}
 // CHECK-NEXT:  graph.matmul %[[A]], %[[B]]
+
+// Reductions over a part of space are poolings too; on import, one over axis 2 looks like one.
+func.func @parts(%x: tensor<1x16x8x6xf32>) -> (tensor<1x16x1x6xf32>, tensor<1x16x8xf32>) {
+  %t = graph.transpose %x {permutation = array<i64: 0, 2, 3, 1>} : (tensor<1x16x8x6xf32>) -> tensor<1x8x6x16xf32>
+  %s = graph.host "ReduceSum"(%t) {domain = "", onnx_attributes = {axes = array<i64: 1>}} : (tensor<1x8x6x16xf32>) -> tensor<1x1x6x16xf32>
+  %y = graph.transpose %s {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x1x6x16xf32>) -> tensor<1x16x1x6xf32>
+  %m = graph.average_pool %t {kernel = array<i64: 6, 1>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, count_include_pad = false} : (tensor<1x8x6x16xf32>) -> tensor<1x8x1x16xf32>
+  %r = graph.reshape %m : (tensor<1x8x1x16xf32>) -> tensor<1x8x16xf32>
+  %z = graph.transpose %r {permutation = array<i64: 0, 2, 1>} : (tensor<1x8x16xf32>) -> tensor<1x16x8xf32>
+  func.return %y, %z : tensor<1x16x1x6xf32>, tensor<1x16x8xf32>
+}
+// CHECK-LABEL: @parts
+// CHECK-NOT:   graph.transpose
+// CHECK:       graph.sum_pool %x {{.*}} -> tensor<1x16x1x6xf32>
+// CHECK:       graph.average_pool %x {{.*}} -> tensor<1x16x8x1xf32>
+// CHECK-NOT:   graph.transpose
+
+// Of two places for a transpose, the one behind the relu: the convolution can take up the relu.
+func.func @behind(%x: tensor<1x8x6x5xf32>, %w: tensor<8x8x1x1xf32>) -> tensor<1x8x5x6xf32> {
+  %c = graph.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x8x6x5xf32>, tensor<8x8x1x1xf32>) -> tensor<1x8x6x5xf32>
+  %t = graph.transpose %c {permutation = array<i64: 0, 1, 3, 2>} : (tensor<1x8x6x5xf32>) -> tensor<1x8x5x6xf32>
+  %r = graph.relu %t : (tensor<1x8x5x6xf32>) -> tensor<1x8x5x6xf32>
+  %d = graph.conv %r, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x8x5x6xf32>, tensor<8x8x1x1xf32>) -> tensor<1x8x5x6xf32>
+  func.return %d : tensor<1x8x5x6xf32>
+}
+// CHECK-LABEL: @behind
+// CHECK:       %[[C:.*]] = graph.conv %x
+// CHECK-NEXT:  %[[R:.*]] = graph.relu %[[C]]
+// CHECK-NEXT:  %[[T:.*]] = graph.transpose %[[R]]
+// CHECK-NEXT:  graph.conv %[[T]]
