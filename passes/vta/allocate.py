@@ -7,7 +7,7 @@ time lie apart; a site is alive from its first buffer to the last use of any of 
 Room that is left over lets instructions start early (``vta-order-instructions``), since nothing can
 be loaded before the last use of what lies in its place. So a site lies where the last use is
 longest ago, and the sites of a layer take more slots than they need while they leave half of a
-memory to other layers.
+memory to other layers. Option ``most-slots``: up to how many; 0 keeps those of the schedule.
 
 Takes instructions on ``vta.alloc`` values; leaves none of them.
 """
@@ -37,9 +37,9 @@ from vtac.dialects.vta import (
 )
 from vtac.dialects.vta.encoding import Opcode
 
-_MOST_SLOTS = 8
-"""Slots that a site takes at most beyond what it needs. Every further place of a buffer needs
-micro-ops of its own."""
+MOST_SLOTS = 8
+"""Slots up to which a site takes more than it needs. Every further place of a buffer needs further
+micro-ops."""
 
 _NEVER_FREE = int(np.iinfo(np.int64).max)
 """When elements are used for the last time that the same layer needs."""
@@ -47,9 +47,14 @@ _NEVER_FREE = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True)
 class AllocatePass(ModulePass):
-    """Place the SRAM buffers of every vta.program."""
+    """Place the SRAM buffers of every vta.program.
+
+    most_slots: up to how many slots a site takes more than its schedule asks for.
+    """
 
     name = "vta-allocate"
+
+    most_slots: int = MOST_SLOTS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
@@ -57,17 +62,17 @@ class AllocatePass(ModulePass):
         for program in op.body.block.ops:
             if isinstance(program, ProgramOp):
                 try:
-                    allocate(program)
+                    allocate(program, self.most_slots)
                 except CompileError as error:
                     problems += error.problems
         if problems:
             raise CompileError(problems)
 
 
-def allocate(program: ProgramOp) -> None:
+def allocate(program: ProgramOp, most_slots: int = MOST_SLOTS) -> None:
     """Place the SRAM buffers of a program. Raises `CompileError` where they do not fit."""
     allocs, buffers = _buffers(program)
-    addresses = addresses_of(buffers, program.target)
+    addresses = addresses_of(buffers, program.target, most_slots)
     _rewrite(program, dict(zip([op.buffer for op in allocs], addresses, strict=True)))
 
 
@@ -87,16 +92,18 @@ class SramBuffer(NamedTuple):
     last: int
 
 
-def addresses_of(buffers: Sequence[SramBuffer], target: Target) -> list[int]:
+def addresses_of(
+    buffers: Sequence[SramBuffer], target: Target, most_slots: int = MOST_SLOTS
+) -> list[int]:
     """The first element of each buffer in its memory; buffers are in the order of their birth.
 
-    Raises `CompileError` where they do not fit.
+    most_slots: see `AllocatePass`. Raises `CompileError` where they do not fit.
     """
     sites = _sites(buffers)
     problems: list[Problem] = []
     for memory in (Memory.INP, Memory.WGT, Memory.ACC):
         here = [site for site in sites if site.memory is memory]
-        problems += _place_memory(here, target.depth(memory))
+        problems += _place_memory(here, target.depth(memory), most_slots)
     if problems:
         raise CompileError(problems)
     addresses = [0] * len(buffers)
@@ -193,14 +200,14 @@ def _sites(buffers: Sequence[SramBuffer]) -> list[_Site]:
     return list(sites.values())
 
 
-def _place_memory(sites: Sequence[_Site], depth: int) -> list[Problem]:
+def _place_memory(sites: Sequence[_Site], depth: int, most_slots: int) -> list[Problem]:
     """Give the sites of one memory their bases; returns what did not fit."""
     problems = [problem for site in sites for problem in _check_slots(site)]
     if problems:
         return problems
     used = np.zeros(depth, np.int64)
     for group in _groups(sites):
-        if not _place_group(group, used):
+        if not _place_group(group, used, most_slots):
             problems.append(_does_not_fit(group, depth))
     return problems
 
@@ -229,13 +236,13 @@ def _groups(sites: Sequence[_Site]) -> list[list[_Site]]:
     return groups
 
 
-def _place_group(group: Sequence[_Site], used: NDArray[np.int64]) -> bool:
+def _place_group(group: Sequence[_Site], used: NDArray[np.int64], most_slots: int) -> bool:
     """Place the sites of a group.
 
     used: when each element of the memory is used for the last time; brought up to date.
     """
     needed = [site.slots for site in group]
-    _widen(group, len(used) // 2)
+    _widen(group, len(used) // 2, most_slots)
     placed = _place_by_age(group, used)
     if not placed:
         for site, slots in zip(group, needed, strict=True):
@@ -250,11 +257,11 @@ def _place_group(group: Sequence[_Site], used: NDArray[np.int64]) -> bool:
     return placed
 
 
-def _widen(group: Sequence[_Site], room: int) -> None:
+def _widen(group: Sequence[_Site], room: int, most_slots: int) -> None:
     """Give sites more slots, the smallest first, while they take at most `room` elements."""
     total = sum(site.elements for site in group)
     for site in sorted(group, key=lambda site: (site.size, site.number)):
-        while site.slots < min(_MOST_SLOTS, len(site.buffers)) and total + site.size <= room:
+        while site.slots < min(most_slots, len(site.buffers)) and total + site.size <= room:
             site.slots += 1
             total += site.size
 

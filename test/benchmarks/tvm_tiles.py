@@ -44,8 +44,12 @@ TUNED: Mapping[str, Tiles] = {
 
 
 def with_tvm_schedule(pipeline: Pipeline, tiles: Tiles) -> Pipeline:
-    """A pipeline with TVM's schedule; the epilogue is what TVM makes of it, ALU operations."""
+    """A pipeline with TVM's schedule; the epilogue is what TVM makes of it, ALU operations.
+
+    Instructions stay in the order of the schedule, and buffers have the slots that it gives them.
+    """
     names = ("h", "w", "ci", "co", "oc-threads", "h-threads")
     options = " ".join(f"{n}={v}" for n, v in zip(names, astuple(tiles), strict=True))
     schedule = f"graph-to-te,te-split-bodies,te-block-immediates,te-schedule-conv2d{{{options}}}"
-    return pipeline.replace("te", schedule)
+    as_written = pipeline.without("vta-order-instructions")
+    return as_written.with_options("vta-allocate", most_slots=0).replace("te", schedule)
