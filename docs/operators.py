@@ -230,6 +230,10 @@ def _is_current(name: str) -> bool:
     return known and not onnx.defs.get_schema(name, OPSET, "").deprecated
 
 
+_CONVERTING = ("vtac.lowering.onnx", "vtac.passes.graph.channels_first")
+"""Where the functions are that converters call to make ops."""
+
+
 class _Reader:
     """Collects refusals from the source of functions, and the kinds of ops that they make.
 
@@ -287,7 +291,7 @@ class _Reader:
             self._add(node.args[0], scope)
         elif isinstance(callee, type) and issubclass(callee, Operation):
             self.made.append(callee)
-        elif inspect.isfunction(callee) and callee.__module__.startswith("vtac.lowering.onnx"):
+        elif inspect.isfunction(callee) and callee.__module__.startswith(_CONVERTING):
             self.read(callee)
 
     def _add(self, node: ast.expr, scope: "_Scope") -> None:

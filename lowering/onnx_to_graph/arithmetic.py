@@ -14,7 +14,7 @@ from vtac.dialects.graph import (
     broadcast,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, axis_of, known_shape, like
-from vtac.passes.graph.channels_first import AxisReduction, pooling
+from vtac.passes.graph.channels_first import mean_pooling, sum_pooling
 from vtac.passes.graph.reasons import ReasonKind
 
 MOST_SPACE = 3
@@ -60,16 +60,18 @@ def extreme(node: Node) -> Operation:
 
 def reduce_mean(node: Node) -> Sequence[Operation]:
     """ReduceMean over space: an average pooling, and a reshape unless dimensions stay."""
-    return pooling(_reduction(node, is_mean=True), node.operand(0))
+    axes, keeps = _reduced(node)
+    return mean_pooling(node.operand(0), axes, keeps=keeps)
 
 
 def reduce_sum(node: Node) -> Sequence[Operation]:
     """ReduceSum over space: a sum pooling, and a reshape unless dimensions stay."""
-    return pooling(_reduction(node, is_mean=False), node.operand(0))
+    axes, keeps = _reduced(node)
+    return sum_pooling(node.operand(0), axes, keeps=keeps)
 
 
-def _reduction(node: Node, *, is_mean: bool) -> AxisReduction:
-    """What a node reduces; refuses axes that are not spatial."""
+def _reduced(node: Node) -> tuple[set[int], bool]:
+    """The axes that a node reduces, and whether they stay; refuses axes that are not spatial."""
     node.floats(0)
     x = node.operand(0)
     shape = known_shape(x)
@@ -82,5 +84,4 @@ def _reduction(node: Node, *, is_mean: bool) -> AxisReduction:
     axes = {axis_of(axis, len(shape)) for axis in given or range(len(shape))}
     if not axes <= set(range(2, len(shape))) or not 3 <= len(shape) <= MOST_SPACE + 2:
         raise StaysOnHostError(f"it reduces axes {sorted(axes)}: only space [2..] is supported")
-    keeps = bool(node.attributes.get("keepdims", 1))
-    return AxisReduction(is_mean, frozenset(axes), keeps)
+    return axes, bool(node.attributes.get("keepdims", 1))

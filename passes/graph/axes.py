@@ -273,7 +273,7 @@ def with_layouts(
     if isinstance(op, MatMulOp):
         made = pointwise_convolution(ctx, op, operands[0])
     elif (reduction := reduction_over_space(ctx, op)) is not None:
-        made = pooling(with_channels_first(reduction), operands[0])
+        made = list(pooling(with_channels_first(reduction), operands[0]))
     else:
         made = _same_op(ctx, op, operands, layouts.result)
     for each in made:

@@ -4,7 +4,7 @@ A product of [N, spatial..., C] by a constant matrix is a convolution of [N, C, 
 windows of one element; a mean or a sum over axes between the first and the last is a pooling.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -133,31 +133,42 @@ def with_channels_first(reduction: AxisReduction) -> AxisReduction:
     return replace(reduction, axes=frozenset(axis + 1 for axis in reduction.axes))
 
 
-def pooling(reduction: AxisReduction, x: SSAValue) -> list[Operation]:
+def pooling(reduction: AxisReduction, x: SSAValue) -> Sequence[Operation]:
     """The pooling that computes a reduction of x: [N, C, spatial...] over spatial axes.
 
     Behind it stands a reshape, unless the axes stay.
     """
+    pools = mean_pooling if reduction.is_mean else sum_pooling
+    return pools(x, reduction.axes, keeps=reduction.keeps)
+
+
+def mean_pooling(x: SSAValue, axes: Set[int], *, keeps: bool) -> Sequence[Operation]:
+    """The mean of x: [N, C, spatial...] over some spatial axes."""
+    window, type = _whole_window(x, axes)
+    if len(axes) == len(type.get_shape()) - 2:
+        return _reshaped(GlobalAveragePoolOp(x, type), axes, keeps)
+    counts = BoolAttr.from_bool(False)
+    return _reshaped(AveragePoolOp(x, type, **window, count_include_pad=counts), axes, keeps)
+
+
+def sum_pooling(x: SSAValue, axes: Set[int], *, keeps: bool) -> Sequence[Operation]:
+    """The sum of x: [N, C, spatial...] over some spatial axes."""
+    window, type = _whole_window(x, axes)
+    return _reshaped(SumPoolOp(x, type, **window), axes, keeps)
+
+
+def _whole_window(x: SSAValue, axes: Set[int]) -> tuple[dict[str, Any], TensorType[Attribute]]:
+    """A window as large as x along some axes, and the type of what a pooling over it makes."""
     shape = shape_of(x) or ()
-    kernel = [n if axis in reduction.axes else 1 for axis, n in enumerate(shape[2:], 2)]
-    kept = [1 if axis in reduction.axes else n for axis, n in enumerate(shape)]
-    type: TensorType[Attribute] = TensorType(f32, kept)
+    kernel = [n if axis in axes else 1 for axis, n in enumerate(shape[2:], 2)]
     ones = [1] * len(kernel)
-    window: dict[str, Any] = {
-        "kernel": kernel,
-        "strides": ones,
-        "pads": [0, 0] * len(ones),
-        "dilations": ones,
-    }
-    made: list[Operation] = []
-    if not reduction.is_mean:
-        made.append(SumPoolOp(x, type, **window))
-    elif len(reduction.axes) == len(ones):
-        made.append(GlobalAveragePoolOp(x, type))
-    else:
-        counts = BoolAttr.from_bool(False)
-        made.append(AveragePoolOp(x, type, **window, count_include_pad=counts))
-    if not reduction.keeps:
-        left = [n for axis, n in enumerate(kept) if axis not in reduction.axes]
-        made.append(ReshapeOp(made[0].results[0], TensorType(f32, left)))
-    return made
+    window = {"kernel": kernel, "strides": ones, "pads": [0, 0] * len(ones), "dilations": ones}
+    return window, TensorType(f32, [1 if axis in axes else n for axis, n in enumerate(shape)])
+
+
+def _reshaped(pool: Operation, axes: Set[int], keeps: bool) -> Sequence[Operation]:
+    """A pooling, and a reshape behind it unless the axes stay."""
+    if keeps:
+        return [pool]
+    left = [n for axis, n in enumerate(shape_of(pool.results[0]) or ()) if axis not in axes]
+    return [pool, ReshapeOp(pool.results[0], TensorType(f32, left))]
