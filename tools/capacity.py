@@ -15,8 +15,6 @@ from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.reasons import Reason, ReasonKind, is_settled, keep_on_host
 from vtac.tools.planner import main_function
 
-_HINT = "Choose a target with larger buffers."
-
 
 def keep_what_does_not_fit(module: ModuleOp, error: CompileError) -> bool:
     """Mark the layers of an error as kept on the host, with the reason.
@@ -30,7 +28,7 @@ def keep_what_does_not_fit(module: ModuleOp, error: CompileError) -> bool:
         if not isinstance(problem, DoesNotFit):
             return False
         for layer in problem.layers:
-            reasons.setdefault(layer, Reason(problem.what, ReasonKind.CAPACITY, _HINT))
+            reasons.setdefault(layer, Reason(problem.what, ReasonKind.CAPACITY, problem.hint))
     marked = set[str]()
     for op in main_function(module).body.block.ops:
         layer = layer_of(op)

@@ -123,13 +123,12 @@ class _Graph:
         axis = 0 if convolves else rank - 1
         behind = rank - 2 if convolves else 0
         count = tensor.dims[axis]
-        zeros = np.zeros((), np.int8) if zero is None else numpy_helper.to_array(zero)
-        if zero is None:
-            zeros = np.zeros((), numpy_helper.to_array(tensor).dtype)
+        stored = numpy_helper.to_array(tensor if zero is None else zero)
+        zeros = np.zeros((), stored.dtype) if zero is None else stored
         if steps.size != 1:
-            spread = [*([1] * steps.ndim)]
             if steps.ndim <= behind:
                 return None
+            spread = [1] * steps.ndim
             spread[steps.ndim - 1 - behind] = count
             if list(steps.shape) != spread:
                 return None

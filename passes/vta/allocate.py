@@ -317,7 +317,7 @@ def _does_not_fit(group: Sequence[_Site], depth: int) -> Problem:
     return DoesNotFit(
         ", ".join(layers),
         f"needs {total} elements of {memory} ({needs}), the target has {depth}",
-        "Choose smaller tiles or fewer slots.",
+        "Choose smaller tiles, fewer slots, or a target with larger buffers.",
         layers,
     )
 

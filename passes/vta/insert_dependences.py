@@ -115,6 +115,7 @@ def no_tokens(program: str, capacity: int, layers: Iterable[str]) -> CompileErro
         DoesNotFit(
             f"vta.program @{program}",
             f"its tokens do not fit queues of {capacity}",
+            "Choose a target with deeper token queues.",
             layers=tuple(dict.fromkeys(filter(None, layers))),
         )
     )

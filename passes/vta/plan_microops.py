@@ -121,10 +121,13 @@ def _planned(program: ProgramOp) -> Iterator[tuple[ComputeOp, MicroOps]]:
         yield op, op.micro_ops
 
 
+_HINT = "Choose smaller tiles, or a target with a larger micro-op buffer."
+
+
 def too_many(micro_ops: MicroOps, entries: int, where: str) -> CompileError:
     """The error about one instruction with more micro-ops than the memory holds."""
     what = f"one instruction has {micro_ops.count} micro-ops, the target holds {entries}"
-    return CompileError(DoesNotFit(where, what, layers=(where,)))
+    return CompileError(DoesNotFit(where, what, _HINT, (where,)))
 
 
 def stretches_of(used: Iterable[tuple[_T, MicroOps]], entries: int) -> list[Stretch[_T]]:

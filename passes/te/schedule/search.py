@@ -178,5 +178,5 @@ def _why_not(structure: Structure, target: Target, layer: str) -> Problem:
     return Problem(
         layer,
         f"even its smallest tile needs {', '.join(needs) or 'too many micro-ops'}",
-        "Choose a target with larger buffers, or keep this layer on the host.",
+        "Choose a target with larger buffers.",
     )

@@ -287,7 +287,7 @@ def _unknown(compute: ComputeOp, layer: str, what: str) -> CompileError:
         Problem(
             layer,
             f'stage "{compute.label.data}" has {what}, which the default schedule cannot place',
-            "Write a te.schedule for this kernel, or keep the layer on the host.",
+            "Write a te.schedule for this kernel.",
         )
     )
 
