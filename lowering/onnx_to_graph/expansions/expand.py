@@ -6,6 +6,7 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto
 
 from vtac.lowering.onnx_to_graph.check import plain_domain
 from vtac.lowering.onnx_to_graph.expansions.arrangements import pad, prelu, resize
+from vtac.lowering.onnx_to_graph.expansions.recurrent import recurrent
 from vtac.lowering.onnx_to_graph.expansions.site import Site
 from vtac.lowering.onnx_to_graph.rewriting import replace_nodes
 
@@ -13,8 +14,11 @@ Expansion = Callable[[Site], bool]
 """Writes the nodes that a node becomes; answers whether it did."""
 
 EXPANSIONS: Mapping[str, Expansion] = {
+    "GRU": recurrent,
+    "LSTM": recurrent,
     "PRelu": prelu,
     "Pad": pad,
+    "RNN": recurrent,
     "Resize": resize,
     "Upsample": resize,
 }
