@@ -31,6 +31,7 @@ HOST = "host"
 FUSED = "part of {}"
 VANISHED = "computed at compile time"
 FREE = "nothing is left to compute: only the scale of its input changes"
+PARTLY = "in part; another part stays on the host: {}"
 UNKNOWN = "no reason was recorded"
 
 
@@ -77,7 +78,7 @@ def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
     placements = []
     for layer, kind in nodes.kinds.items():
         if layer in accelerated:
-            note = notes.get(layer, "")
+            note = notes.get(layer, PARTLY.format(hosted[layer]) if layer in hosted else "")
             placements.append(Placement(layer, kind, accelerated[layer], note))
         elif layer in hosted:
             placements.append(Placement(layer, kind, HOST, hosted[layer]))

@@ -122,3 +122,10 @@ def test_small_layers_and_unequal_lengths_stay_whole() -> None:
         if tensor.name == "n":
             tensor.CopyFrom(onnx.numpy_helper.from_array(np.array([5, 3], np.int32), "n"))
     assert kinds(import_model(model, context(), calibrated=True)) == ["GRU"]
+
+
+def test_explain_says_that_gates_stay_on_the_host() -> None:
+    model, shape = layer("LSTM", batch=1, inputs=64, hidden=64)
+    samples = {"x": np.stack([floats(shape, seed) for seed in range(4)])}
+    (place,) = vtac.compile(model, "pynq", samples).explain
+    assert place.where.startswith("vta") and "another part stays on the host" in place.reason
