@@ -66,7 +66,7 @@ QUANTISED = "quantised"
 
 LOWERING = (
     Pipeline.of(
-        "graph-to-te,te-insert-copies,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,"
+        "graph-to-te,te-fill-lanes,te-insert-copies,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,"
         "te-split-bodies,te-drop-clips,te-nest-shifts,te-correct-borders,te-place-biases,"
         "te-block-immediates,te-extremes-first,te-split-windows,te-share-tiles,"
         "te-cover-stores,te-schedule",

@@ -26,6 +26,7 @@ from vtac.passes.te.correct_borders import CorrectBordersPass
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.drop_clips import DropClipsPass
 from vtac.passes.te.extremes_first import ExtremesFirstPass
+from vtac.passes.te.fill_lanes import FillLanesPass
 from vtac.passes.te.fuse_accumulators import FuseAccumulatorsPass
 from vtac.passes.te.insert_copies import InsertCopiesPass
 from vtac.passes.te.legalize_casts import LegalizeCastsPass
@@ -41,6 +42,7 @@ from vtac.passes.te.te_to_loops import TeToLoops
 Array = np.ndarray[Any, np.dtype[Any]]
 
 REWRITES: Sequence[type[ModulePass]] = (
+    FillLanesPass,
     InsertCopiesPass,
     NarrowBandsPass,
     LegalizeCastsPass,
