@@ -72,9 +72,9 @@ class ConcatOp(IRDLOperation):
 
 @irdl_op_definition
 class SliceOp(UnaryOp):
-    """Of each dimension the elements from a start on, at a distance of ``steps`` (ONNX Slice).
+    """Every ``steps``-th element of each dimension, from ``starts`` on (ONNX Slice).
 
-    How many there are is what the result's type says.
+    The result's type says how many there are.
     """
 
     name = "graph.slice"
@@ -138,11 +138,11 @@ class PadOp(UnaryOp):
         super().__init__(x, result_type, pads=integers(pads), value=FloatAttr(value, f64))
 
     def verify_(self) -> None:
-        """Two pads a dimension, none negative."""
+        """There are two pads per dimension, none negative."""
         shape, pads = shape_of(self.x) or (), self.pads.get_values()
         rank = len(shape)
         if len(pads) != 2 * rank or min(pads, default=0) < 0:
-            raise VerifyException(f"rank {rank} needs {2 * rank} pads that are not negative")
+            raise VerifyException(f"a tensor of rank {rank} needs {2 * rank} pads, none negative")
         verify_shape(
             self.result,
             [
@@ -154,7 +154,7 @@ class PadOp(UnaryOp):
 
 @irdl_op_definition
 class UpsampleOp(UnaryOp):
-    """Each element ``factors`` times in each dimension: nearest neighbours (ONNX Resize)."""
+    """Each element repeated ``factors`` times per dimension: nearest neighbours (ONNX Resize)."""
 
     name = "graph.upsample"
     traits = traits_def(
@@ -166,7 +166,7 @@ class UpsampleOp(UnaryOp):
         super().__init__(x, result_type, factors=integers(factors))
 
     def verify_(self) -> None:
-        """A positive factor a dimension."""
+        """There is one positive factor per dimension."""
         shape, factors = shape_of(self.x) or (), self.factors.get_values()
         if len(factors) != len(shape) or min(factors, default=1) < 1:
             raise VerifyException(f"rank {len(shape)} needs as many positive factors")
@@ -195,7 +195,7 @@ class DepthToSpaceOp(UnaryOp):
         super().__init__(x, result_type, blocks=integers(blocks))
 
     def verify_(self) -> None:
-        """A positive extent of a block per spatial dimension; channels fill whole blocks."""
+        """Blocks have one positive extent per spatial dimension; channels fill whole blocks."""
         shape, blocks = shape_of(self.x) or (), self.blocks.get_values()
         if len(shape) < 3 or len(blocks) != len(shape) - 2 or min(blocks) < 1:
             raise VerifyException(f"rank {len(shape)} needs as many positive extents as space has")

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from vtac.dialects.vtac import ResourceAttr
 
 RANGES_ATTRIBUTE = "graph.ranges"
-"""Name of the attribute that carries one ``#graph.range`` (or unit) a result of an op."""
+"""Name of the attribute that carries one ``#graph.range`` (or unit) per result of an op."""
 
 PROTOBUF_KINDS = ("TensorProto", "SparseTensorProto", "GraphProto", "TypeProto")
 """The ONNX messages that attributes of nodes may hold."""
@@ -73,8 +73,8 @@ class PackedAttr(ParametrizedAttribute):
     lies as [N/BATCH][C/BLOCK][H][W][BATCH][BLOCK], one [N, C] as [N/BATCH][C/BLOCK][BATCH][BLOCK],
     both counts rounded up; spare lanes may hold anything.
 
-    ``#graph.packed<16, 16, weights>``: BLOCK rows an element, and zeros in spare lanes, which is
-    what the machine takes as weights.
+    ``#graph.packed<16, 16, weights>``: BLOCK rows per element, and zeros in spare lanes, as the
+    machine reads weights.
     """
 
     name = "graph.packed"

@@ -100,7 +100,7 @@ class PReluOp(IRDLOperation):
         super().__init__(operands=[x, slope], result_types=[result_type])
 
     def verify_(self) -> None:
-        """The slope adds no dimension and no extent."""
+        """The result has the operand's shape: the slope broadcasts to it."""
         shape = shape_of(self.x) or ()
         verify_shape(self.result, shape)
         if len(shape_of(self.slope) or ()) > len(shape):

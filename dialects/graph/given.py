@@ -1,4 +1,4 @@
-"""Scales that a model brings along: values that it rounds itself, and constants on a grid.
+"""Scales that a model gives: of values that it rounds itself, and of constants on a grid.
 
 A quantised model is a float model whose scales are given. A pair QuantizeLinear, DequantizeLinear
 is one float op, ``graph.fake_quantize`` (the name TensorFlow and PyTorch have for it); the
@@ -44,8 +44,8 @@ GRID_ATTRIBUTE = "graph.grid"
 class FakeQuantizeOp(UnaryOp):
     """``scale * (clamp(round_half_even(x / scale) + zero_point, low, high) - zero_point)``.
 
-    Floats in, floats out: what a value is after QuantizeLinear and DequantizeLinear. low, high: the
-    bounds of the integers, those of int8 or of uint8.
+    The float value of x after QuantizeLinear and DequantizeLinear. low, high: the bounds of the
+    integers, those of int8 or of uint8.
     """
 
     name = "graph.fake_quantize"
@@ -83,8 +83,8 @@ class FakeQuantizeOp(UnaryOp):
 class GridAttr(ParametrizedAttribute):
     """``#graph.grid<0, [0.5, 0.25]>``: element i along axis 0 is a whole multiple of step i.
 
-    One step: that of all elements. It is a fact about a constant, up to float32's rounding; the
-    multiples lie in [-255, 255] for dequantised 8-bit weights.
+    A single step holds for all elements. The constant has this property up to float32's rounding;
+    the multiples lie in [-255, 255] for dequantised 8-bit weights.
     """
 
     name = "graph.grid"
@@ -125,7 +125,7 @@ class GridAttr(ParametrizedAttribute):
 
 @dataclass(frozen=True)
 class Given:
-    """The scale and zero point of a value that its model rounds, as int8 would store it."""
+    """The scale and zero point of a value that its model rounds, converted to storage as int8."""
 
     scale: float
     zero_point: int
@@ -137,9 +137,9 @@ class Given:
 
 
 def given_by(op: Operation | None) -> Given | None:
-    """What an op that rounds, or that makes 8-bit integers real, says about its result.
+    """The scale that an op which rounds, or which dequantises 8-bit integers, gives its result.
 
-    uint8 is int8 with everything moved by 128. None where there is no single scale.
+    A zero point of uint8 is lowered by 128, to that of int8. None where there is no single scale.
     """
     if isinstance(op, FakeQuantizeOp):
         return Given(op.scale.value.data, op.zero_point.value.data - 128 - op.low.value.data)
@@ -166,7 +166,7 @@ def grid_of(value: SSAValue | None) -> GridAttr | None:
 
 
 def row_steps(value: SSAValue, rows: int) -> list[float] | None:
-    """The step of each row (axis 0) of a constant on a grid; None if rows have no step each."""
+    """The step of each row (axis 0) of a constant on a grid; None unless each row has one step."""
     grid = grid_of(value)
     if grid is None:
         return None
@@ -177,9 +177,8 @@ def row_steps(value: SSAValue, rows: int) -> list[float] | None:
 
 
 def set_grid(constant: ConstantOp, grid: GridAttr | None, transposed: bool = False) -> ConstantOp:
-    """The constant, now with the grid (if any) of another that has the same elements.
-
-    transposed: axes 0 and 1 have changed places since.
+    """Give a constant the grid (if any) of another one with the same elements; returns the
+    constant. transposed: whether axes 0 and 1 have changed places.
     """
     if grid is not None:
         if transposed and len(grid.steps) > 1:

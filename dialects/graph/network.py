@@ -106,7 +106,7 @@ def broadcast(a: Sequence[int], b: Sequence[int]) -> list[int]:
 
 
 class UnaryOp(IRDLOperation, ABC):
-    """One tensor in, one out of the same shape, unless the op says otherwise."""
+    """An op of one tensor, whose result has the same shape unless the op says otherwise."""
 
     x = operand_def(TensorType)
     result = result_def(TensorType)
@@ -123,7 +123,7 @@ class UnaryOp(IRDLOperation, ABC):
 
 
 class BinaryOp(IRDLOperation, ABC):
-    """Two tensors in, one out."""
+    """An op of two tensors with one result."""
 
     a = operand_def(TensorType)
     b = operand_def(TensorType)
@@ -144,9 +144,9 @@ class ArithmeticOp(BinaryOp):
 
 
 class WindowOp(IRDLOperation, ABC):
-    """What convolution and pooling share: a window that moves over the spatial dimensions.
+    """An op with a window that moves over the spatial dimensions: convolution or pooling.
 
-    A negative pad lets the windows start, or end, inside the operand.
+    With a negative pad the windows start, or end, inside the operand.
     """
 
     x = operand_def(TensorType)
@@ -158,14 +158,14 @@ class WindowOp(IRDLOperation, ABC):
 
     def kernel_shape(self) -> tuple[int, ...]:
         """Spatial extents of the window."""
-        raise AssertionError("every window op says what its kernel is")
+        raise AssertionError("a window op defines kernel_shape")
 
     def result_channels(self) -> int:
         """Channels of the result; DYNAMIC_INDEX if unknown."""
         return self.x.type.get_shape()[1]  # type: ignore[attr-defined,no-any-return]
 
     def verify_(self) -> None:
-        """Ranks agree, numbers are sensible, and the result has the shape they give."""
+        """Ranks agree, extents and pads are possible, and the result has the shape that follows."""
         kernel = self.kernel_shape()
         rank = len(kernel)
         strides, pads = self.strides.get_values(), self.pads.get_values()
@@ -256,7 +256,7 @@ class ConvOp(WindowOp, WeightedOp):
         return self.group.value.data
 
     def products(self) -> int:
-        """All weights of an output channel."""
+        """The number of weights per output channel."""
         return prod(known_extents(self.w)[1:])
 
     def kernel_shape(self) -> tuple[int, ...]:
@@ -334,7 +334,7 @@ class AveragePoolOp(PoolOp):
 
 @irdl_op_definition
 class SumPoolOp(PoolOp):
-    """Sum over each window; of an int8 tensor as int32 accumulators: average pooling's core.
+    """Sum over each window, of int8 as int32 accumulators: an average pooling without the division.
 
     pad_value: what windows read in the padding, 0 if it is not given.
     """
@@ -344,7 +344,7 @@ class SumPoolOp(PoolOp):
     pad_value = opt_prop_def(IntegerAttr[IntegerType])
 
     def verify_(self) -> None:
-        """The pad value is an int8."""
+        """As every window op; the pad value is an int8."""
         super().verify_()
         verify_pad_value(self, self.x)
 
@@ -396,7 +396,7 @@ class ReshapeOp(UnaryOp):
     traits = traits_def(MovesElements(), SelectsElements(), Linear())
 
     def verify_(self) -> None:
-        """The number of elements stays."""
+        """The result has as many elements as the operand."""
         before, after = shape_of(self.x) or (), shape_of(self.result) or ()
         if DYNAMIC_INDEX not in before and DYNAMIC_INDEX not in after:
             count: Any = [1, 1]
@@ -409,7 +409,7 @@ class ReshapeOp(UnaryOp):
 
 @irdl_op_definition
 class BatchNormOp(IRDLOperation):
-    """``scale * (x - mean) / sqrt(variance + epsilon) + bias`` a channel (ONNX, inference)."""
+    """``scale * (x - mean) / sqrt(variance + epsilon) + bias`` per channel (ONNX, inference)."""
 
     name = "graph.batch_norm"
     x = operand_def(TensorType)
@@ -439,5 +439,5 @@ class BatchNormOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        """Shape of x."""
+        """The result has the shape of x."""
         verify_shape(self.result, shape_of(self.x) or ())

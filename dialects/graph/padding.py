@@ -1,4 +1,4 @@
-"""What a read in the padding yields: the stored integer that means 0.
+"""The integer that windows read in the padding: the one that stands for the real number 0.
 
 With a zero point Z the real number 0 is stored as Z, so a window over integers reads Z where it
 leaves its operand. Ops that sum such windows have an optional property ``pad_value``; without it

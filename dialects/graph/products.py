@@ -92,7 +92,7 @@ class GemmOp(WeightedOp):
 
     @property
     def groups(self) -> int:
-        """All channels meet."""
+        """One: every output reads all channels."""
         return 1
 
     def products(self) -> int:
@@ -100,7 +100,7 @@ class GemmOp(WeightedOp):
         return known_extents(self.a)[0 if self.trans_a.value.data else -1]
 
     def verify_(self) -> None:
-        """Matrices whose inner extents agree."""
+        """The operands are matrices whose inner extents agree."""
         a, b = list(shape_of(self.a) or ()), list(shape_of(self.b) or ())
         if len(a) != 2 or len(b) != 2:
             raise VerifyException("gemm multiplies matrices: both operands must have rank 2")
@@ -174,7 +174,7 @@ class BatchMatMulOp(IRDLOperation):
         return known_extents(self.a)[-1]
 
     def verify_(self) -> None:
-        """Static matrices whose rows divide into the entries, and whose columns agree."""
+        """Shapes are static, rows divide into the entries, and columns agree."""
         a, b, result = (shape_of(value) or () for value in (self.a, self.b, self.result))
         if not len(a) == len(b) == 2 or DYNAMIC_INDEX in (*a, *b):
             raise VerifyException("batch_matmul multiplies matrices of known shapes")

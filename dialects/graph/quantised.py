@@ -67,7 +67,7 @@ class QuantizeOp(UnaryOp):
 
 @irdl_op_definition
 class DequantizeOp(UnaryOp):
-    """``scale * (x - zero_point)`` of integers; one scale, or one a channel (dimension 1)."""
+    """``scale * (x - zero_point)`` of integers; one scale, or one per channel (dimension 1)."""
 
     name = "graph.dequantize"
     traits = traits_def(ElementWise(), AxisAttributes(channels=("scales",)))
@@ -85,7 +85,7 @@ class DequantizeOp(UnaryOp):
         )
 
     def verify_(self) -> None:
-        """One scale, or as many as there are channels."""
+        """There is one scale, or one per channel."""
         super().verify_()
         shape = shape_of(self.x) or ()
         if len(self.scales) != 1 and (len(shape) < 2 or len(self.scales) != shape[1]):
@@ -94,7 +94,7 @@ class DequantizeOp(UnaryOp):
 
 @irdl_op_definition
 class ShiftLeftOp(IRDLOperation):
-    """``x << amount``: an int8 addend on the scale of accumulators; one amount a channel."""
+    """``x << amount``: an int8 addend at the scale of accumulators; one amount per channel."""
 
     name = "graph.shift_left"
     x = operand_def(TensorType)
@@ -107,7 +107,7 @@ class ShiftLeftOp(IRDLOperation):
         super().__init__(operands=[x, amount], result_types=[result_type])
 
     def verify_(self) -> None:
-        """int8 (or int32) in, int32 out; amounts int32 [C]."""
+        """It takes int8 (or int32) to int32; amounts are int32 [C]."""
         verify_shape(self.result, shape_of(self.x) or ())
         verify_channel_vector(self.amount, self.x, "amount")
         if _element(self.result) != i32:
@@ -115,16 +115,16 @@ class ShiftLeftOp(IRDLOperation):
 
 
 def verify_channel_vector(vector: SSAValue, x: SSAValue, what: str) -> None:
-    """Raise unless ``vector`` is int32 with one entry a channel of ``x``."""
+    """Raise unless ``vector`` is int32 with one entry per channel of ``x``."""
     shape = shape_of(x) or ()
     if _element(vector) != i32 or shape_of(vector) != (shape[1],):
-        raise VerifyException(f"{what} must be tensor<{shape[1]}xi32>, one a channel")
+        raise VerifyException(f"{what} must be tensor<{shape[1]}xi32>, one entry per channel")
 
 
 class RequantisationOp(IRDLOperation, ABC):
-    """int32 accumulators to int8 between bounds, with constants a channel.
+    """int32 accumulators to int8 between bounds, with constants per channel.
 
-    scale, zero_point: what the stored result means; they do not enter the arithmetic.
+    scale, zero_point: those of the stored result; they do not enter the arithmetic.
     """
 
     acc = operand_def(TensorType)
@@ -161,10 +161,10 @@ class RequantisationOp(IRDLOperation, ABC):
 
     def vectors(self) -> dict[str, SSAValue]:
         """The constants with one number a channel, by name."""
-        raise AssertionError("every such op says what its vectors are")
+        raise AssertionError("an op that requantises defines its vectors")
 
     def verify_(self) -> None:
-        """int32 in, int8 out, vectors a channel, bounds that int8 holds."""
+        """It takes int32 to int8; vectors have one entry per channel; int8 holds the bounds."""
         verify_shape(self.result, shape_of(self.acc) or ())
         for what, vector in self.vectors().items():
             verify_channel_vector(vector, self.acc, what)
@@ -176,7 +176,7 @@ class RequantisationOp(IRDLOperation, ABC):
 
 @irdl_op_definition
 class RequantizeOp(RequantisationOp):
-    """``clamp((acc + bias) >> shift, lo, hi)``: int32 accumulators to int8, halves up.
+    """``clamp((acc + bias) >> shift, lo, hi)``: int32 accumulators to int8, rounding halves up.
 
     bias, shift: int32 [C], constants. The rounding term 2^(s-1) is part of the bias.
     """
@@ -213,7 +213,7 @@ class RequantizeOp(RequantisationOp):
 
 @irdl_op_definition
 class AddBiasOp(IRDLOperation):
-    """``acc + bias``: int32 accumulators that leave as they are, with a bias a channel."""
+    """``acc + bias``: int32 accumulators that are results themselves, with one bias per channel."""
 
     name = "graph.add_bias"
     acc = operand_def(TensorType)
@@ -226,7 +226,7 @@ class AddBiasOp(IRDLOperation):
         super().__init__(operands=[acc, bias], result_types=[result_type])
 
     def verify_(self) -> None:
-        """int32 throughout."""
+        """Operand and result are int32."""
         verify_shape(self.result, shape_of(self.acc) or ())
         verify_channel_vector(self.bias, self.acc, "bias")
 
@@ -245,7 +245,7 @@ class SplitBytesOp(IRDLOperation):
         super().__init__(operands=[x], result_types=[[plane_type] * BYTES])
 
     def verify_(self) -> None:
-        """Four planes of int8."""
+        """There are four planes of int8."""
         if len(self.planes) != BYTES:
             raise VerifyException(f"an int32 tensor has {BYTES} byte planes")
         for plane in self.planes:

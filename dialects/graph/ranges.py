@@ -1,7 +1,7 @@
-"""Where the range of a value lies: on the op that makes it, or among a function's arguments.
+"""Reading and writing the calibrated range of a value.
 
-``graph.ranges`` holds one ``#graph.range`` (or unit, for "not known") a result of an op;
-``graph.range`` is an attribute of an argument.
+The attribute ``graph.ranges`` of an op holds one ``#graph.range`` (or unit, for "not known") per
+result; the attribute ``graph.range`` of a function's argument holds that of the argument.
 """
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, UnitAttr

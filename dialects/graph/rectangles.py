@@ -23,7 +23,8 @@ def starts_of(op: ConcatOp) -> list[list[int]]:
 
 
 def moves_whole_elements(op: ConcatOp | SliceOp, batch: int, block: int) -> bool:
-    """Whether the operands of a concatenation, or the result of a slice, begin with a new element.
+    """Whether the operands of a concatenation, or a slice's result, begin at an element's first
+    lane.
 
     A slice must not leave out elements in between. Shapes are known, [N, C, spatial...]; tensors
     without channels are not packed.

@@ -61,12 +61,12 @@ class RescaleOp(RequantisationOp):
         )
 
     def vectors(self) -> dict[str, SSAValue]:
-        """The constants with one number a channel, by name."""
+        """The operands with one number per channel, by name."""
         names = ("bias", "least", "most", "multiplier", "offset")
         return dict(zip(names, self.operands[1:], strict=True))
 
     def verify_(self) -> None:
-        """The shift is one of int32."""
+        """As every requantisation; an int32 can be shifted that far."""
         super().verify_()
         if not 0 <= self.shift.value.data <= LARGEST_SHIFT:
             raise VerifyException(f"the shift must lie in 0..{LARGEST_SHIFT}")

@@ -1,4 +1,4 @@
-"""What holds a network together: constants, operators carried whole, composites."""
+"""Ops that compute nothing of ours: constants, ONNX operators for the host, composites."""
 
 from collections.abc import Mapping, Sequence
 
@@ -75,7 +75,7 @@ class ConstantOp(IRDLOperation):
 
 @irdl_op_definition
 class HostOp(IRDLOperation):
-    """Any other ONNX operator, carried whole.
+    """An ONNX operator that has no op of its own in this dialect; it runs on the host.
 
     inputs: the operands, present ones only; ``absent`` lists the positions of the optional inputs
     left empty. captured: values of the outer graph that its subgraphs read, named by
@@ -144,7 +144,8 @@ class YieldOp(AbstractYieldOperation[Attribute]):
 class CompositeOp(IRDLOperation):
     """A matched pattern: its name, and the ops it matched as a body (BYOC, section 3.1).
 
-    codegen, region: set by annotation and merging; both absent means that it stays on the host.
+    codegen, region: set by ``annotate`` and ``merge-regions``; without them the composite stays on
+    the host.
     """
 
     name = "graph.composite"

@@ -1,4 +1,4 @@
-"""What passes ask about ops: properties that several ops share, so that no pass lists classes.
+"""Traits: properties of ops that passes ask for, so that no pass lists classes.
 
 A property holds for an op whatever its attributes are and whatever its operands hold. Passes ask
 with ``op.has_trait(MovesElements)``. An op that has one of these properties must say so: that is
@@ -18,7 +18,7 @@ from vtac.dialects.graph.attributes import RANGES_ATTRIBUTE
 
 
 class ElementWise(OpTrait):
-    """Each element of the result is a function of the operands' elements at its place alone.
+    """Each element of the result depends only on the operands' elements at the same place.
 
     Operands broadcast, and a vector with one number a channel counts as broadcast.
     """
@@ -36,7 +36,7 @@ class SelectsElements(OpTrait):
     """Each element of the result is an element of an operand, whatever these hold.
 
     A function that never decreases can be applied before or after the op alike:
-    ``op(f(x)) == f(op(x))``. So it is with rounding to the steps of a scale.
+    ``op(f(x)) == f(op(x))``. Rounding to the steps of a scale is such a function.
     """
 
 
@@ -81,7 +81,7 @@ class AxisAttributes(OpTrait):
 
 
 class WeightedOp(IRDLOperation, ABC):
-    """What a convolution and a dense layer share, by one name for both."""
+    """A layer with weights: common names for the operands of convolutions and dense layers."""
 
     result = result_def(TensorType)
 
@@ -98,12 +98,12 @@ class WeightedOp(IRDLOperation, ABC):
     @property
     @abstractmethod
     def addend(self) -> SSAValue | None:
-        """What is added to the products: the bias."""
+        """The bias, which is added to the products."""
 
     @property
     @abstractmethod
     def groups(self) -> int:
-        """How many groups of channels are kept apart."""
+        """The number of groups of channels; outputs of one group read inputs of that group only."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,10 @@ class OnnxOperator(OpTrait):
 
 
 def moved(op: Operation, operands: Sequence[SSAValue], element: Attribute) -> Operation:
-    """An op with one result over other operands of the same shapes, with another element type.
+    """A copy of an op with one result for operands of the same shapes and another element type.
 
-    For ops whose meaning does not depend on the element type. Calibrated ranges stay behind.
+    It serves ops whose meaning does not depend on the element type. The copy has no calibrated
+    ranges.
     """
     result = op.results[0].type
     assert isinstance(result, TensorType)

@@ -31,7 +31,7 @@ class UnfoldOp(PoolOp):
     pad_value = opt_prop_def(IntegerAttr[IntegerType])
 
     def result_channels(self) -> int:
-        """The channels of every tap, and the constant ones."""
+        """The number of channels of all taps together, and of constant channels."""
         channels = (shape_of(self.x) or (0, DYNAMIC_INDEX))[1]
         if channels == DYNAMIC_INDEX:
             return DYNAMIC_INDEX

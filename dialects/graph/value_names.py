@@ -1,8 +1,8 @@
 """The names under which observations of values are kept beside the IR.
 
 Results of an op carry theirs in ``graph.value_names``, one string per result, empty for a result
-without a name. An argument of a function is called as the model's input, by the function's
-attribute ``graph.inputs``. Names go where the IR goes, also through its text form.
+without a name. The function's attribute ``graph.inputs`` names its arguments as the model names its
+inputs. Names are part of the IR, also of its text form.
 """
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
@@ -29,7 +29,7 @@ def value_name(value: SSAValue) -> str | None:
 
 
 def argument_name(argument: BlockArgument) -> str:
-    """What the model calls an input, or ``input_N`` where that is not known."""
+    """The model's name of an input, or ``input_N`` where it is not known."""
     function = argument.block.parent_op()
     names = function.attributes.get(INPUTS_ATTRIBUTE) if isinstance(function, FuncOp) else None
     if isinstance(names, ArrayAttr) and argument.index < len(names):

@@ -1,4 +1,4 @@
-"""The machine we compile for, as one attribute: ``#target.vta``.
+"""The machine that programs are compiled for, as one attribute: ``#target.vta``.
 
 A VTA is nine log2 parameters (widths, GEMM shape, buffer sizes; the ``vta_config.json`` of the open
 hardware), a few features and quirks in which its implementations differ, and its rates. All of it

@@ -45,7 +45,7 @@ class Target(Data[Configuration]):
     def of(cls, spec: "str | os.PathLike[str] | Target") -> "Target":
         """A target from what users write: a preset's name, the path of a file, or a Target.
 
-        What a file may hold, `files` says. Raises `TargetError`.
+        `files` describes what a file may hold. Raises `TargetError`.
         """
         if isinstance(spec, Target):
             return spec
@@ -92,7 +92,10 @@ class Target(Data[Configuration]):
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Target":
-        """The machine of what `fields` gave, now or in a former version. Raises `TargetError`."""
+        """The machine whose `fields` these are, of this or an earlier version.
+
+        Raises `TargetError`.
+        """
         return cls._verified(configuration_of(fields))
 
     @classmethod

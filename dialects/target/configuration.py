@@ -1,4 +1,4 @@
-"""The values that make one machine, and the machines that have a name.
+"""The parameters of a machine, and presets for the machines that have a name.
 
 Sizes, features and quirks are fields of `Configuration`; the rates are a part of it, `timing`.
 Everything that depends on the machine reads these fields; nothing asks for a preset's name.
@@ -28,7 +28,7 @@ class Memory(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Everything that makes one machine, as plain values. The defaults are the preset ``sim``."""
+    """All parameters of one machine, as plain values. The defaults are the preset ``sim``."""
 
     preset: str = "sim"
     """Name of the preset that this machine started from. It only shortens the text form."""
@@ -69,7 +69,7 @@ class Configuration:
         return dataclasses.replace(self, **own, timing=timing.replace(**rates))
 
     def changes(self) -> dict[str, object]:
-        """What differs from the preset, for `replace`: a timing preset's name, then its changes."""
+        """The fields that differ from the preset, as arguments of `replace`."""
         base = PRESETS[self.preset]
         found = {
             key: getattr(self, key)
@@ -158,10 +158,10 @@ def preset_named(name: object) -> Configuration:
 
 
 def configuration_of(fields: Mapping[str, Any]) -> Configuration:
-    """The machine of what `Configuration.fields` gave, now or in a former version.
+    """The machine whose fields `Configuration.fields` returned, in this or an earlier version.
 
-    Former versions had only the name of a timing preset, and named ``hls-pynq`` where a board's own
-    rates were meant. Raises `TargetError`.
+    Earlier versions had only the name of a timing preset, and named ``hls-pynq`` where a board's
+    own rates were meant. Raises `TargetError`.
     """
     changes = dict(fields)
     base = preset_named(changes.pop("preset", None))

@@ -35,11 +35,14 @@ HARDWARE: Mapping[str, str] = {
     "chisel-pynq": "chisel-pynq",
     "chisel-de10": "chisel-de10",
 }
-"""What the values of ``TARGET`` mean. Its own simulator of the Chisel design is ``tsim``, zcu104
-has the port and the clock of ultra96, and presets of ours may be named, too."""
+"""What the values of ``TARGET`` mean.
+
+``tsim`` is VTA's own simulator of the Chisel design, and zcu104 has the port and the clock of
+ultra96. Names of our presets are values, too.
+"""
 
 VERSIONS = ("0.0.1", "0.0.2")
-"""Values of ``HW_VER`` whose nine parameters mean the same."""
+"""The values of ``HW_VER`` that are read: the nine parameters mean the same in each."""
 
 
 def configuration_from(entries: Mapping[str, object], **features: Any) -> Configuration:

@@ -1,4 +1,4 @@
-"""The ISA of VTA: one operation an instruction, its encoding and its assembly."""
+"""The ISA of VTA: one operation per instruction, its encoding and its assembly."""
 
 from xdsl.ir import Dialect
 

@@ -1,4 +1,4 @@
-"""What the operations of the vta dialect carry: memories, opcodes, micro-ops, types of buffers.
+"""Attributes and types of the vta dialect: memories, opcodes, micro-ops, types of buffers.
 
 A network is thousands of instructions, so attributes are shared: ``integer`` and ``integers``
 return the same attribute for the same values, and a list of micro-ops is one packed value.
@@ -105,7 +105,7 @@ class AluOpcodeAttr(Data[AluOpcode], SpacedOpaqueSyntaxAttribute):
 
 
 class BufferKind(StrEnum):
-    """Who fills a DRAM buffer and who reads it."""
+    """What a DRAM buffer is for, which says who fills it and who reads it."""
 
     INPUT = auto()
     OUTPUT = auto()

@@ -65,7 +65,7 @@ class ComputeOp(InstructionOp, ABC):
         return super().row()
 
     def verify_(self) -> None:
-        """As every instruction; micro-ops are inline or have a place."""
+        """As every instruction; micro-ops are inline, or have a range in the micro-op buffer."""
         verify_lengths(self, loops=2, dst=2, src=2, wgt=2, uops=2)
         if (self.micro_ops is None) == (self.uops is None):
             raise VerifyException(
@@ -78,7 +78,7 @@ class ComputeOp(InstructionOp, ABC):
         super().verify_()
 
     def verify_instruction(self, target: Target) -> None:
-        """Micro-ops are there, and indices stay inside the memories.
+        """There are micro-ops, and their indices stay inside the memories.
 
         Empty loops are left to the hazard checker: they are encodable, and machines differ.
         """

@@ -1,8 +1,8 @@
 """The bits of VTA's instructions and micro-ops, derived from the target.
 
 An instruction is two 64-bit words, a micro-op one of 32 bits; where each field lies follows from
-the depths of the buffers (Apache tvm-vta, ``hw_spec.h``; the technical report, section 2.2). This
-module is the only place that knows. Instructions are small frozen values, whole programs arrays:
+the depths of the buffers (Apache tvm-vta, ``hw_spec.h``; the technical report, section 2.2). No
+other module knows the layout of bits. Instructions are small frozen values, whole programs arrays:
 ``encode(target, decode(target, words)) == words`` for every valid program. Bits that belong to no
 field must be zero.
 """
@@ -106,7 +106,7 @@ class Store(Transfer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute(Instruction):
-    """Two loops around a range of micro-ops, with a factor a loop for each index."""
+    """Two loops around a range of micro-ops; each loop has one factor per index."""
 
     reset: bool = False
     uop_bgn: int
@@ -337,14 +337,14 @@ class Columns:
 
 @functools.lru_cache(maxsize=64)
 def instruction_columns(target: Target) -> Mapping[Opcode, Columns]:
-    """What extracts the fields of each kind of instruction."""
+    """For each opcode the `Columns` that extract the fields of its instructions."""
     return {opcode: Columns(layout) for opcode, layout in instruction_fields(target).items()}
 
 
 def _faults(
     opcode: Opcode, columns: Columns, rows: NDArray[np.uint64], values: NDArray[np.int64]
 ) -> list[tuple[int, str]]:
-    """The first row with reserved bits set, and the first with an enumerator nobody defined."""
+    """The first row with reserved bits set, and the first with an undefined enumerator."""
     found = []
     reserved = rows & columns.reserved
     if reserved.any():

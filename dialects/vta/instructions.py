@@ -1,4 +1,4 @@
-"""The instructions of the vta dialect, one operation each, every field visible.
+"""The instructions of the vta dialect: one operation for each, with every field as a property.
 
 Fields and their meaning are those of ``encoding``. Two forms, told apart by the operands: before
 ``vta-allocate`` an instruction names SRAM buffers as SSA values and its indices are relative to
@@ -99,7 +99,8 @@ class InstructionOp(QuickOperation, ABC):
     push_next = opt_prop_def(UnitAttr)
 
     def __post_init__(self) -> None:
-        """Fill in what properties default to, as xDSL does looking at all of them each time."""
+        """Fill in default properties, quicker than xDSL, which looks at all properties each
+        time."""
         for name, value in _defaults(type(self)):
             self.properties.setdefault(name, value)
         Operation.__post_init__(self)  # type: ignore[no-untyped-call]
@@ -158,7 +159,7 @@ class InstructionOp(QuickOperation, ABC):
         self.verify_instruction(target)
 
     def verify_instruction(self, target: Target) -> None:
-        """What is to check beyond the widths of fields."""
+        """Check what the widths of fields do not express."""
 
 
 def verify_lengths(op: IRDLOperation, **lengths: int) -> None:
@@ -218,7 +219,7 @@ class TransferOp(InstructionOp, ABC):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Rows, and elements a row."""
+        """Rows, and elements per row."""
         y, x = numbers(self.size)
         return y, x
 

@@ -120,7 +120,7 @@ class ProgramOp(IRDLOperation):
         return {op.sym_name.data: op for op in ops if isinstance(op, KernelOp)}
 
     def verify_(self) -> None:
-        """There is a target, and every name an instruction uses is there."""
+        """The program has a target, and every name that an instruction uses is defined."""
         if not isinstance(self.attributes.get(TARGET_ATTRIBUTE), Target):
             raise VerifyException(f"vta.program needs the attribute {TARGET_ATTRIBUTE}")
         buffers, kernels = self.buffers(), self.kernels()
@@ -249,7 +249,7 @@ class BufferOp(IRDLOperation):
         return int(first), int(last)
 
     def verify_(self) -> None:
-        """What a kind needs is there and nothing else; sizes make sense."""
+        """The buffer has exactly the properties of its kind; sizes are possible."""
         kind = self.kind.data
         present = {
             "index": (self.index is not None, kind in (BufferKind.INPUT, BufferKind.OUTPUT)),
@@ -382,7 +382,8 @@ class AllocOp(QuickOperation):
 
 
 class LaunchesProgram(SymbolUserOpInterface):
-    """The callee is a program, and takes and returns as many buffers."""
+    """The callee is a program with as many inputs and outputs as the op has operands and
+    results."""
 
     def verify(self, op: Operation) -> None:
         """Compare with the program's inputs and outputs."""
@@ -426,5 +427,5 @@ class LaunchOp(IRDLOperation):
 
 
 def layer_of(op: Operation) -> str:
-    """Name of the layer an operation comes from, empty where nobody knows."""
+    """Name of the layer that an operation comes from, empty where it is not known."""
     return op.location.desc.data if isinstance(op.location, NameLoc) else ""

@@ -2,8 +2,8 @@
 
 The words count DRAM elements from the start of each buffer; a *relocation* says which buffer an
 instruction means. Placing a program is adding (address of the buffer / bytes of an element) to the
-dram_base of each relocated instruction. Everything a runtime needs is here, plain and frozen; what
-only people need (names of kernels, layers) is `Names`, which may be absent.
+dram_base of each relocated instruction. These frozen values hold everything that a runtime needs;
+names of kernels and layers, which only people need, are in `Names`, which may be absent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -132,7 +132,7 @@ def place_buffers(buffers: Sequence[Buffer], start: int = FIRST_ADDRESS) -> dict
 def allocate_buffers(
     buffers: Sequence[Buffer], allocate: Callable[[Buffer], int]
 ) -> dict[str, int]:
-    """An address for each buffer. ``allocate`` gives those of buffers, and of areas they share."""
+    """An address for each buffer; ``allocate`` returns those of single buffers and shared areas."""
     areas: dict[str, int] = {}
     addresses = {}
     for buffer in buffers:

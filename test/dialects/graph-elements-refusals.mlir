@@ -48,7 +48,7 @@ func.func @refused(%x: tensor<5xf32>) {
 
 // -----
 
-// CHECK: rank 1 needs 2 pads that are not negative
+// CHECK: rank 1 needs 2 pads, none negative
 func.func @refused(%x: tensor<5xf32>) {
   %y = graph.pad %x {pads = array<i64: -1, 0>, value = 0.0 : f64} : (tensor<5xf32>) -> tensor<4xf32>
   func.return

@@ -32,7 +32,7 @@ func.func @refused() {
 
 // -----
 
-// CHECK: multiplier must be tensor<3xi32>, one a channel
+// CHECK: multiplier must be tensor<3xi32>, one entry per channel
 func.func @refused(%acc: tensor<2x3xi32>, %v: tensor<3xi32>, %m: tensor<2xi32>) {
   %q = graph.rescale %acc bias %v within %v, %v times %m plus %v {shift = 22 : i64, lo = -128 : i64, hi = 127 : i64, scale = 0.5 : f64, zero_point = 3 : i64} : (tensor<2x3xi32>, tensor<3xi32>, tensor<3xi32>, tensor<3xi32>, tensor<2xi32>, tensor<3xi32>) -> tensor<2x3xi8>
   func.return

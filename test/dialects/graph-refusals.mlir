@@ -152,7 +152,7 @@ func.func @refused(%x: tensor<2x3xi8>, %v: tensor<3xi32>) {
 
 // -----
 
-// CHECK: amount must be tensor<3xi32>, one a channel
+// CHECK: amount must be tensor<3xi32>, one entry per channel
 func.func @refused(%x: tensor<2x3xi8>, %v: tensor<2xi32>) {
   %y = graph.shift_left %x, %v : (tensor<2x3xi8>, tensor<2xi32>) -> tensor<2x3xi32>
   func.return
@@ -160,7 +160,7 @@ func.func @refused(%x: tensor<2x3xi8>, %v: tensor<2xi32>) {
 
 // -----
 
-// CHECK: shift must be tensor<3xi32>, one a channel
+// CHECK: shift must be tensor<3xi32>, one entry per channel
 func.func @refused(%x: tensor<2x3xi32>, %v: tensor<3xi32>, %s: tensor<3xi8>) {
   %y = graph.requantize %x bias %v shift %s {lo = 0 : i64, hi = 1 : i64, scale = 1.0 : f64, zero_point = 0 : i64} : (tensor<2x3xi32>, tensor<3xi32>, tensor<3xi8>) -> tensor<2x3xi8>
   func.return
@@ -184,7 +184,7 @@ func.func @refused(%x: tensor<2x3xi32>, %v: tensor<3xi32>) {
 
 // -----
 
-// CHECK: bias must be tensor<3xi32>, one a channel
+// CHECK: bias must be tensor<3xi32>, one entry per channel
 func.func @refused(%x: tensor<2x3xi32>, %v: tensor<1xi32>) {
   %y = graph.add_bias %x, %v : (tensor<2x3xi32>, tensor<1xi32>) -> tensor<2x3xi32>
   func.return
