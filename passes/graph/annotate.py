@@ -91,7 +91,7 @@ def layer_of(op: Operation) -> str:
 
 
 def operator_of(op: Operation) -> str:
-    """What people call an op: its operator in ONNX where it is none of ours."""
+    """The name of an op's kind for messages: the ONNX operator, for an op that is carried whole."""
     return op.op_type.data if isinstance(op, HostOp) else op.name.removeprefix("graph.")
 
 

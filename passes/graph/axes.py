@@ -85,7 +85,7 @@ def permuted(values: Sequence[int], layout: Layout) -> list[int]:
 
 
 def moves_nothing(layout: Layout, shape: Sequence[int]) -> bool:
-    """Whether a transpose keeps all elements in order: only extents of 1 change places."""
+    """Whether a transpose keeps all elements in order, since only extents of 1 change places."""
     moved = [axis for axis in layout if shape[axis] != 1]
     return moved == sorted(moved)
 
@@ -104,8 +104,8 @@ def layouts_with(
 ) -> Layouts | None:
     """The layouts of an op of which one operand, or the result, has this layout.
 
-    value: that operand or result. candidates: layouts that other values are known to be wanted in.
-    None if the op computes only as it is.
+    value: that operand or result. candidates: layouts in which other values are wanted. None if the
+    op computes only as it is.
     """
     if len(op.results) != 1 or isinstance(op, TransposeOp):
         return None
@@ -209,7 +209,10 @@ Group = list[int]
 
 
 def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[Group, Group]] | None:
-    """The least groups of axes before and after that hold the same elements; without extents 1."""
+    """The smallest groups of axes before and after a reshape that hold the same elements.
+
+    Axes of extent 1 are left out.
+    """
     sides = [[axis for axis, n in enumerate(shape) if n != 1] for shape in (before, after)]
     found: list[tuple[Group, Group]] = []
     place = [0, 0]
@@ -229,7 +232,7 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[Group, Gr
 
 
 def _group_order(layout: Layout, shape: Sequence[int], groups: list[Group]) -> list[int] | None:
-    """In which order a layout has the groups; None if it takes one of them apart."""
+    """The order in which a layout has the groups; None if it splits a group."""
     first = {group[0]: number for number, group in enumerate(groups)}
     axes, order = [axis for axis in layout if shape[axis] != 1], list[int]()
     while axes:

@@ -48,7 +48,8 @@ class _SplitAccumulators(RewritePattern):
 
 
 def _stays_in_accumulators(value: SSAValue) -> bool:
-    """Whether all that reads int32 values narrows them, perhaps after more arithmetic in int32."""
+    """Whether every reader of int32 values narrows them to int8, perhaps after more arithmetic in
+    int32."""
     reached, stack = {value}, [value]
     while stack:
         current = stack.pop()

@@ -1,7 +1,7 @@
 """``canonicalize-graph``: one form for what networks say in several ways.
 
-Takes the graph of an import, leaves: batch norms and scalings in the layer before them, additions
-a channel as biases, zero Pads as pads of the window that reads them, dense layers as
+Takes the graph of an import. Leaves batch norms and scalings in the layer before them, additions
+per channel as biases, zero Pads as pads of the window that reads them, dense layers as
 ``graph.gemm`` with weights [O, K] and bias [O], and no op that changes nothing. A layer whose
 result has another reader keeps its form. Patterns lie in ``rewrites``. No options.
 """

@@ -1,4 +1,4 @@
-"""Ops that channels last keep from the accelerator, and what they are with channels first.
+"""Ops on channels-last tensors that the accelerator could take in channels-first form.
 
 A product of [N, spatial..., C] by a constant matrix is a convolution of [N, C, spatial...] with
 windows of one element; a mean or a sum over axes between the first and the last is a pooling.
@@ -95,7 +95,7 @@ def _operator_reduction(ctx: Context, op: HostOp) -> AxisReduction | None:
     if op.op_type.data not in ("ReduceMean", "ReduceSum") or op.domain.data:
         return None
     axes, rank = _axes(ctx, op), len(shape_of(op.inputs[0]) or ())
-    if not axes:  # no axes mean all, or none
+    if not axes:  # without axes the operator reduces all axes, or none
         return None
     given = op.onnx_attributes.data.get("keepdims")
     keeps = not isinstance(given, IntegerAttr) or bool(given.value.data)
@@ -104,7 +104,7 @@ def _operator_reduction(ctx: Context, op: HostOp) -> AxisReduction | None:
 
 
 def _pooled_reduction(op: Operation) -> AxisReduction | None:
-    """That of a pooling with one window over the whole of some axes."""
+    """The reduction that a pooling with one window over the whole of some axes is."""
     shape = shape_of(op.operands[0]) or () if op.operands else ()
     if isinstance(op, GlobalAveragePoolOp):
         return AxisReduction(True, frozenset(range(2, len(shape))), True)

@@ -29,10 +29,10 @@ CODEGEN = "codegen"
 
 @dataclass(frozen=True)
 class QuantiseOptions:
-    """How the user wants floats to become integers; the options of the pass ``quantize``.
+    """The options of the pass ``quantize``.
 
-    shift: what shares one shift, ``channel``, ``block`` or ``auto``. requantise: how sums return to
-    int8, ``shift``, ``multiply``, ``exact`` or ``auto``.
+    shift: which channels share one shift: ``channel``, ``block`` or ``auto``. requantise: how sums
+    return to int8, ``shift``, ``multiply``, ``exact`` or ``auto``.
     """
 
     shift: str = "auto"
@@ -41,7 +41,10 @@ class QuantiseOptions:
 
 @dataclass(frozen=True)
 class NamedPattern:
-    """A row of a pattern table. free: whether it costs nothing and so makes no region alone."""
+    """A row of a pattern table.
+
+    free: whether its ops cost nothing, so that alone they make no region.
+    """
 
     name: str
     pattern: OpPattern
@@ -84,7 +87,7 @@ class Codegen(ABC):
     quantises: ClassVar[bool] = False
     engine: ClassVar[object | None] = None
 
-    # What it takes.
+    # Which ops it takes.
 
     def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
         """Patterns of groups of ops that it takes together, larger ones first (section 3.1.1)."""
@@ -103,7 +106,7 @@ class Codegen(ABC):
         return ()
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:
-        """Why it cannot take an op that matched no pattern; None for the usual reason."""
+        """Why it cannot take an op that matched no pattern; None for the general reason."""
         return None
 
     def refuses_in_integers(self, op: Operation, target: Target | None) -> str | None:
@@ -114,7 +117,7 @@ class Codegen(ABC):
         """
         return None
 
-    # What happens on the way. The passes of a `Pipeline` see the whole module.
+    # Passes that it adds to the compilation. The passes of a `Pipeline` see the whole module.
 
     def wants_samples(self, network: Sequence[Operation], ctx: VtacContext) -> bool:
         """Whether samples of the inputs would let it take ops of a network that it cannot now.
@@ -142,7 +145,7 @@ class Codegen(ABC):
         """
         return Pipeline()
 
-    # What it costs.
+    # Costs.
 
     def cycles(self, composites: Sequence[CompositeOp], target: Target | None) -> float | None:
         """An estimate of a region's cycles; None keeps regions however slow they are."""
@@ -152,7 +155,7 @@ class Codegen(ABC):
         """The host that these cycles are compared with."""
         return HostModel()
 
-    # What it makes.
+    # Results.
 
     @abstractmethod
     def build(self, function: Operation, ctx: VtacContext) -> object:
@@ -162,7 +165,7 @@ class Codegen(ABC):
         `vtac.dialects.payload.Payload`, or another object that the codegen's engine can store.
         """
 
-    # What follows.
+    # What follows from the methods above.
 
     def table(self, target: Target | None) -> list[NamedPattern]:
         """The patterns, then the predicates as patterns of one op; names begin with its own."""

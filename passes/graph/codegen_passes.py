@@ -1,4 +1,4 @@
-"""``codegen-passes``: what a codegen registered runs on the functions that it got.
+"""``codegen-passes``: the passes that a codegen registers run on its functions.
 
 Accelerator-specific processing (BYOC, section 3.2): each function is taken out of the network, so
 that any pass may be registered, and put back. Its name and its type stay.
@@ -19,7 +19,7 @@ from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_named
 class CodegenPassesPass(ModulePass):
     """Run the passes of codegens, each on its own functions alone.
 
-    codegen: the only one whose passes run.
+    codegen: run the passes of this codegen only.
     """
 
     name = "codegen-passes"

@@ -23,7 +23,7 @@ def new_constant(ctx: Context, array: Array, hint: str | None, source: Operation
 
 
 def channel_vector(array: Array, shape: tuple[int, ...], channels: int) -> Array | None:
-    """``array`` as one number a channel, if it varies along axis 1 only when broadcast.
+    """``array`` as one number per channel, if it varies along axis 1 only when broadcast.
 
     shape: [N, C, ...], what it is broadcast against. The result has shape [C].
     """

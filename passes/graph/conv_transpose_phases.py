@@ -80,7 +80,7 @@ class Dimension:
 
     @staticmethod
     def of(size: int, taps: int, stride: int, dilation: int, pad: int, extent: int) -> "Dimension":
-        """From the numbers of ONNX; pad is the one before."""
+        """A dimension from the attributes of ONNX; pad is the one before the input."""
         first = -(-pad % stride)
         steps = (taps - 1 - first) // stride + 1
         reach = dilation * (steps - 1)
@@ -96,7 +96,8 @@ class Dimension:
         return self.size + self.before + self.after - self.dilation * (self.steps - 1)
 
     def tap(self, phase: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-        """For each tap of the convolution the one of the weights; outside them there is none."""
+        """For each tap of the convolution the index into the weights; an index outside them has no
+        weight."""
         return self.stride * np.arange(self.steps - 1, -1, -1) + phase + self.first
 
 
@@ -115,7 +116,7 @@ def can_split(ctx: Context, op: Operation) -> bool:
 
 @dataclass
 class SplitIntoPhases(RewritePattern):
-    """Rewrite one transposed convolution; given: only one whose weights are on a grid."""
+    """Rewrite one transposed convolution. given: take only layers whose weights are on a grid."""
 
     ctx: Context
     given: bool = False
@@ -249,12 +250,13 @@ def _integer(op: HostOp, name: str, default: int) -> int:
 
 
 def _repeat(vector: Array, phases: int, group: int) -> Array:
-    """One number a channel, for each phase: channels of the convolution are [group][phase][o]."""
+    """Repeat one number per channel for each phase: the convolution's channels are
+    [group][phase][o]."""
     return np.repeat(vector.reshape(group, 1, -1), phases, axis=1).reshape(-1)
 
 
 def _grid_of_phases(grid: GridAttr | None, phases: int, group: int) -> GridAttr | None:
-    """The grid of weights [C, O/group, k...] for those of all phases; None without a step a row."""
+    """The grid of the weights of all phases, from that of weights [C, O/group, k...]."""
     if grid is None or len(grid.steps) == 1:
         return grid
     if grid.axis.data != 1:

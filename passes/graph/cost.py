@@ -1,7 +1,7 @@
-"""What ops and regions cost, from their shapes alone: the numbers that partitioning goes by.
+"""Costs of ops and regions, from their shapes alone, on which partitioning decides.
 
-Multiply-accumulates are those of the logical op: what a machine does besides (spare lanes, packing)
-is its codegen's to add. The comparison with the host is section 3.1.3 of BYOC.
+Multiply-accumulates are those of the logical op: a codegen adds what its machine does besides
+(spare lanes, packing). The comparison with the host is section 3.1.3 of BYOC.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ def macs_of(op: Operation) -> int:
 
 
 def bytes_of(values: Iterable[SSAValue]) -> int:
-    """The bytes of some tensors, each counted once; 0 for what is no tensor."""
+    """The bytes of some tensors, each counted once; other values have 0 bytes."""
     return sum(ceil(elements(v) * _element_bytes(v.type)) for v in dict.fromkeys(values))
 
 

@@ -30,10 +30,10 @@ STEPS = 1 << 10
 
 @dataclass(frozen=True)
 class Cut:
-    """What of a region goes to the host.
+    """A division of a region between the accelerator and the host.
 
-    left: those composites. cycles: of the whole, with them on the host; before: of the whole on the
-    host.
+    left: the composites that go to the host. cycles: of the whole region with these on the host;
+    before: with all of it on the host.
     """
 
     left: Sequence[CompositeOp]
@@ -45,8 +45,8 @@ class Cut:
 class Prices:
     """The costs of a region's parts in cycles.
 
-    accelerator: of a composite by itself, without a launch. host: the same on the host. launch: of
-    a launch. crossing: of a value across the border.
+    accelerator: price of a composite by itself, without a launch. host: price of a composite on the
+    host. launch: price of a launch. crossing: price of a value that crosses the border.
     """
 
     accelerator: Callable[[CompositeOp], float]
@@ -84,7 +84,7 @@ def cheapest(members: Sequence[CompositeOp], prices: Prices) -> set[CompositeOp]
     for value in _values(members):
         cost, maker = round(STEPS * prices.crossing(value)), value.owner
         made = isinstance(maker, CompositeOp) and maker in inside
-        # Whoever reads what the other side makes brings the value over, once for all.
+        # A value that the other side reads crosses the border once, however many read it.
         here, there = (value, "read here"), (value, "read there")
         if made:
             choice.cost_if_only(here, maker, cost)

@@ -101,7 +101,7 @@ def _batch_norm(
 def batch_norm_affine(
     op: BatchNormOp, scale: Array, bias: Array, mean: Array, variance: Array
 ) -> tuple[Array, Array]:
-    """Factor and offset a channel in float64, so that the op is ``factor * x + offset``."""
+    """Factor and offset per channel in float64, so that the op is ``factor * x + offset``."""
     epsilon: FloatAttr[Any] = op.epsilon
     factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon.value.data)
     return factor, bias.astype(np.float64) - mean.astype(np.float64) * factor

@@ -160,7 +160,7 @@ def _is_made_on_host(value: SSAValue) -> bool:
 
 
 def _ending_of(acc: SSAValue) -> RequantizeOp | AddBiasOp | None:
-    """What adds the bias to a sum that these accumulators are part of."""
+    """The op that adds the bias to the sum of which these accumulators are part."""
     users = [use.operation for use in acc.uses]
     if len(users) != 1:
         return None
@@ -176,7 +176,7 @@ def _ending_of(acc: SSAValue) -> RequantizeOp | AddBiasOp | None:
 class FoldFirstLayerPass(ModulePass):
     """Fold kernel axes of convolutions of the host's values into their channels.
 
-    border: cycles that an element of INP which the host lays out counts for.
+    border: cycles to count for each element of INP that the host lays out.
     """
 
     name = "fold-first-layer"

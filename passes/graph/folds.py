@@ -77,9 +77,9 @@ def windows_of(op: ConvOp) -> list[WindowedAxis]:
 class Choice:
     """Finds the cheapest fold of a convolution.
 
-    bias: what constant lanes would have to hold, one number a channel; None if there is none.
-    is_shared: the host packs the input for other readers too. border: cycles for each element of
-    INP that the host lays out.
+    bias: what constant lanes would have to hold, one number per channel; None if there is none.
+    is_shared: whether the host packs the input for other readers, too. border: cycles for each
+    element of INP that the host lays out.
     """
 
     def __init__(
@@ -117,21 +117,21 @@ class Choice:
         return tuple(tap)
 
     def _bias_lanes(self, channels: int) -> int:
-        """How many lanes hold the bias, if as many are spare; else 0."""
+        """The number of lanes that the bias needs, if so many are spare; else 0."""
         if self.bias is None:
             return 0
         spare = -channels % self.target.block
         return next((n for n in range(1, spare + 1) if digits(self.bias, n) is not None), 0)
 
     def _bias_cycles(self) -> int:
-        """On the ALU, for an output element."""
+        """Cycles in which the ALU adds the bias to one output element."""
         if self.bias is None:
             return 0
         timing, is_uniform = self.target.timing, bool((self.bias == self.bias[0]).all())
         return timing.alu_immediate_cycles if is_uniform else timing.alu_register_cycles
 
     def cost(self, fold: Fold) -> float:
-        """Cycles, as the module says."""
+        """The cost of a fold in cycles, by the formula in the module's docstring."""
         blocks = -(-(self._channels_of(fold.axes) + fold.lanes) // self.target.block)
         outputs = self.batches * self.outputs
         products, reads = outputs * blocks, self.batches * blocks

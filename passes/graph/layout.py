@@ -40,9 +40,10 @@ def _packed(type: Attribute, layout: PackedAttr) -> Attribute:
 
 
 def _split_arguments(block: Block) -> list[int]:
-    """Give each argument that is read as weights and otherwise too a second one for the weights.
+    """Give each argument that is read as weights and also otherwise a second argument for the
+    weights.
 
-    The positions of the first ones, in the order of the second ones, which are the last arguments.
+    The second arguments come last. Returns the positions of the first ones, in the same order.
     """
     shared = []
     for argument in list(block.args):

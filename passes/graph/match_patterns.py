@@ -28,9 +28,9 @@ from vtac.passes.graph.reasons import HOST_REASON, forget_reason, keep_on_host
 class MatchPatternsPass(ModulePass):
     """Wrap what the patterns of codegens match into ``graph.composite`` ops.
 
-    codegen: the one to ask; without it those that are the default, or else all of the context. The
-    drivers ask one after another, by falling priority, each after its own preparation of what the
-    others have left.
+    codegen: the only codegen to ask; by default those of the context that are asked by default, or
+    else all. The drivers run this pass once per codegen, by falling priority, each after the
+    codegen's own preparation of the ops that are left.
     """
 
     name = "match-patterns"
@@ -78,7 +78,7 @@ def _wrap(name: str, match: Match) -> None:
     block.add_op(YieldOp(*(copies[result] for result in root.results)))
     composite = CompositeOp(name, match.inputs, [r.type for r in root.results], block)
     composite.location = _anchor(match).location
-    if RANGES_ATTRIBUTE in root.attributes:  # others may still quantise what follows
+    if RANGES_ATTRIBUTE in root.attributes:  # another codegen may still quantise what follows
         composite.attributes[RANGES_ATTRIBUTE] = root.attributes[RANGES_ATTRIBUTE]
     parent = root.parent
     assert parent is not None

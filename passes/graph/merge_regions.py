@@ -1,12 +1,13 @@
 """``merge-regions``: neighbouring composites of one codegen become one region, never in a cycle.
 
-The third step of BYOC's partitioning (section 3.1.2). Two regions joined by an edge are merged
-unless a path leads from one to the other through a third place: merged, they would then need each
-other's results; or unless their codegen wants what one makes for the other to pass the border of a
-region, where its layout changes. What is left cannot be merged any further along an edge.
+The third step of BYOC's partitioning (section 3.1.2). Two regions joined by an edge are merged,
+with two exceptions. One: a path leads from one to the other through a third node, so that the
+merged region and that node would need each other's results. Two: the codegen wants a value that one
+region makes for the other to cross the border of a region, where its layout changes. In the end no
+edge is left along which regions can be merged.
 
 Composites are visited in order, so all that leads to one has been visited before. Sets of ops are
-integers, one bit an op: whether a path leads anywhere is one intersection, and a network of
+integers with one bit per op: whether a path leads anywhere is one intersection, and a network of
 thousands of ops takes a fraction of a second.
 """
 
@@ -27,18 +28,19 @@ REGION = "graph.region"
 """Number of the region a composite belongs to."""
 
 APART = "graph.apart"
-"""On composites, and then functions, beside another region that they would make a cycle with."""
+"""Attribute of composites, and then of functions, that are neighbours of a region with which they
+would form a cycle."""
 
 OuterValues = Callable[[Operation], Sequence[SSAValue]]
-"""Of an op the operands that must come from outside its region."""
+"""For an op, its operands that must come from outside its region."""
 
 
 @dataclass
 class _Node:
     """A region, or an op that belongs to none. Sets of ops, by the bits of their positions.
 
-    ops: itself. users: those that use a result. before: those from which a path leads here.
-    outside: those whose results must come from another region. size: how many ops its composites
+    ops: its own ops. users: ops that use its results. before: ops from which a path leads to it.
+    outside: ops whose results must come from another region. size: how many ops its composites
     hold.
     """
 
@@ -81,7 +83,7 @@ class Quotient:
         return position
 
     def visit(self, position: int) -> list[int]:
-        """Make a node of the next op in order; the regions whose results it uses."""
+        """Make a node of the next op in order; returns the regions whose results it uses."""
         sources = list(dict.fromkeys(map(self.find, self._producers[position])))
         before = 0
         for source in sources:
@@ -97,7 +99,7 @@ class Quotient:
         return sources
 
     def size(self, *regions: int) -> int:
-        """How many ops some regions hold."""
+        """The number of ops that some regions hold together."""
         return sum(self._nodes[region].size for region in regions)
 
     def has_detour(self, first: int, second: int) -> bool:
@@ -138,7 +140,7 @@ def assign_regions(
 ) -> None:
     """Number the regions of a block's annotated composites, in the order of their first ops.
 
-    refine: divide the regions that there are, and merge none of them.
+    refine: whether to divide existing regions instead of merging any.
     """
     graph = Quotient(block, outer)
     known = {op: region_of(op) if refine else None for op in graph.ops}
@@ -174,7 +176,7 @@ def assign_regions(
 
 
 def outer_values_of(codegens: Mapping[str, Codegen]) -> OuterValues:
-    """What the codegens want from outside a region, by op."""
+    """For each op the operands that its codegen wants from outside the region."""
 
     def outer(op: Operation) -> Sequence[SSAValue]:
         codegen = codegens.get(_codegen(op) or "")

@@ -18,15 +18,15 @@ class TwoWayChoice:
         self._edges: defaultdict[tuple[Hashable, Hashable], int | None] = defaultdict(int)
 
     def cost_if_chosen(self, node: Hashable, cost: int | None) -> None:
-        """Pay ``cost`` if the node is chosen; None: it must not be."""
+        """Add ``cost`` if the node is chosen; None forbids that."""
         self._add((0, node), (1, _SINK), cost)
 
     def cost_if_left(self, node: Hashable, cost: int | None) -> None:
-        """Pay ``cost`` if the node is not chosen; None: it must be."""
+        """Add ``cost`` if the node is not chosen; None forbids that."""
         self._add((1, _SOURCE), (0, node), cost)
 
     def cost_if_only(self, chosen: Hashable, left: Hashable, cost: int | None) -> None:
-        """Pay ``cost`` if the first node is chosen and the second is not; None: never so."""
+        """Add ``cost`` if the first node is chosen and the second is not; None forbids that."""
         self._add((0, chosen), (0, left), cost)
 
     def _add(self, start: Hashable, end: Hashable, cost: int | None) -> None:
@@ -36,8 +36,8 @@ class TwoWayChoice:
     def chosen(self) -> set[Hashable]:
         """The nodes that are chosen in a choice of least cost.
 
-        Of several such choices it is the one with the fewest nodes. Raises `ValueError` if what
-        must be contradicts itself.
+        Of several such choices it is the one with the fewest nodes. Raises `ValueError` if every
+        choice is forbidden.
         """
         # networkx takes a third of a second to import, and few networks need it.
         import networkx as nx

@@ -81,9 +81,10 @@ class JoinTransposes(RewritePattern):
 class _Second:
     """The second layout that a value may have, besides the one that it has.
 
-    layout: from the one that it has. flipped: which of the two is called the first: values on both
-    sides of a transpose, or of an op, call the same layout the first. part: number of the part of
-    the network that is joined so.
+    layout: the second layout as a permutation of the one that the value has. flipped: whether the
+    value's own layout counts as the second: values on both sides of a transpose, or of an op, agree
+    which layout counts as the first. part: number of the connected part of the network whose values
+    agree so.
     """
 
     layout: Layout
@@ -95,8 +96,9 @@ class _Second:
 class _Choice:
     """The ops of a block that may compute in second layouts, and the choice among them.
 
-    second: by value. layouts: by op that may move. fixed: ops that were found to have no choice.
-    alike: by transpose that stands between the two layouts of one value, its operand.
+    second: the second layout by value. layouts: those of each op that may move. fixed: ops that
+    were found to have no choice. alike: for each transpose between the two layouts of one value,
+    its operand.
     """
 
     ctx: Context
@@ -127,7 +129,8 @@ class _Choice:
                 queue += self._pass_on(op, value)
 
     def _pass_on(self, op: Operation, value: SSAValue) -> list[SSAValue]:
-        """Values that get a second layout because another one has one and an op joins them."""
+        """The values that get a second layout because an op joins them with a value that has
+        one."""
         known = self.second[value]
         if isinstance(op, TransposeOp):
             layout = tuple(op.permutation.get_values())
@@ -203,7 +206,8 @@ class _Choice:
         return {op for op in self.layouts if (op in firsts) == self._any(op).flipped}
 
     def _any(self, op: Operation) -> _Second:
-        """What the values of an op that may move agree on."""
+        """The second layout of some value of an op that may move; they agree on which comes
+        first."""
         layouts = self.layouts[op]
         pairs = zip((*op.operands, op.results[0]), (*layouts.operands, layouts.result), strict=True)
         return next(self.second[value] for value, layout in pairs if layout is not None)
@@ -235,7 +239,8 @@ class _Choice:
         layouts = self.layouts.get(root.owner) if isinstance(root.owner, Operation) else None
         if layouts is not None and layouts.result is not None:
             maker = root.owner
-        # A maker, or a reader, is an op, or for one without a choice whether it has the first.
+        # The maker or a reader is an op, or, for an op without a choice, whether it uses the first
+        # layout.
         firsts, others = (root, "read first"), (root, "read second")
         _only(choice, firsts, maker, cost)
         _only(choice, maker, others, cost)
@@ -251,10 +256,11 @@ class _Choice:
                 _only(choice, others, reader, None)
 
     def _preferred(self, block: Block) -> dict[Operation, int]:
-        """For each op that may move, above 0 if it had better have the first layout, else below.
+        """The preference of each op that may move: above 0 for the first layout, below 0 for the
+        second.
 
-        It is the layout of the layer whose result it computes on, or, where it computes on no
-        layer's result, the one that most layers of its part have. 0 if there is none.
+        An op prefers the layout of the layer whose result it computes on or, without such a layer,
+        the one that most layers of its part have. 0 if there is none.
         """
         votes, found = self._votes(block), dict[Operation, int]()
         for op in block.ops:
@@ -290,11 +296,12 @@ class _Choice:
 
 
 def _only(choice: TwoWayChoice, first: object, other: object, cost: int | None) -> None:
-    """Pay if ``first`` has the first layout and ``other`` has not; booleans are settled."""
+    """Add a cost for ``first`` having the first layout while ``other`` has not; booleans are
+    decided."""
     if first is False or other is True:
         return
     if first is True and other is False:
-        return  # settled as well: nothing to choose
+        return  # both are decided: nothing to choose
     if first is True:
         choice.cost_if_left(other, cost)
     elif other is False:
@@ -315,8 +322,8 @@ def _is_layer(op: Operation) -> bool:
 class _Mover:
     """Rewrites a block by a choice: each value is kept in the layouts in which it is read.
 
-    made: by root of a value, what it is made as, and whether that is its second layout. forms: what
-    there is of a root in its first (False) and second layout.
+    made: for each root, the value that is computed, and whether it has the second layout. forms:
+    the values that exist of a root in its first (False) and second layout.
     """
 
     choice: _Choice
@@ -356,8 +363,8 @@ class _Mover:
         if value not in self.choice.second or _is_constant(value):
             return value
         root = self.choice.root(value)
-        # Of the two names on both sides of a transpose, the own layout of one is the second of the
-        # other.
+        # The operand and the result of a transpose are one value: the layout that one has is the
+        # second layout of the other.
         if self.choice.second[value].flipped != self.choice.second[root].flipped:
             second = not second
         made, is_second = self.made.get(root, (root, False))

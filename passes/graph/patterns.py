@@ -21,12 +21,13 @@ from vtac.dialects.graph import ConstantOp
 from vtac.passes.graph.reasons import Reason, ReasonKind, is_settled
 
 Predicate = Callable[[Operation], str | None]
-"""None if the op will do, else the reason why not (a `Reason`, where its kind is known)."""
+"""None if the op is accepted, else the reason why it is not (a `Reason`, where its kind is
+known)."""
 
 
 @dataclass
 class Match:
-    """What a pattern took: ops (operands before users, the root last) and its outer values."""
+    """What a pattern matched: ops (operands before users, the root last) and its outer values."""
 
     ops: list[Operation] = field(default_factory=list)
     constants: list[Operation] = field(default_factory=list)
@@ -35,7 +36,7 @@ class Match:
 
 @dataclass(frozen=True, eq=False)
 class Derivation:
-    """How a pattern matched a value: the op that it took and how the operands of the op matched.
+    """How a pattern matched a value: the op, and how the operands of the op matched.
 
     Without an op, the value is an input of the match, or a constant that moves into it.
     """
@@ -47,9 +48,9 @@ class Derivation:
 
 
 Matching = Generator[tuple["Pattern", SSAValue], Derivation | None, Derivation | None]
-"""The match of one pattern at one value: it asks for matches of parts and is sent each of them.
+"""The match of one pattern at one value. It yields the parts to match and is sent their matches.
 
-Nothing calls itself, so that a group may be as deep as the network (`Attempt.match`).
+No function calls itself, so that a group may be as deep as the network (`Attempt.match`).
 """
 
 
@@ -65,7 +66,8 @@ class Attempt:
         self._found: dict[tuple[int, SSAValue], Derivation | None] = {}
 
     def match(self, pattern: "Pattern", value: SSAValue) -> Derivation | None:
-        """How the pattern matches the value, or None; with a stack of its own."""
+        """How the pattern matches the value, or None; it uses no recursion but a stack of its
+        own."""
         stack: list[tuple[tuple[int, SSAValue], Matching]] = []
         wanted: tuple[Pattern, SSAValue] | None = (pattern, value)
         answer: Derivation | None = None
@@ -95,7 +97,7 @@ class Pattern:
         raise AssertionError("a concrete pattern says how it matches")
 
     def __or__(self, other: "Pattern") -> "Pattern":
-        """Either; the left one is tried first."""
+        """A pattern that matches where either of two does; the left one is tried first."""
         return Alternative(self, other)
 
 
@@ -138,7 +140,7 @@ class Recursive(Pattern):
     body: Pattern | None = None
 
     def define(self, body: Pattern) -> None:
-        """Say what the name stands for."""
+        """Define the pattern that the name stands for."""
         self.body = body
 
     def match(self, value: SSAValue, attempt: Attempt) -> Matching:
@@ -201,7 +203,7 @@ class OpPattern(Pattern):
 
 
 def _collected(root: Derivation) -> Match:
-    """What a derivation took, nothing twice, in the order of operands."""
+    """The ops and inputs of a derivation, each once, in the order of operands."""
     ops: dict[Operation, None] = {}
     constants: dict[Operation, None] = {}
     inputs: dict[SSAValue, None] = {}
@@ -249,8 +251,8 @@ def any_operands(op_class: type[Operation]) -> OpPattern:
 def match_root(pattern: OpPattern, root: Operation) -> tuple[Match | None, list[str]]:
     """Match a pattern with its root at ``root``: the match, or None and the reasons given.
 
-    A match in which an inner value is used outside is refused with that reason. What the user has
-    settled on the host is in no match.
+    A match in which an inner value is used outside is refused with that reason. An op that the user
+    keeps on the host is in no match.
     """
     attempt = Attempt()
     if not isinstance(root, pattern.op_class):

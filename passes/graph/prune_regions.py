@@ -44,10 +44,10 @@ IN_A_CYCLE = Reason(
 class PruneRegionsPass(ModulePass):
     """Give regions back to the host that compute nothing, or too little by some criterion.
 
-    min_macs: multiply-accumulates that a region has at least. max_border_bytes: that enter and
-    leave it at most. compare: whether a region that the host would finish sooner goes back.
-    macs_a_cycle, bytes_a_cycle, cycles_an_op, cycles_a_launch: of that host (`HostModel`), where
-    they are not the codegen's.
+    min_macs: least multiply-accumulates of a region. max_border_bytes: most bytes that enter and
+    leave it. compare: whether a region that the host would finish sooner goes back. macs_a_cycle,
+    bytes_a_cycle, cycles_an_op, cycles_a_launch: the host's rates (`HostModel`), in place of those
+    that the codegen assumes.
     """
 
     name = "prune-regions"
@@ -72,7 +72,7 @@ class PruneRegionsPass(ModulePass):
                     self._prune(block, codegens, target)
 
     def host_model(self, codegen: Codegen, target: Target | None) -> HostModel:
-        """What a region of a codegen is compared with."""
+        """The model of the host with which regions of a codegen are compared."""
         own = codegen.host_model(target)
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(HostModel)}
         return dataclasses.replace(own, **{k: v for k, v in given.items() if v is not None})

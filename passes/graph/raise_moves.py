@@ -62,7 +62,7 @@ class RaiseMovesPass(ModulePass):
 
 @dataclass(frozen=True)
 class _Term:
-    """A convolution whose every output channel is one input channel times a weight, or nothing.
+    """A convolution each of whose output channels is one input channel times a weight, or 0.
 
     source: the input channel of each output channel, -1 if all weights are 0. weight: the factor of
     each output channel, or 0. pads: elements before the operand in each spatial dimension; negative

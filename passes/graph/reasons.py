@@ -1,4 +1,4 @@
-"""Why an op stays on the host: words for the user, what kind of reason it is, and the way out.
+"""Reasons why an op stays on the host: a text for the user, its kind, and a hint at the way out.
 
 Whoever refuses an op says why with a `Reason`, which is the text itself; a plain string will do
 where there is no more to say. `keep_on_host` writes it on the op, `host_reason` reads it.
@@ -24,7 +24,7 @@ _HINT = "graph.host_hint"
 
 
 class ReasonKind(Enum):
-    """What kind of reason; the value is what people read."""
+    """Kinds of reasons; the value is the text that users read."""
 
     OPERATOR = "unsupported operator"
     ATTRIBUTE = "unsupported attribute"
@@ -42,7 +42,8 @@ class ReasonKind(Enum):
 
 
 SETTLED = (ReasonKind.USER, ReasonKind.PRECISION, ReasonKind.CAPACITY, ReasonKind.LAYOUT)
-"""Reasons that stand before anybody is asked: no codegen takes these ops, nobody rounds them."""
+"""Kinds of reasons that are known before codegens are asked: no codegen takes such an op, and the
+quantiser does not round it."""
 
 
 class Reason(str):
@@ -52,7 +53,7 @@ class Reason(str):
     hint: str
 
     def __new__(cls, text: str, kind: ReasonKind = ReasonKind.OTHER, hint: str = "") -> "Reason":
-        """The text, with what else is known."""
+        """A reason with this text, kind and hint."""
         reason = super().__new__(cls, text)
         reason.kind, reason.hint = kind, hint
         return reason
@@ -60,7 +61,7 @@ class Reason(str):
 
 @dataclass(frozen=True)
 class HostReason:
-    """What is written on an op."""
+    """The reason that an op carries as an attribute."""
 
     text: str
     kind: ReasonKind
@@ -78,7 +79,7 @@ def keep_on_host(op: Operation, reason: str) -> None:
 
 
 def forget_reason(op: Operation) -> None:
-    """Take back whatever reason an op has: somebody takes it after all."""
+    """Remove the reason from an op that a codegen takes after all."""
     for name in (HOST_REASON, _KIND, _HINT):
         op.attributes.pop(name, None)
 
@@ -96,7 +97,7 @@ def host_reason(op: Operation) -> HostReason | None:
 
 
 def is_settled(op: Operation) -> bool:
-    """Whether an op has a reason to stay that stands before anybody is asked."""
+    """Whether an op has a reason of a kind in `SETTLED`."""
     found = host_reason(op)
     return found is not None and found.kind in SETTLED
 

@@ -78,7 +78,7 @@ class MatMulToGemm(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: MatMulOp, rewriter: PatternRewriter) -> None:
-        """Match a left operand of rank 2, or more and static, and a constant float right matrix."""
+        """Match a constant float matrix on the right; the left operand is a matrix, or static."""
         weights = constant_of(self.ctx, op.b)
         if weights is None or weights.ndim != 2 or weights.dtype.kind != "f":
             return

@@ -60,7 +60,7 @@ class ReshapeAfterElements(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: Unary | Arithmetic, rewriter: PatternRewriter) -> None:
-        """Match operands that all are spread matrices, and that nobody else reads if it is one."""
+        """Match operands that all are spread matrices; a single one must have no other reader."""
         operands = [matrix_behind(value) for value in op.operands]
         found = [matrix for matrix in operands if matrix is not None]
         if len(found) < len(operands) or len({value.type for value in op.operands}) > 1:
@@ -101,7 +101,7 @@ class ReshapeAfterVector(RewritePattern):
 
 
 def _is_last(array: Array, value: SSAValue) -> bool:
-    """Whether an array has one number a position of the last dimension, or one in all."""
+    """Whether an array has one number per position of the last dimension, or a single number."""
     shape = shape_of(value) or ()
     return (
         array.ndim <= len(shape)

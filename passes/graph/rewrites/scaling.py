@@ -1,4 +1,4 @@
-"""Batch norms, scalings and additions a channel, folded into the layer before them."""
+"""Batch norms, and scalings and additions per channel, folded into the layer before them."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Layer:
 
 
 def layer_before(ctx: Context, value: SSAValue) -> Layer | None:
-    """The layer that computes ``value`` for one user only."""
+    """The layer that computes ``value``, if it has one user only."""
     op = value.owner
     if not value.has_one_use() or not isinstance(op, WeightedOp):
         return None
@@ -55,7 +55,8 @@ def fold_affine(
 ) -> None:
     """Replace the layer and what follows it by the layer with ``factor * result + offset``.
 
-    factor, offset: one number an output channel, or None for 1 and 0. Computed in float64.
+    factor, offset: one number per output channel, or None for 1 and 0. New weights are computed in
+    float64.
     """
     old, dtype = layer.op, layer.weights.dtype
     weight_operand, bias_operand = old.weights, old.addend
@@ -113,7 +114,7 @@ class BatchNormIntoLayer(RewritePattern):
 
 @dataclass
 class AddIntoBias(RewritePattern):
-    """``conv(x) + c`` and ``conv(x) - c`` with one number a channel in c are biases."""
+    """``conv(x) + c`` and ``conv(x) - c`` with one number per channel in c are biases."""
 
     ctx: Context
 
@@ -132,7 +133,7 @@ class AddIntoBias(RewritePattern):
 
 @dataclass
 class MulIntoWeights(RewritePattern):
-    """``conv(x) * c`` and ``conv(x) / c`` with one number a channel in c scale the weights."""
+    """``conv(x) * c`` and ``conv(x) / c`` with one number per channel in c scale the weights."""
 
     ctx: Context
 

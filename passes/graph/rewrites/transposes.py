@@ -81,7 +81,7 @@ def _at(place: Operation, op: Operation) -> Operation:
 
 
 def _computes_each(value: SSAValue) -> bool:
-    """Whether an op makes a value that only depends on each element of its only operand."""
+    """Whether an op computes each element of a value from the same element of its only operand."""
     op = value.owner
     if not isinstance(op, Operation) or len(op.operands) != 1 or not value.has_one_use():
         return False
