@@ -1,12 +1,12 @@
 """How far the quantised network may lie from the float one: a proven bound, and an estimate.
 
-Layer by layer, in real units and one number a channel. The bound is of worst cases, the estimate a
-root mean square; they differ in how errors add up (``error_models``). The bound holds for every
-input for which all float values stay inside their ranges; then saturation moves no value away from
-the real one, since clamping to an interval that contains it cannot. What remains is rounding:
-of inputs (half a step), weights, biases and clip's bounds (exactly known), and of each
-requantisation (half a step, nothing where the shift is 0). float32's own rounding in the network
-that we compare with is small, but counted.
+Errors are propagated layer by layer, in real units, as one number per channel. The bound is of
+worst cases, the estimate a root mean square; they differ in how errors add up (``error_models``).
+The bound holds for every input for which all float values stay inside their ranges; then saturation
+moves no value away from the real one, since clamping to an interval that contains it cannot. What
+remains is rounding: of inputs (half a step), of weights, biases and clip's bounds (known exactly),
+and of each requantisation (half a step, nothing where the shift is 0). float32's own rounding in
+the network that we compare with is small, but counted.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ from vtac.passes.graph.quantize.rules.rule import ErrorContext, largest, magnitu
 from vtac.passes.graph.quantize.scales import Scale
 
 Bound = Array | None
-"""One error a channel (or one for all); None where nothing is known."""
+"""One error per channel (or one for all); None where nothing is known."""
 
 
 def output_errors(plan: QuantisationPlan, model: ErrorModel) -> list[Bound]:
@@ -61,8 +61,8 @@ def value_errors(
 ) -> dict[SSAValue, Bound]:
     """The error of each value of the function.
 
-    remembered: of addends seen before with the same model; for plans that share most layers. They
-    are as large as the weights; None: nothing is kept.
+    remembered: errors of addends seen before with the same model, for plans that share most layers.
+    They take as much memory as the weights; None keeps nothing.
     """
     return _Errors(plan, model, remembered).run()
 
@@ -116,13 +116,13 @@ class _Errors:
         total = self.model.total([*errors, *self._ending(layer)])
         if isinstance(group, Sum):
             return self._clamped(group, layer, total)
-        total = largest(total)  # what columns are channels is the reader's matter
+        total = largest(total)  # only the reader knows which columns are channels
         scale = layer.scale
         rounded = group.is_rounded and scale is not None
         return self.model.both_rounded(total, scale.value) if rounded and scale else total
 
     def _ending(self, layer: Layer) -> list[Array]:
-        """What the constant, the requantisation and its bounds add."""
+        """The errors of the constant, of requantisation and of its bounds."""
         errors, scale = [layer.bias_error], layer.scale
         if scale is not None:
             alone = 0.0 if layer.group.is_rounded else self.model.rounding
@@ -136,7 +136,7 @@ class _Errors:
         """The error of a sum's result, from that of the sum."""
         lo, hi = group.lo, group.hi
         if group.is_rounded and layer.scale is not None:
-            # The network rounds too, and a small error before may lead to another integer.
+            # The network rounds too, so a small error before it may lead to another integer.
             error = self.model.both_rounded(error, layer.scale.value)
             least, most = self.network.range_of(group.root.results[0]) or (lo, hi)
             lo, hi = max(lo, least), min(hi, most)
@@ -189,7 +189,8 @@ class _Errors:
         return self.model.total([self.model.through(folded, error), own])
 
     def _in_parts(self, layer: Layer, term: Term, values: Range, error: Array) -> Array:
-        """The error of a term, some channels at a time: little memory, which stays in a cache."""
+        """The error of a term, some channels at a time, so that the memory used stays in a
+        cache."""
         real, channels = term.real, len(term.weights)
         found, count = [], max(1, _AT_ONCE * channels // term.weights.size)
         for start in range(0, channels, count):
@@ -201,7 +202,7 @@ class _Errors:
     def _own(
         self, term: Term, real: Array, steps: Array, rows: slice, values: Range
     ) -> tuple[Array, Array]:
-        """The weights of some channels, folded, and what their own errors cost with these values.
+        """The folded weights of some channels, and the errors of sums that their rounding causes.
 
         real: the real weights of all channels. steps: of the accumulators.
         """
@@ -213,7 +214,7 @@ class _Errors:
         return self.model.folded(stored, term.form.group), own
 
     def _values(self, value: SSAValue) -> Range:
-        """Between which real numbers a value that is read as int8 lies."""
+        """The range of real numbers of a value that is read as int8."""
         step = 128 * self.plan.scales[value].value
         return self.network.range_of(value) or (-step, step)
 
@@ -245,7 +246,7 @@ def _clip_error(layer: Layer, scale: Scale) -> float:
 
 
 def _multiplier_error(steps: Array, scale: Scale, numbers: Rescaling) -> Array:
-    """What rounding a multiplier to an integer adds at most, anywhere between the clamps."""
+    """The largest error that rounding a multiplier to an integer causes between the clamps."""
     exact = np.ldexp(steps / scale.value, numbers.shift)
     largest = np.maximum(np.abs(numbers.least), np.abs(numbers.most))
     off = np.abs(numbers.multiplier - exact) * largest * np.ldexp(1.0, -numbers.shift)
@@ -253,6 +254,6 @@ def _multiplier_error(steps: Array, scale: Scale, numbers: Rescaling) -> Array:
 
 
 def _float_error(weights: Array, magnitude: float) -> Array:
-    """Rounding of a float32 sum of products."""
+    """Bound for the rounding error of a float32 sum of products."""
     terms = np.abs(weights).reshape(len(weights), -1)
     return cast(Array, FLOAT32_STEP * (terms.shape[1] + 2) * terms.sum(axis=1) * magnitude)

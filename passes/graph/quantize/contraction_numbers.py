@@ -1,9 +1,9 @@
 """The integers of products of two activations, and how far they may be off.
 
 There are no weights to take up a change of scale. The accumulators' step is ``s_a * s_b`` (times
-the factor), so a result whose scale is ours to choose has that times the power of two that its
-range needs, and nothing but its last bits is rounded. A scale that the network brings along needs
-a multiplier; where the target has none, the accumulators leave as they are and the host rounds.
+the factor). A result without a given scale has this step times the power of two that its range
+needs, so only its last bits are rounded. A given scale needs a multiplier; where the target has
+none, the accumulators leave as they are and the host rounds.
 
 Zero points of operands, where they are given, are taken out of the sums exactly::
 

@@ -38,7 +38,7 @@ SourceOp = MatMulOp | GemmOp
 class Operand:
     """A value that is read as matrices of rows, each as long as the inner extent.
 
-    order: which dimension of the value each dimension [batch..., rows, inner] is.
+    order: for each dimension of [batch..., rows, inner], the dimension of the value that it is.
     """
 
     value: SSAValue
@@ -61,9 +61,10 @@ class Contraction:
     """Ops that become one product of int8 matrices and one requantisation.
 
     root: the last op, whose result the group computes. source: the product. a, b: its operands, b
-    transposed. order: which dimension of the product each of the result is. factor: by what all
-    elements are multiplied, above 0. bias: one number a column, or None. covered: all ops it
-    replaces, root first. leaves_int32: the accumulators themselves are the result.
+    transposed. order: for each dimension of the result, the dimension of the product that it is.
+    factor: the number above 0 that multiplies all elements. bias: one number per column, or None.
+    covered: all ops it replaces, root first. leaves_int32: the accumulators themselves are the
+    result.
     """
 
     root: Operation
@@ -101,7 +102,7 @@ class Contraction:
 
 
 def given_constant(value: SSAValue, network: Network) -> Given | None:
-    """The scale of a constant that the network brings along, with a zero point for int8."""
+    """The given scale of a constant, with a zero point for storage as int8."""
     array, grid = network.constant(value), grid_of(value)
     if array is None or grid is None or len(set(grid.steps.get_values())) > 1:
         return None
@@ -120,7 +121,7 @@ def contraction_at(
 ) -> Contraction | None:
     """The product whose result, perhaps scaled, reordered and rounded, ``root`` computes.
 
-    reasons: why ops have no integer form. kept: ops that stay float whatever becomes of others.
+    reasons: why ops have no integer form. kept: ops that stay float in any case.
     """
     covered, order, factor = [root], list(range(len(shape_of(root.results[0]) or ()))), 1.0
     op = root
@@ -170,9 +171,9 @@ def _scaled(op: MulOp | DivOp, network: Network) -> tuple[SSAValue, float] | Non
 def _operands(
     op: SourceOp, network: Network, kept: Mapping[Operation, str], covered: list[Operation]
 ) -> tuple[Operand, Operand, float]:
-    """Both operands as rows of the inner extent, and by what they are multiplied.
+    """Both operands as rows of the inner extent, and the factor of the product.
 
-    What only reorders or scales them is covered.
+    Ops that only reorder or scale an operand are added to ``covered``.
     """
     swapped, factor = (False, True), 1.0
     if isinstance(op, GemmOp):

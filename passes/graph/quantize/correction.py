@@ -7,7 +7,8 @@ channel of its result, relu and clip included, is the float network's (docs/quan
 Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", section
 4.2, whose correction stands before the activation).
 
-Needs observations (`vtac.dialects.context.Observations`); what they cannot follow stays as it was.
+Needs observations (`vtac.dialects.context.Observations`); layers whose operands were not observed
+are not corrected.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,13 +32,13 @@ from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
 from vtac.passes.graph.quantize.rounding import MOST_INPUTS, Moments, alike, round_together
 
 ROUNDS = 16
-"""Steps towards equal means, at most; each moves a bias by what the mean is off."""
+"""Most steps towards equal means; each moves a bias by the difference of the means."""
 
 CLOSE = 1 / 64
 """Means this close, in steps of the result, are equal."""
 
 _AT_ONCE = 4
-"""Batches of which all windows are in memory together."""
+"""Batches whose windows are in memory at the same time."""
 
 Batches = Sequence[Array]
 
@@ -60,8 +61,8 @@ def round_unseen(plan: QuantisationPlan) -> QuantisationPlan:
 def _rounded_together(layer: Layer, covariance: Callable[[Term], Array | None]) -> Layer:
     """The layer with weights whose errors cancel, where its scales are given.
 
-    Only weights that a shift is to rescale: those for a multiplier are the network's own.
-    covariance: [groups, K, K] of what a term's weights meet; None where too little is known.
+    Only weights of sums that end in a shift change: those for a multiplier are the network's own.
+    covariance: [groups, K, K] of a term's inputs; None where too few were observed.
     """
     if not (layer.group.is_rounded and _is_rescaled(layer)):
         return layer
@@ -78,13 +79,13 @@ def _rounded_together(layer: Layer, covariance: Callable[[Term], Array | None]) 
 
 
 def _is_rescaled(layer: Layer) -> bool:
-    """Whether weights stand for others in a sum that ends in a shift."""
+    """Whether the sum ends in a shift and its weights were rescaled."""
     summed = isinstance(layer.group, Sum) and layer.group.join == "add"
     return summed and layer.rescaling is None and layer.scale is not None
 
 
 class _Correction:
-    """Forward over the function as planned. Stored integers are kept as float32."""
+    """Executes the function as planned, from the front. Stored integers are kept as float32."""
 
     def __init__(self, plan: QuantisationPlan, observed: Observations):
         self.plan, self.observed = plan, observed
@@ -162,7 +163,7 @@ class _Correction:
         return [np.clip(np.rint(x / scale) + zero, -128, 127) for x in self.reals[value]]
 
     def _real(self, value: SSAValue) -> Batches | None:
-        """The real number that a value stands for, as float ops read it."""
+        """The real numbers that a value stands for, as float ops read it."""
         if value in self.stored:
             scale = self.plan.scales[value]
             step = np.float32(scale.value)
@@ -215,7 +216,7 @@ class _Correction:
         return [x.transpose(operand.order).reshape(operand.shape) for x in batches]
 
     def _sum(self, group: Sum, layer: Layer) -> tuple[Layer, Batches]:
-        """A layer corrected, and its results if they are integers."""
+        """The corrected layer, and its results if they are integers."""
         layer = _rounded_together(layer, self._covariance)
         sums = self._accumulators(group, layer)
         mean = self.plan.network.mean(group.root.results[0])
@@ -226,11 +227,11 @@ class _Correction:
         return layer, [] if layer.scale is None else [_requantised(layer, acc) for acc in sums]
 
     def _as_given(self, layer: Layer, sums: Sequence[Array]) -> Layer:
-        """The layer with the bias that brings it nearest to what it is with unrounded weights.
+        """The layer with a bias that makes up for the rounding of its weights.
 
-        Where scales are given, float means of rounded values say little. But what the rounding of
-        weights costs is known on the operands that the layer reads; its average where nothing is
-        clamped goes into the bias.
+        Where scales are given, the float means of rounded values say little. But the error that
+        rounding the weights causes is known on the operands that the layer reads; its average over
+        elements that are not clamped goes into the bias.
         """
         if not _is_rescaled(layer):
             return layer
@@ -250,7 +251,7 @@ class _Correction:
     def _covariance(self, term: Term) -> Array | None:
         """Covariance of the inputs in a term's windows; None where too few were observed."""
         form, products = term.form, term.weights[0].size
-        # Weights of an identity make a result of all that a window reads.
+        # A convolution by the identity gives the elements that a window reads.
         one = np.eye(products, dtype=np.float32).reshape(products, *term.weights.shape[1:])
         each = np.tile(one, (form.group, *(1 for _ in term.weights.shape[1:])))
         op = _products(form, each.shape)
@@ -263,7 +264,7 @@ class _Correction:
         return moments.covariance() if moments.suffice else None
 
     def _rounding_errors(self, term: Term, layer: Layer) -> Batches:
-        """What the rounding of a term's weights costs its sums, in steps of the accumulators."""
+        """The errors of a term's sums due to rounded weights, in steps of the accumulators."""
         wrong = term.in_steps(layer.steps) - term.weights
         return self._sums(term, wrong, term.outside - term.scale.zero_point)
 
@@ -274,7 +275,7 @@ class _Correction:
         return [reduce(join, batch) for batch in zip(*addends, strict=True)]
 
     def _addend(self, term: Term) -> Batches:
-        """The products of one term, with what is added to them, clamped."""
+        """The products of one term, with the added constant, clamped."""
         if term.form.plain and not term.form.is_pooling:
             factor = term.weights.reshape(-1).astype(np.float32)
             return [x * _channels(factor, x) for x in self._integers(term.form.operand)]
@@ -287,7 +288,7 @@ class _Correction:
     def _sums(self, term: Term, weights: Array, outside: int) -> list[Array]:
         """The products of a term's inputs with some weights, in each batch.
 
-        outside: what the share of the padding is multiplied with.
+        outside: the number that windows read in the padding.
         """
         op = _products(term.form, weights.shape)
         inputs = self._less(term.form.operand, term.outside)
@@ -297,7 +298,7 @@ class _Correction:
         return [batch[0] + _channels(share, batch[0]) for batch in results]
 
     def _less(self, value: SSAValue, outside: int) -> Batches:
-        """Stored integers less the one in the padding, so that 0 pads them."""
+        """Stored integers minus that of the padding, so that the padding is 0."""
         integers = self._integers(value)
         return [x - np.float32(outside) for x in integers] if outside else integers
 
@@ -329,7 +330,7 @@ def _requantised(layer: Layer, acc: Array) -> Array:
 
 
 def _rescaled(layer: Layer, numbers: Rescaling, acc: Array) -> Array:
-    """What ``graph.rescale`` makes of sums."""
+    """The result of ``graph.rescale`` for sums."""
     least, most, multiplier, offset = (
         _channels(vector, acc) for vector in numbers.vectors.values()
     )
@@ -375,8 +376,8 @@ def _mean(layer: Layer, sums: Sequence[Array]) -> Array:
 def _corrected(layer: Layer, sums: Sequence[Array], mean: Array) -> Layer:
     """The layer with the bias for which its channels have these means.
 
-    A step moves the bias by what the mean is off. Behind a clamp the mean moves by less, so that
-    steps never overshoot. A channel whose sums could leave int32 then keeps its bias.
+    A step moves the bias by the difference of the means. Behind a clamp the mean moves by less, so
+    steps never overshoot. A channel whose sums could then leave int32 keeps its old bias.
     """
     largest = layer.largest_bias
     for _ in range(ROUNDS):

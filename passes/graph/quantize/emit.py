@@ -1,4 +1,5 @@
-"""Turns a plan into ops: integers where the groups were, and the border to what stays float."""
+"""Turns a plan into ops: integer ops in place of groups, with conversions at borders to float
+ops."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -51,7 +52,7 @@ _JOINS: Mapping[str, Callable[..., Operation]] = {
 def emit(plan: QuantisationPlan) -> list[Stored]:
     """Rewrite the plan's function: integer groups, quantize and dequantize, reasons.
 
-    What stands for the float values that became integers, in order of execution.
+    Returns the values that stand for float values which became integers, in order of execution.
     """
     for op, reason in plan.reasons.items():
         if computes(op):
@@ -92,7 +93,7 @@ def _leaves_as(op: Operation, scale: Given, stored: SSAValue) -> bool:
 
 
 def _given_of(op: QuantizeOp) -> Given | None:
-    """How a quantisation rounds, as int8 would store it."""
+    """The scale of a quantisation, converted to storage as int8."""
     low = least_byte(op.result.type)
     return None if low is None else Given(op.scale.value.data, op.zero_point.value.data - 128 - low)
 
@@ -117,7 +118,7 @@ class _Emitter:
         self._leave(layer, value)
 
     def sum(self, group: Sum, layer: Layer) -> None:
-        """Accumulators, and what ends them."""
+        """The accumulators of a sum, and their ending."""
         root, acc = group.root, self._accumulators(group, layer)
         inserter = Inserter(self.plan.network, root)
         made = inserter.ended(acc, layer, root.results[0], group.core or root)
@@ -126,7 +127,7 @@ class _Emitter:
         self._leave(layer, made)
 
     def _leave(self, layer: Layer, made: SSAValue) -> None:
-        """What stands for the result of a group: integers, or real numbers at once."""
+        """The value that stands for the result of a group: integers, or real numbers."""
         result = layer.group.root.results[0]
         if layer.scale is None:
             self.reals[result] = made
@@ -135,10 +136,11 @@ class _Emitter:
             self._define(result, made)
 
     def as_int8(self, value: SSAValue, before: Operation) -> SSAValue:
-        """A float value as int8: what a group left, or quantised where it is first read."""
+        """A float value as int8: the result of a group, or a value quantised where it is first
+        read."""
         made = value.owner
         if isinstance(made, DequantizeOp) and least_byte(made.x.type) == -128:
-            return made.x  # integers that the network was given, at this scale
+            return made.x  # the network's input already holds integers of this scale
         if value not in self.int8:
             scale = self.plan.scales[value]
             op = QuantizeOp(value, scale.value, scale.zero_point, _integer_type(value, i8))
@@ -169,7 +171,7 @@ class _Emitter:
             value.replace_all_uses_with(real.result)
 
     def stored(self) -> list[Stored]:
-        """What stands for each float value that has become integers."""
+        """For each float value that has become integers, the value that stands for it."""
         covered: dict[SSAValue, Collection[Operation]] = {
             group.root.results[0]: group.covered for group in self.plan.groups
         }
@@ -251,7 +253,7 @@ class _Emitter:
         return total
 
     def _limited(self, term: Term, acc: SSAValue, root: Operation) -> SSAValue:
-        """Products with what is added to them, clamped."""
+        """The products of a term, with the added constant, clamped."""
         if term.added is not None and term.added.any():
             bias = self._constant(term.added.astype(np.int32), "offset", root)
             acc = self._insert(AddBiasOp(acc, bias, acc.type), root, root)

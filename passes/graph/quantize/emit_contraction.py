@@ -41,9 +41,10 @@ def emit_contraction(
     plan: QuantisationPlan,
     as_int8: Callable[[SSAValue, Operation], SSAValue],
 ) -> SSAValue:
-    """Insert the ops before the group's root; what stands for its result.
+    """Insert the ops before the group's root; returns the value that stands for its result.
 
-    That is int8, or real where the accumulators leave. as_int8: a value as integers, before an op.
+    The value is int8, or real where the accumulators leave. as_int8: a function that gives a value
+    as integers, before an op.
     """
     return _Emitter(layer, group, plan).run(as_int8)
 
@@ -60,7 +61,7 @@ class _Emitter:
         self.scales = [plan.scales[value] for value in group.inputs]
         self.inserter = Inserter(plan.network, group.root)
         batch = self.group.batch
-        # One matrix on the right for all on the left: these are rows of one matrix, too.
+        # With a single matrix on the right, all matrices on the left together are one matrix.
         self.batch = [] if prod(self.group.b.batch) == 1 else batch
         self.entries = prod(self.batch)
         target = plan.network.target
@@ -79,7 +80,7 @@ class _Emitter:
     def _stored(
         self, operand: Operand, scale: Scale, as_int8: Callable[[SSAValue, Operation], SSAValue]
     ) -> SSAValue:
-        """An operand as int8; a constant is rounded here."""
+        """An operand as int8; a constant operand is rounded here."""
         array = self.network.constant(operand.value)
         if array is None:
             return as_int8(operand.value, self.group.root)
@@ -172,5 +173,6 @@ def _lanes(target: Target) -> tuple[int, int]:
 
 
 def _negated(zero: int) -> tuple[int, bool]:
-    """What a zero point is multiplied with to take it out, and whether it is to be doubled."""
+    """The int8 factor that removes a zero point from a sum, and whether its product is to be
+    doubled."""
     return (64, True) if zero == -128 else (-zero, False)

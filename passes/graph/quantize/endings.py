@@ -1,4 +1,4 @@
-"""How accumulators end: requantised by a shift or a multiplier, or left as int32."""
+"""Endings of sums: accumulators are requantised by a shift or a multiplier, or left as int32."""
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType, i8
@@ -37,7 +37,8 @@ class Inserter:
         return op.results[0]
 
     def ended(self, acc: SSAValue, layer: Layer, like: SSAValue, source: Operation) -> SSAValue:
-        """Accumulators as int8, or as reals of ``like``'s element type where int32 leaves."""
+        """Accumulators as int8; as reals of ``like``'s element type where the layer's result is
+        int32."""
         shape = shape_of(acc) or ()
         vectors = {"bias": layer.bias}
         if layer.rescaling is not None:

@@ -24,19 +24,19 @@ from vtac.passes.graph.quantize.groups import Group, Sum
 from vtac.passes.graph.quantize.network import Network, channels_of
 
 LARGEST_FACTOR = 16.0
-"""The most that a channel is enlarged by."""
+"""The largest factor of a channel."""
 
 HEADROOM = 2.0
 """How far the largest magnitude on samples stays below the end of the range."""
 
 FEWEST = 3
-"""On fewer batches of samples nothing is enlarged."""
+"""The fewest batches of samples on which channels are enlarged."""
 
 
 def find_factors(
     network: Network, groups: Sequence[Group], observed: Observations
 ) -> dict[SSAValue, Array]:
-    """By what each channel of a value is enlarged, for results of groups; elsewhere by nothing."""
+    """The factor of each channel of a group's result; other values have none."""
     if len(observed.batches) < FEWEST:
         return {}
     readers: dict[SSAValue, list[Group]] = {}

@@ -1,9 +1,9 @@
-"""How errors add up: at worst, and to be expected.
+"""How errors add up: in the worst case, and as expected.
 
-The worst case adds magnitudes: every rounding errs by half a step, all in the same direction. It is
-a proof, and grows so fast with depth that it says nothing of deep networks. What is to be expected
-adds powers, as if roundings were independent and even over a step (Widrow, "Statistical analysis of
-amplitude-quantized sampled-data systems"): a root mean square.
+The worst case adds magnitudes: every rounding errs by half a step, all in the same direction. The
+result is a proven bound, but it grows so fast with depth that it is useless for deep networks. The
+expected error adds powers, as if roundings were independent and uniformly distributed over a step
+(Widrow, "Statistical analysis of amplitude-quantized sampled-data systems"): a root mean square.
 """
 
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ Range = tuple[float, float]
 """The smallest and the largest element of a value."""
 
 FLOAT32_STEP = 2.0**-23
-"""Relative rounding of one float32 operation, generously."""
+"""Upper bound of the relative rounding error of one float32 operation."""
 
 SLACK_STEPS = 2.0**-12
-"""What the float32 division of QuantizeLinear and a scale rounded to float32 add, in steps."""
+"""Error that QuantizeLinear's float32 division and a scale rounded to float32 add, in steps."""
 
 _SMALL = 0.25
 """Deviations, in steps, below which no error reaches a whole step."""
 
 
 class WorstCase:
-    """No error is ever larger, in any element: one number for each channel, in real units.
+    """Bounds that no element's error exceeds: one number per channel, in real units.
 
     Methods take and return such errors. rounding: the error of rounding to whole steps, in steps.
     """
@@ -50,14 +50,14 @@ class WorstCase:
         return _folded(np.abs(weights), groups)
 
     def through(self, folded: Array, error: Array) -> Array:
-        """The error of sums of products with weights of values that err."""
+        """The error of sums of weights times values that have an error."""
         return _through(folded, error)
 
     def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
-        """The error of sums of products whose weights are off by ``weights``.
+        """The error of sums of products whose weights have the errors ``weights``.
 
-        values, power: the range and the mean square (if known) of what they are multiplied with.
-        Every value is taken to be the largest.
+        values, power: the range and the mean square (if known) of the values that they are
+        multiplied with. The bound assumes that every value is the largest.
         """
         largest = max(abs(values[0]), abs(values[1]))
         return cast(Array, np.abs(weights).reshape(len(weights), -1).sum(axis=1) * largest)
@@ -85,7 +85,8 @@ class WorstCase:
     def softmax(self, error: float, power: float | None) -> float:
         """The error behind a softmax. power: the mean square of its results, if known.
 
-        p' / (1 - p') is p / (1 - p) times at most exp(2 * error).
+        The bound follows from p' / (1 - p') <= p / (1 - p) * exp(2 * error), p' being the erring
+        result.
         """
         return float(np.tanh(error / 2))
 
@@ -105,12 +106,13 @@ class Expected:
     rounding = 12**-0.5
 
     def total(self, errors: Sequence[Array]) -> Array:
-        """The root of the sum of the powers."""
+        """The root of the sum of squares."""
         powers: Any = sum((np.square(error) for error in errors[1:]), start=np.square(errors[0]))
         return cast(Array, np.sqrt(powers))
 
     def summed(self, error: Array, count: int) -> Array:
-        """Powers add up: a mean of many elements errs less than each."""
+        """The error of a sum of ``count`` elements: squares add up, so a mean errs less than its
+        elements."""
         return cast(Array, error * count**0.5)
 
     def folded(self, weights: Array, groups: int) -> Array:
@@ -122,7 +124,11 @@ class Expected:
         return cast(Array, np.sqrt(_through(folded, np.square(error))))
 
     def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
-        """If nobody knows, as if values were spread evenly over their range, which few fill."""
+        """As in `WorstCase`.
+
+        An unknown mean square is taken as that of values spread evenly over their range, which
+        overestimates it.
+        """
         lo, hi = values
         if power is None:
             power = (lo * lo + lo * hi + hi * hi) / 3
@@ -147,10 +153,11 @@ class Expected:
     def clamped(
         self, error: Array, values: Range | None, bounds: Range, free: Array | None
     ) -> Array:
-        """What falls on a bound has no error any more: if nobody knows how much that is, the share
-        of the range that lies outside, but no more than half, since channels differ.
+        """Clamped elements have no error any more.
 
-        In a network of relus this is what keeps errors in proportion to values, layer by layer.
+        Where their share is unknown, it is taken as the share of the range that lies outside the
+        bounds, but at most half, since channels differ. In a network of relus this keeps errors in
+        proportion to values, layer by layer.
         """
         if free is not None:
             return cast(Array, error * np.sqrt(free))
@@ -161,13 +168,13 @@ class Expected:
         return cast(Array, error * max(0.5, inside / (hi - lo)) ** 0.5)
 
     def picked(self, error: Array, before: Array, after: Array) -> Array:
-        """Clamped values do not err; fewer of them are left."""
+        """Clamped values have no error, and fewer of the maxima than of the values are clamped."""
         grown = np.divide(after, before, out=np.ones_like(after), where=before > 0)
         return cast(Array, error * np.sqrt(np.maximum(grown, 1.0)))
 
     def softmax(self, error: float, power: float | None) -> float:
-        """exp(e) of a normal error e misses 1 by a power of exp(2 v) - 2 exp(v / 2) + 1, where v is
-        the error's own; the sum that divides misses its value by no more.
+        """For a normal error e of variance v, exp(e) - 1 has the mean square exp(2 v) - 2 exp(v /
+        2) + 1; the relative error of the divisor is no larger.
         """
         worst = float(np.tanh(error / 2))
         if power is None or error > 1:
@@ -181,14 +188,15 @@ class Expected:
 
 
 ErrorModel = WorstCase | Expected
-"""How errors add up."""
+"""One of the two ways in which errors add up."""
 
 
 def free_of_zero(mean: Array, power: Array) -> Array:
-    """The share of numbers that a relu left above 0, from their mean and their mean square.
+    """The share of a relu's results that are above 0, from their mean and their mean square.
 
-    It is at least mean^2 / power (Cauchy and Schwarz), and pi / 2 times that where half of normal
-    numbers are; between them and all that is close (within a fifth).
+    The share is at least mean^2 / power (Cauchy-Schwarz inequality). For normal numbers of which
+    half are above 0 it is pi / 2 times that; from there up to a share of 1 the estimate is within a
+    fifth.
     """
     ratio = np.divide(np.square(mean), power, out=np.zeros_like(power), where=power > 0)
     return cast(Array, np.minimum(np.pi / 2 * ratio, 1.0))
@@ -202,7 +210,7 @@ def _folded(weights: Array, groups: int) -> Array:
 
 
 def _through(folded: Array, errors: Array) -> Array:
-    """Sums of products, one an output channel, of folded weights and errors [groups * I]."""
+    """Sums of products, one per output channel, of folded weights and errors [groups * I]."""
     groups, outputs, inputs = folded.shape
     column = np.broadcast_to(errors, (groups * inputs,)).reshape(groups, inputs, 1)
     return cast(Array, (folded @ column).reshape(groups * outputs))
@@ -211,7 +219,8 @@ def _through(folded: Array, errors: Array) -> Array:
 def host_error(
     op: HostOp, error: Array, magnitude: float, power: float | None, model: ErrorModel
 ) -> Array | None:
-    """The error behind an operator of the host, whose operand errs; None if that is not known.
+    """The error of an operator's result on the host, from that of its operand; None if it is not
+    known.
 
     magnitude: the largest that an element of the operand can have. power: the mean square of the
     result, if known.

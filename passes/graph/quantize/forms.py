@@ -1,14 +1,13 @@
 """Linear forms: addends of a sum that read one int8 operand with weights.
 
-Convolutions and dense layers are such forms, and so is whatever only selects, repeats or scales:
-a concatenation on channels is a sum of two convolutions with weights 0 and 1, a slice or a pad is
-one whose window starts inside or outside its operand (negative or positive pads), a product with a
-constant a channel has its factors on the diagonal. The weights carry the change of scale, as those
-of any convolution do; where the scales of operand and result differ by a power of two only, a
-selection loses nothing. A convolution that alone reads a concatenation takes its weights apart.
-
-This stands for the ops in the quantised network only. In the float network they stay what they
-are, and the host computes them as ONNX says.
+Convolutions and dense layers are such forms, and so are ops that only select, repeat or scale: a
+concatenation on channels is a sum of two convolutions with weights 0 and 1, a slice or a pad is a
+convolution whose window starts inside or outside its operand (negative or positive pads), a product
+with one constant per channel has its factors on the diagonal. The weights carry the change of
+scale, as those of any convolution do; where the scales of operand and result differ by a power of
+two only, a selection loses nothing. A convolution that alone reads a concatenation has its weights
+split. Forms describe ops in the quantised network only. The float network keeps the ops, and the
+host computes them as ONNX says.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,12 +36,12 @@ class Form:
 
     source: the float op it comes from. operand: read as int8. result: what the sum computes.
     matrix: real W [O, C/group, kernel...]; None where it is that of ``source``. factor: float64,
-    one number an output channel, or one for all. strides, pads, dilations: of each spatial
-    dimension as in `ConvOp`; pads may be negative. group: of channels that are kept apart. divisor:
-    all of W are whole multiples of its reciprocal, where they are shares of means. outside: the
-    number that windows meet where they leave the operand. plain: whether it only adds up the
-    elements of each window (a pooling, or an addend of one element) and divides the sum by
-    ``divisor``. Then a shift takes the place of weights, if one leads from scale to scale.
+    one number per output channel, or one for all. strides, pads, dilations: of each spatial
+    dimension as in `ConvOp`; pads may be negative. group: number of channel groups. divisor: if W
+    computes means, all its entries are whole multiples of 1 / divisor. outside: the number that
+    windows read outside the operand. plain: whether it only adds up the elements of each window (a
+    pooling, or an addend of one element) and divides the sum by ``divisor``. Then a shift replaces
+    the weights, if the ratio of the scales is a power of two.
     """
 
     source: Operation
@@ -69,7 +68,7 @@ class Form:
 
     @property
     def multiplies(self) -> bool:
-        """Whether it is work worth rounding operands for, not a mere selection or scaling."""
+        """Whether it does work worth rounding operands for, more than selecting or scaling."""
         return self.source.has_trait(Contracts)
 
     @property
@@ -87,7 +86,7 @@ class Form:
 
     @property
     def is_exact_when_tied(self) -> bool:
-        """Whether powers of two between scales leave nothing of it to round."""
+        """Whether its weights are exact where the scales differ by a power of two."""
         if self.matrix is None or self.multiplies:
             return False
         if self.divisor > 1:
@@ -98,7 +97,7 @@ class Form:
 
 
 def form_of(core: WeightedOp, result: SSAValue, factor: Array) -> Form:
-    """The form that a convolution or a dense layer is, without its bias."""
+    """A convolution or a dense layer as a form, without its bias."""
     strides: Sequence[int] = ()
     pads: Sequence[int] = ()
     dilations: Sequence[int] = ()
@@ -114,7 +113,7 @@ def per_channel(vector: Array, further: int) -> Array:
 
 
 def taken_apart(form: Form, concat: ConcatOp, weights: Array) -> Iterator[Form]:
-    """A convolution of channels side by side, as one form for each tensor that has some of them.
+    """A convolution of a concatenation along channels, as one form for each concatenated tensor.
 
     weights: of the convolution, float64 [O, C, kernel...].
     """
@@ -132,7 +131,8 @@ def diagonal(source: Operation, operand: SSAValue, result: SSAValue, factor: Arr
 
 
 def spread(source: Operation, operand: SSAValue, result: SSAValue, factor: Array) -> Form:
-    """``factor * operand``, where an only channel of the operand stands for all of the result."""
+    """``factor * operand``, where the operand's single channel serves all channels of the
+    result."""
     channels = _shape(result)[1]
     if _shape(operand)[1] == channels:
         return diagonal(source, operand, result, factor)
@@ -154,7 +154,7 @@ def selection(
     """The elements of an operand that a matrix [O, C/group] of channels takes, at steps of strides.
 
     pads: how far windows reach outside the operand (all begins, all ends), or start inside it.
-    outside: what they meet there.
+    outside: the number that they read there.
     """
     rank = len(shape_of(operand) or ()) - 2
     ones = [1] * rank

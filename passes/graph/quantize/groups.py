@@ -1,12 +1,12 @@
 """Which float ops compute together: sums that end in one requantisation.
 
 A *sum* is a core (convolution, dense layer, average pooling: at most one), further linear forms
-(``forms``), addends that come in as int8, constants a channel, and the relu and clip that follow.
-Everything enters one accumulator, so that a residual block rounds once. Max pooling and reshape
-pass int8 through. What each op brings along is its rule's to say (``rules``).
+(``forms``), addends that are read as int8, constants per channel, and the relu and clip that
+follow. Everything enters one accumulator, so that a residual block rounds once. Max pooling and
+reshape pass int8 through. The rule of each op (``rules``) says how it takes part.
 
-Groups are grown from their last op upwards, so that each takes as much as it may; a value that
-anybody else reads (or the network returns) ends its group.
+Groups are grown from their last op upwards, each as large as possible; a value with readers outside
+its group (or that the network returns) ends its group.
 """
 
 from collections.abc import Collection, Container, Mapping, Sequence, Set
@@ -54,7 +54,7 @@ from vtac.passes.graph.quantize.rules.rule import (
 from vtac.passes.graph.reasons import Reason, ReasonKind, unusable_shape
 
 COMPARING_OPERATORS = frozenset({"ArgMax", "Softmax", "LogSoftmax"})
-"""ONNX operators that compare the elements of their operand: ties between int8 would decide."""
+"""ONNX operators that compare the elements of their operand; rounding to int8 would make ties."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +63,11 @@ class Sum:
 
     root: the last op, whose result the group computes. core: where products are summed.
     forms: its addends, that of the core first, then those with weights, then plain ones.
-    bias: all constant addends, float64 with one number per channel. join: what becomes of the
-    addends, which are added unless it is their largest, smallest or product that counts. gate:
-    slope and offset of the second factor of a product, if that is a hard sigmoid.
-    lo, hi: real bounds from relu and clip. covered: all ops it replaces, root first.
-    leaves_int32: the accumulators themselves are the result (a last dense layer).
+    bias: all constant addends, float64 with one number per channel. join: how the addends are
+    combined: added, or compared or multiplied. gate: slope and offset of the second factor of a
+    product, if that is a hard sigmoid. lo, hi: real bounds from relu and clip. covered: all ops it
+    replaces, root first. leaves_int32: the accumulators themselves are the result (a last dense
+    layer).
     """
 
     root: Operation
@@ -95,8 +95,8 @@ class Sum:
     def keeps_scale(self) -> bool:
         """Whether the result has the scale of the operand.
 
-        So it is where one int8 value is merely bounded, or some of its elements are selected: a
-        finer scale than the operand's would represent the same numbers.
+        It has if one int8 value is merely bounded, or some of its elements are selected: a finer
+        scale than the operand's would represent the same numbers.
         """
         if self.core is not None or self.join != "add" or self.bias.any() or self.is_rounded:
             return False
@@ -104,7 +104,7 @@ class Sum:
 
     @property
     def unclamped(self) -> SSAValue:
-        """The value of the float network that the bounds clamp, and that is rounded."""
+        """The value of the float network before the bounds clamp it and before it is rounded."""
         rules = ((op, rule_of(op)) for op in self.covered)
         for op, rule in rules:
             if not isinstance(rule, ClampRule) or isinstance(rule, LinearRule):
@@ -176,7 +176,7 @@ def find_groups(
             continue
         group: Group | None = _contraction_at(op, network, grouping.reasons, declined)
         if group is not None:
-            for other in group.covered:  # what is declined alone may go along
+            for other in group.covered:  # a group may contain ops that are declined by themselves
                 grouping.reasons.pop(other, None)
         elif op in grouping.reasons:
             continue
@@ -223,26 +223,29 @@ def _contraction_at(
 
 
 def _feeds(op: Operation, covered: Set[Operation]) -> bool:
-    """Whether a group reads what an op hands on."""
+    """Whether the result of an op that passes int8 through is read by a group."""
     uses = op.results[0].uses
     return is_static(op.operands[0]) and any(use.operation in covered for use in uses)
 
 
 @dataclass(frozen=True)
 class _Walk:
-    """Which ops a walk enters: convolutions and poolings, and what selects or scales."""
+    """The kinds of ops that a walk enters: convolutions and poolings, selections and scalings."""
 
     cores: bool
     selections: bool
 
 
 _WALKS = (_Walk(True, True), _Walk(True, False), _Walk(False, True))
-"""In order of preference. A convolution and a selection make no sum: with the shift that a weight
-of 1 allows, those of the convolution would be coarse."""
+"""In order of preference.
+
+A convolution and a selection make no sum: with the shift that a weight of 1 allows, those of the
+convolution would be coarse.
+"""
 
 
 class _Grower:
-    """Takes ops into a sum, from its root upwards."""
+    """Collects the ops of a sum, from its root upwards."""
 
     def __init__(self, network: Network, reasons: Mapping[Operation, str], apart: Set[Operation]):
         self.network = network
@@ -250,7 +253,10 @@ class _Grower:
         self.apart = apart
 
     def sum_at(self, root: Operation) -> Sum:
-        """The largest sum that ends in ``root``. Where the network rounds, a sum ends."""
+        """The largest sum that ends in ``root``.
+
+        A sum does not reach beyond a rounding of the network's own.
+        """
         result, covered, lo, hi = root.results[0], {root: None}, -inf, inf
         op = root
         while isinstance(rule := rule_of(op), ClampRule):
@@ -295,20 +301,20 @@ class _Grower:
         return Terms(self.network, root, self._interior, bias, dict(covered))
 
     def _core_forms(self, form: Form, terms: Terms) -> list[Form]:
-        """A core; several where it alone reads channels that are joined for it."""
+        """The forms of a core: one, or several where it alone reads a concatenation of channels."""
         concat, core = self._interior(form.operand), form.source
         if not isinstance(concat, ConcatOp) or concat.axis.value.data != 1 or form.group > 1:
             return [form]
-        if not isinstance(core, ConvOp) or is_dense(
-            core
-        ):  # whose accumulators may be the result: they are those of one form
+        # The accumulators of a dense layer may be the result; then they are those of one form.
+        if not isinstance(core, ConvOp) or is_dense(core):
             return [form]
         terms.covered[concat] = None
         return list(taken_apart(form, concat, self.network.given_weights(core)))
 
     def _choose_core(self, terms: Terms) -> tuple[Operation | None, Array]:
-        """One core shares its accumulators; the others, and what they cover, stay apart."""
-        # The widest sum is the one that a rounding of its own would hurt most.
+        """Let one core share its accumulators; the others, and the ops that they cover, become
+        groups of their own."""
+        # A rounding of its own would cost the widest sum most.
         none: tuple[Operation | None, Array] = (None, np.ones(1))
         core = max(terms.cores, key=lambda one: _width(one[0]), default=none)
         for other, factor in terms.cores:
@@ -319,7 +325,7 @@ class _Grower:
         return core
 
     def _collect(self, terms: Terms, walk: _Walk) -> None:
-        """Take in all that is still to be looked at, depth first and from left to right."""
+        """Add all pending values to the sum, depth first and from left to right."""
         behind: list[tuple[SSAValue, Array]] = []
         while terms.pending or behind:
             behind += reversed(terms.pending)
@@ -354,7 +360,7 @@ class _Grower:
         return isinstance(rule, ClampRule)
 
     def _is_vector(self, value: SSAValue, result: SSAValue) -> bool:
-        """Whether a value is a constant with one number a channel."""
+        """Whether a value is a constant with one number per channel."""
         return self.network.constant(value) is not None and is_channel_vector(
             shape_of(value) or (), shape_of(result) or ()
         )

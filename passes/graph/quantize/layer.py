@@ -1,7 +1,7 @@
 """A layer: a group with its integers, and the proof that its accumulators do not overflow.
 
 Accumulators of int32 take the sum of all addends (`Term`) and a bias. They end in one of three
-ways: a shift, ``q = clamp((acc + c) >> s, lo, hi)``; a multiplier (`Rescaling`); or as they are,
+ways: a shift, ``q = clamp((acc + c) >> s, lo, hi)``; a multiplier (`Rescaling`); or unchanged,
 where the host reads int32. docs/quantisation.md states the arithmetic.
 """
 
@@ -31,12 +31,12 @@ OVERFLOW = "a partial sum could leave int32"
 class Term:
     """An addend of a sum with its integers.
 
-    form: the addend in real numbers; where it is plain, its weights are powers of two, and a shift
-    takes their place. scale: of the stored operand. network: which has the real weights. shape: of
-    the weights, [O, C, kernel...]. weights: the integers that stand for them, int8, or int32 where
-    they need two planes (`planes`); empty until they are chosen. added: whole numbers [C], added to
-    the products before these meet the other terms; None for nothing. bounds: between which the sum
-    is then clamped.
+    form: the addend in real numbers; if it is plain, its weights are powers of two, and a shift
+    replaces them. scale: of the stored operand. network: holds the real weights. shape: of the
+    weights, [O, C, kernel...]. weights: the integers that stand for them, int8, or int32 where they
+    need two planes (`planes`); empty until they are chosen. added: whole numbers [C], added to the
+    products before these meet the other terms; None for nothing. bounds: between which the sum is
+    then clamped.
     """
 
     form: Form
@@ -54,12 +54,13 @@ class Term:
 
     @property
     def real(self) -> Array:
-        """The real weights, float64. Computed anew, since they are larger than all else."""
+        """The real weights, float64. They are not kept, since they take more memory than all
+        else."""
         return self.network.weights(self.form)
 
     @property
     def outside(self) -> int:
-        """The stored integer that windows read outside the operand."""
+        """The integer that windows read outside the operand."""
         return self.scale.stored(self.form.outside, 0)
 
     @cached_property
@@ -69,7 +70,8 @@ class Term:
 
     @property
     def offset(self) -> Array:
-        """What takes the operand's zero point out of the products again, [O]."""
+        """The numbers to add to the products to remove the share of the operand's zero point,
+        [O]."""
         return -self.scale.zero_point * self.sums
 
     @property
@@ -95,7 +97,7 @@ class Rescaling:
 
     @property
     def vectors(self) -> dict[str, Array]:
-        """What the op reads after the bias, by name, in its order."""
+        """The operands of the op after the bias, by name, in its order."""
         names = ("least", "most", "multiplier", "offset")
         return {name: getattr(self, name) for name in names}
 
@@ -104,12 +106,12 @@ class Rescaling:
 class Layer:
     """A group with its integers. Vectors have one entry per channel.
 
-    terms: of a sum. steps: the real value of an accumulator step, [C] or [1]. constant: what is
-    added to each channel, in real units. bias: the same in whole steps, with the rounding term and
-    the offset. offset: what zero points contribute to the bias, those of the operands and of the
-    result. reach: the largest magnitude of any partial sum without the bias. shift, lo, hi, scale:
-    of the requantisation; scale is None where int32 leaves. rescaling: where the target multiplies;
-    the rounding term is then part of it, not of the bias.
+    terms: of a sum. steps: the real value of an accumulator step, [C] or [1]. constant: the real
+    number that is added to each channel. bias: the same in whole steps, with the rounding term and
+    the offset. offset: the contribution of zero points, those of the operands and of the result, to
+    the bias. reach: the largest magnitude of any partial sum without the bias. shift, lo, hi,
+    scale: of the requantisation; scale is None where int32 leaves. rescaling: where the target
+    multiplies; the rounding term is then part of it, not of the bias.
     """
 
     group: Sum | Contraction
@@ -148,7 +150,7 @@ class Layer:
         return cast(Array, np.abs(self.constant - stored))
 
     def with_weights(self, place: int, weights: Array) -> "Layer":
-        """Other weights for one addend of a sum; its operand's zero point leaves as before."""
+        """The layer with other weights for one addend of a sum; the offset follows the weights."""
         before = self.terms[place]
         after = before.with_weights(weights)
         terms = [*self.terms[:place], after, *self.terms[place + 1 :]]
@@ -170,9 +172,9 @@ def layer_of(
     reach: Array,
     rescaling: Rescaling | None = None,
 ) -> Layer:
-    """The layer whose bias and bounds follow from the rest.
+    """The layer whose bias and bounds follow from the arguments.
 
-    offset: what zero points of operands contribute to the bias.
+    offset: the contribution of the operands' zero points to the bias.
     """
     if scale is not None and rescaling is None:
         offset = offset + np.ldexp(float(scale.zero_point), shift)

@@ -1,18 +1,18 @@
-"""Which layers take weights of two planes where the network brings its scales along.
+"""Chooses the layers that get weights of two planes in networks with given scales.
 
-Scales of the network's own stand in any ratio, and without a multiplier only shifts follow the
-sums: the weights carry the rest of the ratio, which makes fractions of them. Those rounded to int8
-(one *plane*, one pass over the products) give results that differ from the network's here and
-there. Weights of 16 bits (two planes, `planes`) hardly do, at the price of the second's products.
+Given scales have arbitrary ratios, and without a multiplier only shifts follow the sums: the
+weights carry the rest of the ratio, so they are no integers. Rounded to int8 they (one *plane*, one
+pass over the products) give results that differ from the network's here and there. Weights of 16
+bits (two planes, `planes`) hardly do, at the price of the second's products.
 
 In a network that rounds itself a small error costs most in the first layers: where two values that
 hardly differ are rounded, few results differ, but by a whole step
-(`error_models.Expected.both_rounded`), and every further rounding spreads that. So the planes go
-where the estimated error of what the accelerator leaves falls most for each cycle that is added,
-one layer at a time, as long as that is worth it and a budget lasts: mixed precision by sensitivity
-and cost (Dong et al., "HAWQ", section 3), with the quantiser's own error model for the sensitivity.
-One choice may make another worth more (errors of the second layer count once the first has none),
-so what layers bring is estimated anew in each step, for those that promised most.
+(`error_models.Expected.both_rounded`), and every further rounding spreads that. So planes are added
+where the estimated error of the accelerator's results falls most per added cycle, one layer at a
+time, as long as that is worth it and a budget lasts: mixed precision by sensitivity and cost (Dong
+et al., "HAWQ", section 3), with the quantiser's own error model for the sensitivity. One choice may
+make another worth more (errors of the second layer count once the first has none), so gains are
+estimated anew in each step, for the layers that promised most before.
 """
 
 from collections.abc import Iterable
@@ -34,10 +34,11 @@ from vtac.passes.graph.quantize.requantisation import number
 from vtac.passes.graph.quantize.scales import Obstacle
 
 MORE_CYCLES = 0.2
-"""Second planes add at most this share of the cycles that all layers take, as estimated here."""
+"""Second planes add at most this share of the estimated cycles of all layers."""
 
 WORTH = 0.5
-"""A percent of cycles must take away at least so many percent of the error's power."""
+"""A second plane that adds one percent of cycles must lower the error's power by so many
+percent."""
 
 _IMMEDIATES = 3
 """ALU operations with an immediate for each vector of results: a shift and two bounds."""
@@ -48,10 +49,10 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, eq=False)
 class _Gain:
-    """A second plane for a layer.
+    """What a second plane brings to a layer.
 
-    layer: with it. cycles: what it adds. power: of the error, with it. a_cycle: the share of the
-    power without it that each of these cycles takes away. Both when they were last estimated.
+    layer: the layer with it. cycles: the cycles that it adds. power: the error's power with it.
+    a_cycle: by which share each of these cycles lowers the power. Both are as last estimated.
     """
 
     group: Sum
@@ -72,7 +73,7 @@ def mix_planes(plan: QuantisationPlan, policy: ShiftPolicy) -> QuantisationPlan:
 
 
 class _Choice:
-    """One second plane after the other, the best first.
+    """Adds one second plane after the other, the best first.
 
     leaving: the values whose errors count.
     """
@@ -123,7 +124,7 @@ class _Choice:
         return replace(self.plan, layers={**self.plan.layers, gain.group: gain.layer})
 
     def _estimated(self, gain: _Gain, before: float) -> _Gain:
-        """What a second plane brings now. before: the error's power without it."""
+        """The gain of a second plane, estimated again. before: the error's power without it."""
         power = self._power(self._with(gain))
         return replace(gain, power=power, a_cycle=(1 - power / before) / gain.cycles)
 
@@ -148,7 +149,7 @@ def _leaving(plan: QuantisationPlan) -> Iterable[SSAValue]:
 
 
 def _cycles(layer: Layer, policy: ShiftPolicy) -> float:
-    """What a layer takes, roughly: its products, block by block, or the loads of their weights."""
+    """Rough cycles of a layer: its products, block by block, or the loads of its weights."""
     block, timing = policy.block, policy.timing
     batch, channels, *space = shape_of(layer.group.root.results[0]) or ()
     blocks = -(-channels // block)
@@ -170,7 +171,7 @@ def _cycles(layer: Layer, policy: ShiftPolicy) -> float:
 
 
 def _note(gain: _Gain, before: float, total: float) -> str:
-    """For people: what it brings and costs."""
+    """A note for users: what the plane gains and costs."""
     return (
         "weights of two planes: the estimated error of the result falls by"
         f" {1 - (gain.power / before) ** 0.5:.1%}, for {gain.cycles / total:.1%} more cycles"

@@ -1,10 +1,9 @@
 """The integers of a sum on a target that multiplies: weights as they are, and a multiplier.
 
-One step of accumulator channel c stands for ``scale_in * scale_w[c]``, so integer weights that the
-network brings along stay what they are. The result is
-``(clamp(acc + bias, least, most) * multiplier + offset) >> shift`` (Jacob et al., section 2.2, in
-32 bits): the clamp keeps the product in int32 and, as it lies where the result meets its own
-bounds, is the clamp of the result too.
+One step of accumulator channel c stands for ``scale_in * scale_w[c]``, so the integer weights of a
+quantised network are kept as they are. The result is ``(clamp(acc + bias, least, most) * multiplier
++ offset) >> shift`` (Jacob et al., section 2.2, in 32 bits): the clamp keeps the product in int32
+and, as it lies where the result meets its own bounds, is the clamp of the result too.
 """
 
 from collections.abc import Sequence
@@ -21,11 +20,12 @@ from vtac.passes.graph.quantize.scales import Obstacle
 from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
 
 _CANDIDATES = np.arange(64, 128)
-"""What the largest factor of an addition may become: of these, the one that suits the others."""
+"""Candidates for the largest factor of an addition; the one that suits the other factors is
+taken."""
 
 
 def multiplied(draft: Draft) -> Layer:
-    """The numbers of a sum that ends in a multiplication. Raises Obstacle where there are none."""
+    """The integers of a sum that ends in a multiplication. Raises Obstacle where there are none."""
     scale = draft.scale
     assert scale is not None, "a sum that leaves int32 is not multiplied"
     terms = [replace(x, form=replace(x.form, plain=x.form.is_pooling)) for x in draft.terms]
@@ -56,8 +56,8 @@ def _steps(draft: Draft, terms: Sequence[Term]) -> Array:
 def _common_steps(rows: Array) -> Array:
     """Steps of which the real weights of each channel [C, K] are whole multiples, nearly.
 
-    The largest weight of a channel is a candidate's multiple of the step, exactly; of the
-    candidates that is taken which leaves the others nearest to integers.
+    A candidate is the number of steps of a channel's largest weight, exactly. The candidate is
+    taken for which the other weights are nearest to integers.
     """
     largest = np.abs(rows).max(axis=1)
     largest = np.where(largest > 0, largest, 1.0)
@@ -84,8 +84,8 @@ def _with_integers(draft: Draft, term: Term, steps: Array) -> Term:
 def rescaling_of(ratios: Array, zero_point: int, lo: int, hi: int) -> Rescaling:
     """The multiplier for ratios of the accumulators' steps to the result's.
 
-    The shift is the largest for which every product and sum fits int32: what the clamp lets
-    through lies within a step of [lo, hi].
+    The shift is the largest for which every product and sum fits int32: clamped accumulators have
+    results within one step of [lo, hi].
     """
     shift = LARGEST_SHIFT
     while True:
@@ -106,7 +106,7 @@ def rescaling_of(ratios: Array, zero_point: int, lo: int, hi: int) -> Rescaling:
 def _limits(multiplier: Array, offset: float, shift: int, lo: int, hi: int) -> tuple[Array, Array]:
     """The least and the largest accumulator of each channel whose result lies within the bounds.
 
-    Where a channel's results skip over a bound, one beyond it.
+    Where a channel's results skip a bound, the accumulator's result lies one beyond it.
     """
     safe: Any = np.maximum(multiplier, 1)
     least = np.ceil((np.ldexp(float(lo), shift) - offset) / safe)

@@ -1,4 +1,4 @@
-"""What the quantiser reads from a function: its constants, its ranges, who computes what."""
+"""What the quantiser reads from a function: constants, ranges, and the ops that make values."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -41,7 +41,8 @@ class Network:
         """By what channels of values are enlarged (``equalisation``): powers of two, [C]."""
 
     def refusal(self, op: Operation) -> str | None:
-        """Why no codegen takes the integer form of an op; None if one does, or none is known."""
+        """Why no codegen takes the integer form of an op; None if one does, or if the context has
+        none."""
         asked = [codegen for codegen in known_codegens(self.ctx) if codegen.quantises]
         reasons = [codegen.refuses_in_integers(op, self.target) for codegen in asked]
         return None if not all(reasons) else next(iter(reasons), None)
@@ -60,7 +61,7 @@ class Network:
 
     @property
     def observations(self) -> Observations | None:
-        """What the function does on samples, if a driver has observed it."""
+        """The observations of the function on samples, if there are any."""
         return self.ctx.observations if isinstance(self.ctx, VtacContext) else None
 
     def mean(self, value: SSAValue) -> Array | None:
@@ -87,7 +88,8 @@ class Network:
         return None
 
     def range_of(self, value: SSAValue) -> tuple[float, float] | None:
-        """The calibrated range; that of constants, moved and rounded values is known anyway."""
+        """The calibrated range; constants, moved and rounded values have one without
+        calibration."""
         given = self.given(value)
         if given is not None:
             return given.range
@@ -98,7 +100,7 @@ class Network:
         return self._moved_range(producer(value)) if found is None else found
 
     def _moved_range(self, op: Operation | None) -> tuple[float, float] | None:
-        """The range of what only moves elements: that of all operands together."""
+        """The range of a result whose elements are moved: the union of the operands' ranges."""
         if op is None or not (op.has_trait(MovesElements) or op.has_trait(SelectsElements)):
             return None
         ranges = [self.range_of(operand) for operand in op.operands]
@@ -111,11 +113,11 @@ class Network:
         return min(lo for lo, _ in known), max(hi for _, hi in known)
 
     def given(self, value: SSAValue) -> Given | None:
-        """The scale that the network itself has for a value."""
+        """The given scale of a value, if the network has one."""
         return given_by(producer(value))
 
     def given_rows(self, form: Form) -> Array | None:
-        """The steps of the weights of each output channel, if the network brought them along."""
+        """The given steps of the weights of each output channel, if the network has them."""
         enlarged = form.result in self.factors or form.operand in self.factors
         if form.matrix is not None or enlarged or not (form.factor == 1).all():
             return None
@@ -131,7 +133,8 @@ class Network:
     def weights(self, form: Form) -> Array:
         """Real weights [O, C/group, kernel...] of a linear form, in float64.
 
-        Enlarged channels count: those of the result, and of a depthwise convolution's operand.
+        They include the enlargement of channels of the result, and of a depthwise convolution's
+        operand.
         """
         w = form.matrix
         if w is None:
@@ -163,7 +166,7 @@ class Network:
         return bias * layer.beta.value.data if isinstance(layer, GemmOp) else bias
 
     def channel_vector(self, value: SSAValue, channels: int) -> Array:
-        """A constant that holds one number a channel (or one in all), as float64 [C]."""
+        """A constant that holds one number per channel (or a single one), as float64 [C]."""
         array = self.constant(value)
         assert array is not None, "a bias is a constant"
         return np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))

@@ -1,14 +1,13 @@
 """The integers of a group: weights, shifts, biases, bounds.
 
 With ``q = clamp((acc + c) >> s, lo, hi)`` and no multiplier, one step of accumulator channel c
-stands for ``scale_out * 2^-s[c]``. A core with weights takes its weight scales from that:
-``scale_w[c] = scale_out / scale_in * 2^-s[c]``, the odd factor absorbed in the weights. s[c] is
-what suits the weights (``shifts``); with two planes of them (``planes``) it is eight more.
+stands for ``scale_out * 2^-s[c]``. The weight scales of a core with weights follow: ``scale_w[c] =
+scale_out / scale_in * 2^-s[c]``, the odd factor absorbed in the weights. s[c] is chosen to suit the
+weights (``shifts``); with two planes (``planes``) it is eight more.
 
-Where the network brings its scales along, those of a residual addition stand in any ratio. An
-addend that a shift cannot bring to the accumulators' step is multiplied on the diagonal, by
-integers of as many bits as it takes; the mean of a pooling has its divisor and the change of scale
-as its weights.
+Given scales of a residual addition have arbitrary ratios. An addend that a shift cannot bring to
+the accumulators' step is multiplied by a diagonal matrix, by integers of as many bits as it takes;
+the weights of a mean contain its divisor and the change of scale.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,8 +75,8 @@ class ShiftPolicy:
 class Draft:
     """A sum whose integers are still to be chosen.
 
-    terms: its addends without integers. constant: what is added to each channel, enlarged as the
-    result is. scale: of the result, None where int32 leaves.
+    terms: its addends without integers. constant: the real number that is added to each channel,
+    enlarged as the result is. scale: of the result, None where int32 leaves.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Draft:
         else:
             reach = reach + sum(LARGEST_INT8 * term.magnitudes for term in terms)
             counted = terms
-            if self.group.join != "add":  # all are brought to the offset of the first
+            if self.group.join != "add":  # the offset of every term is brought to that of the first
                 counted, first = terms[:1], terms[0].offset
                 terms = [terms[0], *(replace(x, added=x.offset - first) for x in terms[1:])]
             offset = offset + sum(term.offset for term in counted)
@@ -177,8 +176,9 @@ def _spread(powers: Array, term: Term) -> Array:
 def _real_weights(draft: Draft, term: Term, least: int) -> RealWeights:
     """The weights of a term, and how far their integers may go: one plane, or two.
 
-    Two where all shall be exact, and for given scales where a form that only changes the scale has
-    no exact weights of 8 bits, or where weights would need a shift to the left.
+    There are two planes where everything is to be exact. With given scales there are two as well
+    where a form that only changes the scale has no exact weights of 8 bits, or where weights would
+    need a shift to the left.
     """
     scale, group = draft.scale, draft.group
     assert scale is not None
@@ -187,7 +187,7 @@ def _real_weights(draft: Draft, term: Term, least: int) -> RealWeights:
     two = draft.policy.requantise == "exact"
     if group.is_rounded and not two:
         two = not part.fit(lowest).all()
-        if not term.form.multiplies:  # no shift might make integers of them without rounding
+        if not term.form.multiplies:  # no shift is sure to make integers of them without rounding
             two = two or bool(part.errors(choose_shifts(part, least, 1)).any())
     # The high planes of what is compared would have to be compared with the low ones.
     if two and group.join == "add":
@@ -202,7 +202,7 @@ def _policy_shifts(
 ) -> tuple[Array, int]:
     """The shifts of this layer, and how many channels share one.
 
-    terms, parts: those with weights.
+    terms, parts: the terms with weights, and these weights.
     """
     policy, together = draft.policy, _with_equal_limits(parts)
     alone = _smallest_shifts(together, least, 1)
@@ -255,7 +255,7 @@ def dense_result(draft: Draft) -> Layer:
     rows, step = term.real.reshape(term.shape[0], -1), term.scale.value
     given = draft.network.given_rows(term.form)
     units = natural_scales(rows) if given is None else given
-    # A channel of zeros is its bias: 2^20 steps of it are as exact as float32 needs.
+    # A channel of zero weights is just its bias: 2^20 steps of it are as exact as float32 needs.
     exponents = np.frexp(np.where(draft.constant == 0, 1.0, draft.constant) / step)[1]
     units = np.where(rows.any(axis=1), units, np.ldexp(1.0, exponents - 20))
     limits = ONE_PLANE if given is None else TWO_PLANES

@@ -34,9 +34,9 @@ NOT_WORTH_ROUNDING = Reason(
 
 @dataclass(frozen=True)
 class QuantisationPlan:
-    """What becomes of a function. Nothing in the IR has changed yet.
+    """What is to become of a function; the IR has not been changed.
 
-    groups: in order of execution. layers: the numbers of each group that has some. scales: of each
+    groups: in order of execution. layers: the integers of each group that computes. scales: of each
     value that is int8 somewhere. reasons: of the computing ops that stay float. notes: on what was
     chosen for a sum, by its root.
     """
@@ -94,7 +94,7 @@ def make_plan(network: Network, policy: ShiftPolicy) -> QuantisationPlan:
 
 
 def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation, str]]:
-    """What hinders groups because of the values around them: (root, reason)."""
+    """Groups that cannot be kept because of the values around them: (root, reason)."""
     int8 = grouping.int8_values()
     for group in grouping.groups:
         result = group.root.results[0]
@@ -115,7 +115,7 @@ def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation
 
 
 def _is_entry(network: Network, value: SSAValue) -> bool:
-    """Whether a value enters from outside, or has been rounded by the network itself."""
+    """Whether a value enters from outside, or is rounded by the network itself."""
     return isinstance(value, BlockArgument) or network.given(value) is not None
 
 

@@ -30,7 +30,7 @@ def split(weights: Array) -> tuple[Array | None, Array]:
     """The high plane (None for int8 weights) and the low plane, both int8."""
     if weights.dtype == np.int8:
         return None, weights
-    low = weights.astype(np.int8)  # the residue modulo 2^8 nearest to 0
+    low = weights.astype(np.int8)  # the residue modulo 2^8 that is nearest to 0
     return ((weights - low) >> PLANE_BITS).astype(np.int8), low
 
 

@@ -1,12 +1,12 @@
-"""Products of two tensors, where the ALU multiplies: their integers, and their error.
+"""The integers of products of two tensors, on targets whose ALU multiplies.
 
-Both operands come to the accumulators, one with a weight a channel that carries the change of
-scale, and are multiplied there::
+Both operands are brought to the accumulators, one with a weight per channel that carries the change
+of scale, and are multiplied there::
 
     q = clamp(((w (a - za)) * clip(v (b - zb) + d, 0, e) + c) >> s, lo, hi)
 
-v = 1 and nothing is clipped, unless the second operand is a hard sigmoid of the first (hard swish):
-then v, d and e are as large as an immediate allows, and it is never rounded to int8.
+v = 1 and nothing is clipped, unless the second factor is a hard sigmoid of the first (hard swish):
+then v, d and e are as large as an immediate allows, and the second factor is never rounded to int8.
 """
 
 from dataclasses import replace
@@ -56,6 +56,6 @@ def second_factor(group: Sum, term: Term) -> tuple[Term, float]:
     unit = slope * term.scale.value / factor
     term = term.with_weights(np.full(term.shape, float(factor)))
     bounds: tuple[int, int] | None = (0, round(1 / unit))
-    if round(1 / unit) > LARGEST_IMMEDIATE:  # steps so fine that no int8 reaches either end
+    if round(1 / unit) > LARGEST_IMMEDIATE:  # such fine steps that no int8 reaches either bound
         bounds = None
     return replace(term, added=round(offset / unit) + term.offset, bounds=bounds), unit

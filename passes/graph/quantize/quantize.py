@@ -49,11 +49,11 @@ _CODEGEN = "codegen"
 class QuantizePass(ModulePass):
     """Make float ops with calibrated ranges integer.
 
-    shift: one amount a channel, one a block of channels (of the module's target), or ``auto``:
-    a block's where this costs a layer little (see SHARED_NOISE_LIMIT). requantise: ``shift``;
-    ``multiply`` on a target that can; ``exact``: that, or weights of two planes; ``auto``:
-    where the network brings its scales along, multiply if the target can, else weights of two
-    planes where these are worth most (`mixing`); shift for all others.
+    shift: one amount per channel, one per block of channels (of the module's target), or ``auto``:
+    one per block where this costs a layer little accuracy (see SHARED_NOISE_LIMIT). requantise:
+    ``shift``; ``multiply`` on a target that can; ``exact``: that, or weights of two planes;
+    ``auto``: for layers with given scales, multiply if the target can, else weights of two planes
+    where these are worth most (`mixing`); shift for all others.
     """
 
     name = "quantize"
@@ -99,10 +99,9 @@ class QuantizePass(ModulePass):
 
 
 def error_bounds(function: FuncOp) -> list[float | None]:
-    """What the quantiser promised for each result of a function; None where it promised nothing.
-
-    |quantised - float| stays below, in real units, for inputs that keep every float value inside
-    the ranges the quantiser was given.
+    """The proven error bound of each result of a function; None where there is none. |quantised -
+    float| stays below it, in real units, for inputs that keep every float value inside its
+    calibrated range.
     """
     return _errors(function, ERROR_BOUNDS_ATTRIBUTE)
 
@@ -123,7 +122,7 @@ def _errors(function: FuncOp, name: str) -> list[float | None]:
 
 
 def _errors_attribute(errors: Sequence[Bound], over: Callable[[Array], float]) -> Attribute:
-    """``over`` makes one number of those of the channels."""
+    """The errors as an attribute; ``over`` reduces those of the channels to one number."""
     return ArrayAttr(UnitAttr() if e is None else FloatAttr(float(over(e)), f64) for e in errors)
 
 

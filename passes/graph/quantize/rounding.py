@@ -5,8 +5,8 @@ correlated (neighbouring pixels, channels of one ReLU), so the errors of weights
 weight errors e and inputs with covariance H, the error of the sums has the power ``e' H e``.
 Coordinate descent lowers it: each weight in turn moves to its best integer given all others, until
 none moves or the limit of rounds is reached (Behdin et al., "QuantEase", section 3; the objective
-is that of Frantar et al., "GPTQ"). Means of inputs do not count, since biases correct them
-(``correction``).
+is that of Frantar et al., "GPTQ"). Covariances leave out the means of inputs, since biases correct
+these (``correction``).
 """
 
 from typing import cast
@@ -17,7 +17,7 @@ from vtac.dialects.context import Array
 from vtac.passes.graph.quantize.planes import Limits
 
 MOST_INPUTS = 1024
-"""Channels that sum more products are rounded to the nearest: covariances would take too long."""
+"""Channels that sum more products are rounded to nearest: covariances would take too long."""
 
 INPUTS_SEEN = 8
 """Least number of observed windows for each product of a channel: fewer do not determine H."""

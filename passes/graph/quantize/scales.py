@@ -6,8 +6,8 @@ member takes the smallest power of two of it that covers its range. The factor i
 members' own, for the smallest loss of resolution over the class. A pooling divides its sums by an
 area, whose odd part stays in the scale, exactly, as a fraction.
 
-A value that the network rounds itself has the scale it gives. A class holds at most one such
-factor; where values with several meet, weights or a multiplier carry the change of scale.
+A value that the network rounds itself has the given scale. A class holds at most one such factor;
+where values with different ones meet, weights or a multiplier carry the change of scale.
 
 A value alone in its class has exactly the scale of its range, so that a range of [-128, 127] gives
 scale 1 and integer networks stay exact. Values that are never negative have the zero point -128
@@ -70,12 +70,12 @@ class Scale:
 
     @staticmethod
     def of(given: Given) -> "Scale":
-        """A scale that the network brings along."""
+        """A scale that the network gives."""
         fraction, exponent = frexp(given.scale)
         return Scale(2 * fraction, Fraction(1), exponent - 1, given.zero_point)
 
     def is_tied(self, other: "Scale") -> bool:
-        """Whether both differ by a power of two only."""
+        """Whether two scales differ by a power of two only."""
         return (self.factor, self.odd) == (other.factor, other.odd)
 
     def divided(self, area: int) -> "Scale":
@@ -208,11 +208,12 @@ class _Choice:
         self.needs[variable] = max(self.needs.get(variable, 0.0), need)
 
     def _tie(self, group: Sum, form: Form) -> None:
-        """Let powers of two lead from the scale of an operand to that of the result."""
+        """Let the scales of an operand and of the result differ by a power of two only."""
         result, operand = self._variable(group.root.results[0]), self._variable(form.operand)
         read_here = all(use.operation in group.covered for use in form.operand.uses)
         if read_here and form.divisor == 1 and operand not in self.given:
-            # Nobody else reads it: steps (much, in a sum) finer than the result's would be lost.
+            # It has no other reader, so steps finer than the result's (in a sum, much finer) would
+            # be lost.
             finest = self.needs[result] / float(np.abs(form.factor).max())
             finest *= _FINEST_ADDEND if form.plain else 1
             self.needs[operand] = max(self.needs[operand], finest)
@@ -246,7 +247,7 @@ class _Choice:
             raise Obstacle(group, reason)
 
     def _factors(self) -> dict[SSAValue, float]:
-        """The factor of each class, in [1, 2): the member's that costs least resolution."""
+        """The factor of each class, in [1, 2): that of the member which costs least resolution."""
         classes: dict[SSAValue, list[float]] = {}
         for variable, need in self.needs.items():
             root, odd = self._root(variable)
@@ -254,7 +255,7 @@ class _Choice:
         for variable in self.needs:
             root, odd = self._root(variable)
             if self.needs[variable] < SMALLEST_SCALE:
-                # Always zero, or as good as: it follows the others, or has scale 1.
+                # A value that is always nearly 0 follows the others, or has scale 1.
                 others = [need for need in classes[root] if need >= SMALLEST_SCALE]
                 self.needs[variable] = min(others, default=1.0) * float(odd)
         best = {root: _best_factor(needs) for root, needs in classes.items()}

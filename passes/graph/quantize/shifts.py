@@ -15,7 +15,7 @@ from vtac.passes.graph.quantize.planes import ONE_PLANE, Limits
 LARGEST_SHIFT = 31
 
 _AT_ONCE = 1 << 16
-"""Weights whose errors are found together: few enough that they stay in a processor's cache."""
+"""Weights whose errors are computed together: few enough to stay in a processor's cache."""
 
 
 class RealWeights:
@@ -52,7 +52,7 @@ class RealWeights:
     def errors(self, shift: Array) -> Array:
         """Sum of squared errors of each channel's weights, in the unit of ``rows`` squared.
 
-        That of a channel depends on its own shift only, and is found once.
+        The error of a channel depends on its own shift only, and is computed once per shift.
         """
         channels = np.arange(len(self.rows))
         missing = np.flatnonzero(np.isnan(self._errors[shift, channels]))

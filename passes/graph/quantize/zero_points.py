@@ -1,9 +1,9 @@
 """Which values have the zero point -128: those that are never negative.
 
 A value after a relu uses half of a symmetric int8; with all of [-128, 127] for [0, hi] its steps
-are half as large (Jacob et al., section 2.1). Readers pay nothing: what a zero point adds to a sum
-of products is one number a channel, which the bias takes away again. Padding holds the zero point
-too (``pad_value`` of `ConvOp` and `SumPoolOp`; te-correct-borders makes little of it).
+are half as large (Jacob et al., section 2.1). Readers pay nothing: a zero point adds one number per
+channel to a sum of products, which the bias subtracts again. Padding holds the zero point too
+(``pad_value`` of `ConvOp` and `SumPoolOp`; te-correct-borders makes this cheap).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,8 +22,8 @@ def find_shifted(
 ) -> set[SSAValue]:
     """The variables with zero point -128.
 
-    variable: of values that share their scale (what a max pooling reads and makes) the one that
-    stands for all.
+    variable: maps a value to the representative of the values that share its scale, such as the
+    operand and the result of a max pooling.
     """
     values = [value for group in groups for value in _values(group)]
     shifted = {variable(value) for value in values}
@@ -32,7 +32,7 @@ def find_shifted(
         if found is None or found[0] < 0 or found[1] <= 0 or network.constant(value) is not None:
             shifted.discard(variable(value))
     for group in groups:
-        if isinstance(group, Contraction):  # where a zero point would cost a product of its own
+        if isinstance(group, Contraction):  # here a zero point would cost a product of its own
             shifted -= {variable(value) for value in group.inputs}
         for form in group.forms if isinstance(group, Sum) else ():
             if form.outside < 0:
@@ -41,7 +41,7 @@ def find_shifted(
 
 
 def _values(group: Group) -> Iterable[SSAValue]:
-    """What a group reads and makes as int8."""
+    """The values that a group reads or makes as int8."""
     yield from group.inputs
     if not group.leaves_int32:
         yield group.root.results[0]

@@ -20,11 +20,12 @@ RULES: Rules = {kind: rule for family in _FAMILIES for kind, rule in family.RULE
 
 
 def rule_of(op: Operation | None) -> Rule[Any] | None:
-    """The rule for an op; None for what the quantiser does not know."""
+    """The rule for an op; None for an op that the quantiser does not know."""
     return None if op is None else RULES.get(type(op))
 
 
 def computes(op: Operation) -> bool:
-    """Whether an op computes with real numbers, so that its staying on the host needs a reason."""
+    """Whether an op computes with real numbers, so that it needs a reason if it stays on the
+    host."""
     rule = rule_of(op)
     return rule is not None and rule.computes

@@ -41,7 +41,7 @@ class Relu(ClampRule[ReluOp]):
     """``max(x, 0)``."""
 
     def bounds(self, op: ReluOp) -> Range:
-        """No upper bound."""
+        """From 0 to infinity."""
         return 0.0, inf
 
 
@@ -49,24 +49,24 @@ class Clip(ClampRule[ClipOp]):
     """``min(max(x, min), max)``."""
 
     def bounds(self, op: ClipOp) -> Range:
-        """The upper bound wins where they cross, as in ONNX."""
+        """The attributes; where they cross, the upper bound wins, as in ONNX."""
         hi = inf if op.max is None else op.max.value.data
         return (-inf if op.min is None else min(op.min.value.data, hi)), hi
 
 
 class FakeQuantize(ClampRule[FakeQuantizeOp]):
-    """Where the network itself rounds, a sum ends; the bounds are those of int8."""
+    """A rounding of the network's own, which ends a sum; the bounds are those of int8."""
 
     interior: ClassVar[bool] = False
 
     def bounds(self, op: FakeQuantizeOp) -> Range:
-        """Requantisation takes care of the bounds of stored integers."""
+        """None: requantisation clamps to the bounds of stored integers."""
         return -inf, inf
 
     def error(
         self, op: FakeQuantizeOp, errors: Sequence[Array], around: ErrorContext
     ) -> Array | None:
-        """Values that differ may be rounded apart."""
+        """The error of the operand and of rounding: values that differ may be rounded apart."""
         step = op.scale.value.data
         slack = np.full(1, 2 * step * SLACK_STEPS)
         return around.model.both_rounded(around.model.total([errors[0], slack]), step)
@@ -76,18 +76,18 @@ class HardSigmoid(ClampRule[HardSigmoidOp], LinearRule[HardSigmoidOp]):
     """``clip(alpha * x + beta, 0, 1)``: a linear form between bounds."""
 
     def bounds(self, op: HardSigmoidOp) -> Range:
-        """Of any hard sigmoid."""
+        """0 and 1, those of any hard sigmoid."""
         return 0.0, 1.0
 
     def enter(self, op: HardSigmoidOp, factor: Array, terms: Terms) -> None:
-        """What is clamped."""
+        """Add the linear form that is clamped."""
         terms.bias += factor * op.beta.value.data
         terms.read(op.x, factor * op.alpha.value.data)
 
     def error(
         self, op: HardSigmoidOp, errors: Sequence[Array], around: ErrorContext
     ) -> Array | None:
-        """Errors grow by the slope."""
+        """The error of the operand, multiplied by the slope."""
         return errors[0] * abs(op.alpha.value.data)
 
 
@@ -98,8 +98,8 @@ class _Sloped(JoinRule[SlopedT], Generic[SlopedT]):
     """``max(x, slope * x)``, or the minimum where slopes are above 1."""
 
     def slope(self, op: SlopedT, network: Network) -> Array:
-        """By what negative elements are multiplied: float64, one number a channel."""
-        raise AssertionError("both kinds of ops say what their slopes are")
+        """The factor of negative elements: float64, one number per channel."""
+        raise AssertionError("a rule of two slopes defines slope")
 
     def joined(self, op: SlopedT, network: Network, result: SSAValue) -> Joined | None:
         """x, and x times the slope."""
@@ -116,19 +116,19 @@ class LeakyRelu(_Sloped[LeakyReluOp]):
         return np.full(channels_of(op.result), op.alpha.value.data)
 
     def why_not(self, op: LeakyReluOp, network: Network) -> str | None:
-        """The slope must be a number."""
+        """It has one if the slope is a finite number."""
         return _slopes(self.slope(op, network))
 
 
 class PRelu(_Sloped[PReluOp]):
-    """One slope a channel."""
+    """One slope per channel."""
 
     def slope(self, op: PReluOp, network: Network) -> Array:
         """The constant operand."""
         return network.channel_vector(op.slope, channels_of(op.result))
 
     def why_not(self, op: PReluOp, network: Network) -> str | None:
-        """Slopes must be constant, one a channel, and all on one side of 1."""
+        """It has one if slopes are constant, one per channel, and all on one side of 1."""
         if network.constant(op.slope) is None:
             return Reason("its slopes are not constant", ReasonKind.ATTRIBUTE)
         if not is_channel_vector(known_shape(op.slope), known_shape(op.result)):
@@ -156,7 +156,8 @@ class Abs(JoinRule[AbsOp]):
         return Joined(forms, "max")
 
     def error(self, op: AbsOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """Magnitudes of two numbers differ by no more than these."""
+        """The error of the operand: magnitudes of two numbers differ by no more than the
+        numbers."""
         return errors[0]
 
 

@@ -34,7 +34,8 @@ class _Addition(LinearRule[SumT], Generic[SumT]):
     sign = 1
 
     def why_not(self, op: SumT, network: Network) -> str | None:
-        """Shapes are equal, unless one operand is a constant with one number a channel."""
+        """It has one if shapes are equal, or one operand is a constant with one number per
+        channel."""
         a, b = known_shape(op.a), known_shape(op.b)
         if a == b or _constant_a_channel(op, network) is not None:
             return None
@@ -42,12 +43,12 @@ class _Addition(LinearRule[SumT], Generic[SumT]):
         return Reason(f"broadcasting {kind} of shapes {list(a)} and {list(b)}", ReasonKind.SHAPE)
 
     def enter(self, op: SumT, factor: Array, terms: Terms) -> None:
-        """Both operands."""
+        """Add both operands."""
         terms.read(op.a, factor)
         terms.read(op.b, self.sign * factor)
 
     def error(self, op: SumT, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """Errors add up; where shapes differ, channels may not be channels."""
+        """The sum of both errors; where shapes differ, channels may not correspond."""
         if known_shape(op.a) != known_shape(op.b):
             errors = [largest(error) for error in errors]
         return around.model.total(errors)
@@ -69,11 +70,11 @@ class Neg(LinearRule[NegOp]):
     """``-x``."""
 
     def enter(self, op: NegOp, factor: Array, terms: Terms) -> None:
-        """The operand with the other sign."""
+        """Add the operand with the other sign."""
         terms.read(op.x, -factor)
 
     def error(self, op: NegOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """Errors stay."""
+        """The error of the operand."""
         return largest(errors[0])
 
 
@@ -81,13 +82,13 @@ class BatchNorm(LinearRule[BatchNormOp]):
     """A factor and an offset for each channel."""
 
     def why_not(self, op: BatchNormOp, network: Network) -> str | None:
-        """Statistics are constants."""
+        """It has one if the statistics are constants."""
         if any(network.constant(value) is None for value in op.operands[1:]):
             return Reason("its statistics are not constant", ReasonKind.ATTRIBUTE)
         return None
 
     def enter(self, op: BatchNormOp, factor: Array, terms: Terms) -> None:
-        """``scale * x + offset``."""
+        """Add ``scale * x + offset``."""
         channels = channels_of(op.result)
         vectors = [terms.network.channel_vector(v, channels) for v in op.operands[1:]]
         scale, offset = batch_norm_affine(op, *vectors)
@@ -96,10 +97,10 @@ class BatchNorm(LinearRule[BatchNormOp]):
 
 
 class _Scaling(LinearRule[ScalingT], Generic[ScalingT]):
-    """A product or quotient with a constant that has one number a channel."""
+    """A product or quotient with a constant that has one number per channel."""
 
     def why_not(self, op: ScalingT, network: Network) -> str | None:
-        """The other operand is such a constant, and finite."""
+        """It has one if the other operand is such a constant, and finite."""
         found = _constant_a_channel(op, network)
         divides = isinstance(op, DivOp)
         if found is None or (divides and found[0] is not op.a):
@@ -115,7 +116,7 @@ class _Scaling(LinearRule[ScalingT], Generic[ScalingT]):
         return None
 
     def enter(self, op: ScalingT, factor: Array, terms: Terms) -> None:
-        """The operand, scaled."""
+        """Add the operand, scaled."""
         found = _constant_a_channel(op, terms.network)
         assert found is not None, "eligible products have a constant operand"
         numbers = terms.network.channel_vector(found[1], channels_of(op.result))
@@ -130,7 +131,8 @@ class Mul(_Scaling[MulOp], JoinRule[MulOp]):
     """``a * b``: a scaling, or a product of two tensors."""
 
     def why_not(self, op: MulOp, network: Network) -> str | None:
-        """A product broadcasts over space, or an only channel over all."""
+        """It has one if a product broadcasts over space only, or its single channel over all
+        channels."""
         if not _is_product(op, network):
             return super().why_not(op, network)
         a, b, result = (known_shape(value) for value in (op.a, op.b, op.result))
@@ -141,14 +143,14 @@ class Mul(_Scaling[MulOp], JoinRule[MulOp]):
         return None
 
     def joined(self, op: MulOp, network: Network, result: SSAValue) -> Joined | None:
-        """Both factors, the one with all channels first."""
+        """Both factors; the one with all channels comes first."""
         if not _is_product(op, network):
             return None
         forms = [spread(op, value, result, np.ones(1)) for value in (op.a, op.b)]
         return Joined(sorted(forms, key=lambda form: form.group == 1), "mul")
 
     def error(self, op: MulOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """Each factor's error times the other, and both errors."""
+        """Each factor's error times the other factor, and the product of both errors."""
         a, b = (largest(error) for error in errors)
         of_a, of_b = (magnitude(around.network.range_of(value)) for value in (op.a, op.b))
         if not np.isfinite([of_a, of_b]).all():
@@ -164,7 +166,8 @@ def _is_product(op: MulOp, network: Network) -> bool:
 def _constant_a_channel(
     op: AddOp | SubOp | MulOp | DivOp, network: Network
 ) -> tuple[SSAValue, SSAValue] | None:
-    """The operand and the constant with one number a channel of it, if that is what it has."""
+    """The operand of an op and its constant with one number per channel, if it has such
+    operands."""
     result = known_shape(op.result)
     for vector, other in ((op.b, op.a), (op.a, op.b)):
         if (

@@ -20,15 +20,15 @@ class _Layer(CoreRule[LayerT], Generic[LayerT]):
     """Products with constant weights."""
 
     def width(self, op: LayerT) -> int:
-        """What the op says."""
+        """The number of products that the op states."""
         return op.products()
 
     def form(self, op: LayerT, result: SSAValue, factor: Array) -> Form:
-        """The op's own weights."""
+        """The form with the op's own weights."""
         return form_of(op, result, factor)
 
     def bias(self, op: LayerT, network: Network) -> Array:
-        """The constant operand."""
+        """The constant operand of the op."""
         return network.bias(op)
 
 
@@ -36,7 +36,7 @@ class Conv(_Layer[ConvOp]):
     """A convolution."""
 
     def why_not(self, op: ConvOp, network: Network) -> str | None:
-        """Weights and bias are constants."""
+        """It has one if weights and bias are constants."""
         if network.constant(op.w) is None:
             return Reason("its weights are not constant", ReasonKind.ATTRIBUTE)
         if op.bias is not None and network.constant(op.bias) is None:
@@ -44,7 +44,7 @@ class Conv(_Layer[ConvOp]):
         return None
 
     def error(self, op: ConvOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """Through the weights."""
+        """The error of the operand, propagated through the weights."""
         if around.network.constant(op.w) is None:
             return None
         folded = around.model.folded(around.network.given_weights(op), op.groups)
@@ -55,7 +55,8 @@ class Gemm(_Layer[GemmOp]):
     """A dense layer, or a product of two activations (`contractions`)."""
 
     def why_not(self, op: GemmOp, network: Network) -> str | None:
-        """The bias is a constant vector; a factor of activations is above 0."""
+        """It has one if the bias is a constant vector; that of two activations needs a factor above
+        0."""
         alpha = op.alpha.value.data
         if is_matrix_product(op, network) and not 0 < alpha < inf:
             return Reason(f"its factor alpha is {alpha:g}, not above 0", ReasonKind.ATTRIBUTE)

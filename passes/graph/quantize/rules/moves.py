@@ -1,4 +1,4 @@
-"""Rules of what hands on int8 as it is: max pooling, and what moves or repeats elements."""
+"""Rules of ops that pass int8 through: max pooling, and ops that move or repeat elements."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ class MaxPool(PassingRule[MaxPoolOp]):
     """The largest element of each window."""
 
     def why_not(self, op: MaxPoolOp, network: Network) -> str | None:
-        """Every window has an element."""
+        """It has one if every window holds an element of the operand."""
         return None if window_counts(op).all() else OUTSIDE
 
     def error(self, op: MaxPoolOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """A maximum picks elements that no relu has clamped."""
+        """As the operand's, but a maximum rarely picks an element that a relu has clamped."""
         found = around.network.range_of(op.x)
         if found is None:
             return errors[0]
@@ -33,7 +33,7 @@ class Reshape(PassingRule[ReshapeOp]):
     computes = False
 
     def keeps_channels(self, op: ReshapeOp) -> bool:
-        """If batch and channels stay."""
+        """They are where the first two dimensions stay."""
         return known_shape(op.x)[:2] == known_shape(op.result)[:2]
 
 
@@ -41,7 +41,7 @@ class Transpose(PassingRule[TransposeOp]):
     """Another order of dimensions."""
 
     def keeps_channels(self, op: TransposeOp) -> bool:
-        """If batch and channels stay in front."""
+        """They are where the first two dimensions keep their places."""
         return tuple(op.permutation.get_values()[:2]) == (0, 1)
 
 
@@ -49,7 +49,7 @@ class DepthToSpace(PassingRule[DepthToSpaceOp]):
     """Channels spread over space."""
 
     def keeps_channels(self, op: DepthToSpaceOp) -> bool:
-        """A channel of the result has elements of several of the operand."""
+        """They are not: a channel of the result has elements of several channels of the operand."""
         return set(op.blocks.get_values()) == {1}
 
 
@@ -57,7 +57,7 @@ class Upsample(PassingRule[UpsampleOp]):
     """Repeated elements."""
 
     def keeps_channels(self, op: UpsampleOp) -> bool:
-        """If only space is repeated."""
+        """They are where elements are repeated along spatial dimensions only."""
         return set(op.factors.get_values()[:2]) == {1}
 
 

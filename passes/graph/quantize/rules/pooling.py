@@ -2,10 +2,10 @@
 
 A pooling is a sum of elements over a divisor, whose odd part goes into the scale of the result.
 Where pads are left out, a window at the border averages fewer elements than others. The reciprocal
-of its count is a product over dimensions, and along each it is that of most windows, plus a
-correction at every window that differs: a depthwise convolution with strides so long that all its
-windows but that one lie outside. All weights are multiples of one fraction, so that powers of two
-and its odd part between scales make them exact.
+of its count is a product over dimensions. Along each dimension it is the reciprocal of most
+windows, plus a correction at every window that differs. A correction is a depthwise convolution
+with strides so long that all its windows but that one lie outside. All weights are multiples of one
+fraction, so they are exact where scales differ by powers of two and the odd part of that fraction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,24 +40,24 @@ from vtac.passes.graph.quantize.rules.rule import (
 from vtac.passes.graph.reasons import Reason, ReasonKind
 
 MOST_FORMS = 9
-"""Of one pooling: as many as a 3 x 3 window with pads on all sides needs."""
+"""Most linear forms of one pooling: as many as a 3 x 3 window with pads on all sides needs."""
 
 OUTSIDE = Reason("a window lies wholly in the padding", ReasonKind.ATTRIBUTE)
 
 
 class _PoolingRule(CoreRule[OpT]):
-    """What the poolings share."""
+    """The common part of the rules of poolings."""
 
     def shares(self, op: OpT, factor: Array) -> bool:
-        """Sums of elements have no weights to take up a factor."""
+        """They may if no factor is needed: sums of elements have no weights to take up one."""
         return bool((factor == 1).all())
 
     def width(self, op: OpT) -> int:
-        """The elements of a window."""
+        """The number of elements of a window."""
         return prod(_geometry(op)[0])
 
     def form(self, op: OpT, result: SSAValue, factor: Array) -> Form:
-        """The sum of each window over a divisor that all have in common."""
+        """The sum of each window, divided by the divisor that all windows share."""
         kernel, strides, pads, dilations = _geometry(op)
         divisor, channels = self.divisor(op), channels_of(result)
         return Form(
@@ -75,7 +75,7 @@ class _PoolingRule(CoreRule[OpT]):
         )
 
     def divisor(self, op: OpT) -> int:
-        """By what sums are divided: the elements of a window."""
+        """The divisor of sums: the number of elements of a window."""
         return self.width(op)
 
 
@@ -103,11 +103,11 @@ class SumPool(_PoolingRule[SumPoolOp]):
     """The sum over windows."""
 
     def why_not(self, op: SumPoolOp, network: Network) -> str | None:
-        """Float sums have no pads."""
+        """It has one if it has no pads: float sums have none."""
         return Reason("sums with pads", ReasonKind.ATTRIBUTE) if any(op.pads.get_values()) else None
 
     def divisor(self, op: SumPoolOp) -> int:
-        """Sums stay sums."""
+        """One: sums are not divided."""
         return 1
 
 
@@ -115,7 +115,7 @@ class AveragePool(_PoolingRule[AveragePoolOp]):
     """The mean over windows: one sum, or linear forms where windows count differently."""
 
     def why_not(self, op: AveragePoolOp, network: Network) -> str | None:
-        """Divisors are few and not 0."""
+        """It has one if divisors are few and not 0."""
         if op.count_include_pad.value.data:
             return None
         counts = window_counts(op)
@@ -128,7 +128,7 @@ class AveragePool(_PoolingRule[AveragePoolOp]):
         return None if counts.all() else OUTSIDE
 
     def enter(self, op: AveragePoolOp, factor: Array, terms: Terms) -> None:
-        """The core, or the forms of an uneven pooling."""
+        """Make the op the core, or add the forms of an uneven pooling."""
         if _is_uneven(op):
             terms.forms += _averages(op, terms.result, factor)
         else:
@@ -139,7 +139,7 @@ class AveragePool(_PoolingRule[AveragePoolOp]):
         return not _is_uneven(op) and super().shares(op, factor)
 
     def divisor(self, op: AveragePoolOp) -> int:
-        """What every window counts."""
+        """The number of elements that every window counts."""
         return self.width(op) if op.count_include_pad.value.data else int(window_counts(op).flat[0])
 
     def error(
@@ -175,7 +175,7 @@ def _is_uneven(op: AveragePoolOp) -> bool:
 
 
 def _averages(op: AveragePoolOp, result: SSAValue, factor: Array) -> Iterator[Form]:
-    """The forms of an uneven pooling: most windows, and what corrects the others."""
+    """The forms of an uneven pooling: one for most windows, and corrections for the others."""
     channels, kernel = known_shape(op.x)[1], op.kernel.get_values()
     divisor = lcm(*np.unique(window_counts(op)).tolist())
     for parts in product(*(_parts(op, axis) for axis in range(len(kernel)))):
@@ -214,7 +214,7 @@ def _parts(op: AveragePoolOp, axis: int) -> Sequence[_Part]:
 
 
 def _usual(counts: Array) -> int:
-    """What most windows count."""
+    """The count of most windows."""
     return int(np.bincount(counts).argmax())
 
 

@@ -1,9 +1,9 @@
-"""What a rule is: all that the quantiser knows about one kind of op.
+"""The interface of rules: a rule holds all that the quantiser knows about one kind of op.
 
 Each kind of op that computes has one rule, registered in ``rules``. A rule says whether an op has
 an integer form at all (``why_not``), how it takes part in groups of ops that round once, and how
-errors pass through it where it stays float. What a rule hands over are linear forms (`Form`),
-bounds and constants, so that scales, numbers and emission know no kinds of ops.
+errors pass through it where it stays float. A rule describes its ops by linear forms (`Form`),
+bounds and constants, so that scales, numbers and emission do not depend on kinds of ops.
 """
 
 from abc import abstractmethod
@@ -24,7 +24,7 @@ from vtac.passes.graph.quantize.network import Network, channels_of
 OpT = TypeVar("OpT", bound=Operation)
 
 Join = Literal["add", "max", "min", "mul"]
-"""What becomes of the accumulators of several forms."""
+"""How the accumulators of several forms are combined."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Terms:
 
     @property
     def result(self) -> SSAValue:
-        """What the sum computes."""
+        """The value that the sum computes."""
         return self.root.results[0]
 
     def read(self, value: SSAValue, factor: Array) -> None:
@@ -56,14 +56,15 @@ class Terms:
         self.pending.append((value, factor))
 
     def read_stored(self, value: SSAValue, factor: Array) -> None:
-        """Add ``factor`` times a value that is read as int8, whatever makes it."""
+        """Add ``factor`` times a value that the sum reads as int8, also where its maker could join
+        the sum."""
         form = diagonal(self.root, value, self.root.results[0], factor)
         self.forms.append(replace(form, plain=bool((factor == 1).all())))
 
 
 @dataclass(frozen=True)
 class ErrorContext:
-    """What a rule needs to know to pass errors on."""
+    """The values that a rule needs to propagate errors."""
 
     model: ErrorModel
     network: Network
@@ -78,7 +79,7 @@ class ErrorContext:
 
 
 class Rule(Generic[OpT]):
-    """The rule of a kind of op. This one's ops stay float, and must say why."""
+    """The rule of a kind of op. By this base class the ops stay float, for a reason."""
 
     computes: ClassVar[bool] = True
     """Whether an op that stays on the host needs a reason."""
@@ -90,7 +91,7 @@ class Rule(Generic[OpT]):
     def error(self, op: OpT, errors: Sequence[Array], around: ErrorContext) -> Array | None:
         """The error of the result of a float op: one number a channel, or one for all.
 
-        errors: of its operands, all known and not all 0. None where nothing can be said.
+        errors: of its operands, all known and not all 0. None where the error is unknown.
         """
         return None
 
@@ -100,7 +101,7 @@ Rules = Mapping[type[Operation], Rule[Any]]
 
 
 class PassingRule(Rule[OpT]):
-    """Ops that hand on int8 at the scale of their operand."""
+    """Ops whose int8 results have the scale of their operand."""
 
     def keeps_channels(self, op: OpT) -> bool:
         """Whether channels of the result are those of the operand."""
@@ -122,7 +123,7 @@ class LinearRule(SumRule[OpT]):
     """Ops whose result is a sum of linear forms of their operands and a constant."""
 
     selects: ClassVar[bool] = True
-    """Whether it selects or scales elements: no sum has both these and convolutions."""
+    """Whether it selects or scales elements: no sum has both such ops and convolutions."""
 
     @abstractmethod
     def enter(self, op: OpT, factor: Array, terms: Terms) -> None:
@@ -135,7 +136,7 @@ class CoreRule(LinearRule[OpT]):
     selects: ClassVar[bool] = False
 
     def enter(self, op: OpT, factor: Array, terms: Terms) -> None:
-        """It becomes the core, or is requantised on its own."""
+        """Make the op the core of a sum, or let it be requantised on its own."""
         terms.cores.append((op, factor))
 
     def shares(self, op: OpT, factor: Array) -> bool:
@@ -151,7 +152,7 @@ class CoreRule(LinearRule[OpT]):
         """``factor`` times its sums, without a bias."""
 
     def bias(self, op: OpT, network: Network) -> Array:
-        """What is added to its sums: float64, one number per channel."""
+        """The constant that is added to its sums: float64, one number per channel."""
         return np.zeros(channels_of(op.results[0]))
 
 
@@ -160,10 +161,10 @@ class ClampRule(SumRule[OpT]):
 
     @abstractmethod
     def bounds(self, op: OpT) -> Range:
-        """Between which real bounds."""
+        """The real bounds between which elements are clamped."""
 
     def error(self, op: OpT, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """Clamping moves no two values apart."""
+        """As the operand's, or smaller: clamping moves no two values apart."""
         before, (lo, hi) = around.network.range_of(op.operands[0]), self.bounds(op)
         free = around.free(op.results[0], lo)
         return around.model.clamped(errors[0], before, (lo, hi), free)
@@ -186,11 +187,11 @@ class JoinRule(SumRule[OpT]):
 
     @abstractmethod
     def joined(self, op: OpT, network: Network, result: SSAValue) -> Joined | None:
-        """The two forms; None where an op is linear all the same."""
+        """The two forms; None where an op of this kind is linear."""
 
 
 def largest(*errors: Array) -> Array:
-    """One number that holds for all channels."""
+    """A single number that holds for all channels: the largest."""
     return np.full(1, max(error.max() for error in errors))
 
 
@@ -200,5 +201,5 @@ def magnitude(values: Range | None) -> float:
 
 
 def known_shape(value: SSAValue) -> tuple[int, ...]:
-    """The shape of a tensor that is known to be one."""
+    """The shape of a value, which is known to be a tensor."""
     return shape_of(value) or ()

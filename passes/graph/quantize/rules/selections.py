@@ -34,10 +34,10 @@ KEEPS_BATCH = Reason(
 
 
 class _Selection(LinearRule[OpT], Generic[OpT]):
-    """What the rules of this module share."""
+    """The common part of the rules of this module."""
 
     def error(self, op: OpT, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """Every element errs as the one that it was."""
+        """Every element has the error of the element of the operand that it is."""
         return largest(*errors)
 
 
@@ -45,17 +45,18 @@ class _Cut(_Selection[OpT], Generic[OpT]):
     """Selections along any dimension."""
 
     def why_not(self, op: OpT, network: Network) -> str | None:
-        """The batch stays."""
+        """It has one if the op leaves the batch as it is."""
         batch = known_shape(op.results[0])[0]
         changes = any(known_shape(operand)[0] != batch for operand in op.operands)
         return KEEPS_BATCH if changes else None
 
 
 class Concat(_Cut[ConcatOp]):
-    """A form for each operand; what a slice of space cuts out for it alone is read directly."""
+    """A form for each operand; a spatial slice that only the concatenation reads becomes part of
+    the form."""
 
     def enter(self, op: ConcatOp, factor: Array, terms: Terms) -> None:
-        """Each operand in its place."""
+        """Add each operand in its place."""
         axis, first = op.axis.value.data, 0
         for operand in op.inputs:
             rank = len(known_shape(operand))
@@ -86,7 +87,8 @@ class Pad(_Cut[PadOp]):
     """Windows that start and end outside the operand."""
 
     def why_not(self, op: PadOp, network: Network) -> str | None:
-        """Space is padded with a number that the operand's integers can stand for."""
+        """It has one if only space is padded, with a number that the operand's integers can
+        represent."""
         if (reason := super().why_not(op, network)) is not None:
             return reason
         pads, rank = op.pads.get_values(), len(known_shape(op.x))
@@ -100,7 +102,7 @@ class Pad(_Cut[PadOp]):
         return None
 
     def enter(self, op: PadOp, factor: Array, terms: Terms) -> None:
-        """One form, and the constant in channels of which the operand has no element."""
+        """Add one form, and the constant in channels of which the operand has no element."""
         pads, value = op.pads.get_values(), op.value.value.data
         form = _taken(op, op.x, terms.result, factor, pads, outside=value)
         terms.forms.append(form)
