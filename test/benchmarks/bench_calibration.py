@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-from onnxruntime.quantization.shape_inference import quant_pre_process
+from static_int8 import answers_of, labels_of, session, static_model
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from trained_models import CALIBRATION, CLASSIFIERS, SHARED, Classifier
@@ -32,52 +30,11 @@ COUNTS = (1, 3, 10, 30, 100)
 STATIC = "onnxruntime"
 
 
-class Samples(CalibrationDataReader):
-    """Images one after another, as onnxruntime's quantiser wants them."""
-
-    def __init__(self, name: str, images: Array) -> None:
-        self._batches: Iterator[dict[str, Array]] = ({name: image} for image in images)
-
-    def get_next(self) -> dict[str, Array] | None:
-        """The next image; None behind the last."""
-        return next(self._batches, None)
-
-
-def session(path: Path) -> onnxruntime.InferenceSession:
-    """onnxruntime on a model, without its warnings."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(path, options)
-
-
-def labels_of(path: Path, name: str, images: Array) -> Array:
-    """The labels that onnxruntime gives."""
-    opened = session(path)
-    return np.array([opened.run(None, {name: image})[0].argmax() for image in images])
-
-
 def static_labels(path: Path, name: str, samples: Array, images: Array) -> Array:
     """The labels of onnxruntime's own int8 model, quantised on the same samples."""
     with tempfile.TemporaryDirectory() as folder:
-        ready, small = Path(folder) / "ready.onnx", Path(folder) / "int8.onnx"
-        quant_pre_process(path, ready, skip_symbolic_shape=True)
-        try:
-            _quantize(ready, small, Samples(name, samples), per_channel=True)
-        except ValueError:  # onnxruntime fails on some biases where weights have a scale each
-            _quantize(ready, small, Samples(name, samples), per_channel=False)
-        return labels_of(small, name, images)
-
-
-def _quantize(source: Path, target: Path, samples: Samples, per_channel: bool) -> None:
-    quantize_static(
-        source,
-        target,
-        samples,
-        quant_format=QuantFormat.QDQ,
-        per_channel=per_channel,
-        activation_type=QuantType.QInt8,
-        weight_type=QuantType.QInt8,
-    )
+        small = static_model(path, name, samples, Path(folder))
+        return labels_of(answers_of(small, name, images))
 
 
 def our_labels(path: Path, name: str, samples: Array, images: Array, method: Any, target: str):
@@ -91,7 +48,7 @@ def rows_of(model: Classifier, options: argparse.Namespace) -> Iterator[tuple[st
     path, images, _ = model.load()
     name = session(path).get_inputs()[0].name
     judged = images[CALIBRATION : CALIBRATION + options.images]
-    expected = labels_of(path, name, judged)
+    expected = labels_of(answers_of(path, name, judged))
     given = images.dtype != np.float32
     for method in [] if given else [*METHODS, STATIC]:
         found = []

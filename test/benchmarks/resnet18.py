@@ -127,7 +127,7 @@ class Builder:
         total = self.node("Add", f"{name}.add", [inner, x], self.values[inner] + self.values[x])
         return self.relu(f"{name}.relu2", total)
 
-    def head(self, x: str) -> None:
+    def head(self, x: str, classes: int = CLASSES) -> None:
         """Add the average over the image and the dense layer, whose output is ``logits``.
 
         Its bias takes away what all images have in common, as training would: the logits tell
@@ -137,9 +137,9 @@ class Builder:
         pooled = self.node("GlobalAveragePool", "average", [x], mean)
         flat = self.node("Flatten", "flat", [pooled], mean.reshape(len(mean), -1), axis=1)
         features = mean.shape[1]
-        weight = self.rng.normal(0, 3 / np.sqrt(features), (CLASSES, features)).astype(np.float32)
+        weight = self.rng.normal(0, 3 / np.sqrt(features), (classes, features)).astype(np.float32)
         products = self.values[flat] @ weight.T
-        bias = self.rng.normal(0, 0.2, CLASSES).astype(np.float32) - products.mean(axis=0)
+        bias = self.rng.normal(0, 0.2, classes).astype(np.float32) - products.mean(axis=0)
         logits = products + bias
         operands = [self.constant("dense.weight", weight), self.constant("dense.bias", bias)]
         self.node("Gemm", "logits", [flat, *operands], logits, transB=1)
