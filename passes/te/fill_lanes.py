@@ -17,12 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import TypeGuard
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
@@ -56,10 +57,8 @@ class FillLanesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the kernels that accelerator functions call, one dimension after the other."""
-        for function in list(op.ops):
-            if isinstance(function, FuncOp) and function.attributes.get("codegen") == _CODEGEN:
-                for back in _DIMENSIONS:
-                    _fold(ctx, op, function, _target_of(function, op), back)
+        for back in _DIMENSIONS:
+            _fold(ctx, op, back)
 
 
 def _target_of(function: FuncOp, module: ModuleOp) -> Target:
@@ -85,28 +84,39 @@ class Wish:
     lanes_out: int
 
 
-def _fold(ctx: Context, module: ModuleOp, function: FuncOp, target: Target, back: int) -> None:
-    """Fold tensors of a function along one dimension."""
-    kernels: dict[CallOp, SlidingKernel] = {}
-    inside = {op for op in function.body.block.ops if isinstance(op, CallOp)}
-    for kernel, calls in kernels_with_calls(module):
-        found = sliding_kernel(kernel, back) if inside.intersection(calls) else None
-        if found is not None:
-            kernels |= {c: found for c in calls if c in inside and _are_constants(ctx, found, c)}
-    search = _Search(ctx, target, kernels)
-    if not search.lanes:
-        return
-    wishes = search.run()
-    options = {call: search.options(call) for call in wishes}
-    for kernel, calls in kernels_with_calls(module):
+def _fold(ctx: Context, module: ModuleOp, back: int) -> None:
+    """Fold tensors along one dimension; the functions of a module choose one after the other."""
+    called = kernels_with_calls(module)
+    forms: dict[FuncOp, dict[CallOp, SlidingKernel]] = {}
+    for kernel, calls in called:
+        form = sliding_kernel(kernel, back)
+        if form is None:
+            continue
+        for call in calls:
+            function = call.parent_op()
+            if _is_ours(function) and _are_constants(ctx, form, call):
+                forms.setdefault(function, {})[call] = form
+    wishes: dict[CallOp, Wish] = {}
+    options: dict[CallOp, Mapping[str, int]] = {}
+    for function, own in forms.items():
+        search = _Search(ctx, _target_of(function, module), own)
+        found = search.run()
+        wishes |= found
+        options |= {call: search.options(call) for call in found}
+    for kernel, calls in called:
         wanted = [wishes.get(call) for call in calls]
         if any(wanted):
-            for own, members, wish in variants(module, kernel, calls, wanted):
+            for copy, members, wish in variants(module, kernel, calls, wanted):
                 if wish is not None:
-                    form = sliding_kernel(own, back)
-                    assert form is not None
-                    record_choice(own, form.product.label.data, options[members[0]])
-                    _Rewrite(ctx, form, members, wish).run()
+                    folded = sliding_kernel(copy, back)
+                    assert folded is not None
+                    record_choice(copy, folded.product.label.data, options[members[0]])
+                    _Rewrite(ctx, folded, members, wish).run()
+
+
+def _is_ours(op: Operation | None) -> TypeGuard[FuncOp]:
+    """Whether an operation is a function that the accelerator runs."""
+    return isinstance(op, FuncOp) and op.attributes.get("codegen") == _CODEGEN
 
 
 def _are_constants(ctx: Context, form: SlidingKernel, call: CallOp) -> bool:
