@@ -85,14 +85,17 @@ def choose(
     return members, wish
 
 
-def record_choice(kernel: KernelOp, stage: str, options: Mapping[str, int]) -> None:
+def record_choice(
+    kernel: KernelOp, stage: str, options: Mapping[str, int], chosen: str | None = None
+) -> None:
     """Write down on the kernel what was chosen for a stage, and what the others would cost.
 
-    Where there was only one way, nothing is written.
+    chosen: the option that was taken. None stands for the cheapest; a choice that weighs several
+    kernels together may take another. Where there was only one option, nothing is written.
     """
     if len(options) < 2:
         return
-    chosen = cheapest(options)
+    chosen = cheapest(options) if chosen is None else chosen
     others = ", ".join(f"{name} {cost:,}" for name, cost in options.items() if name != chosen)
     line = f"{stage}: {chosen}, {options[chosen]:,} cycles ({others})"
     known = cast(ArrayAttr[StringAttr] | None, kernel.attributes.get(CHOICES))

@@ -30,7 +30,7 @@ from xdsl.rewriter import Rewriter
 from vtac.dialects.context import Array
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Memory, Target
-from vtac.dialects.te import LANES, CallOp, ComputeOp, Read, Row, ViewOp, shaped
+from vtac.dialects.te import LANES, CallOp, ComputeOp, KernelOp, Read, Row, ViewOp, shaped
 from vtac.passes.te.borders import results_of
 from vtac.passes.te.computes import fresh_name, replace_compute
 from vtac.passes.te.epilogue_costs import EpilogueCosts, record_choice
@@ -97,12 +97,12 @@ def _fold(ctx: Context, module: ModuleOp, back: int) -> None:
             if _is_ours(function) and _are_constants(ctx, form, call):
                 forms.setdefault(function, {})[call] = form
     wishes: dict[CallOp, Wish] = {}
-    options: dict[CallOp, Mapping[str, int]] = {}
+    prices: dict[CallOp, tuple[int, int]] = {}
     for function, own in forms.items():
         search = _Search(ctx, _target_of(function, module), own)
         found = search.run()
         wishes |= found
-        options |= {call: search.options(call) for call in found}
+        prices |= {call: search.prices(call) for call in found}
     for kernel, calls in called:
         wanted = [wishes.get(call) for call in calls]
         if any(wanted):
@@ -110,13 +110,23 @@ def _fold(ctx: Context, module: ModuleOp, back: int) -> None:
                 if wish is not None:
                     folded = sliding_kernel(copy, back)
                     assert folded is not None
-                    record_choice(copy, folded.product.label.data, options[members[0]])
+                    _record(copy, folded, wish, prices[members[0]])
                     _Rewrite(ctx, folded, members, wish).run()
 
 
 def _is_ours(op: Operation | None) -> TypeGuard[FuncOp]:
     """Whether an operation is a function that the accelerator runs."""
     return isinstance(op, FuncOp) and op.attributes.get("codegen") == _CODEGEN
+
+
+def _record(kernel: KernelOp, form: SlidingKernel, wish: Wish, prices: tuple[int, int]) -> None:
+    """Write down what was chosen; prices: cycles with these folds, and without any.
+
+    The folds are cheapest for all kernels together. One kernel alone may be dearer with them.
+    """
+    name = f"{wish.source.pixels} to {wish.result.pixels} pixels in an element"
+    options = dict(zip((name, "1 pixel"), prices, strict=True))
+    record_choice(kernel, form.product.label.data, options, name)
 
 
 def _are_constants(ctx: Context, form: SlidingKernel, call: CallOp) -> bool:
@@ -229,14 +239,9 @@ class _Search:
             + self.costs.load(Memory.WGT, tiles * folded.taps * folded.phases)
         )
 
-    def options(self, call: CallOp) -> dict[str, int]:
-        """The chosen form of a call, and that without folds, with their cycles."""
-        chosen, plain = self._cost(call, self.folds), self._cost(call, {})
-        form = self.kernels[call]
-        source = self.folds.get(call.operands[form.activations.index], NOT_FOLDED)
-        result = self.folds.get(call.outputs[0], NOT_FOLDED)
-        name = f"{source.pixels} to {result.pixels} pixels in an element"
-        return {name: int(chosen), "1 pixel": int(plain)}
+    def prices(self, call: CallOp) -> tuple[int, int]:
+        """Cycles of a call with the folds that were chosen, and without folds."""
+        return int(self._cost(call, self.folds)), int(self._cost(call, {}))
 
 
 @dataclass
