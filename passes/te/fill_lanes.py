@@ -10,7 +10,8 @@ meet windows of four pixels, which are two elements: 3x3 taps take 6 micro-ops f
 Takes kernels of tensors in lanes, as ``graph-to-te`` leaves them: a product by constants with a
 sliding window, and an epilogue. Which tensors are folded, and how, is chosen by cost: descent over
 one tensor at a time. Calls of one kernel whose tensors are folded differently get kernels of their
-own. Declined for tensors that anything else reads, and along all dimensions but the last two.
+own. Declined for tensors that anything else reads, along all dimensions but the last two, and where
+a window with padding other than 0 would meet phases.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -227,6 +228,8 @@ class _Search:
         except ValueError:
             return None
         product = form.product
+        if folded.phases > 1 and product.reads[0].outside:
+            return None  # te-correct-borders needs one axis for each padded dimension
         extents = list(product.extents[:-1])  # without the lane that is summed
         rank = len(product.spatial)
         others = prod(n for v, n in enumerate(extents) if v < rank - 1 and v != form.axis)

@@ -127,6 +127,22 @@ def test_an_odd_width_is_folded_along_the_height() -> None:
     check_both(f, module)
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("size", [8, 9, 12])
+@pytest.mark.parametrize("pad_value", [-128, -5, 0, 7])
+def test_full_results_of_few_channels_with_any_padding(
+    pad_value: int, size: int, stride: int
+) -> None:
+    """A result that fills its elements reads folded pixels by phases; padding may be any number."""
+    f = IntegerFunction(TARGETS["chisel"])
+    around = (1, 1, 1, 1)
+    x = f.requantize(f.conv(f.input(1, 16, size, size), 4, (3, 3), pads=around))
+    window = {"pads": around, "strides": (stride, stride), "pad_value": pad_value}
+    module = f.finish(f.requantize(f.conv(x, 32, (3, 3), **window)))
+    f.apply(module, [GraphToTePass])
+    check_both(f, module)
+
+
 @pytest.mark.parametrize("channels", [9, 16, 20])
 def test_full_elements_stay_as_they_are(channels: int) -> None:
     f, module = mobile("chisel", channels=channels)
