@@ -1,7 +1,8 @@
-"""What the ways to write an epilogue cost on a target, in cycles; how one is chosen and recorded.
+"""Costs in cycles of the forms that an epilogue can have on a target, and the choice of one.
 
-Only what differs between the ways is counted: cycles of the compute module an element, what a
-vector's load costs on the memory port, and further instructions. (docs/vta.md, sections 4 and 6.)
+Only what differs between the forms is counted: cycles of the compute module for each element,
+cycles of the memory port for the load of a vector, and additional instructions (docs/vta.md,
+sections 4 and 6).
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from vtac.passes.te.parameters import variants
 from vtac.passes.te.schedule.cost import Rates
 
 CHOICES = "te.choices"
-"""Attribute of a kernel: what was chosen by cost, a line a choice."""
+"""Attribute of a kernel: the choices that were made by cost, one line per choice."""
 
 
 @dataclass(frozen=True)
@@ -26,29 +27,29 @@ class EpilogueCosts:
     target: Target
 
     def immediate(self, elements: int) -> int:
-        """ALU operations with an immediate, an element each."""
+        """ALU operations with an immediate, one per element."""
         return elements * self._rates.alu[0]
 
     def register(self, elements: int) -> int:
-        """ALU operations with two operands."""
+        """ALU operations with two operands, one per element."""
         return elements * self._rates.alu[1]
 
     def copy(self, elements: int) -> int:
-        """Accumulators copied to others."""
+        """Copies of accumulators to other accumulators, one per element."""
         return elements * self._rates.copy[0]
 
     def gemm(self, elements: int) -> int:
-        """Micro-ops of the GEMM core."""
+        """Micro-ops of the GEMM core, one per element."""
         return elements * self.target.timing.gemm_cycles
 
     def load(self, memory: Memory, elements: int) -> int:
-        """A constant, loaded once."""
+        """One load of a constant of so many elements of a memory."""
         return -(-elements * self.target.element_bytes(memory) // self._rates.beat)
 
     def instructions(self, elements: int, pieces: int) -> int:
-        """Further instructions where one a tile becomes so many pieces.
+        """Additional instructions where each tile takes ``pieces`` instructions instead of one.
 
-        Tiles are thought to fill half of the accumulators.
+        A tile is assumed to fill half of the accumulators.
         """
         tiles = -(-elements // max(self.target.depth(Memory.ACC) // 2, 1))
         return (pieces - 1) * tiles * self._rates.instruction
@@ -71,10 +72,10 @@ def choose(
     options: Callable[[CallOp], Mapping[str, int]],
     again: Callable[[KernelOp, list[CallOp]], None],
 ) -> tuple[list[CallOp], str]:
-    """What is cheapest for a stage, and the calls that want it: the kernel's from now on.
+    """The cheapest option for a stage, and the calls for which it is cheapest.
 
-    options: the ways open to a call, with their costs. again: rewrites the copies of the kernel
-    that calls get which want something else.
+    These calls keep the kernel. Calls for which another option is cheapest get copies of it.
+    options: the options of a call, with their costs in cycles. again: rewrites each copy.
     """
     priced = {call: options(call) for call in calls}
     wishes = [cheapest(priced[call]) for call in calls]

@@ -1,11 +1,12 @@
-"""Neighbouring pixels in the lanes of one element: what that makes of a sliding window.
+"""Sliding windows over tensors in which neighbouring pixels share the lanes of one element.
 
 Where channels fill 1/f of an element, the pixels f * j - shift .. f * j - shift + f - 1 of a row
-can share element j: pixel number p has the lanes p * channels .. (p + 1) * channels - 1. (Space to
-depth along one dimension; Shi et al., "Real-time single image and video super-resolution", has its
-inverse.) A convolution between folded tensors is again a
-convolution, of elements: with stride s' and taps t', and weights that are a band along the pixels
-of both elements. The functions of this module say which elements meet, and make the weights.
+can share element j: pixel number p has the lanes p * channels .. (p + 1) * channels - 1. This is
+space to depth along one dimension; its inverse is described by Shi et al., "Real-time single image
+and video super-resolution using an efficient sub-pixel convolutional neural network" (2016).
+A convolution between folded tensors is again a convolution, over elements instead of pixels: it has
+another stride and other taps, and each weight tile is a band matrix along the pixels of the two
+elements that meet. This module says which elements meet, and makes the weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,13 +21,13 @@ from vtac.dialects.context import Array
 
 @dataclass(frozen=True)
 class Fold:
-    """How many neighbouring pixels an element has, and how many lie before the first pixel."""
+    """How many neighbouring pixels an element has, and how many places precede the first pixel."""
 
     pixels: int = 1
     shift: int = 0
 
     def elements(self, size: int) -> int:
-        """How many elements that many pixels take."""
+        """How many elements a row of ``size`` pixels takes."""
         return -(-(size + self.shift) // self.pixels)
 
     def has_spare(self, size: int) -> bool:
@@ -108,7 +109,10 @@ class FoldedSlide:
 
     @cached_property
     def _places(self) -> Array:
-        """Lanes met, counted through all elements, [step, taps]."""
+        """The place of the pixel that each result meets at each tap, [step, taps].
+
+        Places are numbered through all elements: element n // pixels has place n.
+        """
         s = self.slide
         results = np.arange(self.step)[:, None] - self.result.shift
         pixels = s.stride * results + s.dilation * np.arange(s.taps) + s.offset
@@ -116,7 +120,7 @@ class FoldedSlide:
 
     @cached_property
     def _reach(self) -> tuple[int, int, int]:
-        """Skew, offset and taps: the skew is that which needs the fewest taps."""
+        """Skew, offset and taps. Of all skews, the one is taken that needs the fewest taps."""
         elements = self._places // self.source.pixels
         found = []
         for skew in range(self.slide.stride + 1 if self.phases > 1 else 1):
@@ -174,9 +178,10 @@ class FoldedSlide:
         return np.ascontiguousarray(stored if self.phases > 1 else stored.squeeze(dimension))
 
     def vector(self, lanes: int) -> Callable[[Array], Array]:
-        """What makes of a vector [.., o] the one of folded results; spare lanes repeat it.
+        """A function that turns a vector [.., o] of unfolded results into that of folded ones.
 
-        lanes: how many of o a pixel has.
+        The vector is repeated for each pixel of an element, and into spare lanes. lanes: how many
+        lanes of o a pixel has.
         """
 
         def change(array: Array) -> Array:
@@ -189,7 +194,7 @@ class FoldedSlide:
 
 
 def folds_for(lanes: int, block: int) -> Sequence[Fold]:
-    """The folds of a tensor whose pixels have so many lanes of a block."""
+    """The folds that are possible for a tensor whose pixels take ``lanes`` lanes of ``block``."""
     found = [NOT_FOLDED]
     pixels = 2
     while pixels * lanes <= block:

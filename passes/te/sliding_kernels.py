@@ -19,8 +19,9 @@ from vtac.passes.te.pixel_folds import Slide
 class SlidingKernel:
     """A kernel that is a product with a window that slides along one dimension, and an epilogue.
 
-    axis: the spatial axis along which it slides. tap: the reduction axis of the window. dimension,
-    window: where the activations, and where the weights, have these.
+    axis: the spatial axis along which the window slides. tap: the reduction axis of the window.
+    dimension: the dimension of the activations along which it slides. window: the dimension of the
+    weights that has the taps.
     """
 
     kernel: KernelOp
