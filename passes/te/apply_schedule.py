@@ -3,7 +3,7 @@
 Takes kernels that ``te-to-loops`` has just lowered, each with at most one `te.ScheduleOp`, and the
 declarations of the intrinsics that the schedules name. Leaves the scheduled nests; the schedules
 are gone. Options: ``kernel`` applies the schedule of that kernel only; ``steps`` stops after so
-many primitives (and keeps the schedule), to print what the nest is then.
+many primitives (and keeps the schedule), to print the nest at that point.
 """
 
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ def apply_schedule(schedule: te.ScheduleOp, steps: int | None = None) -> None:
 
 
 def stages_of(kernel: te.KernelOp) -> list[NestStage]:
-    """The stages of a kernel as ``te-to-loops`` leaves it: one nest a statement, in order."""
+    """The stages of a kernel as ``te-to-loops`` leaves it: one nest per statement, in order."""
     stages: list[NestStage] = []
     start: NestStage | None = None
     for root in kernel.body.block.ops:

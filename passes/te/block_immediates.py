@@ -35,7 +35,7 @@ from vtac.passes.te.parameters import (
 )
 
 TABLE, VECTOR = "immediates", "vector"
-"""The two ways, as they are recorded."""
+"""The names of the two forms in recorded choices."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class _Rewriter:
     costs: EpilogueCosts
 
     def rewrite(self, kernel: KernelOp, calls: list[CallOp]) -> None:
-        """One stage after the other; where calls want different things, in copies."""
+        """Rewrite the stages one after the other; calls that need different forms get copies of the
+        kernel."""
         for compute in kernel.computes:
             number = _vector_of(compute)
             if number is None or not calls:
@@ -72,7 +73,7 @@ class _Rewriter:
                 self._use_table(kernel, calls, compute, number)
 
     def _options(self, compute: ComputeOp, number: int, call: CallOp) -> dict[str, int]:
-        """The ways that are open to a call, and what each costs."""
+        """The forms that are possible for a call, and their costs."""
         elements = int(np.prod(compute.spatial.extents[:-LANES]))
         size = int(np.prod(shaped(compute.inputs[number]).get_shape()[:-LANES]))
         cost = self.costs.register(elements) + self.costs.load(Memory.ACC, size)
@@ -115,7 +116,7 @@ class _Rewriter:
 
 
 def _vector_of(compute: ComputeOp) -> int | None:
-    """The number of the operand that is a parameter with an own value a lane, of one operation."""
+    """The number of a single operation's operand that is a parameter with one value per lane."""
     if len(compute.reduce) or compute.element_type != i32 or len(compute.inputs) != 2:
         return None
     operation, scalars = _operation(compute.body), list(compute.body.block.args)
@@ -136,7 +137,7 @@ OPERATIONS = arith.AddiOp, arith.MaxSIOp, arith.MinSIOp, arith.MuliOp, *SHIFTS
 
 
 def _operation(body: Region) -> Operation | None:
-    """What yields a body's value, if the ALU has an instruction for it."""
+    """The operation that yields a body's value, if the ALU has an instruction for it."""
     owner = yielded(body).owner
     return owner if isinstance(owner, OPERATIONS) else None
 

@@ -1,8 +1,8 @@
-"""What the padding adds to a product, if it is not 0: the analysis of ``te-correct-borders``.
+"""The share of padding other than 0 in products: the analysis of ``te-correct-borders``.
 
-Products whose operand is read outside its shape, and there is a number z: what is added there is z
-times a sum of weights, one for each set of taps that lie outside. These depend on the output only
-near the ends of an axis.
+Where a product reads an operand outside its shape and finds the number z there, the padding adds z
+times a sum of weights: one sum for each set of taps that lie outside. The set differs between
+outputs only near the ends of an axis.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class Side:
 
     @property
     def extents(self) -> tuple[int, int]:
-        """Of the two loops."""
+        """The extents of the two loops."""
         ends, strips, *_ = self.masks.shape
         return ends, strips
 
@@ -141,10 +141,11 @@ class PaddedProduct:
         return np.broadcast_to(sums * prod(extents[v] for v in unseen), shape)
 
     def correction(self, sums: Array, sides: Sequence[Side]) -> Array:
-        """What outputs in strips of all these dimensions get: [kept..., loops of sides...].
+        """The correction of outputs in strips of all these dimensions: [kept..., loops of
+        sides...].
 
-        Of the terms of ``1 - in in ... = out + out - out out + ...`` (the inclusion-exclusion
-        principle) that of these dimensions.
+        It is the term of these dimensions in ``1 - in in ... = out + out - out out + ...`` (the
+        inclusion-exclusion principle).
         """
         outside = self.compute.reads[self.x].outside
         assert outside is not None
@@ -171,7 +172,7 @@ def _leaving(compute: ComputeOp, read: Read) -> Iterator[tuple[Row, int]]:
 def _sides(
     compute: ComputeOp, row: Row, size: int, taps: Sequence[int], where: str
 ) -> Iterator[Side]:
-    """Where a subscript lies outside."""
+    """The strips of outputs for which a subscript lies outside."""
     axes = [v for v, _ in row.terms if v < len(compute.spatial)]
     if row.divisor > 1 or len(axes) > 1:
         raise refusal(where, "a subscript that leads outside has several axes")

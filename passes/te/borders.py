@@ -1,4 +1,4 @@
-"""What changes around a kernel when its results change: calls, and the functions that return them.
+"""Updates the calls of a kernel whose results change, and the functions that return them.
 
 The caller of a function learns the change from the `LayoutAttr` of the result.
 """
@@ -38,7 +38,8 @@ def results_of(kernel: KernelOp) -> list[SSAValue]:
 def layouts_of(
     attributes: Attributes | None, values: Sequence[SSAValue], hint: str
 ) -> list[Layout]:
-    """The layouts of the parameters or results of a function; what has none lies as it is."""
+    """The layouts of the parameters or results of a function; the default is that of the tensor
+    itself."""
     found = []
     for number, value in enumerate(values):
         attr = attributes.data[number].data.get(LAYOUT_ATTRIBUTE) if attributes else None
@@ -50,7 +51,7 @@ def layouts_of(
 def with_layouts(attributes: Attributes | None, layouts: Sequence[Layout]) -> Attributes:
     """Attributes of parameters or results that say these layouts.
 
-    attributes: those before, in the same order; where their number changes, None.
+    attributes: the previous ones, in the same order; None where their number changes.
     """
     old = attributes.data if attributes else [DictionaryAttr({})] * len(layouts)
     return ArrayAttr(
@@ -62,7 +63,7 @@ def with_layouts(attributes: Attributes | None, layouts: Sequence[Layout]) -> At
 def replace_results(
     module: ModuleOp, kernel: KernelOp, parts: Sequence[Sequence[Part] | None], why: str
 ) -> None:
-    """Let a kernel return other tensors: for each result what stands for it, None for itself.
+    """Let a kernel return other tensors: for each result its replacements, or None to keep it.
 
     Raises `CompileError` where another kernel reads a result that changes; ``why`` says why it may
     not.

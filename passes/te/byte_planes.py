@@ -1,8 +1,8 @@
 """``te-byte-planes``: an int32 result leaves the accelerator as four int8 results.
 
 The machine stores the low byte of an accumulator and nothing else. So the low byte is stored, the
-accumulators are shifted right by 8, and so on: three ALU operations and four stores an element.
-Whoever called puts the planes together.
+accumulators are shifted right by 8, and so on: three ALU operations and four stores per element.
+The caller joins the planes.
 
 Takes kernels of tensors. A function that returns int32 returns planes, lowest first; their
 `te.layout` says which byte they are. Kernels with int8 results stay as they are.
@@ -56,7 +56,8 @@ class BytePlanesPass(ModulePass):
 
 
 def _planes(kernel: KernelOp, value: SSAValue) -> list[Part]:
-    """A store, a shift, a store, and so on; each shift may overwrite what was stored."""
+    """Alternating stores and shifts; each shift may overwrite the accumulators, which have been
+    stored."""
     parts: list[Part] = []
     for number in range(PLANES):
         if number:

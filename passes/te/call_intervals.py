@@ -1,7 +1,8 @@
 """Which values the stages of a kernel may have in one call: interval analysis with known constants.
 
-Unlike `intervals`, which knows a kernel alone, this knows what a call passes: weights bound a
-product channel by channel, and an activation that another kernel has clipped is bounded by that.
+Unlike `intervals`, which knows a kernel alone, this knows the arguments of a call: weights bound a
+product channel by channel, and an activation that another kernel has clipped lies within the clip's
+bounds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,14 +81,15 @@ class _Call:
         return min(low, read.outside), max(high, read.outside)
 
     def _start(self, compute: ComputeOp) -> Interval:
-        """What a reduction starts from."""
+        """The interval from which a reduction starts."""
         if compute.init is not None:
             return self.intervals[compute.init]
         assert compute.identity is not None
         return compute.identity.value.data, compute.identity.value.data
 
     def _product(self, compute: ComputeOp) -> Interval:
-        """Positive and negative weights of each output, summed up apart."""
+        """The interval of a product, from separate sums of each output's positive and negative
+        weights."""
         start = self._start(compute)
         for weights, x in (compute.reads, compute.reads[::-1]):
             rows = [row.variable for row in weights.rows]

@@ -1,4 +1,4 @@
-"""What rewrites of computes share: names that are still free, and replacement in place."""
+"""Helpers of rewrites of computes: unused names, and replacement in place."""
 
 from collections.abc import Collection, Sequence
 
@@ -29,7 +29,8 @@ def replace_compute(old: ComputeOp, new: ComputeOp) -> None:
 
 
 def with_reads(compute: ComputeOp, reads: Sequence[Read]) -> ComputeOp:
-    """The compute with these operands in place of its own, one each; not yet in a block."""
+    """A copy of the compute that reads these operands instead, one for each; it is in no block
+    yet."""
     return ComputeOp(
         compute.label.data,
         compute.spatial,

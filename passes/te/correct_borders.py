@@ -1,9 +1,10 @@
-"""``te-correct-borders``: padding that is not 0 is left out of a product and made good beside it.
+"""``te-correct-borders``: padding that is not 0 is left out of products, whose results are
+corrected.
 
 A product whose operand has ``outside = z``, as the padding of a tensor with the zero point z,
-cannot be computed as it is: the machine leaves taps in the padding out, or pads with 0. But what
-these taps add is known where the weights are: z times a sum of weights, which depends on the output
-only through which taps lie outside. With ``in_d`` and ``out_d`` for "the subscript of dimension d
+cannot be computed as it is: the machine leaves taps in the padding out, or pads with 0. But where
+the weights are known, so is the share of these taps: z times a sum of weights, which depends only
+on the set of taps that lie outside. With ``in_d`` and ``out_d`` for "the subscript of dimension d
 lies inside" and "outside",
 
     1 - in_h in_w  =  out_h + out_w - out_h out_w
@@ -11,10 +12,10 @@ lies inside" and "outside",
 so for each set of dimensions there is one correction, of the outputs at the border of all of them:
 rows at the top and the bottom, columns at the left and the right, and, taken away again, corners
 (and one more for strips of another width, outputs for which the same taps lie outside).
-Each is a product of a constant element (the lanes 1, 127, 127, ... of te-place-biases) with int8
-digits, onto which the sum goes on. So an element of the border costs a few micro-ops, where its
-taps would cost one a tap and block of input channels; and no tensor needs a halo of z in memory, so
-whoever makes it or also reads it need not know.
+Each correction is a product of a constant element (the lanes 1, 127, 127, ... of te-place-biases)
+with int8 digits, and the sum starts from it. So an element of the border costs a few micro-ops,
+where its taps would cost one per tap and block of input channels. No tensor needs a halo of z in
+memory, so makers and other readers of the tensor are not affected.
 
 Takes kernels of tensors, after te-legalize-casts. Leaves no product that reads other than 0
 outside. Raises `CompileError` where weights are not constant.
@@ -109,7 +110,7 @@ class _Corrector:
     padded: PaddedProduct
 
     def run(self) -> None:
-        """One correction for each set of dimensions; the product starts from the last."""
+        """Add one correction for each set of dimensions; the product starts from the last."""
         compute, padded = self.padded.compute, self.padded
         sums = [padded.sums(self._weights(call)) for call in self.calls]
         start = compute.init

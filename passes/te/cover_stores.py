@@ -3,7 +3,7 @@
 The machine stores what these units have left in its output buffer; a reset leaves nothing there.
 Where all taps of some outputs fall outside their operands (a window that lies in the padding), the
 GEMM core has nothing to do, and if no stage of the ALU stands between such a product and its store,
-the store would find nothing. There, two are put between: plus 1, minus 1.
+the store would find nothing. There, two stages of the ALU are inserted: plus 1, then minus 1.
 
 Takes and leaves kernels of tensors, lanes or not. Other products are left as they are.
 """
@@ -35,7 +35,7 @@ from vtac.passes.te.computes import fresh_label
 
 @dataclass(frozen=True)
 class CoverStoresPass(ModulePass):
-    """Let the ALU write what no tap reaches and a store reads."""
+    """Let the ALU write the stored elements that no tap reaches."""
 
     name = "te-cover-stores"
 
@@ -55,7 +55,7 @@ def _is_sum_from_zero(compute: ComputeOp) -> bool:
 
 
 def _is_stored(compute: ComputeOp) -> bool:
-    """Whether a stage reads it that does nothing but narrow."""
+    """Whether a stage that only narrows reads a compute's result."""
     for use in compute.result.uses:
         reader = use.operation
         if isinstance(reader, ComputeOp) and not len(reader.reduce):

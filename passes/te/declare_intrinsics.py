@@ -1,6 +1,6 @@
 """``te-declare-intrinsics``: puts the declarations of the target's intrinsics into the module.
 
-Reads the module's target; leaves alone what is declared already. No options.
+Reads the module's target; existing declarations are kept. No options.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""``te-drop-clips``: a clip that cannot change anything is left out.
+"""``te-drop-clips``: clips that cannot change any value are removed.
 
-Requantisation clips at both ends before a store keeps the low byte, an ALU operation each. Where
-the weights and biases that calls pass prove that values stay within a bound, its clip is gone: both
-of them for many means, for instance. (Ranges seen in calibration prove nothing.)
+Requantisation clips at both bounds before a store keeps the low byte, by one ALU operation per
+bound. Where the weights and biases that calls pass prove that values stay within a bound, its clip
+is removed; many means, for example, need neither clip. (Ranges seen in calibration prove nothing.)
 
 Takes kernels of tensors whose stages are single operations. Looks through whole functions, so that
 what one kernel has clipped bounds what another reads. Calls for which different clips are void get
@@ -61,7 +61,8 @@ class DropClipsPass(ModulePass):
 def _look(
     ctx: Context, kernel: KernelOp, call: CallOp, known: dict[SSAValue, Interval]
 ) -> frozenset[str]:
-    """The clips that are void in a call, by label; adds what its results may be to ``known``."""
+    """The clips that are void in a call, by label; adds the intervals of its results to
+    ``known``."""
     intervals = intervals_of_call(ctx, kernel, call, known)
     last = kernel.body.block.last_op
     assert isinstance(last, YieldOp)

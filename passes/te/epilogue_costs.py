@@ -60,7 +60,7 @@ class EpilogueCosts:
 
 
 def cheapest(options: Mapping[str, int]) -> str:
-    """The option that costs least; of equals the first."""
+    """The option that costs least; the first of several."""
     return min(options, key=lambda name: options[name])
 
 
@@ -89,10 +89,10 @@ def choose(
 def record_choice(
     kernel: KernelOp, stage: str, options: Mapping[str, int], chosen: str | None = None
 ) -> None:
-    """Write down on the kernel what was chosen for a stage, and what the others would cost.
+    """Record on the kernel the form that was chosen for a stage, and the costs of the others.
 
     chosen: the option that was taken. None stands for the cheapest; a choice that weighs several
-    kernels together may take another. Where there was only one option, nothing is written.
+    kernels together may take another. A single option is not recorded.
     """
     if len(options) < 2:
         return

@@ -17,7 +17,7 @@ from vtac.passes.te.intervals import INT32
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A node: ``head`` says what it is, ``operands`` are expressions, ``value`` is for leaves.
+    """A node of an expression. ``head``: its operation or kind of leaf. ``value``: only of leaves.
 
     Leaves: ``destination`` (the element's old value), ``operand`` and ``source`` (a statement's and
     an intrinsic's, numbered), ``immediate`` (numbered), ``constant``.
@@ -120,7 +120,7 @@ def expression_of(body: Region, arguments: Sequence[Expression]) -> Expression:
 
 
 Binding = Mapping[Expression, Expression]
-"""What an intrinsic's sources and immediates stand for."""
+"""The expressions that an intrinsic's sources and immediates stand for."""
 
 
 def unify(pattern: Expression, target: Expression, binding: Binding) -> Iterator[Binding]:

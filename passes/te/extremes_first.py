@@ -1,7 +1,7 @@
-"""``te-extremes-first``: what never decreases waits for the extreme of a window.
+"""``te-extremes-first``: monotonic operations move behind the extreme of a window.
 
-``max over k of f(x[k])`` is ``f(max over k of x[k])`` where f does not decrease, as shifts to the
-right and clips do, and additions that do not overflow. So where a pooling follows a layer in one
+``max over k of f(x[k])`` is ``f(max over k of x[k])`` where f never decreases. Right shifts and
+clips never do, nor do additions that do not overflow. So where a pooling follows a layer in one
 kernel, the layer's shift and clips are done for each window rather than for each element.
 
 Takes kernels of tensors whose stages are single operations; looks at extremes of accumulators over
@@ -115,7 +115,7 @@ def _monotone(value: SSAValue, window: WindowReduction) -> _Monotone | None:
 
 
 def _stands_still(read: Read, moving: set[int]) -> bool:
-    """Whether an operand is the same wherever a window stands."""
+    """Whether an operand is the same for all elements of a window."""
     used = {variable for row in read.rows for variable, _ in row.terms}
     return read.outside is None and not used & moving
 
@@ -138,7 +138,8 @@ def _adds_exactly(ctx: Context, kernel: KernelOp, calls: Sequence[CallOp], step:
 
 
 def _swap(window: WindowReduction, chain: Sequence[_Monotone]) -> None:
-    """Take the extreme of what the chain begins with, and then its stages in their order."""
+    """Reduce the chain's input first, and apply the stages of the chain to the extreme, in
+    order."""
     compute, (first, *_) = window.compute, reversed(chain)
     read = Read(first.stage.inputs[first.operand], window.read.rows)
     extreme = ComputeOp(
@@ -170,5 +171,5 @@ def _swap(window: WindowReduction, chain: Sequence[_Monotone]) -> None:
 
 
 def _at(read: Read, rows: Sequence[Row]) -> Read:
-    """The operand where the window stands: variables become what the window reads there."""
+    """The operand at the window's position: variables are replaced by the window's subscripts."""
     return Read(read.value, tuple(row.substituted(rows) for row in read.rows))

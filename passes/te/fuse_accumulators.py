@@ -84,5 +84,5 @@ def _accumulation(value: SSAValue) -> ComputeOp | None:
 
 
 def _read_once(value: SSAValue) -> bool:
-    """Whether a stage made it and one other reads it."""
+    """Whether a value is made by a stage and read once."""
     return isinstance(value.owner, ComputeOp) and len(list(value.uses)) == 1

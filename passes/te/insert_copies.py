@@ -48,7 +48,8 @@ class InsertCopiesPass(ModulePass):
 
 
 def _insert(block: Block, kernels: "_Kernels") -> None:
-    """Copy until nothing conflicts: what is copied for one op may lie well for the next."""
+    """Insert copies until there is no conflict: a copy made for one op may also resolve the next
+    one."""
     while conflicts := BufferAssignment(block).conflicts:
         conflict = conflicts[0]
         value = conflict.op.operands[conflict.operand]
@@ -83,7 +84,7 @@ class _Kernels:
 
 
 def _copying_kernel(name: str, type: Attribute) -> KernelOp:
-    """A kernel that takes int8 through the accumulators, as nothing else is stored."""
+    """A kernel that copies int8 by way of the accumulators, since only these are stored."""
     block = Block(arg_types=[type])
     (x,) = block.args
     domain = {f"d{dim}": size for dim, size in enumerate(shaped(x).get_shape())}

@@ -2,8 +2,8 @@
 
 Nothing but GEMM (and a load that not every VTA has) brings int8 values into the accumulators. So a
 stage that widens outside a product becomes, or reads, a contraction with the identity matrix over
-the lanes: ``y[b, o] = sum over k of x[b, k] * identity[o, k]``, one cycle an element. Widening what
-another stage of the kernel has just narrowed reads the accumulators instead.
+the lanes: ``y[b, o] = sum over k of x[b, k] * identity[o, k]``, one cycle per element. Where
+another stage of the kernel has just narrowed the value, the reader takes the accumulators instead.
 
 Takes kernels of tensors. Leaves no ``extsi`` outside products. Kernels may gain a parameter for the
 identity matrix, which every call passes.
@@ -56,7 +56,7 @@ class _Legalizer:
     kernel: KernelOp
 
     def run(self) -> None:
-        """One compute after the other; what a rewrite makes is legal."""
+        """Rewrite the computes in order; the results of rewrites are legal."""
         for compute in self.kernel.computes:
             widened = [] if is_product(compute) else _widened_inputs(compute)
             if not widened:
@@ -135,7 +135,8 @@ class _Legalizer:
         return cast.result
 
     def _unnarrow(self, value: SSAValue) -> SSAValue:
-        """The accumulators behind an int8 result of this kernel, as that result has them."""
+        """The accumulators from which this kernel narrows an int8 value, with the value's
+        numbers."""
         narrowing = value.owner
         assert isinstance(narrowing, ComputeOp)
         cut = yielded(narrowing.body).owner
@@ -185,7 +186,7 @@ def multiply_accumulate(acc: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
 
 
 def _widened_inputs(compute: ComputeOp) -> list[int]:
-    """Numbers of the operands whose scalar the body does nothing with but widen it."""
+    """Numbers of the operands whose scalar the body only widens."""
     start = 1 if len(compute.reduce) else 0
     return [
         number
@@ -232,7 +233,7 @@ def _only_narrows(compute: ComputeOp) -> bool:
 
 
 def _widened_body(narrowing: ComputeOp, exact: bool) -> Region:
-    """The body without its truncation; where that mattered, two shifts in its place."""
+    """The body without its truncation; two shifts replace a truncation that can change values."""
     old, scalars = narrowing.body.block, dict[SSAValue, SSAValue]()
     block = Block(arg_types=old.arg_types)
     scalars.update(zip(old.args, block.args, strict=True))
@@ -253,7 +254,7 @@ def _widened_body(narrowing: ComputeOp, exact: bool) -> Region:
 
 
 def _read_wide(compute: ComputeOp, wide: dict[int, SSAValue]) -> None:
-    """Let a compute read int32 tensors for some operands, and not widen them any more."""
+    """Let a compute read int32 tensors for some operands, without widening them."""
     start = 1 if len(compute.reduce) else 0
     reads = [
         Read(wide.get(number, read.value), read.rows, read.outside)

@@ -1,4 +1,4 @@
-"""Whether a scalar statement equals an intrinsic: the proof behind tensorize.
+"""Proves that a scalar statement equals an intrinsic, for the primitive tensorize.
 
 A statement in a nest of loops equals a sequence of intrinsics if
 - the bodies have the same normal form, once sources and immediates of the intrinsics are bound to
@@ -116,7 +116,7 @@ def _sources(intrinsics: Sequence[te.IntrinsicOp], number: int) -> list[Expressi
 def _applied(
     intrinsic: te.IntrinsicOp, number: int, sources: Sequence[Expression], old: Expression
 ) -> Expression:
-    """What the destination is after the intrinsic, if it was ``old`` before."""
+    """The destination's value after the intrinsic, where ``old`` was its value before."""
     arguments = [old] if intrinsic.updates is not None else []
     arguments += sources
     if intrinsic.immediate is not None:
@@ -187,7 +187,8 @@ def _immediate(
 
 
 def _check_tables(found: Match) -> None:
-    """Immediates from tables are known when the kernel is called, and equal in all lanes."""
+    """Check that immediates from tables are known when the kernel is called, and equal in all
+    lanes."""
     lanes = {loop.index for loop in found.lanes}
     for invocation in found.invocations:
         table = invocation.immediate
@@ -302,7 +303,7 @@ def _check_left_out(
 
 
 def _times_zero(value: Expression) -> Expression:
-    """Sums without products by zero."""
+    """The value with products by zero simplified."""
     if value.head != "add":
         return value
     zero = constant(0)

@@ -117,7 +117,7 @@ def _dimensions(read: Read, pair: tuple[int, int]) -> tuple[int, int]:
 
 
 def _limits(array: Array, output: int, summed: int) -> tuple[int, int]:
-    """The smallest and the largest difference, along two dimensions, of what is not 0."""
+    """The smallest and the largest difference of the two indices at which a block is not 0."""
     blocks = np.moveaxis(array, (output, summed), (0, 1))
     outputs, inputs = blocks.shape[:2]
     if blocks[0, -1].any() and blocks[-1, 0].any():
@@ -129,7 +129,7 @@ def _limits(array: Array, output: int, summed: int) -> tuple[int, int]:
 
 
 def _is_worthwhile(compute: ComputeOp, band: Band) -> bool:
-    """Whether fewer blocks are read, and none outside the tensor but as 0."""
+    """Whether fewer blocks are read, and reads outside the tensor give 0."""
     if band.width >= compute.extents[band.summed]:
         return False
     leaves = band.low < 0 or compute.extents[band.output] + band.high > compute.extents[band.summed]
@@ -139,7 +139,7 @@ def _is_worthwhile(compute: ComputeOp, band: Band) -> bool:
 def _narrow(
     ctx: Context, kernel: KernelOp, calls: Sequence[CallOp], compute: ComputeOp, band: Band
 ) -> None:
-    """Rewrite one product, and what the calls pass for its weights."""
+    """Rewrite one product, and the constants that the calls pass for its weights."""
     weights, other = compute.reads[band.weights], compute.reads[1 - band.weights]
     dimensions, parameter = _dimensions(weights, (band.output, band.summed)), weights.value
     assert isinstance(parameter, BlockArgument)
@@ -176,7 +176,8 @@ def _narrow(
 
 
 def _stored(array: Array, output: int, summed: int, band: Band) -> Array:
-    """Weights with a place in the band where they had an input block; without it, if it is one."""
+    """Weights indexed by the place in the band instead of the input block; a single place has no
+    index."""
     blocks = np.moveaxis(array, (output, summed), (0, 1))
     outputs, inputs = blocks.shape[:2]
     places = np.zeros((outputs, band.width, *blocks.shape[2:]), array.dtype)

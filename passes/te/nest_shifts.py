@@ -1,4 +1,5 @@
-"""``te-nest-shifts``: accumulators are shifted down to an addend, instead of the addend up to them.
+"""``te-nest-shifts``: accumulators are shifted right to an addend's scale, instead of the addend
+left.
 
 A residual addend ``b`` enters the accumulators ``a`` of a convolution as ``b * 2^m``, before all of
 it is shifted right by ``s >= m``. Floors nest, so
@@ -6,15 +7,15 @@ it is shifted right by ``s >= m``. Floors nest, so
     (a + b * 2^m) >> s  ==  ((a >> m) + b) >> (s - m)
 
 exactly, as long as nothing overflows. The left shift becomes a right shift. Where ``b * 2^m`` is a
-multiple of 2^s, because of what its weights are, one shift by s is enough: the addend is what is
-left of it. And the sum ``a`` no longer starts from the addend: it may start from its
-bias (te-place-biases), where the target can copy one.
+multiple of 2^s, because of what its weights are, one shift by s is enough, and the addend is ``b *
+2^m >> s``. And the sum ``a`` no longer starts from the addend: it may start from its bias
+(te-place-biases), where the target can copy one.
 
 Takes kernels of tensors whose stages are single operations, after te-fuse-accumulators; looks for a
 right shift of a product (perhaps with a bias added) that starts from a left shift of a product. It
 stays as it is where the bounds of products, biases and weights do not prove that nothing overflows,
-where a channel has s < m, or where that costs no less. Calls that want different things get kernels
-of their own.
+where a channel has s < m, or where that costs no less. Calls for which different forms are best get
+kernels of their own.
 """
 
 from collections.abc import Sequence
@@ -57,10 +58,10 @@ LARGEST = 1 << 7
 """No int8 value is larger, whatever its sign."""
 
 LIMIT = 1 << 31
-"""Nothing overflows that stays below."""
+"""Sums whose magnitude stays below this do not overflow."""
 
 AT_ONCE, NESTED, ONE_SHIFT = "at once", "nested", "one shift"
-"""The ways, as they are recorded."""
+"""The names of the forms in recorded choices."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ class _Rewriter:
     target: Target
 
     def rewrite(self, kernel: KernelOp, calls: list[CallOp]) -> None:
-        """One shift after the other; where calls want different things, in copies."""
+        """Rewrite the shifts one after the other; calls that need different forms get copies of the
+        kernel."""
         for compute in kernel.computes:
             chain = _chain_of(compute)
             if chain is None or not calls:
@@ -131,7 +133,7 @@ class _Rewriter:
                 self._nest(kernel, calls, chain, again=wish == NESTED)
 
     def _options(self, chain: _Chain, call: CallOp) -> dict[str, int]:
-        """The ways that are open to a call, and what each costs."""
+        """The forms that are possible for a call, and their costs."""
         costs, elements = EpilogueCosts(self.target), chain.elements
         bias = costs.gemm(elements) + (costs.gemm(elements) if chain.bias is not None else 0)
         start = bias
@@ -203,7 +205,7 @@ class _Rewriter:
     def _nest(
         self, kernel: KernelOp, calls: Sequence[CallOp], chain: _Chain, *, again: bool
     ) -> None:
-        """Sum, bias, first shift, addend, and perhaps a second shift."""
+        """Build the nested form: sum, bias, first shift, addend, and perhaps a second shift."""
         old = chain.sum
         sum_ = ComputeOp(
             old.label.data, old.spatial, old.reduce, old.reads, old.body.clone(), i32, identity=0
@@ -245,7 +247,7 @@ class _Rewriter:
                 drop_parameter(kernel, calls, parameter)
 
     def _new_weights(self, kernel: KernelOp, calls: Sequence[CallOp], chain: _Chain) -> Read:
-        """The addend's weights: a parameter for which calls pass what one shift leaves of them."""
+        """The addend's weights as a parameter, for which calls pass ``weights * 2^m >> s``."""
         number = chain.weights
         assert number is not None
         arrays = [array for call in calls if (array := self._weights(chain, call)) is not None]
@@ -269,7 +271,7 @@ class _Rewriter:
         x: SSAValue,
         amounts: Sequence[Array],
     ) -> SSAValue:
-        """A stage before the old shift that shifts right by a number, or by a vector a call."""
+        """A stage before the old shift that shifts right by a number, or by one vector per call."""
         same = rows_of(identity_map(len(chain.shift.spatial)))
         reads = [Read(x, same)]
         if amounts[0].ndim:

@@ -1,6 +1,6 @@
 """``te-pack-constants``: constants lie in DRAM in the order in which loads visit them.
 
-The schedule owns the order of weights, the graph does not. A parameter of a lowered kernel for
+The schedule, not the graph, determines the order of weights. A parameter of a lowered kernel for
 which every call passes a `te.constant`, and which is only loaded into scratchpads, becomes a packed
 buffer (`te.PackedAttr`): the boxes that its loads visit, in their order, each box once. A load is
 then one run, and successive loads follow each other. Each call's constant is re-ordered accordingly

@@ -1,8 +1,8 @@
 """Constants of kernels: parameters for which every call passes a `te.constant`.
 
-A rewrite may add one, take one away, or look at what is passed. Equal layers share a kernel but not
-their constants; where a rewrite depends on these, calls that want different things get kernels of
-their own (`variants`).
+Rewrites add such parameters, drop them, or read the constants. Equal layers share a kernel but not
+their constants; where a rewrite depends on the constants, calls that need different rewrites get
+kernels of their own (`variants`).
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -125,7 +125,7 @@ def kernels_with_calls(module: ModuleOp) -> list[tuple[KernelOp, list[CallOp]]]:
 
 
 def _calls(module: ModuleOp) -> Iterator[CallOp]:
-    """All calls of kernels; kernels, which make up most of a module, have none."""
+    """All calls of kernels. Bodies of kernels, most of a module, contain none and are skipped."""
     for outer in module.ops:
         if not isinstance(outer, KernelOp):
             yield from (op for op in outer.walk() if isinstance(op, CallOp))
@@ -142,7 +142,8 @@ def passed_constant(ctx: Context, call: CallOp, parameter: SSAValue) -> Array | 
 def variants(
     module: ModuleOp, kernel: KernelOp, calls: Sequence[CallOp], wishes: Sequence[Wish]
 ) -> list[tuple[KernelOp, list[CallOp], Wish]]:
-    """A kernel for each different wish of its calls, with those calls; copies where they differ."""
+    """One kernel for each distinct rewrite that its calls need, with these calls; all but one are
+    copies."""
     found: dict[Wish, tuple[KernelOp, list[CallOp]]] = {}
     for call, wish in zip(calls, wishes, strict=True):
         if wish not in found:

@@ -1,7 +1,7 @@
 """``te-place-biases``: a constant vector is added to accumulators in the cheapest way.
 
-The ALU adds a vector in two cycles an element, after a reset of one. Two other ways give the same,
-since sums in 32 bits do not care about their order:
+The ALU adds a vector in two cycles per element, after a reset of one cycle. Two other forms give
+the same result, since the order of additions in 32 bits does not matter:
 
 - *product*: the GEMM core adds it. A constant input element with the lanes 1, 127, 127, ... times
   int8 digits gives any number up to some 240,000 in one micro-op; larger ones take more elements.
@@ -9,8 +9,8 @@ since sums in 32 bits do not care about their order:
   element (``alu_imm_src``), a copy of the vector replaces the reset, so that it costs nothing.
 
 (docs/vta.md, section 6.) Takes kernels of tensors whose stages are single operations, after
-te-fuse-accumulators. The cheapest way by `epilogue_costs` is taken, and recorded on the kernel;
-calls whose constants want different ways get kernels of their own. An addition stays where its
+te-fuse-accumulators. The cheapest form by `epilogue_costs` is taken, and recorded on the kernel;
+calls whose constants need different forms get kernels of their own. An addition stays where its
 accumulators are read elsewhere too, where nothing is cheaper, or, for a product, where a call
 passes something that is not constant or not the same for the whole batch.
 """
@@ -54,10 +54,10 @@ from vtac.passes.te.parameters import (
 )
 
 LARGEST = 127
-"""The largest digit, and what a lane of the constant element is worth (but for the first)."""
+"""The largest digit, and the value of every lane of the constant element but the first."""
 
 ADD, PRODUCT, COPY = "add", "product", "copy"
-"""The ways, as they are recorded."""
+"""The names of the forms in recorded choices."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class _Addition:
 
     @property
     def sum(self) -> ComputeOp:
-        """What made the accumulators."""
+        """The stage that made the accumulators."""
         owner = self.compute.inputs[self.accumulators].owner
         assert isinstance(owner, ComputeOp)
         return owner
@@ -115,7 +115,7 @@ class _Placer:
     target: Target
 
     def rewrite(self, kernel: KernelOp, calls: list[CallOp]) -> None:
-        """One addition after the other; where calls want different things, in copies."""
+        """Rewrite the additions one after the other; calls that need different forms get copies."""
         for compute in kernel.computes:
             addition = _addition_of(compute)
             if addition is None:
@@ -133,7 +133,7 @@ class _Placer:
                 self._multiply(kernel, calls, addition)
 
     def _options(self, addition: _Addition, call: CallOp | None) -> dict[str, int]:
-        """The ways that are open to a call (or without one), and what each costs."""
+        """The forms that are possible for a call (or without one), and their costs."""
         costs, elements = EpilogueCosts(self.target), addition.elements
         reset = costs.gemm(elements)
         vector = addition.compute.inputs[addition.vector] if addition.vector is not None else None
@@ -157,7 +157,7 @@ class _Placer:
         return options
 
     def _values(self, addition: _Addition, call: CallOp | None) -> Array | None:
-        """What is added, with lanes [..., b, o]; None where that is not known."""
+        """The numbers that are added, with lanes [..., b, o]; None where they are not known."""
         if addition.vector is None:
             value = _number(addition.compute)
             assert value is not None
@@ -243,7 +243,7 @@ class _Placer:
 
 
 def lanes_of(inputs: int, block: int) -> Array:
-    """The constant input elements, int8 [inputs, block]: what a digit in each lane is worth."""
+    """The constant input elements, int8 [inputs, block]: the value of a digit in each lane."""
     lanes = np.full((inputs, block), LARGEST, np.int8)
     lanes[0, 0] = 1
     return lanes
@@ -261,13 +261,13 @@ def inputs_needed(values: Array, block: int) -> int:
 
 
 def digits_of(values: Array, inputs: int, block: int) -> Array:
-    """int8 digits [..., inputs, o, lane] for values [..., o]: what each lane is multiplied by."""
+    """int8 digits [..., inputs, o, lane] for values [..., o]: the weights of the lanes."""
     split = lane_digits(values, inputs * block).reshape(*values.shape, inputs, block)
     return np.ascontiguousarray(np.moveaxis(split, -2, -3))
 
 
 def lane_digits(values: Array, lanes: int) -> Array:
-    """int8 digits [..., lanes] for values [...], each lane being worth what `lanes_of` says."""
+    """int8 digits [..., lanes] for values [...], where `lanes_of` gives the value of a lane."""
     wide = values.astype(np.int64)
     high = np.rint(wide / LARGEST).astype(np.int64)
     digits = np.zeros((*wide.shape, lanes), np.int8)

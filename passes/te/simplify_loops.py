@@ -1,4 +1,4 @@
-"""``te-simplify-loops``: a loop that runs once is no loop, a range that is known is no value.
+"""``te-simplify-loops``: loops that run once and ranges that are known are replaced.
 
 Schedules leave loops over single tiles (an axis of extent 1, a loop over a tile of one). This pass
 puts their bodies in their places, and numbers where spans turn out to be constant. It takes and
@@ -32,14 +32,14 @@ class TeSimplifyLoops(ModulePass):
 
 
 class _Kernel:
-    """One walk in program order: what a range is made of comes before those who use it."""
+    """One walk in program order, so that definitions of ranges come before their uses."""
 
     def __init__(self) -> None:
         self._known: dict[te.Range, te.Range] = {}
         self._starts: dict[SSAValue, te.Range] = {}
 
     def simplify(self, block: Block) -> None:
-        """Simplify a kernel; ranges that nobody uses any more go."""
+        """Simplify a block; ranges without uses are erased."""
         self._block(block)
         for op in reversed(list(block.walk())):
             if isinstance(op, te.SpanOp | te.HullOp | te.UnfuseOp) and is_trivially_dead(op):
@@ -67,7 +67,7 @@ class _Kernel:
         return op.next_op
 
     def _note(self, span: te.SpanOp) -> None:
-        """A span without terms is two numbers."""
+        """Record the two numbers of a span without terms."""
         known = te.Range(*span.evaluate([]))
         self._known[span.range] = self._starts[span.start] = known
 
@@ -142,7 +142,7 @@ class _Kernel:
         return te.Access(access.buffer, tuple(subscripts), access.outside)
 
     def _folded(self, user: te.SpanOp) -> te.SpanOp:
-        """The span with known terms in its constant part."""
+        """The span with known terms folded into its constant part."""
         offset, extra = user.offset.value.data, user.extra.value.data
         terms = []
         for coefficient, *values in user.terms:

@@ -1,4 +1,4 @@
-"""``te-split-bodies``: an elementwise stage becomes one stage an operation, as the ALU works.
+"""``te-split-bodies``: an elementwise stage becomes one stage per operation, as the ALU works.
 
 ``trunci(minsi(maxsi(shrsi(addi(acc, bias), shift), lo), hi))`` becomes an addition, a shift, two
 clips, and a stage that only narrows, which is a store. Constants stay with the operation that uses
@@ -27,7 +27,7 @@ from vtac.passes.te.computes import fresh_label
 
 @dataclass(frozen=True)
 class SplitBodiesPass(ModulePass):
-    """One stage an operation."""
+    """Split elementwise stages into one stage per operation."""
 
     name = "te-split-bodies"
 
@@ -68,7 +68,7 @@ def _computes(op: Operation) -> bool:
 def _stage(
     label: str, op: ComputeOp, operation: Operation, scalars: dict[SSAValue, Read]
 ) -> ComputeOp:
-    """The stage that does one operation of the body; ``scalars`` is where each value is read."""
+    """The stage of one operation of the body; ``scalars`` says how each value is read."""
     block, reads = Block(), list[Read]()
     operands: list[SSAValue] = []
     for operand in operation.operands:

@@ -83,7 +83,7 @@ class _Splitter:
     kernel: KernelOp
 
     def run(self) -> None:
-        """One compute after the other, each after what it reads."""
+        """Rewrite the computes in order, each after those that it reads."""
         splits: dict[SSAValue, Split] = {}
         results = results_of(self.kernel)
         final: dict[SSAValue, tuple[SSAValue, Split]] = {}
@@ -159,7 +159,7 @@ class _Axes:
             raise self._refusal(
                 f"its subscript has coefficients that share a factor with the divisor {period}"
             )
-        # c * step + k = 0 modulo period: where a tap moves on by 1, the output moves by step.
+        # c * step + k = 0 modulo period: the next tap belongs to an output that is step further.
         step = -k * pow(c, -1, period) % period
         first = -(row.constant * pow(k, -1, period) % period)
         phases = Phases.of(period, step, self.compute.extents[output])
@@ -207,7 +207,8 @@ class _Axes:
                 else:
                     subscripts.append(row.substituted(rows))
             extents = (*spatial.values(), *reduce.values())
-            # What the last phases read beyond a tensor's end is cut off later; it counts as 0.
+            # Outputs of the last phases that read beyond a tensor's end are cut off later; reads
+            # there give 0.
             new = Read(read.value, tuple(subscripts), read.outside)
             reads.append(new.bordered(extents, 0))
         return ComputeOp(
@@ -236,7 +237,7 @@ class _Axes:
         return places
 
     def _substitution(self) -> list[Row]:
-        """Each old variable over the new ones."""
+        """Each old variable as an expression in the new ones."""
         places, rows = self._places, []
         for axis in range(len(self._names)):
             if axis in self.outputs:

@@ -2,14 +2,14 @@
 taken one dimension after the other.
 
 ``max over (kh, kw) of x[s * h + kh, t * w + kw]`` is ``max over kw of (max over kh of ..)``: with
-the rows first, K + K operations instead of K * K, but the first for each column of x rather than of
-the result. (Separable structuring elements of morphology; van Herk 1992.) And where a tap lies
+the rows first, K + K operations instead of K * K, but the first K for each column of x rather than
+of the result. (Separable structuring elements of morphology; van Herk 1992.) And where a tap lies
 inside the tensor for all outputs, accumulators start from a copy of it, rather than from the
-identity, which takes a reset, an addition and one operation more.
+identity, which takes a reset, an addition and one more operation.
 
 Takes kernels of tensors whose stages are single operations; looks at reductions of accumulators by
-max, min or add whose subscripts have a tap each. The cheapest form by the rates of the target is
-taken, and recorded on the kernel: as it is; from a tap, all dimensions at once; or dimension by
+max, min or add with one tap axis per subscript. The cheapest form by the rates of the target is
+taken, and recorded on the kernel: unchanged; from a tap, all dimensions at once; or dimension by
 dimension in any order, with intermediates in the accumulators. Declined where a dimension has no
 tap to start from. Needs a target.
 """
@@ -52,7 +52,7 @@ Passes = Sequence[Sequence[SlidingAxis]]
 """The dimensions that are reduced together, one group after the other."""
 
 AT_ONCE = "from the identity"
-"""The form that is left as it is, as it is recorded."""
+"""The name of the unchanged form in recorded choices."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SplitWindowsPass(ModulePass):
 
 
 def _rewrite(kernel: KernelOp, window: WindowReduction, is_absorbed: bool, target: Target) -> None:
-    """Choose a form; is_absorbed: whether the identity may be forgotten."""
+    """Choose a form. is_absorbed: whether the identity may be left out."""
     forms = {_named(passes): passes for passes in _ordered_partitions(window.axes)}
     costs = {name: _cost(window, passes, target) for name, passes in forms.items()}
     if not is_absorbed:
@@ -136,7 +136,7 @@ def _extents(window: WindowReduction, done: Sequence[SlidingAxis], is_last: bool
 
 @dataclass
 class _Splitter:
-    """The rewrite of one reduction; is_absorbed: whether its identity may be forgotten."""
+    """The rewrite of one reduction. is_absorbed: whether its identity may be left out."""
 
     kernel: KernelOp
     window: WindowReduction
@@ -144,7 +144,7 @@ class _Splitter:
     is_absorbed: bool
 
     def run(self) -> None:
-        """Stages in front of the reduction, the last in its place."""
+        """Insert stages before the reduction, and replace it by the last of them."""
         compute, value = self.window.compute, self.window.read.value
         done: list[SlidingAxis] = []
         for group in self.passes:

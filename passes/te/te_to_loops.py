@@ -1,12 +1,12 @@
 """``te-to-loops``: each tensor expression becomes a loop nest of its own, tensors become buffers.
 
 Takes kernels over tensors. Leaves kernels over memrefs (inputs, then outputs), in which every
-compute is a nest of one loop an axis around a `te.update`, in the order of the computes; a
-reduction has a nest before it that sets what it starts from. Nothing is tiled or placed: whatever
-is no parameter lives in DRAM, whole. Schedules work on these nests.
+compute is a nest of one loop per axis around a `te.update`, in the order of the computes; before a
+reduction stands a nest that sets its start. Nothing is tiled or placed: intermediates are whole
+buffers in DRAM. Schedules work on these nests.
 
-Differs from MLIR's ``convert-linalg-to-loops`` in that bufferisation happens here, each compute
-getting a buffer of its own: sharing is a decision of the schedule.
+Unlike MLIR's ``convert-linalg-to-loops`` it also bufferises: each compute gets a buffer of its own,
+since sharing buffers is a decision of the schedule.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Which boxes of a tensor the loads of a scheduled kernel visit, and in which order.
 
-All sizes in a kernel are known, so the loops around the loads simply run. Nothing is rewritten.
+All sizes in a kernel are known, so the loops around the loads are executed. Nothing is rewritten.
 """
 
 import itertools
@@ -27,7 +27,7 @@ def visited_boxes(kernel: te.KernelOp, loads: Iterable[te.CopyOp]) -> Sources:
 
 @dataclass
 class _Walk:
-    """Runs loops with known numbers, as far as there are loads in them."""
+    """Executes the loops that contain the loads, with known numbers."""
 
     loads: set[te.CopyOp]
     visited: dict[SSAValue, dict[te.Box, None]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class _Walk:
     _steps: dict[Block, list[tuple[Operation, list[te.Range]]]] = field(default_factory=dict)
 
     def run(self, block: Block) -> None:
-        """Run what matters of a block once."""
+        """Execute the relevant operations of a block once."""
         numbers = self._numbers
         for op, items in self._steps_of(block):
             ranges = [self._known(item) for item in items]
@@ -54,7 +54,7 @@ class _Walk:
                     self._visit(op.source, ranges)
 
     def _steps_of(self, block: Block) -> list[tuple[Operation, list[te.Range]]]:
-        """The operations that matter, with their ranges.
+        """The relevant operations of a block, with their ranges.
 
         These are loads, loops around loads, and arithmetic on ranges.
         """

@@ -1,4 +1,4 @@
-"""Reductions of accumulators over a sliding window: what `te-split-windows` and its neighbour need.
+"""Analysis of reductions over a sliding window, for `te-split-windows` and `te-extremes-first`.
 
 ``y[.., h, w] = max over kh, kw of x[.., s * h + kh - p, t * w + kw - q]``, and the same with min or
 a sum: each dimension of the window is a subscript of its own, so the window is a product of
@@ -36,7 +36,7 @@ NEUTRAL: Mapping[Combining, int] = {
     arith.MaxSIOp: INT32[0],
     arith.MinSIOp: INT32[1],
 }
-"""What changes nothing, by operation of a reduction."""
+"""The neutral element of each operation of a reduction."""
 
 Progression = tuple[int, int, int]
 """Taps: the first, the step, and how many."""
@@ -60,7 +60,8 @@ class SlidingAxis:
     start: int | None
 
     def row(self, first: int, tap: tuple[int, int] | None = None) -> Row:
-        """The subscript of a tap; or of ``first + step * variable``, tap being those two."""
+        """The subscript of a tap: of a number, or of ``first + step * variable``, given by these
+        two."""
         terms = [(self.dimension, self.stride)]
         if tap is not None:
             step, variable = tap
@@ -69,7 +70,7 @@ class SlidingAxis:
 
     @property
     def rest(self) -> Sequence[Progression]:
-        """All taps but that of the start."""
+        """All taps but the one that the reduction starts from."""
         assert self.start is not None
         return _without(self.start, self.taps)
 
@@ -86,8 +87,8 @@ def _without(start: int, taps: int) -> Sequence[Progression]:
 class WindowReduction:
     """A compute that reduces accumulators over a window.
 
-    operation: what combines. identity: what the reduction starts from. axes: the dimensions of the
-    window with several taps.
+    operation: combines two values. identity: the start of the reduction. axes: the dimensions of
+    the window with several taps.
     """
 
     compute: ComputeOp
@@ -102,7 +103,7 @@ class WindowReduction:
 
     @property
     def neutral(self) -> int:
-        """What changes no result."""
+        """The neutral element of the operation."""
         return NEUTRAL[self.operation]
 
     @property
@@ -154,7 +155,7 @@ def _combines_an_operand(compute: ComputeOp) -> bool:
 
 
 def _is_left_out(operation: Combining, outside: int | None, identity: int) -> bool:
-    """Whether what lies outside the operand never changes a result."""
+    """Whether reads outside the operand never change a result."""
     if outside is None or outside == NEUTRAL[operation]:
         return True
     if operation is arith.AddiOp:
@@ -209,7 +210,7 @@ def _started(axis: SlidingAxis, outputs: int, size: int) -> SlidingAxis:
 def operand_interval(
     ctx: Context, kernel: KernelOp, calls: Sequence[CallOp], window: WindowReduction
 ) -> Interval:
-    """What the operand's values may be, in any of these calls of the kernel."""
+    """The interval of the operand's values, over these calls of the kernel."""
     value = window.read.value
     if not calls:
         return interval_of_tensor(value)
@@ -218,7 +219,7 @@ def operand_interval(
 
 
 def absorbs(window: WindowReduction, interval: Interval) -> bool:
-    """Whether values in an interval leave nothing of the identity: a single one replaces it."""
+    """Whether combining the identity with any value in an interval gives that value."""
     if window.operation is arith.AddiOp:
         return window.identity == 0
     end = interval[0] if window.operation is arith.MaxSIOp else interval[1]

@@ -1,4 +1,4 @@
-"""What lanes a compute may have.
+"""The possible lanes of a compute.
 
 An element of the machine is a small matrix: BATCH rows of BLOCK columns for activations and
 accumulators, BLOCK rows of BLOCK columns for weights. The GEMM core computes acc[b, o] += sum over
@@ -36,7 +36,7 @@ Of a compute they are variables, of a tensor dimensions.
 
 @dataclass(frozen=True)
 class TensorLanes:
-    """What lies in the rows and columns of a tensor's elements, as dimensions.
+    """The dimensions of a tensor that lie in the rows and columns of its elements.
 
     weights: whether elements have BLOCK rows, as the GEMM core reads its second operand, and zeros
     where the axes end.
@@ -49,7 +49,7 @@ class TensorLanes:
 
 @dataclass(frozen=True)
 class Factors:
-    """A compute that is a product, summed up or not.
+    """The two factors of a compute that is a product, summed or not.
 
     reads: the numbers of its operands. constant: the second factor where there is one operand.
     """
@@ -115,7 +115,7 @@ def factors_of(compute: ComputeOp) -> Factors | None:
 
 
 class Subscripts:
-    """How one operand is read: which variables it uses, and which are a subscript of their own."""
+    """How one operand is read: the variables it uses, and those that alone are a subscript."""
 
     def __init__(self, read: Read):
         self.read = read
@@ -156,7 +156,10 @@ class Chooser:
         self.rank = len(compute.spatial)
 
     def choices(self, result: TensorLanes | None) -> list[Choice]:
-        """All that fit, the cheapest first. result: the lanes that the result must have, if any."""
+        """All possible choices, the cheapest first.
+
+        result: the lanes that the result must have, if any.
+        """
         factors = factors_of(self.compute)
         if factors is not None and factors.constant is not None and not self.widens:
             factors = None
@@ -208,7 +211,7 @@ class Chooser:
         return cost
 
     def _outer(self, counts: Mapping[int, int]) -> int:
-        """Elements that are left of the iteration domain."""
+        """The number of elements in the iteration domain when so many values lie in lanes."""
         return prod(-(-n // counts.get(v, 1)) for v, n in enumerate(self.compute.extents))
 
     def _of_product(self, factors: Factors) -> Iterator[Choice]:
@@ -221,7 +224,7 @@ class Chooser:
                 yield from self._with_operands(x, w)
 
     def _may_be_weights(self, operand: int) -> bool:
-        """Whether an operand lies as weights do, or can."""
+        """Whether an operand has, or can have, the layout of weights."""
         known = self.lanes[operand]
         return known is None or known.weights
 

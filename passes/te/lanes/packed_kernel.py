@@ -26,7 +26,7 @@ from vtac.passes.te.lanes.units import is_zero, unit_axes
 
 @dataclass(frozen=True)
 class LaneAssignment:
-    """What was decided: the lanes of each compute, who makes what it reads, which axes it loses.
+    """The decisions for a kernel: lanes of each compute, makers of its operands, axes left out.
 
     dropped: axes of one block that are left out, by compute; None where all axes stay.
     """
@@ -96,7 +96,7 @@ class PackedKernel:
         return placement.pack(array, repeats_last=number in self._amounts)
 
     def _placements(self, compute: ComputeOp) -> list[Placement]:
-        """How each operand must lie; that of a stage of the kernel does so already."""
+        """The placement that each operand must have; results of other stages have it already."""
         choice = self.assignment.choices[compute]
         batch, block = self.target.batch, self.target.block
         found = []

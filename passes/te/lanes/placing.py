@@ -1,4 +1,4 @@
-"""What a parameter looks like in lanes: its physical shape and its layout.
+"""The physical shape and the layout of parameters in lanes.
 
 Weights of a product with a group are diagonal: an element is 0 where the group of its row differs
 from that of its column.
@@ -32,11 +32,11 @@ class Placement:
     dropped: frozenset[int] = frozenset()
 
     def without(self, dimensions: frozenset[int]) -> "Placement":
-        """The same without some dimensions."""
+        """The placement without some dimensions."""
         return replace(self, dropped=dimensions)
 
     def shape(self, logical: Sequence[int]) -> tuple[int, ...]:
-        """The physical shape: as many blocks a dimension as needed, and the lanes."""
+        """The physical shape: for each dimension as many blocks as needed, then the lanes."""
         return (*self._blocks(logical).values(), *self.size)
 
     def pack(self, array: Array, repeats_last: bool = False) -> Array:

@@ -16,7 +16,7 @@ from vtac.dialects.te import ComputeOp
 from vtac.passes.te.lanes.choices import Choice, Chooser, TensorLanes
 
 MAX_STEPS = 20_000
-"""Combinations that are looked at before the best so far has to do."""
+"""The most combinations to examine; then the best one so far is taken."""
 
 
 @dataclass(frozen=True, eq=False)

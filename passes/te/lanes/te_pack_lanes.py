@@ -4,7 +4,7 @@ Takes accelerator functions that call kernels of logical tensors of any shape, e
 once. Leaves kernels in the form that everything below expects: the last two dimensions of each
 tensor are lanes, products read activations [..., b, k] and weights [..., o, k]. Parameters of the
 function get the types that this needs, twice where a tensor is read in two ways; constants are
-packed here. What callers must do is in the ``te.layout`` of parameters and results.
+packed here. The ``te.layout`` of parameters and results tells callers how to pack and unpack.
 
 Which axes: `search`. The rewrite of a kernel: `packed_kernel`.
 """

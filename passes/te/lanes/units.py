@@ -1,7 +1,7 @@
-"""Which dimensions of packed tensors are left out because there is one block of them.
+"""Finds the dimensions of packed tensors that are left out because they have a single block.
 
-Most of the axes of a small tensor have one block once its lanes are full, and a loop that runs once
-helps nobody. A dimension can go if its size is 1 and every reader reads it at 0, whatever happens.
+Most axes of a small tensor have a single block, and loops that run once only cost. A dimension can
+be left out if its size is 1 and every reader's subscript is always 0.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Primitives about where values live: set_scope, cache_read, cache_write, in_place."""
+"""Primitives that place values in memories: set_scope, cache_read, cache_write, in_place."""
 
 from dataclasses import replace
 
@@ -152,7 +152,7 @@ def in_place(nest: Nest, step: te.InPlaceOp) -> None:
 
 
 def _update_buffers(nest: Nest, replaced: SSAValue) -> None:
-    """Let the stages that wrote a buffer look up what they write instead."""
+    """Update the stages that wrote a buffer to the one that they write now."""
     for stage in nest.stages:
         for part in stage.parts:
             if part.buffer is not replaced:

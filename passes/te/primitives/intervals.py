@@ -31,8 +31,8 @@ Arithmetic = TypeVar("Arithmetic", te.SpanOp, te.HullOp, te.UnfuseOp, te.SpanOp 
 class Interval:
     """``sum c * (start : length) + (offset : extra)``; without terms it is known.
 
-    With ``extra`` 0 nothing is in it, as where reads lie wholly outside of a tensor; whatever is
-    computed from it holds nothing either.
+    With ``extra`` 0 it is empty, as where reads lie wholly outside a tensor; intervals computed
+    from it are empty, too.
     """
 
     terms: tuple[tuple[int, SSAValue, SSAValue], ...]
@@ -41,7 +41,7 @@ class Interval:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is known to hold nothing."""
+        """Whether it is known to be empty."""
         return self.extra == 0
 
     def scaled(self, factor: int) -> "Interval":
@@ -69,7 +69,7 @@ class Interval:
 
 
 EMPTY = Interval((), 0, 0)
-"""Nothing, which starts inside of every dimension."""
+"""The empty interval, which starts inside every dimension."""
 
 
 def interval_of(subscript: Subscript, block: Block) -> Interval:
@@ -170,7 +170,7 @@ def union(intervals: Sequence[Interval]) -> Interval:
 
 
 def _without_empty(intervals: Sequence[Interval]) -> Sequence[Interval]:
-    """Those that hold something, if any does."""
+    """The intervals that are not empty; all of them if every one is."""
     return [interval for interval in intervals if not interval.is_empty] or intervals[:1]
 
 
@@ -185,7 +185,7 @@ def known_bounds(interval: Interval, kernel: Block) -> tuple[int, int]:
 def never_outside(nest: Nest, update: te.UpdateOp) -> list[bool]:
     """For each operand of a statement, whether it is known to be read inside its shape only.
 
-    One that does not say what lies outside counts as inside: nothing is asked of it.
+    An operand without a declared value outside counts as inside, since no proof is needed for it.
     """
     kernel = nest.kernel.body.block
 

@@ -45,7 +45,8 @@ def _check_same(stage: NestStage, loop: te.ForOp, first: te.ForOp) -> None:
 
 
 def _check_private(found: Sequence[tuple[NestStage, te.ForOp]]) -> None:
-    """What one of the stages writes, others touch in the same iteration only."""
+    """Check that elements that one stage writes are touched by others in the same iteration
+    only."""
     touched: dict[SSAValue, list[tuple[NestStage, te.ForOp, te.Access]]] = {}
     for stage, loop in found:
         for access in (stage.update.write, *stage.update.reads):
@@ -72,7 +73,8 @@ def _is_tile(loop: te.ForOp, subscript: tuple[tuple[tuple[SSAValue, int], ...], 
 
 
 def _move_between(nest: Nest, loops: Sequence[te.ForOp]) -> None:
-    """Loads of parameters that stand between the loops go before the first; nothing else may."""
+    """Move loads of parameters between the loops before the first; refuse any other operation
+    there."""
     block = loops[0].parent
     assert block is not None
     places = [block.get_operation_index(loop) for loop in loops]

@@ -27,7 +27,7 @@ def axes(nest: Nest, step: te.AxesOp) -> None:
 
 
 def init(nest: Nest, step: te.InitOp) -> None:
-    """Bind a handle to what the stage's reduction starts from."""
+    """Bind a handle to the stage that sets the start of a reduction."""
     stage = nest.stage(step.stage)
     if stage.init is None:
         raise Refused(f'stage "{stage.label}" is no reduction, it has no init')
@@ -162,7 +162,7 @@ def dissolve(stage: NestStage, loop: te.ForOp, bounds: tuple[int, int]) -> None:
 
 
 def reorder(nest: Nest, step: te.ReorderOp) -> None:
-    """Fill the places of some loops of one stage in the order given."""
+    """Put some loops of one stage, in the given order, into the places that they have now."""
     found = [nest.loop(axis) for axis in step.axes]
     if len({id(stage) for stage, _ in found}) > 1:
         raise Refused("reorder takes the loops of one stage")

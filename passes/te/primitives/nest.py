@@ -1,7 +1,7 @@
 """The state in which a schedule is applied: its stages and where their loops are.
 
-The loop nest itself is the IR; this keeps what the IR does not say, which loops and statements
-belong to which handle.
+The loop nest itself is the IR. This module keeps what the IR does not say: which loops and
+statements belong to which handle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not an accident
 
 @dataclass(eq=False)
 class NestStage:
-    """What writes one buffer: a compute, what its reduction starts from, or a copy.
+    """The nest that writes one buffer: a compute, the start of its reduction, or a copy.
 
     order: its place among the stages; a stage only reads stages of lower order.
     loops: its own loops, outermost first. statements: what is inside the innermost.
-    init, identity: what its reduction starts from: a stage, and the constant if it is one.
+    init, identity: the start of its reduction, as a stage, and as a number if it is constant.
     """
 
     label: str
@@ -72,7 +72,7 @@ class NestStage:
 
     @property
     def parts(self) -> "list[NestStage]":
-        """What moves with it: its start, then itself."""
+        """The stages that move together: its start, then itself."""
         return [self] if self.init is None else [self.init, self]
 
     def replace_buffer(self, new: te.AllocOp) -> None:
@@ -156,7 +156,7 @@ def copies_from(buffer: SSAValue) -> list[te.CopyOp]:
 
 
 def label_of(op: Operation) -> str:
-    """What to call a statement in a message."""
+    """The name of a statement for messages."""
     if isinstance(op, te.UpdateOp | te.InvokeOp):
         return f'stage "{op.label.data}"'
     return op.name

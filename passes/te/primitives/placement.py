@@ -1,6 +1,6 @@
 """Primitives that move a stage into the loops of another: compute_at and compute_with.
 
-What of the stage is computed there follows from what is read there (`intervals`); its loops then
+The part of the stage to compute there follows from the reads there (`intervals`); its loops then
 run over those ranges, and its buffer holds just that window.
 """
 
@@ -26,7 +26,7 @@ from .nest import (
 
 
 def compute_at(nest: Nest, step: te.ComputeAtOp) -> None:
-    """Move a stage to the beginning of a loop, and shrink it to what is read in there."""
+    """Move a stage to the beginning of a loop's body, and compute only what is read in the body."""
     stage = nest.stage(step.stage)
     _, loop = nest.loop(step.axis)
     block = loop.body.block

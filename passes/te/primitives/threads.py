@@ -1,8 +1,9 @@
 """Primitives that copy a loop's body: unroll and vthread.
 
 vthread is unroll and jam: each iteration becomes a thread with buffers of its own, threads take
-turns, and loops that all have run once, for all of them. While one thread computes, another one's
-operands are loaded. (Virtual threads as in TVM, Chen et al. 2018, section 3.5 and figure 17.)
+turns, and a loop that all threads have runs once, for all of them. While one thread computes,
+another one's operands are loaded. (Virtual threads as in TVM, Chen et al. 2018, section 3.5 and
+figure 17.)
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from vtac.dialects import te
 from .nest import Nest, Refused, take_out_all
 
 Row = tuple[Operation, ...]
-"""What one operation became, thread by thread."""
+"""The copies of one operation, one per thread."""
 
 
 def unroll(nest: Nest, step: te.UnrollOp) -> None:
@@ -61,9 +62,9 @@ def _replace(loop: te.ForOp, ops: Sequence[Operation]) -> None:
 def _jam(copies: Sequence[Sequence[Operation]]) -> list[Operation]:
     """Interleave equal sequences; merge the loops that run over the same tiles, or shifted ones.
 
-    A turn of a thread is what one module of the machine does in a row: if threads took turns with
-    every load, a load would wait for the buffer of one thread, and with it those behind it for the
-    other thread, whose buffers are free.
+    A turn of a thread is a run of operations of one module of the machine. If threads took turns at
+    every load, a load that waits for the buffer of one thread would delay the loads behind it,
+    whose buffers, of the other thread, are free.
     """
     jammed: list[Operation] = []
     turn: list[Row] = []
@@ -87,7 +88,8 @@ def _by_thread(turn: Sequence[Row]) -> list[Operation]:
 
 
 def _module(op: Operation) -> str | None:
-    """Which module of the machine an operation keeps busy; None for those that only say where."""
+    """The module of the machine that runs an operation; None for arithmetic on ranges and
+    allocations."""
     if isinstance(op, te.CopyOp):
         if not op.is_load:
             return "store"
@@ -126,7 +128,7 @@ def _range(over: te.Range) -> tuple[object, int, int]:
 
 
 def _merge(loops: Sequence[te.ForOp], shifts: Sequence[int]) -> None:
-    """Let the first loop do the work of all."""
+    """Replace loops by the first of them, with the bodies of all."""
     first, *others = loops
     spans: list[Operation] = []
     for loop, shift in zip(others, shifts[1:], strict=True):

@@ -1,4 +1,4 @@
-"""Primitives about transfers: dma, pad. What the hardware can do is read from declarations.
+"""The primitives dma and pad. Declarations of intrinsics say which transfers the hardware has.
 
 The module's intrinsics that lower to load and store (`te.standard_intrinsics`) say which scopes and
 elements a transfer takes, and what it puts where an element lies outside of the tensor.
@@ -86,7 +86,7 @@ def _pads(stage: NestStage, update: te.UpdateOp) -> list[int]:
 
 
 def check_load(nest: Nest, load: te.CopyOp) -> None:
-    """Refuse a load that no declaration covers; without any declaration there is no saying."""
+    """Refuse a load that no declaration covers; without any declaration every load is accepted."""
     declared = nest.transfers
     element, scope = te.shaped(load.source).element_type, te.scope_of(load.target)
     shape = te.shaped(load.source).get_shape()

@@ -54,7 +54,7 @@ AXES = 4
 
 @dataclass(frozen=True)
 class Tiles:
-    """The template's knobs.
+    """The parameters of the template.
 
     h, w, ci, co: rows, columns, blocks of input and of output channels of a tile.
     oc_threads, h_threads: virtual threads over output channels and over rows.
@@ -70,7 +70,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class TeScheduleConv2dPass(ModulePass):
-    """Write TVM's template schedule of each convolution that has no schedule yet."""
+    """Write TVM's template schedule for each convolution that has no schedule yet."""
 
     name = "te-schedule-conv2d"
 
