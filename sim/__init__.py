@@ -1,6 +1,7 @@
 """The machine itself: what VTA computes, how long it takes, and whether a program is safe.
 
-Knows the ISA and nothing of how programs are made: it is the second opinion on the compiler.
+This room knows the ISA and nothing of how programs are made, so it is an independent check of the
+compiler.
 """
 
 from .errors import SimulationError

@@ -16,15 +16,16 @@ from .elements import Elements, Indices, Loop, distinct, elements_of, sums
 from .errors import TooLarge
 
 MOST_MICRO_OPS = 1 << 18
-"""Micro-ops of one plan: some hundred times what passes once over all accumulators."""
+"""Most micro-ops of one plan: as many as pass over all accumulators some hundred times."""
 
 MOST_LEVELS = 1 << 14
-"""Micro-ops of one plan that wait for each other, one behind the other."""
+"""Most levels of one plan, which is the length of the longest chain of dependent micro-ops."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """Independent micro-ops: elements written, and elements read as `src` (None: no src)."""
+    """Independent micro-ops: the elements that they write, and those that they read as `src`, if
+    any."""
 
     dst: Elements
     src: Elements | None
@@ -33,7 +34,7 @@ class Level:
 
 @dataclass(frozen=True)
 class AluPlan:
-    """What an ALU instruction does, relative to its base.
+    """The micro-ops of an ALU instruction by levels, with elements relative to its base.
 
     `adjacent` says that a micro-op depends on the one just before it; all elements that it touches
     are below `high`.
@@ -90,7 +91,7 @@ def plan_alu(dst: Indices, src: Indices | None, *, reads_dst: bool) -> AluPlan:
 def depends_on_previous(dst: Indices, src: Indices | None, *, immediate: bool) -> bool:
     """Whether a micro-op depends on the one just before it, as docs/vta.md section 3 has it.
 
-    The immediate form must not repeat a dst; whoever reads src must not read the previous dst.
+    With an immediate it does if it repeats the previous dst; with src, if src is the previous dst.
     """
     if immediate and (dst[1:] == dst[:-1]).any():
         return True

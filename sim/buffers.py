@@ -1,6 +1,6 @@
 """The memories of one VTA as arrays, the views that run its instructions, and scratch memory.
 
-Scratch memory is what steps share for intermediate results, and what BLAS packs operands into.
+Steps share scratch memory for intermediate results; BLAS packs operands into memory of its own.
 """
 
 import math
@@ -47,7 +47,10 @@ class Buffers:
         self.scratch = Scratch()
 
     def clear(self, dram: NDArray[np.uint8]) -> None:
-        """As at launch, on a DRAM image. What is undefined there is zero here."""
+        """Set the buffers to their state at launch, on a DRAM image.
+
+        Undefined contents are zeros.
+        """
         self.dram = dram
         for buffer in (self.uop, self.inp, self.wgt, self.acc, self.out):
             buffer.fill(0)
@@ -73,10 +76,10 @@ class Scratch:
 
 @cache
 def touch_blas_memory() -> None:
-    """Make BLAS touch the memory that it packs operands into, once a process.
+    """Make BLAS touch the memory that it packs operands into, once per process.
 
-    Until a product larger than ours has been there, products of some shapes take two to three times
-    as long (OpenBLAS on Zen: 9 instead of 27 GFLOP/s), as if its kernels reached for pages behind
-    what they have packed that nobody has touched yet. It takes less than a millisecond.
+    Before BLAS has computed a larger product, products of some shapes take two to three times as
+    long (OpenBLAS on Zen: 9 instead of 27 GFLOP/s), as if its kernels read pages behind the packed
+    operands that no one has touched yet. The call takes less than a millisecond.
     """
     np.matmul(np.ones((256, 384), np.float32), np.ones((384, 64), np.float32))

@@ -1,4 +1,4 @@
-"""Which elements a kernel touches inside the two hardware loops.
+"""Computes the elements that a kernel touches inside the two hardware loops.
 
 An index of micro-op u in iteration (i, j) is ``u + i * factor_out + j * factor_in``; each loop adds
 to dst, src and wgt independently.
@@ -19,7 +19,7 @@ Indices = NDArray[np.intp]
 Elements = Indices | slice
 
 _MANY = 1 << 16
-"""Indices among which it is worth looking for equal ones."""
+"""From this number of indices on, equal ones are merged first."""
 
 COLUMNS = ("dst", "src", "wgt")
 """The order of the indices of a micro-op."""
@@ -36,7 +36,7 @@ class Loop:
 
     @property
     def factors(self) -> tuple[int, int, int]:
-        """What an iteration adds, in the order of `COLUMNS`."""
+        """The numbers that an iteration adds, in the order of `COLUMNS`."""
         return self.dst, self.src, self.wgt
 
 
@@ -99,7 +99,7 @@ def out_of_range(name: str, low: int, high: int, depth: int) -> str:
 
 
 def span(micro_ops: Indices, loops: Sequence[Loop], column: int) -> Indices:
-    """The elements that one index takes, each once, in order."""
+    """The distinct values of one index, in order."""
     result = micro_ops[:, column]
     for loop in loops:
         if (step := loop.factors[column]) and loop.count > 1:
@@ -110,7 +110,7 @@ def span(micro_ops: Indices, loops: Sequence[Loop], column: int) -> Indices:
 
 
 def touched(micro_ops: Indices, loops: Sequence[Loop], column: int) -> Elements:
-    """The same, as a slice where they are consecutive."""
+    """The distinct values of one index, as a slice where they are consecutive."""
     result = span(micro_ops, loops, column)
     first, last = int(result[0]), int(result[-1])
     return slice(first, last + 1) if last - first + 1 == len(result) else result
@@ -134,7 +134,8 @@ def sums(*vectors: Indices) -> Indices:
 
 
 def grid_of(lists: Sequence[Indices]) -> tuple[int, int] | None:
-    """Rows and columns by which lists of one length go on in constant steps both ways, if any."""
+    """Rows and columns into which lists of one length split, with constant steps along both, if
+    any."""
     columns = min(_run(indices) for indices in lists)
     if len(lists[0]) % columns:
         return None

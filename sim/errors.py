@@ -1,4 +1,4 @@
-"""What the simulators raise: always one instruction, and what is wrong with it."""
+"""Errors of the simulators: each names one instruction and its fault."""
 
 from ..dialects.vta.assembly import disassemble
 from ..dialects.vta.encoding import Instruction
@@ -20,7 +20,8 @@ class SimulationError(ValueError):
 
 
 class Fault(Exception):  # noqa: N818
-    """A reason without its instruction; whoever runs the instruction makes it an error."""
+    """A fault that does not know its instruction; the caller, which does, raises
+    `SimulationError`."""
 
 
 class TooLarge(Fault):

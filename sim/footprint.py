@@ -1,4 +1,4 @@
-"""What each instruction of a program touches: elements of buffers and bytes of DRAM.
+"""Computes what each instruction of a program touches: elements of buffers and bytes of DRAM.
 
 Which elements a GEMM or an ALU touches depends on its micro-ops, and those on the LOAD UOP before
 it, so the micro-op buffer is followed through the program. That buffer and ACC belong to the
@@ -49,7 +49,7 @@ class Space(enum.IntEnum):
 
 
 Touch = tuple[Space, Elements, bool]
-"""Where, which elements (of DRAM: granules of the map), and whether it writes."""
+"""The space, the elements (of DRAM: granules of the map), and whether they are written."""
 
 _BLOCK_BITS = 12
 
@@ -149,7 +149,7 @@ class Footprints:
         self.undefined: list[int] = []
 
     def touches(self, instruction: Instruction) -> Iterator[Touch]:
-        """What an instruction touches. Raises `Fault` on micro-ops that cannot be followed."""
+        """The elements that an instruction touches. Raises `Fault` on micro-ops that are wrong."""
         match instruction:
             case Store():
                 yield from self._transfer(instruction, Space.OUT, writes_dram=True)
@@ -224,7 +224,8 @@ def _elements(
 
 
 def _column(indices: Indices, steps: tuple[tuple[int, int], ...]) -> Elements:
-    """The elements that one index of a kernel uses: those of a kernel elsewhere, moved."""
+    """The elements that one index of a kernel uses, computed once for kernels that differ by an
+    offset."""
     first = int(indices[0])
     elements = _from_zero((indices - first).tobytes(), steps)
     if isinstance(elements, slice):

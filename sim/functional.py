@@ -1,7 +1,7 @@
-"""The functional simulator: what a program leaves in DRAM, exactly, and nothing about time.
+"""The functional simulator: the exact contents of DRAM after a program, without timing.
 
-Takes the binary alone. Control is here (which instruction next, what to report, what to count);
-what the instructions do is in `machine` (fast) and, as the plain definition, in `reference`.
+It needs the binary alone. This module controls a run (order of instructions, reports, counters);
+the meaning of instructions is in `machine` (fast) and, as the plain definition, in `reference`.
 """
 
 import threading
@@ -21,7 +21,7 @@ from .reference import ReferenceMachine
 
 
 class Machine(Protocol):
-    """What runs the instructions of a program; `position` is that of the one that runs."""
+    """An implementation of the instructions; `position` is the place of the one that runs."""
 
     position: int
 
@@ -50,7 +50,7 @@ class Simulator:
     ) -> Counters:
         """Run a program, uint64 [N, 2], on ``dram`` (uint8, contiguous), which it changes in place.
 
-        Strict mode also refuses what the implementations of VTA do differently, or what leaves
+        Strict mode also refuses programs that implementations of VTA run differently, or that leave
         tokens. Without a seed the modules take turns in program order as far as tokens allow; with
         one, in a random order that tokens allow. Raises `SimulationError`; the image may then have
         changed in part.

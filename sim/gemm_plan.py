@@ -30,14 +30,14 @@ EXACT_PRODUCTS = 1024
 """Products of two int8 whose sum a float32 holds exactly, in any order: 1024 x 2^14 = 2^24."""
 
 CALL_SIZE = 262_144
-"""Multiplications (m x n x k) of one BLAS call: below, it stays on one thread and in its fast
-small-matrix kernels."""
+"""Multiplications (m x n x k) of one BLAS call: below this number, BLAS stays on one thread and in
+its fast kernels for small matrices."""
 
 MOST_INDICES = 1 << 20
-"""Indices in one plan: some times what a layer needs, and few megabytes."""
+"""Most indices in one plan: several times the number that a layer needs, in few megabytes."""
 
 COLUMNS = 64
-"""Most output channels (n) of one BLAS call: beyond, it gains nothing."""
+"""Most output channels (n) of one BLAS call: more bring no speed."""
 
 PANEL = 4608
 """Most weights (k x n) of a call of several elements: packed, they stay in the nearest cache."""
@@ -68,10 +68,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where sums go: the rows of accumulators of a result of that `shape`, in rows.
+    """The accumulators of sums: rows for a result of `shape`, counted in rows.
 
     They lie at `strides` (`order` has the axis of the longest first), or at `scatter` where no
-    strides describe them. `distinct`: no row twice.
+    strides describe them. `distinct`: whether no row occurs twice.
     """
 
     shape: tuple[int, ...]
@@ -85,8 +85,8 @@ class Placement:
 class Product:
     """One batched product ``acc[dst] += inp[src] x wgt[wgt]`` over rows of BLOCK values.
 
-    The sums of a chunk are [b, blocks, calls x rows, n]. `rows` of them are real, the others fill
-    the last call.
+    The sums of a chunk are [b, blocks, calls x rows, n]. The first `rows` of them count, the others
+    fill the last call.
     """
 
     chunks: list[Chunk]
@@ -96,7 +96,8 @@ class Product:
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """What a GEMM instruction does, `repeats` times, relative to its bases.
+    """The products of a GEMM instruction, done `repeats` times, with elements relative to its
+    bases.
 
     `written` are elements of ACC, all of them below `high`.
     """
@@ -149,7 +150,7 @@ def _written(micro_ops: Indices, loops: Sequence[Loop]) -> tuple[Elements, int]:
         return elements, elements.stop if isinstance(elements, slice) else int(elements[-1]) + 1
     axes.append((len(labels), step))
     high = 1 + sum((extent - 1) * step for extent, step in axes)
-    # No element is met twice: as many as there are indices below `high` are all of these.
+    # Elements are distinct, so if there are `high` of them, they are all indices below `high`.
     if math.prod(extent for extent, _ in axes) == high:
         return slice(0, high), high
     return sums(*(np.arange(extent) * step for extent, step in axes)).reshape(-1), high
@@ -177,8 +178,9 @@ def _factor(kernel: bytes) -> list[Table]:
 
 @dataclass(frozen=True)
 class _Sparse:
-    """Values by row and column label. `full` is how much of the table has one; 0 if two values
-    share a place.
+    """Values by row and column label.
+
+    `full` is how much of the table has one; 0 if two values share a place.
     """
 
     rows: list[int]
@@ -242,8 +244,8 @@ def _product(
 def _rows(table: Indices, outer: Indices, k: Indices, lanes: int) -> Indices:
     """A table [b, rows, k] of elements inside loops, by the rows of BLOCK values that each has.
 
-    ``outer`` and ``k`` are what loops over rows and over the reduction add. The result is
-    [b, outer x rows x lanes, k loops x k].
+    ``outer`` and ``k`` are the offsets of loops over rows and over the reduction. The result is [b,
+    outer x rows x lanes, k loops x k].
     """
     groups, rows, depth = table.shape
     elements = (outer[:, None] + k)[:, None, :, None] + table[:, None, :, None, :]
@@ -255,7 +257,7 @@ def _rows(table: Indices, outer: Indices, k: Indices, lanes: int) -> Indices:
 
 
 def _offsets(loops: list[Loop], index: str) -> Indices:
-    """What the loops together add to an index, in the order of their iterations."""
+    """The offsets that the loops together add to an index, in the order of their iterations."""
     total = np.zeros(1, np.intp)
     for place, loop in enumerate(loops):
         steps = np.arange(loop.count) * getattr(loop, index)
@@ -285,8 +287,8 @@ def _placement(
     block: int,
     depth: int,
 ) -> tuple[int, Placement]:
-    """How many elements one BLAS call makes of each row, ``depth`` elements deep, and where the
-    sums go.
+    """The number of elements that one BLAS call computes of each row, ``depth`` elements deep, and
+    the placement of the sums.
     """
     pixels, _, channels = axes
     groups, table_m, table_n = table.dst.shape
@@ -314,7 +316,7 @@ def _step(labels: list[int]) -> int | None:
 
 
 def _apart(axes: list[Axis]) -> bool:
-    """Whether no row is met twice: each step goes beyond all that is on shorter ones."""
+    """Whether no row occurs twice, since each step exceeds the extent of all shorter ones."""
     reach = 0
     for step, extent in sorted((step, extent) for extent, step in axes if extent > 1):
         if step <= reach:
@@ -324,7 +326,8 @@ def _apart(axes: list[Axis]) -> bool:
 
 
 def _wide(m: list[Axis], n: list[Axis], block: int, depth: int) -> tuple[int, Placement]:
-    """As many elements a call as `COLUMNS` and `PANEL` allow: how many, and where sums then go."""
+    """The largest number of elements per call that `COLUMNS` and `PANEL` allow, and the sums'
+    placement."""
     n = [axis for axis in n if axis[0] > 1]
     best = 1, [*n, *m]
     inner = 1

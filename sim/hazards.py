@@ -1,9 +1,9 @@
 """The hazard checker: whether every order that the hardware may choose gives the same result.
 
-From the decoded binary alone. Tokens are followed (the k-th pop of a queue matches its k-th push)
-into vector clocks, and each access to memory that modules share is compared with the last ones
-before it, an element: two accesses of different modules to one element, one of them a write, must
-be ordered in every execution (data races as happens-before violations: Lamport 1978; one epoch an
+The checker uses the decoded binary alone. It turns tokens (the k-th pop of a queue matches its k-th
+push) into vector clocks, and compares each access to shared memory with the last earlier accesses
+to the same elements: two accesses of different modules to one element, one of them a write, must be
+ordered in every execution (data races as happens-before violations: Lamport 1978; one epoch per
 element is enough, as in Flanagan and Freund, "FastTrack", 2009, since a module is in order). Also
 found: deadlocks, with and without full command queues, tokens left over or lost, and stores that
 FINISH does not wait for.
@@ -39,7 +39,7 @@ MOST_RACES = 50
 
 
 class HazardKind(enum.Enum):
-    """What may go wrong."""
+    """The kinds of hazards."""
 
     INVALID = "invalid instruction"
     RACE = "race"
@@ -51,7 +51,7 @@ class HazardKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Hazard:
-    """One thing that may go wrong, the instructions it concerns, and what is missing."""
+    """One hazard, the instructions it concerns, and the order or token that is missing."""
 
     kind: HazardKind
     message: str
@@ -63,7 +63,10 @@ class Hazard:
 
 @dataclass
 class HazardReport:
-    """All that was found. `exact` is False where micro-ops had to be guessed for want of DRAM."""
+    """All hazards found.
+
+    `exact` is False where micro-ops were not known, because no DRAM was given.
+    """
 
     hazards: list[Hazard] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -86,7 +89,7 @@ def check(
     """Check a program, uint64 [N, 2], for every order that its tokens allow.
 
     ``dram``, the image before it runs, holds the micro-ops; without it, a GEMM or ALU counts as
-    touching whole buffers. Never raises on a bad program: what is wrong stands in the report.
+    touching whole buffers. It never raises on a bad program; faults stand in the report.
     """
     report = HazardReport(exact=dram is not None)
     try:
@@ -184,8 +187,8 @@ class _Checker:
 class _Accesses:
     """Accesses of one module to one space, all of them reads or all writes.
 
-    For each element the last one, as its rank among the instructions of the module (from 1; 0 is
-    none), and the last of all. `rivals` are those that must be ordered with them.
+    For each element the last access, as the rank of its instruction in the module (from 1; 0 is
+    none), and the last access of all. `rivals` are the accesses that must be ordered with these.
     """
 
     def __init__(self, module: Module, size: int) -> None:

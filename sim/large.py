@@ -1,14 +1,14 @@
 """Instructions too large for a plan: the same work piece after piece, in bounded memory.
 
-A legal instruction may run 2^14 x 2^14 x 2^13 micro-ops. A loop that adds nothing to any index does
-the same again and again, and has a short cut in most cases; any other loop has at most as many
-iterations as a buffer has elements. What is left is done in pieces, unless it would take
-unreasonably long: each of the limits below stands for about ten seconds on one slow core. Beyond,
-an instruction is refused with a diagnostic.
+A legal instruction may run 2^14 x 2^14 x 2^13 micro-ops. A loop that adds nothing to any index
+repeats the same work, for which there is a short cut in most cases; any other loop has at most as
+many iterations as a buffer has elements. The remaining work is done in pieces, unless it would take
+unreasonably long: each of the limits below stands for about ten seconds on one slow core. Beyond
+them, an instruction is refused with a diagnostic.
 
 * GEMM: sums commute, so iterations are cut anywhere; loops that add nothing are a factor.
-* ALU with an immediate, each micro-op on its own accumulator: these commute, too, so that an
-  accumulator that is met n times has the operation n times: a sum of n, a power, one shift.
+* ALU with an immediate, each micro-op on its own accumulator: these commute, too, so n operations
+  on one accumulator become a single one: n times a sum, a power, or one longer shift.
 * Any other ALU: pieces in program order. Iterations that are all the same end where one of them
   changes nothing, as those of MIN, MAX and SHR soon do.
 """
@@ -28,18 +28,19 @@ from .gemm_plan import GemmPlan
 from .steps import AluStep, Multiply, settling
 
 MOST_MICRO_OPS = 1 << 27
-"""Micro-ops of a GEMM in matrix products, not counting loops that add nothing to any index; and of
-an ALU instruction to be looked through for neighbours that depend on each other."""
+"""Most micro-ops of a GEMM in matrix products, not counting loops that add nothing to any index;
+and of an ALU instruction whose neighbouring micro-ops are checked for dependences."""
 
 MOST_SINGLE = 1 << 23
-"""Micro-ops one by one: a GEMM whose loops all add to dst, src and wgt, an ALU in order."""
+"""Most micro-ops that run one by one: of a GEMM whose loops all add to dst, src and wgt, of an ALU
+in order."""
 
 MOST_LEVELS = 1 << 18
-"""Micro-ops of one ALU instruction that wait for each other, one behind the other."""
+"""Most levels of one ALU instruction: the length of its longest chain of dependent micro-ops."""
 
 _ALU_PIECE = 1 << 14
 _OVERHEAD = 8
-"""What a piece costs besides, in levels."""
+"""The fixed cost of a piece, in levels."""
 _APART_PIECE = 1 << 20
 
 Piece = tuple[Indices, tuple[Loop, Loop]]
@@ -109,7 +110,7 @@ def in_program_order(
 def adjacent(micro_ops: Indices, loops: Sequence[Loop], *, immediate: bool) -> bool:
     """Whether a micro-op [n, columns] depends on the one just before it (see `alu_plan`).
 
-    Of iterations that are all the same, two show what there is to see.
+    Of iterations that are all the same, two are enough to check.
     """
     columns = range(micro_ops.shape[1])
     shown = [
@@ -128,7 +129,7 @@ def adjacent(micro_ops: Indices, loops: Sequence[Loop], *, immediate: bool) -> b
 def alu_step(
     buffers: Buffers, alu: Alu, micro_ops: Indices, loops: Sequence[Loop]
 ) -> Callable[[], None]:
-    """What runs an ALU instruction, micro-ops [n, columns] absolute; may raise `Fault`."""
+    """The step of an ALU instruction with absolute micro-ops [n, columns]; it may raise `Fault`."""
     outer, inner = loops
     own = micro_ops.shape[1] == 1 or (
         bool((micro_ops[:, 0] == micro_ops[:, 1]).all())
@@ -141,7 +142,7 @@ def alu_step(
 
 
 def _times(depth: int, dst: Indices, loops: Sequence[Loop]) -> NDArray[np.int64]:
-    """How often each accumulator is met."""
+    """How many micro-ops work on each accumulator."""
     times = np.bincount(dst, minlength=depth)
     for loop in loops:
         if not loop.dst:
@@ -155,7 +156,7 @@ def _times(depth: int, dst: Indices, loops: Sequence[Loop]) -> NDArray[np.int64]
 
 
 def _operate_often(acc: Rows, alu: Alu, times: NDArray[np.int64]) -> None:
-    """acc[d] = op(... op(acc[d], imm) ..., imm), so many times."""
+    """acc[d] = op(... op(acc[d], imm) ..., imm), ``times`` times."""
     met, imm = np.flatnonzero(times), alu.imm
     count, left = times[met, None], acc[met]
     match alu.alu_opcode:

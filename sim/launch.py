@@ -1,7 +1,7 @@
 """A program made ready to run: decoded, verified, its modules brought into one order.
 
-All of it follows from the words, the size of the image and the order asked for, so that a program
-that runs again is taken from a cache.
+A `Launch` follows from the words, the size of the image and the seed of the order, so launches are
+cached.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Counters:
 
     @classmethod
     def of(cls, target: Target, instructions: Sequence[Instruction]) -> "Counters":
-        """Those of instructions that run."""
+        """The counters of some instructions that run."""
         counters = cls(len(instructions))
         elements = dict.fromkeys(Memory, 0)
         for instruction in instructions:
@@ -53,7 +53,7 @@ class Counters:
 class Launch:
     """A verified program in the order in which it runs: places and instructions.
 
-    `counters` is what it will have done.
+    `counters` are those of the complete run.
     """
 
     places: list[int]

@@ -1,4 +1,4 @@
-"""What can be said against an instruction before it runs.
+"""Checks of an instruction before it runs.
 
 The checks that need neither the contents of the buffers nor other instructions: features that the
 target lacks, ranges of transfers, counts of zero (docs/vta.md, section 3). Both functional
@@ -49,8 +49,9 @@ def verify_program(
 ) -> None:
     """Raise `SimulationError` on the first instruction that is wrong in itself.
 
-    ``dram_bytes`` is the size of the image (None where unknown). Strict mode also refuses what the
-    implementations do differently, and a FINISH that is not the last instruction.
+    ``dram_bytes`` is the size of the image (None where unknown). Strict mode also refuses
+    instructions that implementations run differently, and a FINISH that is not the last
+    instruction.
     """
     for index, instruction in enumerate(program):
         if (reason := objection(target, instruction, dram_bytes, strict)) is not None:
@@ -86,7 +87,7 @@ def _token_objection(instruction: Instruction) -> str | None:
 
 @lru_cache(maxsize=64)
 def _sizes(target: Target) -> Mapping[Memory, tuple[int, int]]:
-    """Of each memory the elements that fit and the bytes of one."""
+    """For each memory its depth in elements, and the bytes of an element."""
     return {memory: (target.depth(memory), target.element_bytes(memory)) for memory in Memory}
 
 
@@ -125,10 +126,10 @@ def _transfer_objection(
 def doubtful_transfers(
     target: Target, stores: NDArray[np.bool_], fields: Mapping[str, Column]
 ) -> NDArray[np.bool_]:
-    """Where `objection` is not None, of many LOADs and STOREs (those of ``stores``) at once.
+    """Whether `objection` is not None, for many LOADs and STOREs (those of ``stores``) at once.
 
-    fields: by name a column of those of `Load`, all known memories. As with no image and not
-    strict, and about transfers alone, so that a program without fault is not looked at one by one.
+    fields: one column per field of `Load`, by name; memories are known ones. It checks as without
+    an image and not in strict mode, so that correct programs need no check of single instructions.
     """
     memory, width, height = fields["memory"], fields["x_size"], fields["y_size"]
     sizes = _sizes(target)

@@ -3,8 +3,8 @@
 The results are those of `ReferenceMachine`, bit for bit. What makes it fast: instructions run from
 cached plans (`gemm_plan`, `alu_plan`), products of int8 are summed exactly in float32 by BLAS, sums
 wait until their accumulators are needed (`pending`), rows of BLOCK int8 values are gathered as
-single items, and OUT is lazy: a flag an element says that it equals the low byte of ACC, and only
-what changes ACC without writing OUT has to save it first.
+single items, and OUT is lazy: one flag per element says that it equals the low byte of ACC, and
+only an instruction that changes ACC without writing OUT has to save it first.
 
 Which plan an instruction takes, what waits, what is lazy, and whether a STORE has something to
 store depend on the program and its micro-ops alone, not on data. So the first run of a program
@@ -102,7 +102,8 @@ class FastMachine:
         self._keep(program, steps)
 
     def _replay(self, steps: list[Step]) -> bool:
-        """Run what is recorded; behind other micro-ops than before, forget it and stop."""
+        """Run recorded steps; where other micro-ops are loaded than before, forget the rest and
+        stop."""
         if not steps:
             return False
         with _short_buffer():
@@ -115,15 +116,18 @@ class FastMachine:
     def _record(self, instructions: list[Instruction], steps: list[Step]) -> None:
         """Bind the rest of a program and run it, stretch by stretch.
 
-        Within a stretch nothing is bound that depends on what its steps do, and what binds and what
-        runs would only drive each other out of the processor's caches.
+        Within a stretch no binding depends on the effect of its steps. Binding all of it first
+        keeps the code that binds and the code that runs from displacing each other in the
+        processor's caches.
         """
         while len(steps) < len(instructions):
             first, fault = len(steps), None
             try:
                 self._bind_stretch(instructions, steps)
             except Fault as found:
-                fault = found  # What is before it runs first, and may itself be at fault.
+                fault = (
+                    found  # The instructions before it run first, and may themselves be at fault.
+                )
             with _short_buffer():
                 for self.position in range(first, len(steps)):
                     steps[self.position]()
@@ -146,7 +150,7 @@ class FastMachine:
             del kept[next(iter(kept))]
 
     def _shared(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What does not depend on where in the program it is, made once."""
+        """Make an object once that does not depend on the place in the program."""
         made: Made | None = self._bound.get(key)
         if made is None:
             if len(self._bound) >= _MOST_BOUND:
@@ -155,7 +159,7 @@ class FastMachine:
         return made
 
     def _remembered(self) -> Callable[[], None]:
-        """What brings back all that is known now about the buffers."""
+        """A function that restores all that is known now about the buffers."""
         flags = [(f, np.packbits(f)) for f in (self.buffers.out_lazy, self.buffers.out_written)]
         waiting = self._pending.state()
 
@@ -167,7 +171,7 @@ class FastMachine:
         return restore
 
     def _saved(self, elements: Elements) -> Step | None:
-        """What makes OUT of these elements true, so that ACC may change without it."""
+        """The step that writes lazy elements of OUT, so that ACC may change without it."""
         lazy = self.buffers.out_lazy[elements]
         if not lazy.any():
             return None
@@ -177,7 +181,7 @@ class FastMachine:
         return SaveStep(self.buffers, elements)
 
     def _writes(self, elements: Elements, base: int) -> None:
-        """ACC and OUT of these elements are written."""
+        """Note that ACC and OUT of these elements are written."""
         self.buffers.out_lazy[base:][elements] = True
         self.buffers.out_written[base:][elements] = True
 
@@ -236,7 +240,7 @@ class FastMachine:
     def _multiplied(
         self, multiply: Multiply, placement: Placement, plan: GemmPlan, bases: tuple[int, int, int]
     ) -> list[Step]:
-        """One product at its place; its sums wait where they can."""
+        """The steps of one product at its place; its sums wait where possible."""
         dst, src, wgt = bases
         if plan.repeats > 1 or placement.strides is None:
             sums = self.buffers.scratch.array("sums", np.float32, multiply.shape)
@@ -249,7 +253,7 @@ class FastMachine:
         return [*before, step, *self._pending.make_room()]
 
     def _large_gemm(self, kernel: bytes, loops: Loops) -> Step:
-        """Pieces, each planned, run and forgotten."""
+        """The step of a large GEMM: pieces, each planned, run and forgotten."""
         self._writes(self._plans.reset(kernel, loops)[0], 0)
 
         def step() -> None:

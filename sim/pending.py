@@ -1,12 +1,11 @@
-"""Sums of products that wait, exact in float32, until somebody needs their accumulators.
+"""Sums of products that stay in float32, exactly, until an instruction needs their accumulators.
 
-GEMM instructions add to accumulators, and nobody looks at these before an ALU, a reset, a STORE or
-a LOAD ACC does. So sums that go to the same places are first added to each other: contiguous
-arrays of float32, as BLAS leaves them, as long as no more than `EXACT_PRODUCTS` come together.
-They are converted and added to ACC, which lie elsewhere and in another order, only then.
-
-When that is follows from the program alone. So this is a book kept while instructions are bound to
-steps; the steps that it gives out do the work, each time the program runs.
+GEMM instructions add to accumulators, which only an ALU, a reset, a STORE or a LOAD ACC reads. So
+sums for the same accumulators are first added to each other, as the contiguous arrays of float32
+that BLAS returns, as long as they contain at most `EXACT_PRODUCTS` products. Only then are they
+converted to integers and added to ACC, where elements have another order. The moment of that
+follows from the program alone. So `Pending` keeps track of waiting sums while instructions are
+bound to steps, and returns the steps that do the work whenever the program runs.
 """
 
 import math
@@ -21,14 +20,13 @@ from .gemm_plan import EXACT_PRODUCTS, Placement
 from .steps import Step, settling
 
 MOST_BYTES = 1 << 22
-"""Memory of sums that wait at one time; beyond, the oldest are added to ACC."""
+"""Most bytes of sums that wait at one time; beyond that, the oldest are added to ACC."""
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums that wait: where, of how many products, and their elements of ACC [low, high).
-
-    Never changed: what waits may have to be brought back (see `Pending.restore`).
+    """Waiting sums: their placement, the number of their products, their elements of ACC [low,
+    high). Instances never change, since an earlier state may be restored (see `Pending.restore`).
     """
 
     values: NDArray[np.float32]
@@ -43,7 +41,7 @@ _Key = tuple[Placement, tuple[int, ...], int]
 
 
 class Pending:
-    """The sums that wait at this point of the program."""
+    """Keeps track of the sums that wait at this point of the program."""
 
     def __init__(self, buffers: Buffers) -> None:
         self._buffers = buffers
@@ -53,17 +51,17 @@ class Pending:
         self._free: list[int] = []
 
     def clear(self) -> None:
-        """Nothing waits: a program begins."""
+        """Forget all sums, since a program begins."""
         self._sums = {}
         self._bytes = 0
         self._free = list(range(len(self._memory)))
 
     def state(self) -> tuple[Any, ...]:
-        """What waits, to go back to."""
+        """The waiting sums, for `restore`."""
         return dict(self._sums), list(self._free), len(self._memory)
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Go back to what waited then."""
+        """Go back to the sums that waited when `state` was called."""
         sums, free, known = state
         self._sums = dict(sums)
         self._bytes = sum(waiting.values.nbytes for waiting in sums.values())
@@ -72,9 +70,9 @@ class Pending:
     def add(
         self, placement: Placement, shape: tuple[int, ...], products: int, dst: int, high: int
     ) -> tuple[NDArray[np.float32], bool, list[Step]]:
-        """Where sums of a shape belong, of so many products, to elements from ``dst`` to ``high``.
+        """Register sums of ``products`` products for accumulators from ``dst`` to ``high``.
 
-        Also whether they are the first there, and what has to be done before.
+        Returns the array for the sums, whether they are its first, and the steps to run before.
         """
         key = (placement, shape, dst)
         before = []
@@ -93,13 +91,13 @@ class Pending:
         return values, True, before
 
     def settle(self, low: int, high: int) -> list[Step]:
-        """What has to be done before somebody looks at elements [low, high) of ACC."""
+        """The steps to run before an instruction reads elements [low, high) of ACC."""
         return self._settle(
             [key for key, sums in self._sums.items() if sums.low < high and low < sums.high]
         )
 
     def make_room(self) -> list[Step]:
-        """What has to be done because too much waits."""
+        """The steps to run because too many bytes wait."""
         steps = []
         while self._bytes > MOST_BYTES:
             steps += self._settle([next(iter(self._sums))])

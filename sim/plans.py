@@ -35,9 +35,9 @@ Bases = tuple[int, int, int]
 
 
 class Plans:
-    """The plans of one target, by kernel and loops; kept as long as there are not too many.
+    """The plans of one target, by kernel and loops, of which the latest are kept.
 
-    Indices beyond their buffer are refused here, so that what is planned is in range.
+    Indices beyond their buffer are refused here, so that plans are always in range.
     """
 
     def __init__(self, target: Target) -> None:
@@ -107,7 +107,7 @@ class Plans:
         ]
 
     def gemm_pieces(self, kernel: bytes, loops: Loops) -> Iterator[tuple[GemmPlan, Bases]]:
-        """The same in pieces, for what is `TooLarge`."""
+        """The GEMM plan in pieces, for a kernel that is `TooLarge`."""
         micro_ops, nest = self._kernel(kernel, loops, (0, 1, 2), False)
         most = MOST_INDICES // max(self.target.batch, self.target.block)
         for piece, part in gemm_pieces(micro_ops, nest, most):

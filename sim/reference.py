@@ -1,7 +1,6 @@
 """The plain definition of VTA: one micro-op after another, to be read beside docs/vta.md section 3.
-
-Everything fast in this package is tested against this. It is slow, and it has no cleverness: each
-buffer is an array, each rule a line or two, each rule about wrong programs stands where it applies.
+Everything fast in this package is tested against it. It is slow and simple: each buffer is an
+array, each rule is a line or two, and each check stands beside the rule that it protects.
 """
 
 from collections.abc import Iterator
@@ -52,7 +51,7 @@ class ReferenceMachine:
             self.execute(instruction)
 
     def execute(self, instruction: Instruction) -> None:
-        """Run one instruction that `legality.objection` has nothing against."""
+        """Run one instruction to which `legality.objection` has no objection."""
         match instruction:
             case Load():
                 self.load(instruction)

@@ -1,7 +1,7 @@
-"""What single instructions do, bound to the buffers: steps, of which only the NumPy work is left.
+"""Steps: single instructions bound to the buffers, so that running one is NumPy work only.
 
 A step takes no arguments. All that follows from the instruction and its micro-ops (views, index
-arrays, scratch memory) is made when the step is; whoever runs it has checked that it is legal.
+arrays, scratch memory) is made with the step. Callers have checked that the instruction is legal.
 """
 
 import math
@@ -30,7 +30,7 @@ def nothing() -> None:
 
 
 def in_turn(*steps: Step | None) -> Step:
-    """Steps as one; some may be missing, and only the last may say something of micro-ops."""
+    """Several steps as one; some may be None, and only the last may report other micro-ops."""
     several = [step for step in steps if step is not None]
     if len(several) < 2:
         return several[0] if several else nothing
@@ -92,10 +92,10 @@ class LoadStep:
 
 
 class MicroOpStep:
-    """LOAD of micro-ops, which says whether they are others than those of the time before.
+    """LOAD of micro-ops, which reports whether they differ from those of the previous run.
 
-    If they are, ``restore`` brings back what was known about the buffers when the step was made, so
-    that whatever follows can be bound anew.
+    If they do, ``restore`` brings back what was known about the buffers when the step was made, so
+    that all later instructions can be bound anew.
     """
 
     def __init__(self, buffers: Buffers, load: Load, restore: Callable[[], None]) -> None:
@@ -125,7 +125,7 @@ class StoreStep:
         self._values: NDArray[Any] = values.reshape(self._stripe.shape)
 
     def __call__(self) -> None:
-        """Store; of rows that overlap the last one stays."""
+        """Store; where rows overlap, the last one wins."""
         rows = self._stripe.of(self._buffers.dram).view(np.int8)
         if not self._stripe.overlaps:
             np.copyto(rows, self._values, casting="unsafe")
@@ -170,7 +170,7 @@ class _Gather:
         self.values = self._floats.reshape(*indices.shape[:-1], -1)
 
     def __call__(self, rows: NDArray[Any]) -> None:
-        """Gather; indices beyond the end give the last row, zeros."""
+        """Gather; indices beyond the end give the last row, which is zeros."""
         rows.take(self._indices, out=self._items, mode="clip")
         np.copyto(self._floats, self._bytes)
 
@@ -178,7 +178,7 @@ class _Gather:
 class Multiply:
     """The sums of one chunk of a reduction, exact in float32 (see `gemm_plan`).
 
-    Where it begins in INP and WGT is left open.
+    The first elements in INP and WGT are arguments of its methods.
     """
 
     def __init__(self, buffers: Buffers, chunk: Chunk) -> None:
@@ -191,19 +191,20 @@ class Multiply:
         self.products = depth * block
         self.shape = (groups, blocks, calls, height, columns)
         self._more: NDArray[np.float32] = scratch.array("sums", np.float32, self.shape)
-        # Axes of one are left out: fewer to go through.
+        # Axes of extent 1 are left out, for speed.
         self._outer = tuple(0 if extent == 1 else slice(None) for extent in self.shape[:3])
         self._a = self._inputs.values[self._outer]
         self._b = self._weights.values.swapaxes(3, 4)[self._outer]
 
     def into(self, sums: NDArray[np.float32], src: int, wgt: int) -> Step:
-        """What gathers from elements ``src`` and ``wgt`` on and multiplies, into ``sums``."""
+        """The step that gathers from elements ``src`` and ``wgt`` on and multiplies, into
+        ``sums``."""
         inputs = self._buffers.inp_rows[src * self._buffers.batch :]
         weights = self._buffers.wgt_rows[wgt * self._buffers.block :]
         return partial(self._multiply, inputs, weights, sums[self._outer])
 
     def onto(self, sums: NDArray[np.float32], src: int, wgt: int) -> Step:
-        """The same, added to what is there."""
+        """As `into`, but added to the contents of ``sums``."""
         add = partial(np.add, sums, self._more, out=sums)
         return in_turn(self.into(self._more, src, wgt), add)
 
@@ -222,10 +223,9 @@ def settling(
     dst: int,
     repeats: int = 1,
 ) -> Step:
-    """What adds sums [b, blocks, calls, rows, n], so many times, to accumulators from ``dst`` on.
-
-    They are converted and brought into the order of the accumulators at once, so that what is then
-    added has long runs.
+    """The step that adds sums [b, blocks, calls, rows, n], ``repeats`` times, to accumulators from
+    ``dst``. They are converted and brought into the order of the accumulators at once, so that the
+    addition works on long runs.
     """
     block, shape, order = buffers.block, placement.shape, placement.order
     groups, blocks, calls, height, columns = sums.shape
@@ -247,7 +247,7 @@ def settling(
 
 
 def _addition(buffers: Buffers, placement: Placement, values: Rows, dst: int) -> Step:
-    """What adds rows, in the order of the placement, to ACC."""
+    """The step that adds rows, in the order of the placement, to ACC."""
     block, size = buffers.block, 4 * buffers.block
     if placement.strides is not None:
         rows: Rows = np.ndarray(

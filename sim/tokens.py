@@ -18,7 +18,7 @@ from .errors import SimulationError
 
 
 class Module(enum.IntEnum):
-    """Who runs an instruction."""
+    """The modules that run instructions."""
 
     LOAD = 0
     COMPUTE = 1
@@ -63,7 +63,7 @@ def module_of(instruction: Instruction) -> Module:
 
 @dataclass(frozen=True)
 class Flow:
-    """A program as its tokens see it, all lists in program order.
+    """The tokens of a program; all lists are in program order.
 
     `pops` and `pushes` are queues; `members` has the instructions of each module, in order.
     """
@@ -220,7 +220,7 @@ def verify_balance(flow: Flow) -> list[tuple[str, int]]:
 
 
 def starved(flow: Flow) -> list[tuple[int, Queue]]:
-    """Of each queue the first pop for which there is no push, in program order."""
+    """For each queue that lacks a push, the first pop without one, in program order."""
     found = []
     for queue in Queue:
         pushes = sum(queue in flow.pushes[index] for index in flow.members[PRODUCER[queue]])

@@ -1,10 +1,11 @@
-"""Where the cycles of a program went: for each module, what it did and what it waited for.
+"""Accounts for the cycles of a program: for each module, its work and its waiting by cause.
 
-Every cycle of a module before FINISH is in exactly one place. Before an instruction starts its
-module waits for fetch to dispatch it (or, if fetch stood before a full queue, for a place in one),
-then for its tokens (counted under the one that came last), and one cycle passes for the start. A
-load's cycles are beats, then padding, and the rest is waiting for DRAM; a LOAD UOP counts as micro-
-op load as a whole; a STORE's handshakes are waiting for DRAM, its beats and element reads are not.
+Every cycle of a module before FINISH is counted under exactly one cause. Before an instruction
+starts its module waits for fetch to dispatch it (or, if fetch stood before a full queue, for a
+place in one), then for its tokens (counted under the one that came last), and one cycle passes for
+the start. A load's cycles are beats, then padding, and the rest is waiting for DRAM; a LOAD UOP
+counts as micro- op load as a whole; a STORE's handshakes are waiting for DRAM, its beats and
+element reads are not.
 """
 
 import enum
@@ -24,7 +25,7 @@ from .work import Kind, Work
 
 
 class Cause(enum.Enum):
-    """What a module's cycle was for: work first, then waiting."""
+    """The causes of a module's cycles: kinds of work first, then kinds of waiting."""
 
     GEMM = "gemm"
     RESET = "gemm reset"
@@ -55,18 +56,18 @@ _CLASSES = {"instruction": FETCH, "uop": UOP, "inp": INP, "wgt": WGT, "acc": ACC
 _KINDS = {"uop": Kind.UOP, "inp": Kind.INP, "wgt": Kind.WGT, "acc": Kind.ACC, "out": Kind.STORE}
 
 CLASSES = (*_CLASSES, "out")
-"""What DRAM bytes are counted as."""
+"""The classes in which DRAM bytes are counted."""
 
 
 @dataclass(frozen=True)
 class Account:
     """The cycles and bytes of a program, or of the instructions of one label.
 
-    cycles: of the whole program; of a label, the part of the compute module's time from the end of
-    the instruction before one of its own to the end of that, so that labels add up to the program.
-    start, end: when its first instruction started and its last ended. modules: cycles by cause.
-    nbytes: DRAM bytes by class. lower_bound: no machine of these rates is faster, see `bounds`, by
-    what; what had not ended at FINISH is not part of it.
+    cycles: of the whole program; for a label, the compute module's time from the end of the
+    previous instruction to the end of each of its own, so that labels add up to the program. start,
+    end: when its first instruction started and its last ended. modules: cycles by cause. nbytes:
+    DRAM bytes by class. bounds: lower bounds of the cycles by resource; no machine of these rates
+    is faster. Instructions that had not ended at FINISH are not part of them.
     """
 
     label: str
@@ -129,7 +130,7 @@ class Accounts:
         return self._account("", self._started, whole=True)
 
     def by_label(self) -> tuple[Account, ...]:
-        """One account a label, in the order in which they first appear; none without labels."""
+        """One account per label, in the order in which labels first appear; none without labels."""
         if self._labels is None:
             return ()
         numbers: dict[str, int] = {}

@@ -8,7 +8,7 @@ The memory takes up a request in cycle c and its n beats pass in cycles c + 1 ..
 that was queued before the one in front was taken up follows it without a gap (c = l in front); one
 that finds the queue empty waits for the latency (c = g + latency + 1, not before l in front).
 
-`Channel.issue` takes one short turn a request, whatever its length, or one for many requests of a
+`Channel.issue` takes one short turn per request, whatever its length, or one for many requests of a
 reader. The same rules cycle by cycle are `Port` in ``test/support/clock_reference.py``.
 """
 
@@ -23,19 +23,19 @@ FETCH, UOP, INP, WGT, ACC = range(5)
 """The readers, by priority."""
 
 NEVER = 1 << 62
-"""The time of what is not going to happen."""
+"""The time of an event that never happens."""
 
 priority = operator.attrgetter("reader")
 
 _KEPT = 1 << 12
-"""Last beats kept beyond what is needed."""
+"""The most times of last beats that are kept beyond the needed ones."""
 
 _MANY = 4
-"""Requests that are worth another way than one by one."""
+"""From this number on, requests of a transfer are issued together."""
 
 
 class Transfer:
-    """What a reader still has to ask for, and what its requests have met so far.
+    """The requests that a reader still has to make, and the beats of those that it has made.
 
     unit, index: the machine, and its instruction, that it belongs to. visible: the cycle from which
     on the arbiter sees the next request. stop: the number of requests after which `Channel.issue`
@@ -168,7 +168,7 @@ class Channel:
         return transfer
 
     def _run_on(self, transfer: Transfer, left: int, until: int) -> int:
-        """Let some of the next requests of a transfer leave at once: how many, of so many left.
+        """Issue some of the ``left`` remaining requests of a transfer at once; returns how many.
 
         All have beats for `_spacing` cycles or more. Two cases. With slots free they leave at
         intervals, up to the next last beat, as long as nobody else can ask: if the first is queued

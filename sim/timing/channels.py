@@ -1,4 +1,4 @@
-"""Memory channels as machines use them: of their own, or shared by several machines.
+"""Memory channels that belong to one machine or are shared by several.
 
 A machine does not own its channels; it is given them (`Channels`). Alone it has read channels that
 only its readers use (`channel`), and a write channel that only its STOREs use: then the duration of
@@ -26,7 +26,7 @@ from .channel import NEVER, Channel, Transfer, priority
 
 
 class ReadChannel(Protocol):
-    """What a machine needs of a channel for reads; `Channel` is that of one machine."""
+    """The interface of a channel for reads; `Channel` is the channel of a single machine."""
 
     due: int
     """No request leaves before this cycle, unless a transfer is added."""
@@ -50,12 +50,12 @@ class Channels:
 
     @classmethod
     def of(cls, preset: TimingPreset) -> "Channels":
-        """Those of a machine that is alone."""
+        """The channels of a machine that is alone."""
         return cls([Channel(preset) for _ in range(preset.read_channels)])
 
     @classmethod
     def shared(cls, preset: TimingPreset, units: int) -> "Channels":
-        """Those of so many machines of the same rates that share one memory."""
+        """The channels of several machines of the same rates that share one memory."""
         reads = [SharedChannel(preset, units) for _ in range(preset.read_channels)]
         return cls(reads, WriteChannel(units))
 
@@ -68,7 +68,7 @@ class _Arbiter:
         self.ends = [-1] * slots
 
     def earliest(self, at: int) -> int:
-        """The first cycle from `at` on in which it may ask; `NEVER` without a reader."""
+        """The first cycle from `at` on in which the machine may ask; `NEVER` without a reader."""
         if not self.active:
             return NEVER
         at = max(at, self.ends[0] + 1, min(transfer.visible for transfer in self.active))

@@ -7,7 +7,7 @@ from .requests import Requests, cut
 
 
 class Chunk(NamedTuple):
-    """One fetch: instructions [first, end), commanded in a cycle, there in another."""
+    """One fetch: instructions [first, end), the cycle of its command and that of its arrival."""
 
     first: int
     end: int
@@ -18,8 +18,8 @@ class Chunk(NamedTuple):
 class Fetch:
     """Chunks of instructions, the next one to dispatch at `position`.
 
-    There up to `dispatchable`; ready: since when the chunk behind that is there, if it is; free:
-    the cycle from which on it may be dispatched.
+    dispatchable: end of the instructions that may be dispatched. ready: arrival of the chunk behind
+    them, if it has arrived. free: the first cycle in which that chunk may be dispatched.
     """
 
     def __init__(self, preset: TimingPreset, total: int) -> None:
@@ -41,13 +41,13 @@ class Fetch:
         return cut(self._preset, first * INSTRUCTION_BYTES, size, 0, 1)
 
     def arrive(self, ready: int) -> bool:
-        """The chunk is there from a cycle on; whether nothing stands in its way."""
+        """Record the arrival of a chunk in a cycle; whether it may be dispatched at once."""
         first = self.chunks[-1].end if self.chunks else 0
         self.chunks.append(Chunk(first, self._requested, self._command, ready))
         self.ready = ready
         return self.position == self.dispatchable
 
     def begin(self) -> None:
-        """The chunk that is there is dispatched next."""
+        """Make the chunk that has arrived the next to dispatch."""
         self.dispatchable = self._requested
         self.ready = None

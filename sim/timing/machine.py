@@ -1,4 +1,4 @@
-"""The clock: fetch, load, compute and store, each instruction as soon as its times are known.
+"""The clock: fetch, load, compute and store; an instruction is processed once its times are known.
 
 Conventions. An instruction's *start* S is the first cycle in which its module is not idle, its
 *end* E the first in which it is idle again; the decision to start falls in cycle S - 1, and in
@@ -9,15 +9,15 @@ S = 1 + the latest of: E of the module's previous instruction; E of the producer
 it pops (all at once); d + 1, d the cycle in which fetch dispatched it. Dispatch is one a cycle,
 where the queue is full from the E on that makes room. So almost all times follow from others by
 maxima and sums, in any order (max-plus algebra: Baccelli et al., "Synchronization and Linearity",
-1992), and each module runs ahead as far as what it waits for is known.
+1992), and each module runs ahead as long as the times of its tokens and its dispatch are known.
 
-Two things need time to be followed. E of a load, or when a chunk of instructions is there, is known
-once its requests have been served, and readers compete for the read channels; but when no module
-can go on, nobody asks before one of the transfers under way is complete, and so the channels may
-issue requests up to there. And whether a token is lost, because its queue is full, depends on what
-has been popped by then; where that is open, the channels go to that cycle and no further.
-
-The cost is a few steps an instruction and one a request at most, never one a cycle.
+Two kinds of events have to be simulated in order of time. The first is the end of a load, or the
+arrival of a chunk of instructions: it is known once its requests have been served, and readers
+compete for the read channels. When no module can go on, no new reader asks before one of the
+transfers under way is complete, so the channels may issue requests up to that cycle. The second is
+the loss of a token because its queue is full: it depends on which tokens have been popped by then,
+and where that is open, the channels go to that cycle and no further. The cost is a few steps per
+instruction and at most one per request, never one per cycle.
 """
 
 from bisect import bisect_left
@@ -49,9 +49,9 @@ _CONSUMER = [int(CONSUMER[queue]) for queue in Queue]
 
 @dataclass(frozen=True)
 class Timeline:
-    """What happened up to the start of FINISH.
+    """The events up to the start of FINISH.
 
-    start, end, dispatched: a cycle an instruction, `NEVER` if it did not start by then. edges,
+    start, end, dispatched: one cycle per instruction, `NEVER` if it did not start by then. edges,
     int64 [n, 3]: producer, consumer and queue of each token popped. full: (first cycle, first cycle
     after) in which fetch waited for a place in a queue. warnings: (instruction, what to know).
     """
@@ -94,7 +94,7 @@ class Machine:
         self._module = work.module.tolist()
         durations = work.duration
         if channels.writes is not None and not preset.ideal_memory:
-            # How long a STORE takes depends on who else writes.
+            # The duration of a STORE depends on the other machines that write.
             durations = np.where(work.kind == Kind.STORE, 0, durations)
         self._duration = durations.tolist()
         readers = [READERS.get(kind, -1) for kind in Kind]
@@ -105,13 +105,14 @@ class Machine:
         ]
         # The modules that may be able to start something.
         self._awake: set[int] = set()
-        # Of each queue who pushed its tokens, and who popped them: the k-th pop is of the k-th.
+        # For each queue the instructions that pushed its tokens and those that popped them, the
+        # k-th the k-th.
         self._pushed: list[list[int]] = [[] for _ in Queue]
         self._popped: list[list[int]] = [[] for _ in Queue]
-        # Instructions that end with tokens of which it is open whether there is room for them.
+        # Ended instructions with tokens for which it is open whether their queue has room.
         self._late: set[int] = set()
         self._channel_of = [channels.reads[n] for n in CHANNEL_OF[preset.read_channels]]
-        # Without a channel to wait for, the cycle in which a chunk comes.
+        # The cycle in which a chunk arrives, if it does not wait for a channel.
         self._chunk_comes: int | None = None
         self._limit = NEVER
         self._ideal, self._token_depth = preset.ideal_memory, preset.token_depth
@@ -149,11 +150,11 @@ class Machine:
         self._request_instructions(_FIRST_FETCH)
 
     def decide(self) -> None:
-        """Decide what `undecided` is about: nothing more is popped by then."""
+        """Decide the losses that `undecided` waits for: no further token is popped by then."""
         self._push_late(min(self._late, key=self._end.__getitem__), for_sure=True)
 
     def timeline(self) -> Timeline:
-        """What happened up to FINISH. Raises `SimulationError` on a deadlock."""
+        """The events up to FINISH. Raises `SimulationError` on a deadlock."""
         if self._limit == NEVER:
             self._deadlock()
         limit = self._limit
@@ -187,7 +188,7 @@ class Machine:
         )
 
     def settle(self) -> None:
-        """Let everything happen whose time is known."""
+        """Process every event whose time is known."""
         awake = self._awake
         while awake or self._chunk_comes is not None:
             while awake:
@@ -229,7 +230,8 @@ class Machine:
                 self._start_transfer(state, index, at + 1)
 
     def _finish(self, state: _ModuleState, index: int, end: int) -> None:
-        """The end of an instruction is known: its module, its tokens and its place fall free."""
+        """Process an instruction's end: free its module and its place in the queue, push its
+        tokens."""
         self._end[index] = state.free = end
         if self._blocked is not None and self._blocked[0] == index:
             since, self._blocked = self._blocked[1], None
@@ -240,7 +242,7 @@ class Machine:
             return
         depth = self._token_depth
         for queue in pushes:
-            # There is room only when all but depth - 1 of the tokens before are popped.
+            # The queue has room once all but depth - 1 of the earlier tokens are popped.
             if (before := len(self._pushed[queue]) - depth) >= 0:
                 popped = self._popped[queue]
                 if before >= len(popped) or self._start[popped[before]] > end:
@@ -258,9 +260,9 @@ class Machine:
             self._awake.add(consumer)
 
     def _push_late(self, index: int, for_sure: bool = False) -> None:
-        """Push the tokens of an instruction, if it is known for which of them there is room.
+        """Push the tokens of an instruction, if it is known whether their queues have room.
 
-        ``for_sure``: whatever is not known to be popped by then is not.
+        ``for_sure``: pops that are not known yet come later than the push.
         """
         end, depth, lost = self._end[index], self._token_depth, []
         for queue in self._pushes[index]:
@@ -286,7 +288,7 @@ class Machine:
         for position in range(fetch.position, fetch.dispatchable):
             state = self._modules[self._module[position]]
             if (rank := state.arrived - depth) >= 0:
-                # The instruction that has to end before there is room.
+                # The instruction that has to end before the queue has room.
                 holder = state.members[rank]
                 if (end := ends[holder]) > at:
                     if end == NEVER:
@@ -302,7 +304,7 @@ class Machine:
         self._dispatched_all(at)
 
     def _dispatched_all(self, at: int) -> None:
-        """Of a chunk the last instruction has been dispatched, in the cycle before `at`."""
+        """Process the dispatch of a chunk's last instruction, in the cycle before `at`."""
         fetch = self._fetch
         fetch.position, fetch.free = fetch.dispatchable, at
         if not self._preset.fetch_ahead:
@@ -311,7 +313,8 @@ class Machine:
             self._begin_dispatch(max(fetch.ready, fetch.free))
 
     def _dispatch_at_once(self, at: int) -> bool:
-        """The same in one go, if even the last ones find room in cycle `at`; whether they do."""
+        """Dispatch all instructions at once, if the queues have room for all in cycle `at`; whether
+        they have."""
         first, end = self._fetch.position, self._fetch.dispatchable
         depth, arrivals = self._preset.queue_depth, []
         for state in self._modules:
@@ -377,7 +380,8 @@ class Machine:
         self._channel_of[reader].add(transfer)
 
     def served(self, transfer: Transfer | Writing) -> None:
-        """The times of a transfer's beats are known: a load is done with the last one and all pads.
+        """Process a transfer whose beats have known times: a load ends with the last one and all
+        pads.
 
         A load may also be asked about before its last request leaves, see `_lose_data`.
         """
@@ -409,7 +413,8 @@ class Machine:
         self._awake.add(module)
 
     def _lose_data(self, state: _ModuleState, index: int, last_issue: int) -> None:
-        """All requests leave before the first beat: the counter of beats under way wraps to 0."""
+        """Lose a load's data: all requests left before the first beat, so the beat counter wrapped
+        to 0."""
         state.transfer = None
         reason = "it loses its data: all its requests leave before the first beat comes"
         self._warnings.append((last_issue, index, reason))

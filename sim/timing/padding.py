@@ -13,7 +13,8 @@ _PORT_TO_WRITE_UOP = 1
 
 
 def padding_idle(pads: Pads, start: int, uop: bool, spans: Sequence[tuple[int, int]]) -> int:
-    """The first cycle in which it is idle again, for a load that starts in cycle `start`.
+    """The first cycle in which the padding machine is idle, for a load that starts in cycle
+    `start`.
 
     spans: the load's beats on the port, as (cycle before the first, cycle of the last) without
     gaps, in order.

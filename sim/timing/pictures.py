@@ -1,9 +1,9 @@
-"""Pictures of a run: the timeline of the modules, and the roofline with a dot a layer.
+"""Pictures of a run: the timeline of the modules, and the roofline with one dot per layer.
 
 The roofline is that of Williams, Waterman and Patterson, "Roofline: An Insightful Visual
-Performance Model" (2009): multiply-accumulates a cycle over multiply-accumulates a byte read from
-DRAM (writes have a channel of their own), under the peak of the GEMM core and the bandwidth of the
-read channels. Needs matplotlib, the optional extra ``plots``.
+Performance Model" (2009): multiply-accumulates per cycle over multiply-accumulates per byte read
+from DRAM (writes have a channel of their own), under the peak of the GEMM core and the bandwidth of
+the read channels. Needs matplotlib, the optional extra ``plots``.
 """
 
 import io
@@ -76,7 +76,7 @@ def timeline_picture(
 
 
 def roofline_picture(report: TimingReport, suffix: str = "png") -> bytes:
-    """A dot a label (or one for the program) under the machine's two roofs.
+    """One dot per label (or one for the program) under the machine's two roofs.
 
     Raises `PlotsMissing`.
     """
@@ -86,7 +86,7 @@ def roofline_picture(report: TimingReport, suffix: str = "png") -> bytes:
 def roofline_of(
     target: Target, preset: TimingPreset, accounts: Sequence[Account], suffix: str = "png"
 ) -> bytes:
-    """A dot an account, be they of one run or of several on the same machine.
+    """One dot per account, of one run or of several on the same machine.
 
     Raises `PlotsMissing`.
     """

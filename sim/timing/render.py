@@ -16,7 +16,7 @@ from .accounts import CLASSES, Account, Cause
 from .report import TimingReport
 
 WHOLE = "program"
-"""What the row of the whole program is called beside those of its labels."""
+"""The name of the whole program's row, beside the rows of labels."""
 
 
 def as_dict(report: TimingReport) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def as_json(report: TimingReport) -> str:
 
 
 def as_csv(report: TimingReport) -> str:
-    """A line for the program, then one a label; the same columns in every report."""
+    """One line for the program, then one per label; every report has the same columns."""
     stream = io.StringIO()
     rows = [_row(WHOLE, report.total), *(_row(r.label, r) for r in report.regions)]
     writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
@@ -120,7 +120,7 @@ def _listing(counts: Mapping[str, int]) -> str:
 
 
 def _modules(account: Account) -> Table:
-    """A row a cause, a column a module, in percent of all cycles too."""
+    """One row per cause, one column per module, also in percent of all cycles."""
     table = Table(
         title="cycles of each module", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
     )
@@ -164,7 +164,7 @@ def _regions(regions: Iterable[Account]) -> Table:
 
 
 def _waits(regions: Sequence[Account]) -> Table:
-    """What the compute module waited for: a row a label, a column a cause."""
+    """What the compute module waited for: one row per label, one column per cause."""
     table = Table(
         title="cycles in which compute waited",
         title_justify="left",

@@ -1,4 +1,4 @@
-"""What the clock says about one program: its cycles, its events, and where the time went."""
+"""The report of the clock about one program: its cycles, its events, and its accounts."""
 
 import os
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from .work import Work, prepare
 class TimingReport:
     """The run of one program on one machine.
 
-    cycles: from launch to the start of FINISH. labels: one an instruction (the layer it came from),
-    or None. What costs time is computed when it is asked for.
+    cycles: from launch to the start of FINISH. labels: one per instruction (the layer it came
+    from), or None. Accounts are computed when they are asked for.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TimingReport:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What happened to data or tokens that the program will hardly want."""
+        """Losses of data or tokens, which are most likely mistakes of the program."""
         return tuple(
             str(self.work.error(index, reason)) for index, reason in self.timeline.warnings
         )
@@ -72,19 +72,19 @@ class TimingReport:
 
     @cached_property
     def total(self) -> Account:
-        """Where the cycles of the program went."""
+        """The account of the whole program."""
         return self._accounts.total()
 
     @cached_property
     def regions(self) -> tuple[Account, ...]:
-        """The same for each label, in order of first appearance; empty without labels."""
+        """The account of each label, in order of first appearance; empty without labels."""
         return self._accounts.by_label()
 
 
 def preset_for(
     target: Target, preset: "str | os.PathLike[str] | TimingPreset | None" = None
 ) -> TimingPreset:
-    """The rates that were asked for (see `TimingPreset.of`), or the target's own."""
+    """The rates that ``preset`` names (see `TimingPreset.of`), or the target's own."""
     return target.timing if preset is None else TimingPreset.of(preset)
 
 

@@ -18,12 +18,12 @@ class Requests:
 
     @cached_property
     def total(self) -> int:
-        """Beats of all."""
+        """The beats of all requests together."""
         return sum(self.beats)
 
     @cached_property
     def least(self) -> int:
-        """Beats of the shortest."""
+        """The beats of the shortest request."""
         return min(self.beats)
 
 

@@ -12,9 +12,9 @@ def run(machines: Sequence[Machine]) -> list[Timeline]:
     """Run machines that start in the same cycle and may share channels, each up to its FINISH.
 
     A machine's number among them is its `unit`. Machines and their modules run ahead as far as
-    times are known. When none can go on, nobody asks for memory before one of the transfers under
-    way is complete, so the channels go up to there, in step. Raises `SimulationError` on a
-    deadlock.
+    times are known. When none can go on, no machine asks for memory before one of the transfers
+    under way is complete, so the channels advance to that cycle, in step. Raises `SimulationError`
+    on a deadlock.
     """
     channels = list({id(c): c for machine in machines for c in machine.channels}.values())
     issue = channels[0].issue if len(channels) == 1 else partial(_issue_in_step, channels)
@@ -39,7 +39,7 @@ def _issue_in_step(
 ) -> Transfer | Writing | None:
     """Issue requests up to a cycle, or until one transfer reaches its stop.
 
-    Channels go in step: what one of them completes may soon let a reader ask at another.
+    Channels advance in step, since a transfer that one completes may let a reader ask at another.
     """
     while True:
         first, *others = sorted(channels, key=_due)

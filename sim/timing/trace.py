@@ -1,7 +1,8 @@
 """A run as a trace for the Perfetto viewer or Chrome's tracing page.
 
-The Trace Event Format: a track a module, a slice an instruction, an arrow a token from the one that
-pushes it to the one that pops it. One cycle is one microsecond of the viewer.
+In the Trace Event Format: one track per module, one slice per instruction, and for each token an
+arrow from the instruction that pushes it to the one that pops it. One cycle is one microsecond of
+the viewer.
 """
 
 import json
@@ -48,7 +49,7 @@ def _event(phase: str, at: int, track: int, **rest: Any) -> dict[str, Any]:
 
 
 def _chunks(report: TimingReport) -> list[dict[str, Any]]:
-    """Two slices a fetch: until the instructions are there, and while they are dispatched."""
+    """Two slices per fetch: until the instructions arrive, and while they are dispatched."""
     events = []
     for chunk in report.timeline.chunks:
         if chunk.command > report.cycles:

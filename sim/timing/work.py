@@ -1,8 +1,8 @@
-"""A program as the clock sees it: for each instruction its module, tokens, duration and traffic.
+"""The data of a program that the clock needs: module, tokens, duration and traffic per instruction.
 
-Everything that depends on the instruction alone, as columns over the program, straight from the
-words: fields come from `dialects.vta.encoding`, and only an instruction that somebody objects to
-is decoded one by one.
+They depend on each instruction alone, and are computed as columns over the program, straight from
+the words: fields come from `dialects.vta.encoding`, and only instructions that may be wrong are
+decoded one by one.
 """
 
 import enum
@@ -25,7 +25,7 @@ ZERO_COUNT = 1 << 14
 
 
 class Kind(enum.IntEnum):
-    """What an instruction spends its time on."""
+    """The kinds of instructions for the clock, by what takes their time."""
 
     SYNC = 0
     INP = 1
@@ -55,7 +55,7 @@ class Pads:
     """What the padding machine does during a load: elements above, beside and below the data.
 
     rows: the rows of data it walks over on its way to the bottom if there is nothing beside them.
-    delay: cycles by which the first request waits, one a row above.
+    delay: cycles by which the first request waits, one per row above.
     """
 
     above: int
@@ -74,10 +74,10 @@ class Pads:
 class Work:
     """The columns of a program: int64 [n], or lists of n.
 
-    duration: cycles of what reads do not disturb; 0 for loads, which may have `pads`, and for
-    FINISH. requests: of each LOAD and STORE that moves something; their number is in `handshakes`,
-    their beats in `beats`, their DRAM bytes in `nbytes`. pops, pushes: the token queues.
-    zero_counts: the GEMMs and ALUs with a count of zero. finish: the first FINISH.
+    duration: cycles, where they do not depend on reads from DRAM; 0 for loads, which may have
+    `pads`, and for FINISH. requests: of each LOAD and STORE that moves something; their number is
+    in `handshakes`, their beats in `beats`, their DRAM bytes in `nbytes`. pops, pushes: the token
+    queues. zero_counts: the GEMMs and ALUs with a count of zero. finish: the first FINISH.
     """
 
     target: Target
@@ -98,9 +98,8 @@ class Work:
     finish: int
 
     def write_cycles(self, preset: TimingPreset, index: int) -> list[int]:
-        """For how long each request of a STORE holds the write channel, in the order they leave.
-
-        The sum is the STORE's duration where nobody else writes.
+        """The cycles for which each request of a STORE holds the write channel, in the order they
+        leave. Their sum is the STORE's duration where no other machine writes.
         """
         found, beats, written = [], 0, 0
         elements = int(self.elements[index])
@@ -274,7 +273,7 @@ def _durations(preset: TimingPreset, fields: _Fields, kind: Column, micro_ops: C
 
 
 class _Traffic:
-    """What each transfer moves, and as which requests."""
+    """The bytes that each transfer moves, and its requests."""
 
     def __init__(self, target: Target, preset: TimingPreset, fields: _Fields, kind: Column) -> None:
         self._preset = preset
@@ -321,7 +320,8 @@ def _pads(fields: _Fields, rows: NDArray[np.intp]) -> dict[int, Pads]:
 def _distinct(*columns: Column) -> tuple[list[list[int]], NDArray[np.intp]]:
     """The distinct rows of some columns, and which of them each row is.
 
-    Column after column, the rows so far by number: what is sorted is a number, not a row.
+    Columns are merged one by one into numbers of distinct rows, so that numbers are sorted, not
+    rows.
     """
     which = np.zeros(len(columns[0]), np.intp)
     first = np.zeros(min(1, len(which)), np.intp)
