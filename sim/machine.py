@@ -125,9 +125,7 @@ class FastMachine:
             try:
                 self._bind_stretch(instructions, steps)
             except Fault as found:
-                fault = (
-                    found  # The instructions before it run first, and may themselves be at fault.
-                )
+                fault = found  # the instructions before it run first, and may raise another one
             with _short_buffer():
                 for self.position in range(first, len(steps)):
                     steps[self.position]()

@@ -156,8 +156,7 @@ class Abs(JoinRule[AbsOp]):
         return Joined(forms, "max")
 
     def error(self, op: AbsOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """The error of the operand: magnitudes of two numbers differ by no more than the
-        numbers."""
+        """The error of the operand: magnitudes differ by no more than the numbers."""
         return errors[0]
 
 
