@@ -33,7 +33,7 @@ from vtac.lowering.onnx_to_graph.named import NamedOperator
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.passes.graph import quantize
-from vtac.passes.graph.annotate import BORDER
+from vtac.passes.graph.annotate import needs_reason
 from vtac.passes.graph.patterns import OpPattern
 from vtac.passes.graph.quantize.groups import why_not
 from vtac.passes.graph.quantize.rules import RULES
@@ -144,7 +144,7 @@ def _where(made: list[type[Operation]]) -> str:
     taken = {kind for kind, _ in _predicates()}
     if not made:
         return "nowhere"
-    if all(kind in BORDER for kind in made):
+    if not any(map(needs_reason, made)):
         return "between"
     return "accelerator" if any(k in RULES or k in taken for k in made) else "host"
 

@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.locations import layer_of
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta import (
     TOKENS,
@@ -42,7 +43,6 @@ from vtac.dialects.vta import (
     TransferOp,
     integer,
     integers,
-    layer_of,
     memory_attr,
     symbol,
 )

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from vtac.dialects.errors import CompileError, DoesNotFit
 from vtac.dialects.graph import ConstantOp
-from vtac.passes.graph.annotate import layer_of
+from vtac.dialects.locations import layer_of
 from vtac.passes.graph.reasons import Reason, ReasonKind, is_settled, keep_on_host
 from vtac.tools.planner import main_function
 

@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import ConstantOp
-from vtac.passes.graph.annotate import layer_of
+from vtac.dialects.locations import layer_of
 from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
 from vtac.tools.diagnostics import close_matches
 from vtac.tools.placements import Nodes, nearest

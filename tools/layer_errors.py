@@ -20,8 +20,8 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.graph import shape_of
+from vtac.dialects.locations import layer_of
 from vtac.lowering.graph_to_onnx import build_model, host_model, opsets_of
-from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.quantize.rules import rule_of
 from vtac.passes.graph.quantize.rules.rule import PassingRule
 from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host

@@ -14,7 +14,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import CompositeOp, ConstantOp, OpaqueType, YieldOp
-from vtac.passes.graph.annotate import BORDER, layer_of, operator_of
+from vtac.dialects.locations import layer_of
+from vtac.passes.graph.annotate import needs_reason, operator_of
 from vtac.passes.graph.codegen import CODEGEN, Codegen, target_of_module
 from vtac.passes.graph.cost import RegionCost, bytes_of, macs_of
 from vtac.passes.graph.merge_regions import APART
@@ -91,7 +92,7 @@ def partition_report(
     hosted = tuple(
         HostedOp(layer_of(op), operator_of(op), _types(op), host_reason(op) or unknown)
         for op in main_function(module).body.block.ops
-        if not isinstance(op, (*BORDER, CompositeOp))
+        if not isinstance(op, CompositeOp) and needs_reason(type(op))
     )
     off = [placement.node for placement in placements if placement.where != HOST]
     return PartitionReport(

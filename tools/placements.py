@@ -21,7 +21,8 @@ from vtac.dialects.graph import (
     QuantizeOp,
     RequantizeOp,
 )
-from vtac.passes.graph.annotate import BORDER, layer_of
+from vtac.dialects.locations import layer_of
+from vtac.passes.graph.annotate import needs_reason
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.reasons import HOST_REASON, NOTE
 from vtac.runtime.package import Placement, Quantisation
@@ -103,7 +104,7 @@ def _found(module: ModuleOp) -> tuple[dict[str, str], dict[str, str], dict[str, 
                 accelerated.setdefault(layer_of(op), function.sym_name.data)
                 if isinstance(note := op.attributes.get(NOTE), StringAttr):
                     notes[layer_of(op)] = note.data
-            elif not isinstance(op, BORDER):
+            elif needs_reason(type(op)):
                 reason = op.attributes.get(HOST_REASON)
                 known = reason.data if isinstance(reason, StringAttr) else UNKNOWN
                 hosted[layer_of(op)] = known

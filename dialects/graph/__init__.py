@@ -92,6 +92,7 @@ from vtac.dialects.graph.traits import (
     OnnxOperator,
     Pools,
     SelectsElements,
+    ServesOthers,
     WeightedOp,
     moved,
 )
@@ -205,6 +206,7 @@ __all__ = [
     "RescaleOp",
     "ReshapeOp",
     "SelectsElements",
+    "ServesOthers",
     "ShiftLeftOp",
     "SliceOp",
     "SplitBytesOp",

@@ -36,7 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.attributes import packing
 from vtac.dialects.graph.network import UnaryOp, shape_of, verify_shape
-from vtac.dialects.graph.traits import AxisAttributes, ElementWise
+from vtac.dialects.graph.traits import AxisAttributes, ElementWise, ServesOthers
 
 BYTES = 4
 """Byte planes of an int32 tensor."""
@@ -52,7 +52,7 @@ class QuantizeOp(UnaryOp):
     """``saturate(round_half_even(x / scale) + zero_point)`` as int8 or uint8 (QuantizeLinear)."""
 
     name = "graph.quantize"
-    traits = traits_def(ElementWise())
+    traits = traits_def(ElementWise(), ServesOthers())
     scale = prop_def(FloatAttr[AnyFloat])
     zero_point = prop_def(IntegerAttr[IntegerType])
 
@@ -70,7 +70,7 @@ class DequantizeOp(UnaryOp):
     """``scale * (x - zero_point)`` of integers; one scale, or one per channel (dimension 1)."""
 
     name = "graph.dequantize"
-    traits = traits_def(ElementWise(), AxisAttributes(channels=("scales",)))
+    traits = traits_def(ElementWise(), AxisAttributes(channels=("scales",)), ServesOthers())
     scales = prop_def(DenseArrayBase[Float64Type].constr(f64))
     zero_point = prop_def(IntegerAttr[IntegerType])
 
@@ -262,7 +262,7 @@ class JoinBytesOp(IRDLOperation):
     third = operand_def(TensorType)
     high = operand_def(TensorType)
     result = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), ServesOthers())
     assembly_format = (
         "$low `,` $second `,` $third `,` $high attr-dict `:` functional-type(operands, results)"
     )
@@ -283,6 +283,7 @@ class PackOp(UnaryOp):
     """A logical int8 tensor into the accelerator's layout (``#graph.packed``); on the host."""
 
     name = "graph.pack"
+    traits = traits_def(ServesOthers())
 
     def verify_(self) -> None:
         """Only the result is packed."""
@@ -296,6 +297,7 @@ class UnpackOp(UnaryOp):
     """An int8 tensor out of the accelerator's layout; on the host."""
 
     name = "graph.unpack"
+    traits = traits_def(ServesOthers())
 
     def verify_(self) -> None:
         """Only the operand is packed."""

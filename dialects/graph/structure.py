@@ -30,6 +30,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SingleBlockImplicitTerminator
 from xdsl.utils.exceptions import VerifyException
 
+from vtac.dialects.graph.traits import ServesOthers
 from vtac.dialects.vtac import ResourceAttr
 
 
@@ -40,7 +41,7 @@ class ConstantOp(IRDLOperation):
     name = "graph.constant"
     value = prop_def(BaseAttr(ResourceAttr) | BaseAttr(DenseIntOrFPElementsAttr))
     result = result_def(TensorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), ServesOthers())
 
     def __init__(self, value: Attribute, result_type: Attribute):
         super().__init__(properties={"value": value}, result_types=[result_type])

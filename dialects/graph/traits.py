@@ -106,6 +106,14 @@ class WeightedOp(IRDLOperation, ABC):
         """The number of groups of channels; outputs of one group read inputs of that group only."""
 
 
+class ServesOthers(OpTrait):
+    """The op only supplies or converts the operands of other ops, wherever these compute.
+
+    Constants, and conversions between the forms that values have on the host and on the
+    accelerator. Such an op needs no reason to stay on the host.
+    """
+
+
 @dataclass(frozen=True)
 class OnnxOperator(OpTrait):
     """The op is an ONNX operator over floats, with its operands in order and one result.

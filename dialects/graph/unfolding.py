@@ -10,11 +10,13 @@ from xdsl.irdl import (
     irdl_op_definition,
     opt_prop_def,
     prop_def,
+    traits_def,
 )
 from xdsl.utils.exceptions import VerifyException
 
 from vtac.dialects.graph.network import I64Array, PoolOp, shape_of
 from vtac.dialects.graph.padding import verify_pad_value
+from vtac.dialects.graph.traits import ServesOthers
 
 
 @irdl_op_definition
@@ -27,6 +29,7 @@ class UnfoldOp(PoolOp):
     """
 
     name = "graph.unfold"
+    traits = traits_def(ServesOthers())
     constants = prop_def(I64Array.constr(i64))
     pad_value = opt_prop_def(IntegerAttr[IntegerType])
 

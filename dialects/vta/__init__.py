@@ -25,7 +25,7 @@ from .instructions import (
     StoreOp,
     TransferOp,
 )
-from .ops import AllocOp, BufferOp, KernelOp, LaunchOp, ProgramOp, layer_of
+from .ops import AllocOp, BufferOp, KernelOp, LaunchOp, ProgramOp
 
 Vta = Dialect(
     "vta",
@@ -57,7 +57,6 @@ __all__ = [
     "Vta",
     "integer",
     "integers",
-    "layer_of",
     "memory_attr",
     "numbers",
     "sram_type",

@@ -23,7 +23,6 @@ from xdsl.dialects.builtin import (
     FlatSymbolRefAttrConstr,
     IntegerAttr,
     LocationAttr,
-    NameLoc,
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
@@ -424,8 +423,3 @@ class LaunchOp(IRDLOperation):
             properties={"program": SymbolRefAttr(program)},
             result_types=[result_types],
         )
-
-
-def layer_of(op: Operation) -> str:
-    """Name of the layer that an operation comes from, empty where it is not known."""
-    return op.location.desc.data if isinstance(op.location, NameLoc) else ""

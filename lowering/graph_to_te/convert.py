@@ -33,7 +33,7 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.te import AssembleOp, CallOp, KernelOp, ViewOp, WindowOp
 from vtac.dialects.te import ConstantOp as TensorConstantOp
 from vtac.lowering.graph_to_te.groups import Group, groups_of
-from vtac.lowering.graph_to_te.kernel import BlockedLayout, KernelBuilder, layer_of, unsupported
+from vtac.lowering.graph_to_te.kernel import BlockedLayout, KernelBuilder, label_of, unsupported
 from vtac.lowering.graph_to_te.stages import emit
 
 CODEGEN = StringAttr("vta")
@@ -285,7 +285,7 @@ def _check_layouts(op: Operation) -> None:
 def _given(caller: _Caller, value: SSAValue, group: Group) -> SSAValue:
     if value not in caller.values:
         raise CompileError(
-            Problem(layer_of(group.layer), "it reads a value that depends on its own results")
+            Problem(label_of(group.layer), "it reads a value that depends on its own results")
         )
     return caller.values[value]
 

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import CompositeOp, ConstantOp, ReshapeOp, YieldOp
-from vtac.lowering.graph_to_te.kernel import layer_of
+from vtac.lowering.graph_to_te.kernel import label_of
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,6 @@ def _of_ops(ops: Sequence[Operation]) -> Group:
     for result, _ in outputs:
         if _is_accumulators(result):
             raise CompileError(
-                Problem(layer_of(layer), "int32 accumulators would have to leave the accelerator")
+                Problem(label_of(layer), "int32 accumulators would have to leave the accelerator")
             )
     return Group(layer.name.rpartition(".")[2], layer, ops, {}, outputs)

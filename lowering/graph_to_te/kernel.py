@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import (
     FunctionType,
     IntegerAttr,
     IntegerType,
-    NameLoc,
     TensorType,
     i8,
     i32,
@@ -24,6 +23,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from vtac.dialects.context import Array, tensor_type
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import packing
+from vtac.dialects.locations import layer_of
 from vtac.dialects.target import Target
 from vtac.dialects.te import ComputeOp, KernelOp, Read, Row, YieldOp, scalar_body
 from vtac.passes.te.lanes.choices import TensorLanes
@@ -287,11 +287,11 @@ def narrow(value: SSAValue) -> SSAValue:
     return arith.TruncIOp(value, i8).result
 
 
-def layer_of(op: Operation) -> str:
+def label_of(op: Operation) -> str:
     """The name of an op for messages: that of its ONNX node if it has one."""
-    return op.location.desc.data if isinstance(op.location, NameLoc) else op.name
+    return layer_of(op) or op.name
 
 
 def unsupported(op: Operation, what: str, hint: str) -> CompileError:
     """The error for something in an op that the accelerator does not support, with a hint."""
-    return CompileError(Problem(layer_of(op), f"the accelerator does not take {what}", hint))
+    return CompileError(Problem(label_of(op), f"the accelerator does not take {what}", hint))

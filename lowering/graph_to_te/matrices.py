@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from vtac.dialects.graph import BatchMatMulOp, GemmOp
 from vtac.dialects.te import Read
-from vtac.lowering.graph_to_te.kernel import KernelBuilder, axis, layer_of, unsupported, widen
+from vtac.lowering.graph_to_te.kernel import KernelBuilder, axis, label_of, unsupported, widen
 from vtac.lowering.graph_to_te.windows import logical_shape
 
 
@@ -38,7 +38,7 @@ def matrix_product(op: GemmOp, kernel: KernelBuilder) -> list[SSAValue]:
         raise unsupported(op, "a gemm with a bias or a transposed input", "normalise it first")
     weights = kernel.constant(op.b, "weights")
     weights = weights if op.trans_b.value.data else weights.T
-    w = kernel.parameter(weights, f"{layer_of(op)}.weight")
+    w = kernel.parameter(weights, f"{label_of(op)}.weight")
     return [_product(op, kernel, w, (kernel.layout.channel,))]
 
 

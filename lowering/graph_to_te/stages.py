@@ -43,7 +43,7 @@ from vtac.lowering.graph_to_te.kernel import (
     KernelBuilder,
     axis,
     immediate,
-    layer_of,
+    label_of,
     narrow,
     unsupported,
     widen,
@@ -70,7 +70,7 @@ def emit(op: Operation, kernel: KernelBuilder) -> None:
     if emitter is None:
         raise CompileError(
             Problem(
-                layer_of(op),
+                label_of(op),
                 f"{op.name} has no form on the accelerator",
                 "Leave it out of the accelerator's patterns.",
             )
@@ -96,7 +96,7 @@ def _convolution(op: ConvOp, kernel: KernelBuilder) -> list[SSAValue]:
         weights, channel = _expand_groups(weights, group), window.rank
         outer = [window.channel, channel]
         window.reduce["ci"] = channels
-    w = kernel.parameter(weights, f"{layer_of(op)}.weight")
+    w = kernel.parameter(weights, f"{label_of(op)}.weight")
     reads = [
         window.read(axis(channel), pad_value_of(op)),
         Read(w, tuple(map(axis, (*outer, *window.taps)))),
@@ -184,7 +184,7 @@ def _depth_to_space(op: DepthToSpaceOp, kernel: KernelBuilder) -> list[SSAValue]
     domain[kernel.layout.names[channel]] = channels
     taken, inner = np.arange(prod(blocks) * channels), len(domain)
     matrix = np.moveaxis(taken.reshape(*blocks, channels), -1, 0)[..., None] == taken
-    w = kernel.parameter(matrix.astype(np.int8), f"{layer_of(op)}.places")
+    w = kernel.parameter(matrix.astype(np.int8), f"{label_of(op)}.places")
     rows[channel] = axis(inner)
     reads = [
         Read(kernel.values[op.x], tuple(rows)),
@@ -231,7 +231,7 @@ def _shift_left(op: ShiftLeftOp, kernel: KernelBuilder) -> list[SSAValue]:
         common = 0 if most <= LARGEST_POWER else least
         scaled = _scaled(op, kernel, x, amounts - common)
         return [_shift_by(kernel, scaled, common)]
-    layout, hint = kernel.layout.target, f"{layer_of(op)}.shift"
+    layout, hint = kernel.layout.target, f"{label_of(op)}.shift"
     least_of = _least_of_blocks(amounts, layout.block)
     if np.max(amounts - least_of) <= LARGEST_POWER:
         scaled = _scaled(op, kernel, x, amounts - least_of)
@@ -269,7 +269,7 @@ def _shift_by(kernel: KernelBuilder, x: SSAValue, amount: int) -> SSAValue:
 
 
 def _scaled(op: Operation, kernel: KernelBuilder, x: SSAValue, exponents: Array) -> SSAValue:
-    w = kernel.parameter((1 << exponents).astype(np.int8), f"{layer_of(op)}.scale")
+    w = kernel.parameter((1 << exponents).astype(np.int8), f"{label_of(op)}.scale")
     spatial = kernel.layout.domain(logical_shape(op.results[0]))
     reads = [
         Read(x, tuple(axis(i) for i in range(len(spatial)))),
@@ -335,7 +335,7 @@ def _channel_constant(
 
 def _requantize(op: RequantizeOp, kernel: KernelBuilder) -> list[SSAValue]:
     """``clamp((acc + bias) >> shift, lo, hi)`` in one body, with immediates where possible."""
-    layer = layer_of(op)
+    layer = label_of(op)
     shift_vector = kernel.constant(op.shift, "shift")
     if not 0 <= int(shift_vector.min()) <= int(shift_vector.max()) <= 31:
         raise unsupported(op, "a right shift outside 0 to 31", "requantise with another scale")
@@ -362,7 +362,7 @@ def _rescale(op: RescaleOp, kernel: KernelBuilder) -> list[SSAValue]:
 
     The outer clamp is left out if the inner one implies it.
     """
-    layer, shift = layer_of(op), op.shift.value.data
+    layer, shift = label_of(op), op.shift.value.data
     vectors = op.vectors().items()
     steps = [_channel_constant(kernel, v, name, layer, IMMEDIATES) for name, v in vectors]
     _, least, most, multiplier, offset = (
@@ -412,7 +412,7 @@ def _with(
 
 def _add_bias(op: AddBiasOp, kernel: KernelBuilder) -> list[SSAValue]:
     acc = kernel.values[op.acc]
-    bias = _channel_constant(kernel, op.bias, "bias", layer_of(op), IMMEDIATES)
+    bias = _channel_constant(kernel, op.bias, "bias", label_of(op), IMMEDIATES)
     if bias == 0:
         return [acc]
     return [

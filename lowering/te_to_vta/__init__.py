@@ -24,6 +24,7 @@ from xdsl.traits import SymbolTable
 from vtac.dialects import te, vta
 from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.locations import layer_of
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vta import BufferKind
 from vtac.dialects.vtac import ResourceAttr
@@ -121,7 +122,7 @@ def lower_to_columns(
     columns = Columns()
     kernels = _Kernels(lowerings=lowerings_of(ctx))
     lowering = _Function(ctx, function, module, Buffers(_target_of(function, module)), kernels)
-    lowering.run(lambda call: ColumnSink(columns, vta.layer_of(call)))
+    lowering.run(lambda call: ColumnSink(columns, layer_of(call)))
     return lowering.program([]), columns
 
 
@@ -225,7 +226,7 @@ class _Function:
         if not isinstance(kernel, te.KernelOp) or not kernel.is_lowered:
             raise CompileError(
                 Problem(
-                    vta.layer_of(call),
+                    layer_of(call),
                     f"kernel {call.callee} is not in loop form",
                     "Run te-to-loops and te-apply-schedule first.",
                 )
@@ -233,7 +234,7 @@ class _Function:
         tables = self._tables(call, kernel)
         passed = zip(kernel.body.block.args, (*call.arguments, *call.outputs), strict=True)
         parameters: dict[SSAValue, Dram] = {
-            parameter: self._dram(parameter, value, vta.layer_of(call))
+            parameter: self._dram(parameter, value, layer_of(call))
             for parameter, value in passed
             if parameter not in tables
         }
@@ -250,7 +251,7 @@ class _Function:
             if not isinstance(constant, te.ConstantOp):
                 raise CompileError(
                     Problem(
-                        vta.layer_of(call),
+                        layer_of(call),
                         f"the immediates %{parameter.name_hint or parameter.index} of"
                         f" {call.callee} are not constant",
                         "Pass a te.constant for them.",

@@ -10,8 +10,9 @@ from typing import NoReturn, TypeAlias, cast
 
 from xdsl.ir import Block, SSAValue
 
-from vtac.dialects import te, vta
+from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.locations import layer_of
 from vtac.dialects.target import Memory, Target
 
 from .compute import OutsideWindowError
@@ -72,7 +73,7 @@ class KernelRun:
     ):
         self._shared, self._prepared = shared, shared.prepared
         self._target: Target = buffers.target
-        self._where = vta.layer_of(call) or call.callee.root_reference.data
+        self._where = layer_of(call) or call.callee.root_reference.data
         self._buffers, self._sink = buffers, sink
         self._tables = tables
         self._step, self._first_site = step, first_site

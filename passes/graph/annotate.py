@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -17,31 +17,13 @@ from xdsl.passes import ModulePass
 from vtac.dialects.graph import (
     CompositeOp,
     ConstantOp,
-    DequantizeOp,
     HostOp,
-    JoinBytesOp,
-    PackOp,
-    QuantizeOp,
-    UnfoldOp,
-    UnpackOp,
+    ServesOthers,
     YieldOp,
 )
 from vtac.dialects.target import Target
 from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of, target_of_module
 from vtac.passes.graph.reasons import HOST_REASON, Reason, ReasonKind, keep_on_host
-
-BORDER = (
-    ConstantOp,
-    DequantizeOp,
-    JoinBytesOp,
-    PackOp,
-    QuantizeOp,
-    UnfoldOp,
-    UnpackOp,
-    CallOp,
-    ReturnOp,
-)
-"""Ops that belong to the border between host and accelerator: they need no reason."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +44,7 @@ class AnnotatePass(ModulePass):
                     if isinstance(inner, CompositeOp):
                         _annotate(inner, codegens, target)
                 for inner in block.ops:
-                    if not isinstance(inner, (CompositeOp, *BORDER)):
+                    if not isinstance(inner, CompositeOp) and needs_reason(type(inner)):
                         _explain(inner, codegens, target)
 
 
@@ -85,9 +67,12 @@ def _explain(op: Operation, codegens: Mapping[str, Codegen], target: Target | No
         keep_on_host(op, next((text for text in said if text is not None), _usual(op)))
 
 
-def layer_of(op: Operation) -> str:
-    """The name of the node an op came from, empty if it is not known."""
-    return op.location.desc.data if isinstance(op.location, NameLoc) else ""
+def needs_reason(kind: type[Operation]) -> bool:
+    """Whether ops of a kind, if they stay on the host, need a reason.
+
+    All do but calls, returns, and ops that only serve others (`ServesOthers`).
+    """
+    return not issubclass(kind, CallOp | ReturnOp) and not kind.has_trait(ServesOthers)
 
 
 def operator_of(op: Operation) -> str:

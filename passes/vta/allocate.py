@@ -27,13 +27,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from vtac.dialects.errors import CompileError, DoesNotFit, Problem
+from vtac.dialects.locations import layer_of
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta import (
     AllocOp,
     MicroOps,
     ProgramOp,
     integer,
-    layer_of,
 )
 from vtac.dialects.vta.encoding import Opcode
 

@@ -28,6 +28,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects.errors import CompileError, DoesNotFit
+from vtac.dialects.locations import layer_of
 from vtac.dialects.target import Memory
 from vtac.dialects.vta import (
     TOKENS,
@@ -36,7 +37,6 @@ from vtac.dialects.vta import (
     ProgramOp,
     integer,
     integers,
-    layer_of,
     memory_attr,
 )
 from vtac.dialects.vta.encoding import Opcode

@@ -21,6 +21,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects.errors import CompileError, DoesNotFit, Problem
+from vtac.dialects.locations import layer_of
 from vtac.dialects.target import Memory
 from vtac.dialects.vta import (
     BufferKind,
@@ -33,7 +34,6 @@ from vtac.dialects.vta import (
     ProgramOp,
     integer,
     integers,
-    layer_of,
     memory_attr,
     symbol,
 )

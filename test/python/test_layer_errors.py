@@ -15,8 +15,8 @@ from xdsl.ir import SSAValue
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import RequantizeOp
+from vtac.dialects.locations import layer_of
 from vtac.lowering.onnx_to_graph import import_model
-from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.quantize import QuantizePass
 from vtac.passes.graph.reasons import HostReason, ReasonKind, host_reason
 from vtac.runtime.samples import load_samples, tensor_specs

@@ -28,8 +28,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import AddOp, ClipOp, CompositeOp, HostOp, ReluOp, YieldOp
+from vtac.dialects.locations import layer_of
 from vtac.dialects.target import Target
-from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.merge_regions import REGION, MergeRegionsPass
 from vtac.passes.graph.outline_regions import OutlineRegionsPass

@@ -11,8 +11,9 @@ from random_networks import Network, networks
 
 import vtac
 from vtac.dialects.errors import CompileError, DoesNotFit, Problem
+from vtac.dialects.locations import layer_of
 from vtac.dialects.target import Memory, Target
-from vtac.dialects.vta import ProgramOp, layer_of
+from vtac.dialects.vta import ProgramOp
 from vtac.passes.graph.reasons import ReasonKind
 from vtac.passes.vta.allocate import AllocatePass
 from vtac.passes.vta.insert_dependences import InsertDependencesPass

@@ -19,9 +19,10 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from vtac.dialects import graph
 from vtac.dialects.context import Array, VtacContext, constant_attr
+from vtac.dialects.locations import layer_of
 from vtac.dialects.payload import Payload
 from vtac.dialects.target import Target
-from vtac.passes.graph.annotate import AnnotatePass, layer_of
+from vtac.passes.graph.annotate import AnnotatePass
 from vtac.passes.graph.codegen import Codegen, NamedPattern
 from vtac.passes.graph.evaluate import evaluate
 from vtac.passes.graph.match_patterns import MatchPatternsPass

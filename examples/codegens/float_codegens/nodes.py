@@ -26,8 +26,8 @@ from vtac.dialects.graph import (
     is_static,
     shape_of,
 )
+from vtac.dialects.locations import layer_of
 from vtac.dialects.target import Target
-from vtac.passes.graph.annotate import layer_of
 from vtac.passes.graph.codegen import Codegen, NamedPattern
 from vtac.passes.graph.patterns import Predicate, any_operands, op
 from vtac.passes.graph.reasons import Reason, ReasonKind

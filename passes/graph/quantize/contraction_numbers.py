@@ -19,7 +19,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.layer import LARGEST_INT8, OVERFLOW, Layer, layer_of
+from vtac.passes.graph.quantize.layer import LARGEST_INT8, OVERFLOW, Layer, make_layer
 from vtac.passes.graph.quantize.multiplier import rescaling_of
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
 from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
@@ -43,7 +43,7 @@ def number_contraction(group: Contraction, scales: Mapping[SSAValue, Scale]) -> 
     reach: Any = np.full(columns, LARGEST_INT8**2 * sums * group.inner)
     offset: Any = np.full(columns, group.inner * a.zero_point * b.zero_point)
     steps, shifts = np.array([step]), np.full(columns, shift)
-    layer = layer_of(
+    layer = make_layer(
         group, (), constant, steps, shifts, scale, offset=offset, reach=reach, rescaling=rescaling
     )
     if layer.overflows.any():

@@ -160,7 +160,7 @@ class Layer:
         return replace(self, terms=terms, bias=bias, offset=offset, reach=reach)
 
 
-def layer_of(
+def make_layer(
     group: Sum | Contraction,
     terms: Sequence[Term],
     constant: Array,

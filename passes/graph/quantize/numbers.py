@@ -27,7 +27,7 @@ from vtac.passes.graph.quantize.layer import (
     Layer,
     Rescaling,
     Term,
-    layer_of,
+    make_layer,
 )
 from vtac.passes.graph.quantize.network import Network, channels_of
 from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
@@ -107,7 +107,7 @@ class Draft:
                 counted, first = terms[:1], terms[0].offset
                 terms = [terms[0], *(replace(x, added=x.offset - first) for x in terms[1:])]
             offset = offset + sum(term.offset for term in counted)
-        return layer_of(
+        return make_layer(
             self.group,
             terms,
             self.constant,
