@@ -1,7 +1,7 @@
 """The codegen ``vta``: integer groups that end in a requantisation, a pooling or byte planes.
 
-It takes int8 only, so it has the network quantised first; what its functions then go through is the
-rest of the compiler.
+It takes int8 only, so it has the network quantised first; its functions then go through the rest of
+the compiler.
 """
 
 from collections.abc import Mapping, Sequence
@@ -131,7 +131,7 @@ def _transposed_weights(operation: Operation) -> str | None:
 
 
 def _whole_entries(target: Target | None) -> Predicate:
-    """Each entry of a batch starts with an element of its own."""
+    """Predicate: each entry of a batch starts with an element of its own."""
 
     def predicate(operation: Operation) -> str | None:
         assert isinstance(operation, BatchMatMulOp)
@@ -183,7 +183,7 @@ def _moves_space_only(operation: Operation) -> str | None:
 
 
 def _multiplies_accumulators(operation: Operation) -> str | None:
-    """Asked where the ALU does not multiply."""
+    """A reason on targets whose ALU does not multiply, else None."""
     assert isinstance(operation, MulOp | HardSwishOp)
     if any(isinstance(operand.owner, ConstantOp) for operand in operation.operands):
         return None
@@ -191,7 +191,7 @@ def _multiplies_accumulators(operation: Operation) -> str | None:
 
 
 def _whole_elements(target: Target | None) -> Predicate:
-    """It joins or cuts elements of BATCH entries and BLOCK channels, all of them computed."""
+    """Predicate: an op joins or cuts whole elements of BATCH entries and BLOCK channels."""
 
     def predicate(operation: Operation) -> str | None:
         assert isinstance(operation, ConcatOp | SliceOp)
@@ -223,7 +223,7 @@ class VtaCodegen(Codegen):
     quantises: ClassVar[bool] = True
 
     def patterns(self, target: Target | None) -> Sequence[NamedPattern]:
-        """Accumulators and what ends them, max pooling, moves, of which some cost nothing."""
+        """Accumulators with their endings, max pooling, and moves, some of which cost nothing."""
         acc = self._accumulators(target)
 
         def multiplies(operation: Operation) -> str | None:
@@ -273,7 +273,8 @@ class VtaCodegen(Codegen):
 
     @staticmethod
     def _accumulators(target: Target | None) -> Recursive:
-        """int32: products, sum pooling, shifted addends; sums, extremes, products of these."""
+        """The pattern of int32 values: products, sum pooling, shifted addends; sums, extremes,
+        products of these."""
         acc = Recursive("accumulators")
         sources = (
             op(ConvOp, wildcard(), constant()).where(_int8_input)
@@ -291,16 +292,17 @@ class VtaCodegen(Codegen):
         return acc
 
     def outer_values(self, composite: CompositeOp) -> Sequence[SSAValue]:
-        """What lies as weights do: the host packs it so."""
+        """Operands in the layout of weights, which only the host can pack."""
         return weights_of(composite)
 
     def refusal(self, composite: CompositeOp, target: Target | None) -> str | None:
-        """A group of very many operands: scheduling its kernel takes the square of their number."""
+        """A reason for groups of very many operands: scheduling a kernel takes time quadratic in
+        their number."""
         variable = [v for v in composite.inputs if not isinstance(v.owner, ConstantOp)]
         return TOO_WIDE if len(variable) > MOST_OPERANDS else None
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:
-        """What stayed real had no ranges, or the quantiser has said already why not."""
+        """A missing calibration; other reasons are those of the quantiser."""
         return NOT_QUANTISED if type(op) in RULES else None
 
     def integer_limits(self, target: Target | None) -> Mapping[type[Operation], Predicate]:
@@ -314,7 +316,7 @@ class VtaCodegen(Codegen):
         return limits
 
     def refuses_in_integers(self, op: Operation, target: Target | None) -> str | None:
-        """What its own patterns would say of the integer form."""
+        """The objection of its own patterns to the integer form."""
         limit = self.integer_limits(target).get(type(op))
         return None if limit is None else limit(op)
 

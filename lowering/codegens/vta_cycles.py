@@ -1,9 +1,8 @@
-"""How long a VTA takes for a region, from the graph alone: shapes and the rates of the machine.
-
-GEMM micro-ops take a cycle, ALU elements one or two, and a beat of the memory port is a cycle; what
-runs beside something longer costs nothing. Every composite loads its operands and stores its
-results, as if none stayed on the chip. This only has to tell a launch that pays from one that does
-not; `te-schedule` and the timing simulator know more.
+"""Estimates the cycles of a region on a VTA from the graph alone: shapes and the rates of the
+machine. GEMM micro-ops take a cycle, ALU elements one or two, and a beat of the memory port is a
+cycle; of work in parallel only the longest counts. Every composite loads its operands and stores
+its results, as if none stayed on the chip. The estimate only has to decide whether a launch pays;
+`te-schedule` and the timing simulator know more.
 """
 
 from collections.abc import Sequence
@@ -100,7 +99,7 @@ def _alu_cycles(op: Operation, target: Target, rates: Rates) -> int:
     immediate, register = rates.alu
     match op:
         case AddOp() | ConcatOp() | ReshapeOp() | SliceOp():
-            return 0  # what products take in, or nothing
+            return 0  # the operands of products, if any
         case BatchMatMulOp() | ConvOp() | GemmOp() | ShiftLeftOp() | SumPoolOp():
             return 0
         case MaxPoolOp():

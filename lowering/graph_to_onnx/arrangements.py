@@ -31,7 +31,7 @@ def concat(b: OnnxBuilder, op: ConcatOp) -> None:
 
 
 def slice_(b: OnnxBuilder, op: SliceOp) -> None:
-    """Slice; steps are new in opset 10, where limits became inputs. Before it a Gather an axis."""
+    """Slice; before opset 10, which has no steps, one Gather per axis."""
     x, output = b.name(op.x), b.name_for(op.result)
     counts, before = shape_of(op.result) or (), shape_of(op.x) or ()
     starts, steps = op.starts.get_values(), op.steps.get_values()

@@ -1,8 +1,8 @@
 """Collects nodes and weights of an ONNX graph under construction.
 
 A value may have several forms: the logical tensor, the same with channels last, and, if its type
-is packed, its bytes in the accelerator's layout. Each is made when something asks for it, so any op
-may be given any.
+is packed, its bytes in the accelerator's layout. Each form is made when a converter asks for it, so
+an op may take its operands in any form.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from vtac.lowering.onnx_to_graph.weights import LARGE_BYTES, reference_to
 
 
 def place_of(op: Operation) -> str:
-    """Words that say which op: its layer, if it is located, and its kind."""
+    """A description of an op for messages: its layer, if it is located, and its kind."""
     name = f"'{op.location.desc.data}' " if isinstance(op.location, NameLoc) else ""
     return f"op {name}({op.name})"
 
@@ -219,7 +219,7 @@ class OnnxBuilder:
     def slice(
         self, name: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int]
     ) -> str:
-        """What lies between limits along some axes; limits are attributes before opset 10."""
+        """The elements between limits along some axes; limits are attributes before opset 10."""
         if self.opset < 10:
             return self.add("Slice", [name], starts=starts, ends=ends, axes=axes)
         limits = (np.array(limit, np.int64) for limit in (starts, ends, axes))

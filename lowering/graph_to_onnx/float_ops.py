@@ -66,7 +66,7 @@ def _window(op: WindowOp) -> dict[str, list[int]]:
 
 
 def _dilations(op: WindowOp) -> dict[str, list[int]]:
-    """Written out only where they say something: poolings have them in later opsets only."""
+    """The attribute for dilations other than 1: poolings have it in later opsets only."""
     dilations = list(op.dilations.get_values())
     return {"dilations": dilations} if set(dilations) - {1} else {}
 
@@ -125,10 +125,10 @@ def _conv_integer(
     output: str,
     attributes: Mapping[str, Any],
 ) -> str:
-    """ConvInteger; its padding is what stands for 0.
+    """ConvInteger, whose padding is its zero point.
 
-    So a pad value is its zero point, and the zero point's share of the products comes back
-    afterwards, one number a channel.
+    So a pad value becomes the zero point, and the zero point's share of the products is added again
+    afterwards, one number per channel.
     """
     value = pad_value_of(op)
     if not value:

@@ -77,7 +77,7 @@ def fake_quantize(b: OnnxBuilder, op: FakeQuantizeOp) -> None:
 
 
 def dequantize(b: OnnxBuilder, op: DequantizeOp) -> None:
-    """Cast, subtract and multiply: DequantizeLinear, for int32 with one scale a channel too."""
+    """Cast, subtract and multiply: DequantizeLinear, also for int32 with one scale per channel."""
     assert isinstance(op.result.type, TensorType)
     dtype = element_dtype(op.result.type.element_type)
     x, output, zero = b.name(op.x), b.name_for(op.result), op.zero_point.value.data
@@ -95,7 +95,7 @@ def _by_channel(vector: Array, x: SSAValue) -> Array:
 
 
 def _vector(b: OnnxBuilder, op: Operation, value: SSAValue, x: SSAValue) -> Array:
-    """A constant with one number a channel of ``x``."""
+    """A constant with one number per channel of ``x``."""
     array = b.constant(value)
     if array is None:
         raise CompileError(Problem(place_of(op), "its vectors must be constants"))

@@ -155,7 +155,7 @@ def host_model(
 
 
 def opsets_of(module: ModuleOp) -> DictionaryAttr:
-    """What the host ops of a network mean, as `build_model` wants it."""
+    """The opsets of the host ops of a network, as `build_model` takes them."""
     opsets = module.attributes.get("graph.opsets", DictionaryAttr({}))
     assert isinstance(opsets, DictionaryAttr)
     return opsets

@@ -1,4 +1,4 @@
-"""``graph.unfold`` as ONNX nodes: one Gather an axis, by a table of the windows' positions.
+"""``graph.unfold`` as ONNX nodes: one Gather per axis, by a table of the windows' positions.
 
 With channels last a tap is a contiguous piece, and so is a row of windows; the layout of the
 accelerator is then a transposition of whole blocks. Every opset has Gather, and onnxruntime copies

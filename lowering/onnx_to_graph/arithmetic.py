@@ -18,7 +18,7 @@ from vtac.passes.graph.channels_first import mean_pooling, sum_pooling
 from vtac.passes.graph.reasons import ReasonKind
 
 MOST_SPACE = 3
-"""Poolings have at most so many spatial dimensions in ONNX."""
+"""The most spatial dimensions of a pooling in ONNX."""
 
 
 def sum_(node: Node) -> Sequence[Operation] | SSAValue:

@@ -27,7 +27,7 @@ from vtac.lowering.onnx_to_graph.node import (
 from vtac.passes.graph.reasons import ReasonKind
 
 LARGEST_EXTENT = 2**16
-"""Resizes are looked at element by element along each axis, of at most so many."""
+"""The longest axis of a resize, which is checked element by element along each axis."""
 
 
 def concat(node: Node) -> Operation:

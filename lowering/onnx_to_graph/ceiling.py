@@ -1,7 +1,7 @@
 """Poolings with ceil_mode whose last window starts in the end pad.
 
 That window is dropped (ONNX says so, onnxruntime does so), but onnx's shape inference counts it,
-and everything after it would be inferred wrongly. Such nodes get explicit pads before.
+and everything after it would be inferred wrongly. Such nodes get explicit pads before inference.
 """
 
 from onnx import ModelProto, NodeProto, TypeProto, helper

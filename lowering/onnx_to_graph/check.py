@@ -1,4 +1,4 @@
-"""Everything wrong with a model's graph at once, where onnx.checker stops at the first."""
+"""All problems of a model's graph at once; onnx.checker stops at the first."""
 
 import re
 from collections import deque
@@ -17,7 +17,7 @@ OLDEST_OPSET = 7
 """The first opset of today's broadcasting rules, and the oldest that onnxruntime promises."""
 
 NEWEST_OPSET = 2**31 - 1
-"""What onnx can be asked for."""
+"""The newest opset, given in place of a number that onnx does not know."""
 
 HOST_DOMAINS = frozenset(
     {"", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft"}
@@ -32,7 +32,7 @@ LARGE = 1024
 
 
 def describe(node: NodeProto) -> str:
-    """Words that find a node: its name or its first output, and its operator."""
+    """A description of a node for messages: its name or its first output, and its operator."""
     name = node.name or next((f"-> {o}" for o in node.output if o), "")
     return f"node '{name}' ({node.op_type})"
 
@@ -62,7 +62,7 @@ def skeleton(model: ModelProto) -> ModelProto:
     Dimensions of which nothing is known have no name in it (`is_symbol`). Outputs that are inputs
     or weights are left out: they have types already.
     """
-    # Version 3 wanted initialisers to be inputs; onnx then ignores those that are none.
+    # Version 3 required initialisers to be inputs; onnx then ignores those that are not.
     small = ModelProto(ir_version=4 if model.ir_version == 3 else model.ir_version)
     small.opset_import.extend(model.opset_import)
     small.functions.extend(model.functions)
@@ -248,7 +248,7 @@ class _GraphChecker:
             for index, node in enumerate(graph.node)
             if index not in done and all(i in defined or i in given for i in _reads(node))
         ]
-        # What only reads from a cycle is not on it.
+        # Nodes that only read from a cycle are not on it.
         read: set[str] = set()
         while stuck and read != (now := {name for node in stuck for name in _reads(node)}):
             read = now
@@ -263,7 +263,7 @@ class _GraphChecker:
 
 
 def _similar(name: str, known: Iterable[str]) -> str:
-    """What to do about a name that is not known: perhaps it is but misspelt."""
+    """A hint for an unknown name: a known name that is similar."""
     near = get_close_matches(name, known, 1)
     if near:
         return f"Did '{near[0]}' become '{name}'?"

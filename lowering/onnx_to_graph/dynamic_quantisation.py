@@ -5,7 +5,7 @@ so the activation stays real and is calibrated like any other; weights stay inte
 
     (MatMulInteger(q, wq, z, wz) as float) * (s * ws)  becomes  MatMul(x, ws * (wq - wz))
 
-and so for ConvInteger. What remains of the chain for other readers stays as it is.
+and so for ConvInteger. Parts of the chain that have other readers stay as they are.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ LAYERS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 """Sums of integer products, and the float layers that they stand for."""
 
 _CHAIN = frozenset({"Cast", "DynamicQuantizeLinear", "Mul", *LAYERS})
-"""Operators that go once nothing reads them any more."""
+"""Operators that are erased once nothing reads them."""
 
 
 def undo_dynamic_quantisation(model: ModelProto, constants: Mapping[str, TensorProto]) -> None:
@@ -58,7 +58,8 @@ class _Graph:
         return _Graph(graph, constants, makers, scales, {node.output[0]: node for node in dynamic})
 
     def parts(self, node: NodeProto) -> list[NodeProto] | None:
-        """What a node becomes: a dequantisation is its operand, the end of a chain is a layer."""
+        """The nodes that replace a node: a layer for the end of a chain, the operand for a
+        dequantisation."""
         if plain_domain(node.domain) != "":
             return None
         if node.op_type == "DequantizeLinear" and node.input[0] in self.stored:
@@ -147,7 +148,7 @@ class _Graph:
 
 
 def _drop_unused(graph: GraphProto) -> None:
-    """Erase what is left of chains that nothing reads, in place."""
+    """Erase the remains of chains that nothing reads, in place."""
     while True:
         read = {name for node in graph.node for name in (*node.input, *captured_names(node))}
         read.update(output.name for output in graph.output)

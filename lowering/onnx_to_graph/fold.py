@@ -26,16 +26,16 @@ _FOLDED = frozenset(
         "Tile", "Transpose", "Unsqueeze", "Where", "Xor",
     }
 )  # fmt: skip
-"""Operators simple enough for the evaluator to be right about: arithmetic and moving of elements.
+"""Operators that onnx's evaluator computes correctly: arithmetic and moving of elements.
 
-It is not about all (MaxPool with uneven pads); layers are folded by the pass fold-constants.
+It is wrong about others (MaxPool with uneven pads); layers are folded by the pass fold-constants.
 """
 
 EVALUATOR_FAILURES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
     ValueError,
 )  # fmt: skip
-"""What onnx's reference evaluator raises: its operators are functions of Python and NumPy."""
+"""Exceptions of onnx's reference evaluator, whose operators are functions of Python and NumPy."""
 
 
 def fold_constants(model: ModelProto, types: dict[str, TypeProto]) -> bool:

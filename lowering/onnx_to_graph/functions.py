@@ -1,7 +1,7 @@
-"""Functions become what they are made of: the model's own, and some of the standard's.
+"""Inlines functions: those of the model, and some operators that ONNX defines by functions.
 
-ONNX defines many operators by a body of simpler ones. The host engine knows those as they are; the
-accelerator has a chance only with the body.
+ONNX defines many operators by a body of simpler ones. The host engine runs the operator itself; the
+accelerator can only take ops of the body.
 """
 
 import onnx.inliner

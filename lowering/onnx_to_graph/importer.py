@@ -101,7 +101,7 @@ def value_hint(name: str) -> str | None:
 
 
 def location(name: str) -> NameLoc:
-    """The place an op comes from: the name of its ONNX node."""
+    """The location of an op: the name of its ONNX node."""
     return NameLoc(StringAttr(name), NoneAttr())
 
 

@@ -1,10 +1,10 @@
 """Operators on quantised tensors (QLinearConv, QLinearAdd, ...) taken apart: dequantise, the float
 operator, quantise.
 
-This is what they mean, so that the quantiser has one form to deal with, the QDQ form. A node is
-taken apart only where all its scales and zero points are constants, and its weights too: what then
-stays on the host may differ from the whole operator by a step. Those of ``com.microsoft`` are what
-onnxruntime's quantiser writes (its QOperator format).
+The parts mean the same, so the quantiser has one form to deal with, the QDQ form. A node is taken
+apart only where its scales, zero points and weights are constants. Parts that stay on the host may
+differ from the whole operator by one step. Those of ``com.microsoft`` are what onnxruntime's
+quantiser writes (its QOperator format).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ class QuantisedNode:
     constants: Mapping[str, TensorProto]
 
     def parts(self) -> list[NodeProto] | None:
-        """What the node becomes; None for every other operator."""
+        """The nodes that replace the node; None for every other operator."""
         kind = plain_domain(self.node.domain), self.node.op_type
         form = self._concat() if kind == (_MICROSOFT, "QLinearConcat") else FORMS.get(kind)
         if kind == (_MICROSOFT, "QGemm"):

@@ -1,7 +1,7 @@
 """ConvInteger and MatMulInteger: sums of integer products, as the accelerator forms them.
 
-Zero points become one number a channel, and padding holds that of the operand. uint8 is moved by
-128 to int8; weights that leave int8 once their zero point is taken away are a sum of several.
+Zero points become one number per channel, and padding holds that of the operand. uint8 is moved by
+128 to int8. Weights that exceed int8 when their zero point is subtracted become a sum of several.
 """
 
 from collections.abc import Sequence
@@ -116,7 +116,7 @@ def _weights(node: Node, axis: int) -> Array:
 
 
 def _parts(weights: Array) -> list[Array]:
-    """int8 arrays whose sum the weights are: as few as will do, one at least."""
+    """The fewest int8 arrays, at least one, whose sum is the weights."""
     parts: list[Array] = []
     rest = weights
     while not parts or rest.any():
@@ -126,7 +126,8 @@ def _parts(weights: Array) -> list[Array]:
 
 
 def _share(zero_point: int, rows: Array) -> Array:
-    """What takes the zero point's share out of the sums: int32, one a row [O, K] of weights."""
+    """The numbers that remove the zero point's share from the sums: int32, one per row of weights
+    [O, K]."""
     largest = np.abs(rows).sum(axis=1).max(initial=0) * (128 + abs(zero_point))
     if largest > np.iinfo(np.int32).max:
         raise StaysOnHostError("a partial sum could leave int32")
@@ -134,7 +135,7 @@ def _share(zero_point: int, rows: Array) -> Array:
 
 
 def _finish(node: Node, sums: Sequence[SSAValue], share: Array) -> Sequence[Operation]:
-    """The sum of products, and the share of the activations' zero point taken out of it."""
+    """The sums of products, from which the share of the activations' zero point is removed."""
     ops: list[Operation] = []
     total, type = sums[0], sums[0].type
     for more in sums[1:]:

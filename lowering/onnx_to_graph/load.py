@@ -1,4 +1,5 @@
-"""Reads ONNX models: a path, bytes or a message; external data; everything wrong told at once."""
+"""Reads ONNX models: a path, bytes or a message; external data; all problems are reported at
+once."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -27,7 +28,7 @@ _BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 
 
 def load_model(source: ModelSource) -> ModelProto:
-    """The model, checked: what it uses is defined and known, and all its weights are there.
+    """The checked model: operators are known, values are defined, and all weights are present.
 
     What onnxruntime loads although the checks of its operators fail is accepted: it runs on the
     host (operators that are deprecated, domains that onnxruntime's own optimiser writes). A path

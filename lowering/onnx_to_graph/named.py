@@ -20,7 +20,7 @@ class NamedOperator:
     trait: OnnxOperator
 
     def __call__(self, node: Node) -> Operation:
-        """What ONNX lets a node leave out is written down."""
+        """Convert a node; attributes that ONNX lets it leave out get their defaults."""
         count = len(self.kind.get_irdl_definition().operands)
         node.floats(*range(count))
         operands = [node.operand(index) for index in range(count)]

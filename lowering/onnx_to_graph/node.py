@@ -15,7 +15,10 @@ from vtac.passes.graph.reasons import ReasonKind
 
 
 class StaysOnHostError(Exception):
-    """The form of this node has no graph op; the reason is the message. The node is kept whole."""
+    """This form of a node has no graph op, for the reason in the message.
+
+    The node is kept whole.
+    """
 
     def __init__(self, reason: str, kind: ReasonKind = ReasonKind.ATTRIBUTE):
         super().__init__(reason)
@@ -108,7 +111,7 @@ class Node:
     def moved(self, *indices: int) -> None:
         """Refuse unless these inputs are float tensors or 8-bit integers, of known rank.
 
-        What only moves or compares elements does with integers of quantised values as with those.
+        Ops that only move or compare elements also work on the integers of quantised values.
         """
         for index in indices:
             if least_byte(self.operand(index).type) is None:

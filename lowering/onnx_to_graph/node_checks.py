@@ -22,13 +22,13 @@ Shapes = Sequence[Shape | None]
 _REFUSALS = (
     onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError, ValueError,
 )  # fmt: skip
-"""What onnx raises for a node whose operands contradict."""
+"""Exceptions of onnx for a node whose operands contradict each other."""
 
 ANEW = "The model is damaged: export it anew."
 
 
 def layer_problems(model: ModelProto, types: Mapping[str, TypeProto]) -> list[Problem]:
-    """What is wrong with layers of the main graph; engines fail on them when they run."""
+    """The problems of layers of the main graph on which engines would fail when they run."""
     problems = []
     for node in model.graph.node:
         check = _CHECKS.get(node.op_type) if plain_domain(node.domain) == "" else None
@@ -41,7 +41,7 @@ def layer_problems(model: ModelProto, types: Mapping[str, TypeProto]) -> list[Pr
 
 
 def inferred_problems(model: ModelProto, types: Mapping[str, TypeProto]) -> list[Problem]:
-    """Nodes of the main graph of whose operands onnx's inference says that they contradict."""
+    """Nodes of the main graph whose operands contradict each other, by onnx's inference."""
     opsets, problems = opsets_of(model), []
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
@@ -113,7 +113,7 @@ def _conv_transpose(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _window(x: Shape, kernel: Shape, values: Mapping[str, Any]) -> Iterator[str]:
-    """A window that is larger than what it slides over."""
+    """The problem of a window that is larger than its operand, or None."""
     stated = tuple(values.get("kernel_shape", kernel))
     if stated != kernel:
         yield f"its kernel_shape is {list(stated)} and its weights have {list(kernel)}"
@@ -172,4 +172,4 @@ _CHECKS: Mapping[str, Callable[[Shapes, Mapping[str, Any]], Iterator[str]]] = {
     "Gemm": _gemm,
     "PRelu": _prelu,
 }
-"""What contradicts in the operands of a layer, given their shapes and the node's attributes."""
+"""For each layer, a check of the operands' shapes and the node's attributes."""

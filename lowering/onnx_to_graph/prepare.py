@@ -26,19 +26,19 @@ from vtac.lowering.onnx_to_graph.sparse_constants import make_dense
 from vtac.passes.graph.reasons import Reason
 
 ROUNDS = 64
-"""Each round of folding may reveal shapes that let the next one fold more."""
+"""The most rounds of folding. Each may reveal shapes that let the next one fold more."""
 
 KnownTypes = Mapping[str, TypeProto]
-"""Types of values by name, of which shape inference does not know how they come about."""
+"""Types of values by name that shape inference does not find."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model whose large constants are mere inputs, and what is known beside it.
+    """A model whose large constants are mere inputs, and x of every value.
 
-    types: of every value. constants: by name, the large ones included. inputs: what a user feeds,
-    with shapes fixed. outputs: the names of the results. whole: why nodes are not taken apart that
-    might have been, by the name of their first result.
+    constants: by name, the large ones included. inputs: what a user feeds, with shapes fixed.
+    outputs: the names of the results. whole: why nodes are not taken apart that might have been, by
+    the name of their first result.
     """
 
     model: ModelProto

@@ -24,7 +24,7 @@ _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 
 @dataclass(frozen=True)
 class _Steps:
-    """What a node says about its steps.
+    """The scales and zero points of a node.
 
     scale, zero_point: float32 and stored integers; [], [C] along axis, or, where block is not 0,
     of the rank of the operand with one entry per ``block`` elements along axis.
@@ -108,7 +108,7 @@ def quantize_linear(node: Node) -> Operation | ConstantResult:
 
 
 def _quantized(array: Array, steps: _Steps) -> Array:
-    """In float32 as ONNX has it: halves to even, saturating."""
+    """Quantise in float32 as ONNX does: halves to even, saturating."""
     scale = steps.along(steps.scale, array.shape)
     zero_point = steps.along(steps.zero_point, array.shape)
     limits = np.iinfo(zero_point.dtype)

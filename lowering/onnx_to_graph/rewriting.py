@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from onnx import GraphProto, NodeProto
 
 Parts = Callable[[NodeProto], Sequence[NodeProto] | None]
-"""What a node becomes; None where the node stays as it is."""
+"""The nodes that replace a node; None where the node stays as it is."""
 
 
 def replace_nodes(graph: GraphProto, parts: Parts) -> None:

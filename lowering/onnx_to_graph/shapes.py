@@ -11,7 +11,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 def network_inputs(model: ModelProto) -> list[ValueInfoProto]:
-    """The inputs that are no initialisers: what a user feeds."""
+    """The inputs that are no initialisers, which a user feeds."""
     constants = {t.name for t in model.graph.initializer}
     constants.update(s.values.name for s in model.graph.sparse_initializer)
     return [i for i in model.graph.input if i.name not in constants]

@@ -11,7 +11,7 @@ def make_dense(model: ModelProto) -> dict[str, TensorProto]:
     """Take the sparse initialisers and Constant nodes out of the main graph, in place.
 
     Returns the dense tensors by name; they become mere inputs of the model, as its other large
-    constants are. What has an element type that the IR has no tensors of stays where it is.
+    constants are. Constants of element types of which the IR has no tensors are not touched.
     """
     graph, made = model.graph, {}
     kept = []
@@ -45,7 +45,10 @@ def make_dense(model: ModelProto) -> dict[str, TensorProto]:
 
 
 def _dense(sparse: SparseTensorProto, name: str) -> TensorProto | None:
-    """Indices are [NNZ], into the flattened tensor, or [NNZ, rank]."""
+    """A sparse tensor as an array.
+
+    Its indices are [NNZ], into the flattened tensor, or [NNZ, rank].
+    """
     if dense_dtype(sparse.values.data_type) is None:
         return None
     values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)

@@ -1,8 +1,8 @@
-"""Which values have a shape that never changes although shape inference does not find it.
+"""Finds values of fixed shape whose shape onnx's inference does not find.
 
-onnx infers no shapes through operators of other domains and through some of its own. What one of
-those makes has a fixed shape all the same if the shapes of its operands are fixed and no number
-decides: whoever runs the model on a sample can read it off.
+onnx infers no shapes through operators of other domains and through some of its own. The result of
+such an operator still has a fixed shape if the shapes of its operands are fixed and the shape does
+not depend on elements. Then running the model on a sample reveals it.
 """
 
 from collections.abc import Mapping, Set
@@ -39,8 +39,8 @@ def values_of_unknown_shape(
 ) -> list[str]:
     """Names of values of the main graph whose fixed shape only running the model can tell.
 
-    shapes, known: as for `import_model`. What depends on such a value is left out, so that a caller
-    asks again once it knows the types of these.
+    shapes, known: as for `import_model`. Values that depend on such a value are left out; a caller
+    asks again once it knows these types.
     """
     model = load_model(source)
     own = {name for node in model.graph.node for name in node.output}

@@ -23,7 +23,7 @@ from vtac.passes.graph.reasons import ReasonKind
 class WindowAttributes:
     """Kernel, strides, dilations and pads (all begins, then all ends) of a node.
 
-    overhang: how much of each end pad is there for the sake of ceil_mode alone.
+    overhang: the part of each end pad that is due to ceil_mode alone.
     """
 
     kernel: list[int]

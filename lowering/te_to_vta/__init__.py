@@ -74,7 +74,7 @@ def lowerings_of(ctx: Context) -> Mapping[str, Lowering]:
 
 
 def _clean_up(module: ModuleOp, programs: set[str]) -> None:
-    """Launch what was called, and drop what nobody needs any more."""
+    """Replace calls by launches, and erase functions and kernels that are not used any more."""
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
     for call in [op for f in functions for op in f.walk() if isinstance(op, CallOp)]:
         name = call.callee.root_reference.data
@@ -115,7 +115,7 @@ def lower_function(ctx: Context, function: FuncOp, module: ModuleOp) -> vta.Prog
 def lower_to_columns(
     ctx: Context, function: FuncOp, module: ModuleOp
 ) -> tuple[vta.ProgramOp, Columns]:
-    """A program with the buffers of a function and nothing else, and what its calls do.
+    """A program with only the buffers of a function, and the instructions of its calls as columns.
 
     Raises what `lower_function` raises.
     """
@@ -141,13 +141,13 @@ def _is_table_of(user: Operation, parameter: SSAValue) -> bool:
 
 @dataclass
 class _Kernels:
-    """What is known of the kernels that several calls share."""
+    """The prepared forms of kernels, which several calls share."""
 
     lowerings: Mapping[str, Lowering] = field(default_factory=lambda: STANDARD)
     _shared: dict[te.KernelOp, SharedKernel] = field(default_factory=dict)
 
     def shared(self, kernel: te.KernelOp) -> SharedKernel:
-        """What calls of a kernel share."""
+        """The prepared form that calls of a kernel share."""
         if kernel not in self._shared:
             self._shared[kernel] = SharedKernel(PreparedKernel(kernel), self.lowerings)
         return self._shared[kernel]
@@ -174,14 +174,14 @@ class _Function:
         self._assignment = te.BufferAssignment(function.body.block)
 
     def program(self, instructions: Sequence[Operation]) -> vta.ProgramOp:
-        """The program of what was run: its buffers, then these instructions."""
+        """The program: its buffers, then these instructions."""
         body = Region(Block([*self.buffers.declarations(), *instructions]))
         program = vta.ProgramOp(self._function.sym_name.data, self.buffers.target, body)
         program.location = self._function.location
         return program
 
     def run(self, sink_for: Callable[[te.CallOp], Sink]) -> None:
-        """Tell the sink of each call what the call does, in order."""
+        """Run each call in order, and report its effects to the call's sink."""
         block = self._function.body.block
         for index, argument in enumerate(block.args):
             hint = name_of(argument, f"in{index}")

@@ -1,7 +1,7 @@
-"""The operations of a kernel in the form in which they run: loops run thousands of times.
+"""The operations of a kernel, prepared for execution, since loops run thousands of times.
 
-What an operation says is read from the IR once. Values of the kernel have places, numbered from 0,
-so that the state of a run is a list.
+The IR of an operation is read once. Values of the kernel have places, numbered from 0, so that the
+state of a run is a list.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Interval(NamedTuple):
 
     @staticmethod
     def of(item: te.Range, places: Places) -> "Interval":
-        """The range in the form that is quick to evaluate."""
+        """The range, prepared for evaluation."""
         if item.values is None:
             return Interval(None, item.bounds or (0, 0))
         start, length = item.values
@@ -59,7 +59,7 @@ class SymbolicBox(NamedTuple):
 
     @staticmethod
     def of(ranges: Sequence[te.Range], shape: Sequence[int], places: Places) -> "SymbolicBox":
-        """The box of these ranges, a range a dimension."""
+        """The box of these ranges, one per dimension."""
         moving = tuple(
             (dim, places[item.values[0]], places[item.values[1]], shape[dim])
             for dim, item in enumerate(ranges)
@@ -150,7 +150,7 @@ class LaneCheck(NamedTuple):
     lanes: tuple[int, ...]
 
     def failure(self, numbers: Numbers) -> str | None:
-        """What is wrong with the lanes at the moment, None if they are whole."""
+        """The fault of the lanes at the moment; None if they are whole."""
         ranges = [item.at(numbers) for item in self.ranges]
         if ranges == [(0, size) for size in self.lanes]:
             return None
@@ -198,13 +198,13 @@ class Instruction(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """Anything that cannot be run."""
+    """An operation that cannot be run."""
 
     op: Operation
 
 
 Step: TypeAlias = Loop | Span | Hull | Unfuse | Alloc | Copy | Instruction | Unknown
-"""An operation in the form in which it runs."""
+"""An operation prepared for execution."""
 
 
 class PreparedKernel:
@@ -292,14 +292,14 @@ class PreparedKernel:
         )
 
     def _check(self, window: Sequence[te.Range], lanes: tuple[int, ...]) -> LaneCheck | None:
-        """What to look at when the window is known; None if its lanes are whole anyway."""
+        """The check to make once the window is known; None if its lanes are always whole."""
         ranges = tuple(Interval.of(item, self.places) for item in window[-te.LANES :])
         if all(item == (None, (0, size)) for item, size in zip(ranges, lanes, strict=True)):
             return None
         return LaneCheck(ranges, lanes)
 
     def lattice(self, buffer: SSAValue) -> Lattice | None:
-        """What of a buffer's window is ever touched; None if that may be all of it."""
+        """The part of a buffer's window that is ever touched; None if that may be all of it."""
         if buffer not in self._lattices:
             lattice = lattice_of(buffer)
             is_whole = all(line == Line() for line in lattice)

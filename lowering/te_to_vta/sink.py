@@ -1,4 +1,4 @@
-"""Who takes what a run of a kernel does, in program order: buffers, transfers, instructions.
+"""Sinks receive the effects of a kernel's run in program order: buffers, transfers, instructions.
 
 `KernelRun` walks a scheduled nest and tells a sink; `ProgramSink` writes a vta program. Another
 sink may, for example, add up what the operations cost.
@@ -17,11 +17,11 @@ from .instructions import Emitted
 from .transfers import Rectangle
 
 Buffer: TypeAlias = Any
-"""Whatever a sink calls a buffer in a scratchpad."""
+"""A sink's own handle of a buffer in a scratchpad."""
 
 
 class Sink(Protocol):
-    """Takes what one call of a kernel does, in program order."""
+    """Receives the effects of one call of a kernel, in program order."""
 
     def allocate(self, memory: Memory, site: int, slots: int, name: str | None) -> Buffer:
         """A new buffer. site: which ``te.alloc`` it is of, by a number that is the program's."""

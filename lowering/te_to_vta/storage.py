@@ -1,4 +1,4 @@
-"""Where the tensors of an accelerator function lie: in DRAM buffers, as windows in SRAM."""
+"""Storage of an accelerator function's tensors: DRAM buffers, and windows in SRAM."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +87,8 @@ class Buffers:
 
     @property
     def align(self) -> int:
-        """Bytes: every element a transfer may count in divides it."""
+        """The alignment of buffers in bytes, a multiple of every element size that transfers count
+        in."""
         return max(256, *(self.target.element_bytes(memory) for memory in Memory))
 
     def add(self, hint: str, kind: vta.BufferKind, size: int, index: int | None = None) -> str:

@@ -4,10 +4,10 @@ Buffers of one site (one place in a schedule) have the same size and use `slots`
 normally two, so that one is loaded while the other is computed on. Sites that are alive at the same
 time lie apart; a site is alive from its first buffer to the last use of any of its buffers.
 
-Room that is left over lets instructions start early (``vta-order-instructions``), since nothing can
-be loaded before the last use of what lies in its place. So a site lies where the last use is
-longest ago, and the sites of a layer take more slots than they need while they leave half of a
-memory to other layers. Option ``most-slots``: up to how many; 0 keeps those of the schedule.
+Spare room lets instructions start early (``vta-order-instructions``), since a buffer can be loaded
+only after the last use of the elements in its place. So a site lies where the last use is longest
+ago, and the sites of a layer take more slots than they need while they leave half of a memory to
+other layers. Option ``most-slots``: up to how many; 0 keeps those of the schedule.
 
 Takes instructions on ``vta.alloc`` values; leaves none of them.
 """
@@ -38,11 +38,13 @@ from vtac.dialects.vta import (
 from vtac.dialects.vta.encoding import Opcode
 
 MOST_SLOTS = 8
-"""Slots up to which a site takes more than it needs. Every further place of a buffer needs further
-micro-ops."""
+"""Slots up to which a site takes more than it needs.
+
+Every further place of a buffer needs further micro-ops.
+"""
 
 _NEVER_FREE = int(np.iinfo(np.int64).max)
-"""When elements are used for the last time that the same layer needs."""
+"""The time of last use of elements that the same layer needs."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class _Site:
         return self.lives[0][0], max(end for _, end in self.lives)
 
     def meets(self, other: "_Site", exactly: bool) -> bool:
-        """Whether both are alive at a time: as a whole, or (exactly) buffer by buffer."""
+        """Whether both are alive at the same time: as a whole, or (exactly) buffer by buffer."""
         if not _overlap(self.life, other.life):
             return False
         if not exactly:

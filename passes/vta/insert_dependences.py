@@ -3,14 +3,14 @@
 Program order is the meaning of a program. The modules load, compute and store run their own
 instructions in order and wait for each other only by tokens, so every pair on different modules
 that touches the same elements with a write between them needs an order. The pass walks the program
-once with one clock a module: how many instructions of every module are known to be done. An edge is
-added only where the clock does not know yet, and brings with it what its source knew (vector
-clocks: Fidge 1988, Mattern 1989). The k-th edge between two modules therefore has both its ends
-after those of the edge before, which is what the hardware's nameless tokens need: the k-th pop
-matches the k-th push.
+once with one clock per module, which counts the instructions of every module that are known to be
+done. An edge is added only where the clock does not imply the order yet, and merges the clock of
+its source (vector clocks: Fidge 1988, Mattern 1989). The k-th edge between two modules therefore
+has both its ends after those of the edge before, which is what the hardware's nameless tokens need:
+the k-th pop matches the k-th push.
 
-Load and store share no queue. An order between them goes through a compute instruction that knows
-already, else through an empty LOAD UOP, which only pops and pushes.
+Load and store share no queue. An order between them goes through a compute instruction that is
+ordered already, else through an empty LOAD UOP, which only pops and pushes.
 
 Takes placed instructions with planned micro-ops and no tokens (old ones are cleared); leaves every
 flag set. FINISH waits for all that was loaded and stored.
@@ -44,7 +44,8 @@ from vtac.dialects.vta.encoding import Opcode
 from .accesses import Access, Module, ProgramAccesses, Space, module_of
 
 Edge: TypeAlias = tuple[int, int]
-"""Positions, each counted in its module, of the one who pushes and the one who pops."""
+"""The positions of the instruction that pushes and of the one that pops, each counted in its
+module."""
 
 Queue: TypeAlias = tuple[Module, Module]
 
@@ -164,7 +165,7 @@ def derive_tokens(
 
 @dataclass
 class _Row:
-    """The instructions of one module by their places, and what each knows when it is done."""
+    """The instructions of one module by their places, and the clock of each at its end."""
 
     places: list[int] = field(default_factory=list)
     clocks: list[list[int]] = field(default_factory=list)
@@ -174,8 +175,8 @@ class _Row:
 class _Touched:
     """The uses of one space by one module, all of them reads or all writes.
 
-    For each element the position plus one of the last; and the newest of all. `rivals` are those
-    that must be ordered with them.
+    For each element the position plus one of its last use, and the newest use of all. `rivals` are
+    the uses that must be ordered with these.
     """
 
     def __init__(self, module: Module, writes: bool, size: int):
@@ -187,7 +188,8 @@ class _Touched:
 
 
 class _History:
-    """Who touched each element last: positions plus one, by module, reads and writes apart."""
+    """The instruction that touched each element last: positions plus one, by module, reads and
+    writes apart."""
 
     def __init__(self, size: Callable[[Space], int]):
         self._size = size
@@ -197,9 +199,8 @@ class _History:
     def visit(
         self, accesses: Sequence[Access], module: Module, position: int, known: Sequence[int]
     ) -> list[int]:
-        """What an instruction must wait for, by module; from now on others must wait for it.
-
-        known: what it waits for anyway; nothing before that is looked for.
+        """The positions that an instruction must wait for, by module; records the instruction's own
+        uses. known: the positions that it waits for anyway; earlier ones are not searched.
         """
         needs = [0, 0, 0]
         for space, elements, writes in accesses:
@@ -225,7 +226,7 @@ class _History:
 
 
 class _Order:
-    """One derivation of the order of a program. extra: who must wait for whom besides."""
+    """One derivation of the order of a program. extra: further pairs that must be ordered."""
 
     def __init__(self, extra: Mapping[Place, Mapping[Module, int]]):
         self._extra = extra

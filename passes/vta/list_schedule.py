@@ -1,9 +1,9 @@
-"""When the instructions of a program run, by a simple model, in a given or in a chosen order.
+"""A simple model of when the instructions of a program run, in a given or in a chosen order.
 
 The three modules run side by side. An instruction takes cycles of its module; a load also takes
-beats of a read channel, which it shares with the other module that loads. A load starts to wait for
-the memory's latency when it starts, and its beats pass when the channel has served whoever asked
-before. Fetch and the limits of queues are left out: the order that is chosen is one in which
+beats of a read channel, which it shares with the other module that loads. The latency of the memory
+counts from the start of a load, and its beats pass when the channel has served all earlier
+requests. Fetch and the limits of queues are left out: the order that is chosen is one in which
 instructions start, so fetch keeps up with it.
 
 Where the order is free this is list scheduling (Graham, 1966): a module that is idle takes, of the
@@ -35,7 +35,8 @@ _AHEAD = 4
 
 
 class Work(NamedTuple):
-    """What an instruction takes: its module, cycles there, and for a load beats of a channel."""
+    """The resources of an instruction: its module, cycles there, and for a load beats of a
+    channel."""
 
     module: Module
     cycles: int
@@ -43,7 +44,7 @@ class Work(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Instructions in the order of a program that runs so, and the cycle in which all are done."""
+    """Instructions in program order as they run, and the cycle in which all are done."""
 
     order: list[int]
     cycles: int
@@ -102,7 +103,7 @@ def run(
 
 
 class _ListSchedule:
-    """One run. Module by module: what it is at, and what it could start.
+    """One run. For each module: the instruction that runs, and those that could start.
 
     A carrier has the number of the STORE after which it comes, as -1 - number.
     """

@@ -9,11 +9,11 @@ Scheduling Computational Graphs of Deep Neural Networks toward Their Domain-Spec
 OSDI 2023, section 4.4).
 
 Instructions that touch the same elements keep their order (`precedence`), so any program that comes
-out computes the same. How far instructions move is a matter of room: ``vta-allocate`` reuses the
-elements whose last use is longest ago. A program stays as it is if the model gains nothing.
+out computes the same. Room limits how far instructions move: ``vta-allocate`` reuses the elements
+whose last use is longest ago. A program stays as it is if the model gains nothing.
 
 Takes placed instructions with inline micro-ops, and a FINISH at the end; leaves them in another
-order. A program that is different in this is left alone.
+order. Other programs are left as they are.
 """
 
 from collections.abc import Sequence
@@ -101,7 +101,7 @@ def _can_be_ordered(instructions: Sequence[InstructionOp]) -> bool:
 
 
 def _is_known(op: InstructionOp) -> bool:
-    """Whether it is known what an instruction touches."""
+    """Whether the elements that an instruction touches are known."""
     if isinstance(op, LoadOp | StoreOp):
         return op.placed and op.buffer_name is not None
     assert isinstance(op, ComputeOp)

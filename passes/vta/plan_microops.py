@@ -107,7 +107,7 @@ def plan_micro_ops(program: ProgramOp) -> None:
 
 
 def _planned(program: ProgramOp) -> Iterator[tuple[ComputeOp, MicroOps]]:
-    """The instructions with micro-ops of their own, and these."""
+    """The instructions that have micro-ops, with these."""
     entries = program.target.uop_entries
     for op in program.instructions():
         if not isinstance(op, ComputeOp) or op.micro_ops is None:

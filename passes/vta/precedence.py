@@ -1,4 +1,4 @@
-"""Which instructions of a program must stay in order: those that touch the same elements.
+"""Finds the instructions of a program that must stay in order: those that touch the same elements.
 
 Two instructions conflict if both touch an element and one of them writes it. Conflicts inside a
 module count as well, in contrast to `accesses`, which serves programs whose order is fixed. So ACC
@@ -135,7 +135,8 @@ def compute_spans(op: ComputeOp, micro_ops: MicroOps) -> list[Span]:
 def _hull(
     micro_ops: MicroOps, column: int, loops: tuple[int, int], factors: _Factors
 ) -> tuple[int, int]:
-    """First element that an index (0 dst, 1 src, 2 wgt) reaches, and the one behind the last."""
+    """The first element that an index (0 dst, 1 src, 2 wgt) reaches, and the one behind the
+    last."""
     values = micro_ops.rows[:, column]
     steps = sum((count - 1) * by for count, by in zip(loops, factors, strict=True))
     return int(values.min()), int(values.max()) + steps + 1

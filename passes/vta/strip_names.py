@@ -1,4 +1,4 @@
-"""``vta-strip-names``: the text that the binary alone could give back.
+"""``vta-strip-names``: reduces the text to what the binary alone determines.
 
 Buffers become ``@b0``, ``@b1``, ... in their order, kernels ``@u0``, ... in the order of the
 micro-op buffer, equal ones merged; both stand before the instructions; locations are forgotten.

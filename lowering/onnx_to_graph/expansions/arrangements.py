@@ -7,13 +7,13 @@ import numpy as np
 from vtac.lowering.onnx_to_graph.expansions.site import Site
 
 MODES = {b"reflect": "reflect", b"edge": "edge", b"wrap": "wrap"}
-"""What NumPy calls the modes of ONNX Pad."""
+"""NumPy's names of the modes of ONNX Pad."""
 
 MOST_PARTS = 64
 """A pad is as many slices side by side, at most."""
 
 LARGEST_FACTOR = 8
-"""Of an interpolation: its window has (factor + 1)^2 taps."""
+"""The largest factor of an interpolation: its window has (factor + 1)^2 taps."""
 
 
 def pad(site: Site) -> bool:

@@ -1,4 +1,4 @@
-"""The operators that are written as others, and the rewrite of a graph."""
+"""The table of operators that are replaced by others, and the rewrite of a graph."""
 
 from collections.abc import Callable, Mapping, Sequence
 
