@@ -195,8 +195,8 @@ class Stored:
 
     value: in the float function, which may be gone. result: the integers that stand for it, or the
     same in real numbers where scale is None. A stored q stands for ``scale * (q - zero_point)``,
-    by ``factors`` (one a channel) too large where there are any. covered: the float ops that became
-    the integer ops of the layer that makes it; none where reals are only quantised.
+    by ``factors`` (one per channel) too large where there are any. covered: the float ops that
+    became the integer ops of the layer that makes it; none where reals are only quantised.
     """
 
     value: SSAValue

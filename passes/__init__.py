@@ -1,1 +1,1 @@
-"""Rewrites inside one dialect: a phase a folder, a pass a file."""
+"""Rewrites inside one dialect: a phase a folder, a pass per file."""

@@ -28,7 +28,7 @@ class Device(Protocol):
 
     @property
     def target(self) -> Target:
-        """The machine that it is."""
+        """The machine for which programs must be compiled to run on this device."""
         ...
 
     def allocate(self, size: int, alignment: int) -> int:

@@ -1,4 +1,4 @@
-"""The place of each op in its file, so that errors of verifiers name a line.
+"""The place of each op in its file, so that errors of verifiers name per line.
 
 xDSL keeps explicit ``loc(...)`` only. This parser records where each op begins, in a table beside
 the IR, which it does not change.

@@ -66,7 +66,7 @@ class RescaleOp(RequantisationOp):
         return dict(zip(names, self.operands[1:], strict=True))
 
     def verify_(self) -> None:
-        """As every requantisation; an int32 can be shifted that far."""
+        """Check what every requantisation must meet, and that the shift is one of an int32."""
         super().verify_()
         if not 0 <= self.shift.value.data <= LARGEST_SHIFT:
             raise VerifyException(f"the shift must lie in 0..{LARGEST_SHIFT}")

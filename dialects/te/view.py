@@ -38,7 +38,7 @@ class ViewOp(TeOperation):
 
 
 def viewed(value: SSAValue) -> SSAValue:
-    """The value behind all views: the one whose elements a value is."""
+    """The value behind all views: the one whose elements per value is."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.x
     return value

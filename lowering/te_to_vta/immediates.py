@@ -2,7 +2,7 @@
 
 An instruction has one immediate. Where an invocation takes its immediate from a table, its
 iterations are cut into boxes in which the table says the same; neighbours that agree stay together.
-This is how a shift that 16 channels share costs one cycle an element instead of two (docs/vta.md,
+This is how a shift that 16 channels share costs one cycle per element instead of two (docs/vta.md,
 section 6), whatever the other channels shift by.
 """
 
@@ -22,7 +22,7 @@ Table: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A box of iterations, an entry an axis, with the immediate of its instructions."""
+    """A box of iterations, an entry per axis, with the immediate of its instructions."""
 
     start: tuple[int, ...]
     counts: tuple[int, ...]
@@ -37,7 +37,7 @@ def parts_of(
 ) -> list[Part]:
     """The boxes of equal immediates, in the order of the iterations.
 
-    rows: for each dimension of the table the subscript at iteration 0, and its step an axis.
+    rows: for each dimension of the table the subscript at iteration 0, and its step per axis.
     counts: iterations of each axis. Raises `ValueError` for a value that is no immediate of the
     intrinsic, `IndexError` for a subscript outside the table.
     """

@@ -2,7 +2,7 @@
 
 A convolution of kernel 1 and stride 2 reads every second row and column. The window that loops name
 contains all of them, and so would a load. Since every access has known coefficients, the elements
-that any of them can reach lie on a lattice, a step and a first element a dimension; only that is
+that any of them can reach lie on a lattice, a step and a first element per dimension; only that is
 loaded and kept, in coordinates of the lattice.
 """
 
@@ -37,7 +37,7 @@ class Line:
 
 
 Lattice = tuple[Line, ...]
-"""A line a dimension before the lanes."""
+"""A line per dimension before the lanes."""
 
 
 def lattice_of(buffer: SSAValue) -> Lattice:

@@ -105,7 +105,7 @@ class Wildcard(Pattern):
     """Any value; it becomes an input of the composite."""
 
     def match(self, value: SSAValue, attempt: Attempt) -> Matching:
-        """Always."""
+        """A match, whatever the value is."""
         yield from ()
         return Derivation(value)
 

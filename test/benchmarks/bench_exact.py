@@ -3,8 +3,8 @@
 ``python test/benchmarks/bench_exact.py [MODEL]...`` compiles each for each target (a program that
 the hazard checker refuses ends it there), runs it on the simulator on some inputs, in several
 orders of the machine's modules, and compares all that enters and leaves the accelerator with the
-NumPy reference (docs/quantisation.md as code). It prints a row a model and target; a difference, or
-a launch that could not be compared, makes the exit status 1.
+NumPy reference (docs/quantisation.md as code). It prints a row per model and target; a difference,
+or a launch that could not be compared, makes the exit status 1.
 """
 
 import argparse

@@ -138,7 +138,7 @@ def _products(model: onnx.ModelProto) -> Counter[str]:
 
 
 def main() -> int:
-    """A line a model; the status of the command."""
+    """A line per model; the status of the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", choices=[*NAMES, []], metavar="MODEL")
     parser.add_argument("--target", default="pynq")

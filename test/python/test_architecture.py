@@ -1,4 +1,4 @@
-"""docs/architecture.md says what is true: its functions exist, its rooms follow the contracts."""
+"""docs/architecture.md is up to date: its functions exist, its rooms follow the contracts."""
 
 import importlib
 import re
@@ -15,7 +15,7 @@ NAMES = re.findall(r"`(vtac\.[\w.]+)`", PAGE.read_text())
 
 
 def found(name: str) -> object:
-    """What a dotted name stands for. Raises `AttributeError` or `ImportError`."""
+    """The object of a dotted name. Raises `AttributeError` or `ImportError`."""
     module, parts = name, []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Pages that a command writes are what it would write today."""
+"""Pages that commands write are up to date."""
 
 import re
 from pathlib import Path

@@ -173,7 +173,7 @@ def assert_products_are_exact(
 def test_integer_convolution_leaves_as_int32(
     kind: type[np.generic], weights: type[np.generic]
 ) -> None:
-    """Two groups; zero points in the padding, and one a channel of the weights."""
+    """Two groups; zero points in the padding, and one per channel of the weights."""
     x, w = integers(kind, 1, 4, 5, 4), integers(weights, 6, 2, 3, 3)
     x_zero, w_zero = np.array(np.iinfo(kind).max - 7, kind), integers(weights, 6)
     reals = np.pad(x.astype(int) - int(x_zero), [(0, 0), (0, 0), (1, 1), (0, 1)])

@@ -93,7 +93,7 @@ def test_last_layer_scales_keep_integers_exact() -> None:
     assert scales.tolist() == [2.0**-5, 2.0**-7, 0.3 / 127, 1.0, 1.0]
 
 
-# What becomes of each kind of op.
+# The integer form of each kind of op.
 
 
 def test_a_convolution_takes_in_addition_and_relu() -> None:
@@ -233,7 +233,7 @@ def test_residual_scales_are_tied_by_powers_of_two() -> None:
     assert amount[0] == shift[0] - np.log2(ratio)
 
 
-# What stays float, and why.
+# Ops that stay float, and the reasons.
 
 
 def test_reasons_for_what_stays_float() -> None:

@@ -1,4 +1,4 @@
-"""What the README tells people to write works."""
+"""The commands and the Python of the README work."""
 
 import importlib
 import re

@@ -1,4 +1,4 @@
-"""Shapes that a model leaves open, and what calibration samples say of them."""
+"""Shapes that a model leaves open are taken from calibration samples."""
 
 import numpy as np
 import onnx

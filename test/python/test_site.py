@@ -1,4 +1,4 @@
-"""The documentation site: its navigation has every page, and links lead to what it has."""
+"""The documentation site: its navigation has every page, and its links have targets."""
 
 import re
 from pathlib import Path

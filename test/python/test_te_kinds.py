@@ -20,7 +20,7 @@ TARGETS = {
 
 TWELVE = list(KINDS)[:12]
 CASES = {kind: 20 if kind in TWELVE else 4 for kind in KINDS}
-"""Cases a kind and a target."""
+"""Cases per kind and target."""
 
 
 def check(cases: list, target: Target) -> None:

@@ -1,4 +1,4 @@
-"""Loops of te, lowered, run on the simulator, against their plain meaning."""
+"""Lowered loops of te on the simulator, compared with the direct evaluation of the loops."""
 
 import itertools
 import math

@@ -207,7 +207,8 @@ def test_equals_the_plain_definition_cycle_by_cycle(seed: int) -> None:
 
 
 def verify_accounts(report: TimingReport) -> None:
-    """What holds for every report: no cycle twice or nowhere, none below the lower bound."""
+    """Assert what holds for every report: each cycle is counted once, and none is below its lower
+    bound."""
     total = report.total
     assert report.cycles >= total.lower_bound
     for module in Module:

@@ -165,7 +165,8 @@ def test_trace() -> None:
     assert slices[3]["args"]["layer"] == "compute"
     assert slices[3]["tid"] == names["compute"]
     assert (slices[1]["ts"], slices[1]["ts"] + slices[1]["dur"]) == (38, 279)
-    # An arrow starts in the slice of who pushes and ends in that of who pops.
+    # An arrow starts in the slice of the instruction that pushes and ends in that of the one that
+    # pops.
     starts = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = {e["id"]: e for e in events if e["ph"] == "f"}
     assert starts.keys() == ends.keys()

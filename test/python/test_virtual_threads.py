@@ -45,7 +45,7 @@ def merged(random: Random, threads: int, iterations: int) -> list[Work]:
 
 
 def program(loads: list[Work], computes: list[Work], iterations: int) -> list[Instruction]:
-    """The threads lowered onto one stream a module, each with the tokens of its own pipeline."""
+    """The threads lowered onto one stream per module, each with the tokens of its own pipeline."""
     threads = len(loads) // iterations
     one = {"y_size": 1, "x_size": 1, "x_stride": 1}
     wide = {"y_size": 1, "x_size": threads, "x_stride": threads}
@@ -144,7 +144,7 @@ def test_a_token_of_another_thread_is_an_error() -> None:
 @settings(max_examples=12)
 @given(st.integers(0, 10**9))
 def test_derived_tokens_fit_any_interleaving(seed: int) -> None:
-    """What the threads do is written in a random order; vta-insert-dependences sets the tokens."""
+    """The threads' instructions stand in a random order; vta-insert-dependences sets the tokens."""
     random = Random(seed)
     threads, iterations = random.randint(2, 3), random.randint(2, 3)
     turns = [[("load", n), ("compute", n)] for n in range(iterations)]

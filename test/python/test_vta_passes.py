@@ -1,4 +1,4 @@
-"""The passes of vta on random programs: placed, ordered and encoded, they mean what they meant."""
+"""The passes of vta on random programs keep their meaning: placing, ordering, encoding."""
 
 import itertools
 import random
@@ -213,7 +213,7 @@ def test_random_programs(name: str) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_buffers_that_share_bytes(name: str) -> None:
-    """Placed one over the other they mean what one buffer with all their bytes means."""
+    """Buffers placed at shared bytes behave as one buffer with all these bytes."""
 
     @settings(max_examples=12)
     @given(st.integers(0, 1 << 30))
@@ -251,7 +251,7 @@ def merged(program: ProgramOp, offsets: dict[str, int], size: int) -> ProgramOp:
 
 
 def run_shared(program: ProgramOp, plain: ProgramOp, offsets: dict[str, int], seed: int) -> None:
-    """Like `run`, where what the bytes of a program become is the meaning of another one."""
+    """As `run`, but the expected bytes are those that another program leaves."""
     rng = np.random.default_rng(seed)
     dram = {
         name: rng.integers(0, 256, op.bytes.value.data, np.uint8)

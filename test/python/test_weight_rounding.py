@@ -1,4 +1,4 @@
-"""Weights rounded together: the power of what they are off never grows, and no limit is passed."""
+"""Weights rounded together: the power of the sums' errors never grows, and no limit is passed."""
 
 import numpy as np
 from hypothesis import given

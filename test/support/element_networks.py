@@ -150,7 +150,7 @@ class ElementBuilder(Builder):
         return Value(name, (x.shape[0], len(order), *x.shape[2:]), x.bound)
 
     def vector(self, x: Value, low: float, high: float) -> str:
-        """A constant with one number a channel, or one in all."""
+        """A constant with one number per channel, or one in all."""
         count = x.shape[1] if self.draw(st.booleans()) else 1
         numbers = self.rng.uniform(low, high, (count, *[1] * (len(x.shape) - 2)))
         return self.constant(numbers)

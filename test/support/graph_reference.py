@@ -173,7 +173,7 @@ def _check_fits(array: Array, dtype: np.dtype[Any], what: str) -> None:
 
 
 def _channels(vector: Array, rank: int) -> Array:
-    """A vector with one entry a channel, shaped to broadcast against [N, C, spatial...]."""
+    """A vector with one entry per channel, shaped to broadcast against [N, C, spatial...]."""
     return np.reshape(vector, (-1, *[1] * (rank - 2))) if vector.size > 1 else vector
 
 
@@ -187,18 +187,18 @@ def quantize(x: Array, scale: float, zero_point: int, low: int = -128) -> Array:
 
 
 def dequantize(x: Array, scales: Sequence[float], zero_point: int) -> Array:
-    """``scale * (x - zero_point)`` in float32; one scale, or one a channel."""
+    """``scale * (x - zero_point)`` in float32; one scale, or one per channel."""
     steps = (x.astype(np.int64) - zero_point).astype(np.float32)
     return steps * _channels(np.asarray(scales, np.float32), x.ndim)
 
 
 def shift_left(x: Array, amount: Array) -> Array:
-    """``x << amount`` in int64, one amount a channel."""
+    """``x << amount`` in int64, one amount per channel."""
     return x.astype(np.int64) << _channels(amount.astype(np.int64), x.ndim)
 
 
 def add_bias(acc: Array, bias: Array) -> Array:
-    """``acc + bias`` in int64, one bias a channel; the sum fits int32."""
+    """``acc + bias`` in int64, one bias per channel; the sum fits int32."""
     total = acc.astype(np.int64) + _channels(bias.astype(np.int64), acc.ndim)
     _check_fits(total, np.dtype(np.int32), "acc + bias")
     return total

@@ -199,7 +199,7 @@ def _conv(
     steps: Any,
     pads: list[int],
 ) -> str:
-    """A convolution 3x3 with a scale a channel, and a result that fills its range."""
+    """A convolution 3x3 with a scale per channel, and a result that fills its range."""
     w = rng.integers(-127, 128, (outputs, channels // group, 3, 3)).astype(np.int8)
     w_zero = np.zeros(outputs, np.int8) if rng.integers(2) else rng.integers(-9, 9, outputs)
     w_scale = rng.uniform(0.001, 0.01, outputs).astype(np.float32)

@@ -60,7 +60,7 @@ class _Run:
         return (start + np.arange(y)[:, None] * stride + np.arange(x)).ravel()
 
     def elements(self, op: TransferOp) -> Array:
-        """The DRAM buffer of a transfer, an element a row."""
+        """The DRAM buffer of a transfer, an element per row."""
         assert op.buffer_name is not None
         size = self.target.element_bytes(op.memory_id)
         return self.dram[op.buffer_name].reshape(-1, size)

@@ -17,7 +17,7 @@ from .nest import Nest, NestStage, Refused, accesses_to, label_of, perfect_chain
 
 
 def dma(nest: Nest, step: te.DmaOp) -> None:
-    """Replace the loops from an axis inward by a copy of what they cover."""
+    """Replace the loops from an axis inward by one copy of the elements that they cover."""
     stage = nest.stage(step.stage)
     owner, loop = nest.loop(step.axis)
     if owner is not stage:
