@@ -22,6 +22,7 @@ DISTURBANCE = 100
 class Rates:
     """Cycles of a machine.
 
+    gemm: a micro-op of the GEMM core.
     alu: an element in an ALU operation, with an immediate and with a second operand.
     copy: an element of accumulators copied to others, and the instructions which that takes.
     instruction: what a GEMM or ALU instruction costs besides its elements.
@@ -33,6 +34,7 @@ class Rates:
     launch: until the first instruction starts.
     """
 
+    gemm: int
     alu: tuple[int, int]
     copy: tuple[int, int]
     instruction: int
@@ -56,6 +58,7 @@ class Rates:
         idle = 0 if ahead else timing.store_idle_cycles
         added = timing.gemm_cycles + timing.alu_register_cycles, 2  # to accumulators that are reset
         return Rates(
+            gemm=timing.gemm_cycles,
             alu=(timing.alu_immediate_cycles, timing.alu_register_cycles),
             copy=(timing.alu_immediate_cycles, 1) if target.alu_imm_src else added,
             instruction=max(timing.compute_overhead + (-1 if ahead else 1), 0),

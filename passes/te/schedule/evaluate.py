@@ -248,20 +248,22 @@ class Evaluation:
         if stage.kind is StageRole.PRODUCT:
             starts = stage.in_place is None
             share, gemms = self.tilings.border(stage)
-            busy: Extents = (total * taps * share).astype(np.int64) + total * starts
+            points: Extents = (total * taps * share).astype(np.int64) + total * starts
             # Taps that are cut share out the instructions that are due to the border.
             windows, turns = stage.windows, self._all_turns(stage)
             plain = self._turns(stage, set(range(len(stage.taps))) - windows, windows)
-            return busy, np.maximum(gemms * plain, tiles * turns) + tiles * starts
+            gemms = np.maximum(gemms * plain, tiles * turns) + tiles * starts
+            return points * rates.gemm, gemms
         if stage.kind is StageRole.REDUCTION:
-            start, before = (0, 0) if stage.in_place is not None else (1 + immediate, 2)
+            begun = stage.in_place is not None
+            start, before = (0, 0) if begun else (rates.gemm + immediate, 2)
             return total * (start + register * taps), (1 + before) * tiles
         if stage.copies:
             cycles, instructions = rates.copy
             return total * cycles, instructions * tiles
         rate = immediate if stage.has_immediate else register
         if stage.in_place is None:
-            return total * (1 + register + rate), 3 * tiles
+            return total * (rates.gemm + register + rate), 3 * tiles
         region = self.tilings.regions[stage.number]
         return total * rate, tiles * volume([region[axis] for axis in stage.table_axes], self.one)
 

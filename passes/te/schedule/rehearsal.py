@@ -113,7 +113,7 @@ class Rehearsals:
     def work(self) -> tuple[int, int, Set[int]]:
         """What the compute module has to do under every plan.
 
-        The points of products, and the cycles of an element of the root; both of those stages that
+        The cycles of products, and the cycles per element of the root; both of those stages that
         compute exactly the elements of a tile of the root, whose numbers come last.
         """
         points, rate, stages = 0, 0, self.regions.followers
@@ -123,7 +123,7 @@ class Rehearsals:
                 whole = ProductPlan([(extent,) for extent in stage.taps], (True, True))
                 steps = self.steps(stage, region, whole, self.known_steps(stage, whole))
                 points += sum(step.points for step in steps)
-                rate += stage.in_place is None
+                rate += self.rates.gemm * (stage.in_place is None)
             elif stage.kind is not StageRole.STORE:
                 rate += self._alu(stage, [1] * len(stage.extents))[0]
         return points, rate, stages
@@ -194,12 +194,13 @@ class Rehearsals:
         if stage.kind is StageRole.REDUCTION:
             taps = elements * register * prod(stage.taps)
             is_started = stage.in_place is not None
-            return (taps, 1) if is_started else (taps + elements * (1 + immediate), 3)
+            start = elements * (self.rates.gemm + immediate)
+            return (taps, 1) if is_started else (taps + start, 3)
         if stage.copies:
             cycles, instructions = self.rates.copy
             return elements * cycles, instructions
         if stage.in_place is None:
-            return elements * (1 + register + rate), 3
+            return elements * (self.rates.gemm + register + rate), 3
         return elements * rate, prod(extents[axis] for axis in stage.table_axes)
 
     def known_steps(self, stage: ScheduledStage, plan: ProductPlan) -> dict[object, list[_Step]]:
@@ -273,7 +274,7 @@ class Rehearsals:
             for tap, _ in border.taps:
                 enumerated *= rest[tap]
                 rest[tap] = 1
-        points *= prod(outputs) * prod(rest)
+        points *= prod(outputs) * prod(rest) * self.rates.gemm
         cycles = points + instructions * self.rates.instruction
         extents = sorted(extents + rest)
         kernel = self._kernels.setdefault((stage.number, *extents, *at), len(self._kernels))
@@ -462,7 +463,7 @@ class _Rehearsal:
 
     def _product(self, stage: ScheduledStage, region: list[Range], context: int) -> None:
         if stage.in_place is None:
-            self.compute += prod(length for _, length in region) + self.rates.instruction
+            self.compute += self.rates.gemm * prod(n for _, n in region) + self.rates.instruction
         inp, wgt = pair = self.operands[stage.number]
         load, compute, points, kernels = self.load, self.compute, 0, self.micro_ops.kernels
         for step in self.known.steps(stage, region, *self.steps[stage.number]):
