@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 from numpy.typing import NDArray
 from static_int8 import answers_of, labels_of, session, static_model
 
@@ -84,6 +85,7 @@ def main() -> int:
         print(f"there are no models: {SHARED} is absent")
         return 0
     logging.disable(logging.WARNING)
+    onnxruntime.set_default_logger_severity(3)
     print(f"| model | method | {' | '.join(map(str, options.samples))} |")
     print(f"| --- | --- |{' ---: |' * len(options.samples)}")
     for model in CLASSIFIERS:

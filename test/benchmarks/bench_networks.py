@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -378,6 +379,7 @@ def main() -> int:
     path = options.records or HERE.parents[1] / "build" / f"networks-{options.target}.json"
     records = load(path)
     logging.disable(logging.WARNING)
+    onnxruntime.set_default_logger_severity(3)
     for name in options.networks or EVERY:
         if name in records and not options.fresh:
             continue

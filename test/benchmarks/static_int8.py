@@ -1,6 +1,7 @@
 """onnxruntime's own int8 quantisation of a float model, which the benchmarks compare with.
 
 QDQ format, int8 activations and weights, one scale for each channel of weights, minmax calibration.
+Models of opsets without an axis in DequantizeLinear have one scale for each tensor.
 """
 
 from collections.abc import Iterator
@@ -8,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 Array = NDArray[Any]
+
+AXIS_SINCE = 13
+"""The opset in which DequantizeLinear learnt to have a scale for each channel."""
 
 
 class Samples(CalibrationDataReader):
@@ -38,8 +43,10 @@ def static_model(path: Path, name: str, samples: Array, folder: Path) -> Path:
     """Quantise a model by samples [S, ...] of its input; the file of the result, in the folder."""
     ready, small = folder / "ready.onnx", folder / "int8.onnx"
     quant_pre_process(path, ready, skip_symbolic_shape=True)
+    opset = next(known.version for known in onnx.load(path).opset_import if not known.domain)
     try:
-        _quantize(ready, small, Samples(name, samples), per_channel=True)
+        per_channel = opset >= AXIS_SINCE
+        _quantize(ready, small, Samples(name, samples), per_channel=per_channel)
     except ValueError:  # onnxruntime fails on some biases where each channel has a scale
         _quantize(ready, small, Samples(name, samples), per_channel=False)
     return small
