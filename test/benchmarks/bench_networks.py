@@ -257,7 +257,7 @@ def _far_rows(records: Mapping[str, Record]) -> Iterator[str]:
                 f"{record.utilisation:.0%}",
                 f"{record.reads:.0%}",
                 _shares(record.waits, record.cycles),
-                _shares(record.layers, record.cycles),
+                _shares({_short(name): n for name, n in record.layers.items()}, record.cycles),
             )
 
 
@@ -299,6 +299,11 @@ def _part(counts: tuple[int, int], digits: int) -> str:
     return f"{100 * part / whole:.{digits}f} %" if whole else ""
 
 
+def _short(layer: str) -> str:
+    """The end of a layer's name: converters join the names of all that they folded into it."""
+    return "/".join(layer.split(";")[-1].split("/")[-2:])
+
+
 def _shares(counts: Mapping[str, int], whole: int) -> str:
     return ", ".join(f"{name} {count / whole:.0%}" for name, count in counts.items())
 
@@ -319,9 +324,19 @@ and `vww` have random weights.
 
 ## Above {near} of the bound
 
-Shares of the cycles in which the compute module waits, by cause and by layer ("instructions' own
-time": cycles of its instructions beyond their micro-ops). "GEMM core": share of cycles in which it
-multiplies. "Port reads": share of cycles that the reads alone need.
+The bound leaves out what the machine does not allow to overlap. The table lists the largest parts
+of the difference, as shares of all cycles, by cause and by layer ("GEMM core": the share of cycles
+in which it multiplies; "port reads": the share that the reads alone need):
+
+- `instructions' own time`: an instruction takes cycles beyond its micro-ops (six on `chisel-pynq`),
+  in which the compute module does nothing else. Small layers and many tiles make many short
+  instructions. `start` is the cycle from the last token to the start of an instruction.
+- `dram`: the compute module loads biases and accumulators itself, and does not compute meanwhile.
+- `load to compute token`: the first inputs and weights of a program have nothing to overlap with,
+  and weights come ahead only as far as the weight buffer has room. The dense layer at the end of
+  MobileNet has as many weights as the whole buffer.
+- `store to compute token`: results that are not stored yet occupy the accumulators.
+- `fetch`: the first instructions of a program, and runs of short ones, which come one at a time.
 
 {far}
 
