@@ -311,7 +311,7 @@ shifted right by {SHIFT}, of which the low 8 bits are kept:""",
         """\
 The machine computes with vectors of 16 and blocks of 16 x 16. `te-pack-lanes` gives the tensors
 that layout: the last two dimensions are one element of a scratchpad. `te-split-bodies` leaves one
-operation a stage, for that is what an ALU instruction does.""",
+operation per stage, for that is what an ALU instruction does.""",
         block("mlir", kernel_text(run_passes(module, TO_TE), whole=True)),
         "## Plain loops",
         """\

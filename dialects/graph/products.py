@@ -92,7 +92,7 @@ class GemmOp(WeightedOp):
 
     @property
     def groups(self) -> int:
-        """One: every output reads all channels."""
+        """The number of groups, which is 1: every output reads all channels."""
         return 1
 
     def products(self) -> int:

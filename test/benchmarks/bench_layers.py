@@ -51,7 +51,7 @@ COLUMNS = (
     ("1 thread", 11),
     ("GEMM", 7),
 )
-"""Names and widths. ``channel``: with a shift a channel; ``ours``: our cycles over TVM's;
+"""Names and widths. ``channel``: with one shift per channel; ``ours``: our cycles over TVM's;
 ``ratio``: over the column before, but for ``channel`` over the limit; ``GEMM``: utilisation."""
 
 README_COLUMNS = {
@@ -60,7 +60,7 @@ README_COLUMNS = {
     2: "compute limit",
     3: "ratio",
     4: "GEMM core",
-    9: "a shift a channel",
+    9: "one shift per channel",
     11: "TVM's tiles",
     12: "ours / TVM's",
     13: "its GEMM core",
@@ -85,7 +85,7 @@ class Baseline:
 class Row:
     """What is printed about one layer.
 
-    channel: with a shift a channel instead. wrong: programs that differ from the reference.
+    channel: with one shift per channel instead. wrong: programs that differ from the reference.
     """
 
     layer: Layer
@@ -135,7 +135,7 @@ class Bench:
         report, channel = self._report(compiled, wrong, ""), None
         if self.both:
             other = compile_layer(layer, self.target, shift="channel", **options)
-            channel = self._report(other, wrong, " with a shift a channel")
+            channel = self._report(other, wrong, " with one shift per channel")
         tiles = TUNED.get(layer.name) if baseline and not residual else None
         return Row(
             layer,
@@ -252,7 +252,7 @@ def hidden(rows: Sequence[Row]) -> str | None:
 
 
 def roofline(rows: Sequence[Row], path: Path) -> None:
-    """Write the roofline of TVM's schedules in one thread and in several, a dot a layer."""
+    """Write the roofline of TVM's schedules in one thread and in several, one dot per layer."""
     found = [(row.name, row.baseline) for row in rows if row.baseline is not None]
     dots = [(f"{name}, one thread", baseline.alone) for name, baseline in found]
     dots += [(f"{name}, virtual threads", baseline.threads) for name, baseline in found]
@@ -327,7 +327,7 @@ def arguments() -> argparse.Namespace:
         "--shift",
         choices=("block", "channel", "both"),
         default="both",
-        help="what shares one; both: a block, and the cycles with one a channel beside it",
+        help="what shares one; both: a block, and the cycles with one per channel beside it",
     )
     parser.add_argument("--residual", action="store_true", help="also with residual additions")
     parser.add_argument(

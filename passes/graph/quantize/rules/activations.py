@@ -60,7 +60,7 @@ class FakeQuantize(ClampRule[FakeQuantizeOp]):
     interior: ClassVar[bool] = False
 
     def bounds(self, op: FakeQuantizeOp) -> Range:
-        """None: requantisation clamps to the bounds of stored integers."""
+        """No bounds: requantisation clamps to the bounds of stored integers."""
         return -inf, inf
 
     def error(
@@ -116,7 +116,7 @@ class LeakyRelu(_Sloped[LeakyReluOp]):
         return np.full(channels_of(op.result), op.alpha.value.data)
 
     def why_not(self, op: LeakyReluOp, network: Network) -> str | None:
-        """It has one if the slope is a finite number."""
+        """There is an integer form if the slope is a finite number."""
         return _slopes(self.slope(op, network))
 
 
@@ -128,7 +128,7 @@ class PRelu(_Sloped[PReluOp]):
         return network.channel_vector(op.slope, channels_of(op.result))
 
     def why_not(self, op: PReluOp, network: Network) -> str | None:
-        """It has one if slopes are constant, one per channel, and all on one side of 1."""
+        """An integer form needs constant slopes, one per channel, all on one side of 1."""
         if network.constant(op.slope) is None:
             return Reason("its slopes are not constant", ReasonKind.ATTRIBUTE)
         if not is_channel_vector(known_shape(op.slope), known_shape(op.result)):

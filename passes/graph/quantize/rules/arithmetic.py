@@ -34,8 +34,7 @@ class _Addition(LinearRule[SumT], Generic[SumT]):
     sign = 1
 
     def why_not(self, op: SumT, network: Network) -> str | None:
-        """It has one if shapes are equal, or one operand is a constant with one number per
-        channel."""
+        """An integer form needs equal shapes, or a constant with one number per channel."""
         a, b = known_shape(op.a), known_shape(op.b)
         if a == b or _constant_a_channel(op, network) is not None:
             return None
@@ -82,7 +81,7 @@ class BatchNorm(LinearRule[BatchNormOp]):
     """A factor and an offset for each channel."""
 
     def why_not(self, op: BatchNormOp, network: Network) -> str | None:
-        """It has one if the statistics are constants."""
+        """There is an integer form if the statistics are constants."""
         if any(network.constant(value) is None for value in op.operands[1:]):
             return Reason("its statistics are not constant", ReasonKind.ATTRIBUTE)
         return None
@@ -100,7 +99,7 @@ class _Scaling(LinearRule[ScalingT], Generic[ScalingT]):
     """A product or quotient with a constant that has one number per channel."""
 
     def why_not(self, op: ScalingT, network: Network) -> str | None:
-        """It has one if the other operand is such a constant, and finite."""
+        """There is an integer form if the other operand is such a constant, and finite."""
         found = _constant_a_channel(op, network)
         divides = isinstance(op, DivOp)
         if found is None or (divides and found[0] is not op.a):
@@ -131,8 +130,7 @@ class Mul(_Scaling[MulOp], JoinRule[MulOp]):
     """``a * b``: a scaling, or a product of two tensors."""
 
     def why_not(self, op: MulOp, network: Network) -> str | None:
-        """It has one if a product broadcasts over space only, or its single channel over all
-        channels."""
+        """An integer form of a product broadcasts over space, or one channel over all."""
         if not _is_product(op, network):
             return super().why_not(op, network)
         a, b, result = (known_shape(value) for value in (op.a, op.b, op.result))

@@ -36,7 +36,7 @@ class Conv(_Layer[ConvOp]):
     """A convolution."""
 
     def why_not(self, op: ConvOp, network: Network) -> str | None:
-        """It has one if weights and bias are constants."""
+        """There is an integer form if weights and bias are constants."""
         if network.constant(op.w) is None:
             return Reason("its weights are not constant", ReasonKind.ATTRIBUTE)
         if op.bias is not None and network.constant(op.bias) is None:
@@ -55,8 +55,7 @@ class Gemm(_Layer[GemmOp]):
     """A dense layer, or a product of two activations (`contractions`)."""
 
     def why_not(self, op: GemmOp, network: Network) -> str | None:
-        """It has one if the bias is a constant vector; that of two activations needs a factor above
-        0."""
+        """An integer form needs a constant bias; for two activations, a factor above 0."""
         alpha = op.alpha.value.data
         if is_matrix_product(op, network) and not 0 < alpha < inf:
             return Reason(f"its factor alpha is {alpha:g}, not above 0", ReasonKind.ATTRIBUTE)

@@ -13,7 +13,7 @@ class MaxPool(PassingRule[MaxPoolOp]):
     """The largest element of each window."""
 
     def why_not(self, op: MaxPoolOp, network: Network) -> str | None:
-        """It has one if every window holds an element of the operand."""
+        """There is an integer form if every window holds an element of the operand."""
         return None if window_counts(op).all() else OUTSIDE
 
     def error(self, op: MaxPoolOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
@@ -33,7 +33,7 @@ class Reshape(PassingRule[ReshapeOp]):
     computes = False
 
     def keeps_channels(self, op: ReshapeOp) -> bool:
-        """They are where the first two dimensions stay."""
+        """Channels are kept where the first two dimensions stay."""
         return known_shape(op.x)[:2] == known_shape(op.result)[:2]
 
 
@@ -41,7 +41,7 @@ class Transpose(PassingRule[TransposeOp]):
     """Another order of dimensions."""
 
     def keeps_channels(self, op: TransposeOp) -> bool:
-        """They are where the first two dimensions keep their places."""
+        """Channels are kept where the first two dimensions keep their places."""
         return tuple(op.permutation.get_values()[:2]) == (0, 1)
 
 
@@ -49,7 +49,7 @@ class DepthToSpace(PassingRule[DepthToSpaceOp]):
     """Channels spread over space."""
 
     def keeps_channels(self, op: DepthToSpaceOp) -> bool:
-        """They are not: a channel of the result has elements of several channels of the operand."""
+        """Channels are kept by blocks of one element only: others mix several channels."""
         return set(op.blocks.get_values()) == {1}
 
 
@@ -57,7 +57,7 @@ class Upsample(PassingRule[UpsampleOp]):
     """Repeated elements."""
 
     def keeps_channels(self, op: UpsampleOp) -> bool:
-        """They are where elements are repeated along spatial dimensions only."""
+        """Channels are kept where elements are repeated along spatial dimensions only."""
         return set(op.factors.get_values()[:2]) == {1}
 
 

@@ -49,7 +49,7 @@ class _PoolingRule(CoreRule[OpT]):
     """The common part of the rules of poolings."""
 
     def shares(self, op: OpT, factor: Array) -> bool:
-        """They may if no factor is needed: sums of elements have no weights to take up one."""
+        """Addends may enter if the factor is 1, since sums of elements have no weights."""
         return bool((factor == 1).all())
 
     def width(self, op: OpT) -> int:
@@ -103,11 +103,11 @@ class SumPool(_PoolingRule[SumPoolOp]):
     """The sum over windows."""
 
     def why_not(self, op: SumPoolOp, network: Network) -> str | None:
-        """It has one if it has no pads: float sums have none."""
+        """There is an integer form if it has no pads: float sums have none."""
         return Reason("sums with pads", ReasonKind.ATTRIBUTE) if any(op.pads.get_values()) else None
 
     def divisor(self, op: SumPoolOp) -> int:
-        """One: sums are not divided."""
+        """The divisor 1: sums are not divided."""
         return 1
 
 
@@ -115,7 +115,7 @@ class AveragePool(_PoolingRule[AveragePoolOp]):
     """The mean over windows: one sum, or linear forms where windows count differently."""
 
     def why_not(self, op: AveragePoolOp, network: Network) -> str | None:
-        """It has one if divisors are few and not 0."""
+        """There is an integer form if divisors are few and not 0."""
         if op.count_include_pad.value.data:
             return None
         counts = window_counts(op)

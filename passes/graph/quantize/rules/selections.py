@@ -45,7 +45,7 @@ class _Cut(_Selection[OpT], Generic[OpT]):
     """Selections along any dimension."""
 
     def why_not(self, op: OpT, network: Network) -> str | None:
-        """It has one if the op leaves the batch as it is."""
+        """There is an integer form if the op leaves the batch as it is."""
         batch = known_shape(op.results[0])[0]
         changes = any(known_shape(operand)[0] != batch for operand in op.operands)
         return KEEPS_BATCH if changes else None
@@ -87,8 +87,7 @@ class Pad(_Cut[PadOp]):
     """Windows that start and end outside the operand."""
 
     def why_not(self, op: PadOp, network: Network) -> str | None:
-        """It has one if only space is padded, with a number that the operand's integers can
-        represent."""
+        """An integer form pads space only, by a number that the operand's int8 represents."""
         if (reason := super().why_not(op, network)) is not None:
             return reason
         pads, rank = op.pads.get_values(), len(known_shape(op.x))
