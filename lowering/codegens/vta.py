@@ -22,7 +22,6 @@ from vtac.dialects.graph import (
     ConvOp,
     DepthToSpaceOp,
     GemmOp,
-    HardSwishOp,
     HostOp,
     MaxOp,
     MaxPoolOp,
@@ -184,7 +183,7 @@ def _moves_space_only(operation: Operation) -> str | None:
 
 def _multiplies_accumulators(operation: Operation) -> str | None:
     """A reason on targets whose ALU does not multiply, else None."""
-    assert isinstance(operation, MulOp | HardSwishOp)
+    assert isinstance(operation, MulOp)
     if any(isinstance(operand.owner, ConstantOp) for operand in operation.operands):
         return None
     return NO_PRODUCTS
@@ -285,9 +284,9 @@ class VtaCodegen(Codegen):
             | op(ShiftLeftOp, acc, constant())
         )
         sums = op(AddOp, acc, acc).where(_same_shape) | op(AddBiasOp, acc, constant())
-        extremes = op(MaxOp, acc, acc) | op(MinOp, acc, acc)
+        extremes = op(MaxOp, acc, acc) | op(MinOp, acc, acc) | op(ClipOp, acc)
         if target is not None and target.alu_mul:
-            extremes = extremes | op(MulOp, acc, acc) | op(ClipOp, acc)
+            extremes = extremes | op(MulOp, acc, acc)
         acc.define(sources | sums | extremes)
         return acc
 
@@ -312,7 +311,7 @@ class VtaCodegen(Codegen):
             UpsampleOp: _repeats_space_only,
         }
         if target is None or not target.alu_mul:
-            limits |= {HardSwishOp: _multiplies_accumulators, MulOp: _multiplies_accumulators}
+            limits[MulOp] = _multiplies_accumulators
         return limits
 
     def refuses_in_integers(self, op: Operation, target: Target | None) -> str | None:

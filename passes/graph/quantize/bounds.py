@@ -19,6 +19,7 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects.context import Array
 from vtac.dialects.graph import ConstantOp, HostOp
 from vtac.passes.graph.quantize.contractions import Contraction
+from vtac.passes.graph.quantize.curves import curve_error, steepest_slope
 from vtac.passes.graph.quantize.error_models import (
     FLOAT32_STEP,
     SLACK_STEPS,
@@ -111,6 +112,9 @@ class _Errors:
             errors = self._contraction(group, known)
         elif group.join == "mul":
             errors = self._product(group, layer, known)
+        elif group.join == "curve":
+            (error,) = known.values()
+            errors = [error * steepest_slope(layer), np.full(1, curve_error(layer))]
         else:
             errors = [self._term(layer, term, known[term.form.operand]) for term in layer.terms]
         total = self.model.total([*errors, *self._ending(layer)])

@@ -311,7 +311,13 @@ def _products(form: Form, weights: Sequence[int]) -> Operation:
     return product_op(form, x, w, TensorType(f32, [batch, weights[0], *space]))
 
 
-_JOINS = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}
+_JOINS = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+    "curve": np.add,
+}
 
 
 def _channels(vector: Array, like: Array) -> Array:

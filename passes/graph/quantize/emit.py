@@ -46,6 +46,7 @@ _JOINS: Mapping[str, Callable[..., Operation]] = {
     "max": MaxOp,
     "min": MinOp,
     "mul": MulOp,
+    "curve": AddOp,
 }
 
 

@@ -61,12 +61,13 @@ def find_factors(
 
 def _can_enlarge(group: Sum) -> bool:
     """Whether a group has a scale of its own choice, and makes its result of weights and bias."""
-    own = not group.is_rounded and not group.leaves_int32
+    own = not (group.is_rounded or group.leaves_int32 or group.join == "curve")
     return own and not any(form.plain for form in group.forms)
 
 
 def _takes_channels_apart(group: Group, value: SSAValue) -> bool:
-    forms = group.forms if isinstance(group, Sum) and group.join != "mul" else ()
+    linear = isinstance(group, Sum) and group.join not in ("mul", "curve")
+    forms = group.forms if isinstance(group, Sum) and linear else ()
     return any(
         form.operand is value
         and form.group == channels_of(value)

@@ -9,7 +9,7 @@ Groups are grown from their last op upwards, each as large as possible; a value 
 its group (or that the network returns) ends its group.
 """
 
-from collections.abc import Collection, Container, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, ClassVar
@@ -65,9 +65,9 @@ class Sum:
     forms: its addends, that of the core first, then those with weights, then plain ones.
     bias: all constant addends, float64 with one number per channel. join: how the addends are
     combined: added, or compared or multiplied. gate: slope and offset of the second factor of a
-    product, if that is a hard sigmoid. lo, hi: real bounds from relu and clip. covered: all ops it
-    replaces, root first. leaves_int32: the accumulators themselves are the result (a last dense
-    layer).
+    product, if that is a hard sigmoid. curve: the function that is taken of the only form. lo, hi:
+    real bounds from relu and clip. covered: all ops it replaces, root first. leaves_int32: the
+    accumulators themselves are the result (a last dense layer).
     """
 
     root: Operation
@@ -80,6 +80,7 @@ class Sum:
     leaves_int32: bool = False
     join: Join = "add"
     gate: tuple[float, float] | None = None
+    curve: Callable[[Array], Array] | None = None
 
     @property
     def inputs(self) -> list[SSAValue]:
@@ -275,7 +276,7 @@ class _Grower:
         if isinstance(rule, JoinRule) and (found := rule.joined(op, self.network, result)):
             return Sum(
                 root, None, found.forms, terms.bias, lo, hi, covered,
-                join=found.join, gate=found.gate,
+                join=found.join, gate=found.gate, curve=found.curve,
             )  # fmt: skip
         assert isinstance(rule, LinearRule), "what neither clamps nor joins is linear"
         for walk in _WALKS:

@@ -12,6 +12,7 @@ from functools import cached_property
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from vtac.passes.graph.quantize.contractions import Contraction
+from vtac.passes.graph.quantize.curves import note
 from vtac.passes.graph.quantize.equalisation import find_factors
 from vtac.passes.graph.quantize.groups import (
     Group,
@@ -90,7 +91,12 @@ def make_plan(network: Network, policy: ShiftPolicy) -> QuantisationPlan:
             else:
                 declined[group.root] = obstacle.reason
             continue
-        return QuantisationPlan(network, grouping.groups, layers, scales, grouping.reasons)
+        notes = {
+            group.root: note(layer)
+            for group, layer in layers.items()
+            if isinstance(group, Sum) and group.join == "curve"
+        }
+        return QuantisationPlan(network, grouping.groups, layers, scales, grouping.reasons, notes)
 
 
 def _obstacles(network: Network, grouping: Grouping) -> Iterator[tuple[Operation, str]]:

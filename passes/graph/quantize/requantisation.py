@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from vtac.passes.graph.quantize.contraction_numbers import number_contraction
 from vtac.passes.graph.quantize.contractions import Contraction
+from vtac.passes.graph.quantize.curves import number_curve
 from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.layer import Layer
 from vtac.passes.graph.quantize.multiplier import multiplied
@@ -30,6 +31,8 @@ def number(
     draft = Draft(network, group, scales, policy)
     if group.join == "mul":
         return number_product(draft)
+    if group.join == "curve":
+        return number_curve(draft)
     if group.leaves_int32:
         return dense_result(draft)
     return multiplied(draft) if policy.multiplies_in(group) else shifted(draft)

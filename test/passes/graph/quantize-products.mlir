@@ -37,4 +37,9 @@ builtin.module attributes {vtac.target = #target.vta<"sim">} {
 // CHECK-NEXT:    graph.add_bias
 // CHECK-NEXT:    graph.clip {{.*}}min = 0.000000e+00 : f64, max = 7.620000e+02 : f64
 // CHECK-NEXT:    graph.mul
+
+// Without a multiplier clamped lines are added up, and a note says how near they come.
+// SHIFTS-LABEL: @swish
+// SHIFTS:        graph.clip
+// SHIFTS:        graph.requantize {{.*}}graph.note = "{{[0-9]+}} line{{s?}}, at most {{[0-9.]+}} steps of its result off"
 }

@@ -37,6 +37,12 @@ HARD_SWISH = 1 / 6, 1 / 2
 """Slope and offset of the hard sigmoid in a hard swish."""
 
 
+def hard_swish(x: Array) -> Array:
+    """``x * clip(x / 6 + 1 / 2, 0, 1)``."""
+    slope, offset = HARD_SWISH
+    return x * np.clip(slope * x + offset, 0.0, 1.0)
+
+
 class Relu(ClampRule[ReluOp]):
     """``max(x, 0)``."""
 
@@ -161,11 +167,14 @@ class Abs(JoinRule[AbsOp]):
 
 
 class HardSwish(JoinRule[HardSwishOp]):
-    """``x`` times its hard sigmoid."""
+    """``x`` times its hard sigmoid: a product, or lines where the target does not multiply."""
 
     def joined(self, op: HardSwishOp, network: Network, result: SSAValue) -> Joined | None:
         """x, and x as the gate reads it."""
-        return Joined([diagonal(op, op.x, result, np.ones(1))] * 2, "mul", HARD_SWISH)
+        x = diagonal(op, op.x, result, np.ones(1))
+        if network.multiplies:
+            return Joined([x, x], "mul", HARD_SWISH)
+        return Joined([x], "curve", curve=hard_swish)
 
 
 RULES: Rules = {

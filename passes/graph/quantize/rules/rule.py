@@ -23,8 +23,8 @@ from vtac.passes.graph.quantize.network import Network, channels_of
 
 OpT = TypeVar("OpT", bound=Operation)
 
-Join = Literal["add", "max", "min", "mul"]
-"""How the accumulators of several forms are combined."""
+Join = Literal["add", "max", "min", "mul", "curve"]
+"""How the accumulators of several forms are combined; ``curve``: a function of one (``curves``)."""
 
 
 @dataclass
@@ -172,22 +172,23 @@ class ClampRule(SumRule[OpT]):
 
 @dataclass(frozen=True)
 class Joined:
-    """Two forms whose accumulators are compared or multiplied.
+    """Two forms whose accumulators are compared or multiplied, or one that a function is taken of.
 
-    gate: slope and offset of the second factor, if that is a hard sigmoid.
+    gate: slope and offset of the second factor, if that is a hard sigmoid. curve: the function.
     """
 
     forms: Sequence[Form]
     join: Join
     gate: tuple[float, float] | None = None
+    curve: Callable[[Array], Array] | None = None
 
 
 class JoinRule(SumRule[OpT]):
-    """Ops whose result is the larger, the smaller or the product of two accumulators."""
+    """Ops whose result is the larger, the smaller or the product of two sums, or a curve of one."""
 
     @abstractmethod
     def joined(self, op: OpT, network: Network, result: SSAValue) -> Joined | None:
-        """The two forms; None where an op of this kind is linear."""
+        """The forms; None where an op of this kind is linear."""
 
 
 def largest(*errors: Array) -> Array:
