@@ -153,22 +153,19 @@ def _is_foldable(op: ConvOp) -> bool:
 
 def _is_made_on_host(value: SSAValue) -> bool:
     """Whether an int8 value comes from the host whatever the codegens take."""
-    owner = value.owner
-    if isinstance(owner, ReshapeOp):
-        return _is_made_on_host(owner.x)
-    return isinstance(value, BlockArgument) or isinstance(owner, QuantizeOp | HostOp)
+    while isinstance(value.owner, ReshapeOp):
+        value = value.owner.x
+    return isinstance(value, BlockArgument) or isinstance(value.owner, QuantizeOp | HostOp)
 
 
 def _ending_of(acc: SSAValue) -> RequantizeOp | AddBiasOp | None:
     """The op that adds the bias to the sum of which these accumulators are part."""
-    users = [use.operation for use in acc.uses]
-    if len(users) != 1:
-        return None
-    (user,) = users
-    if isinstance(user, AddOp):
-        return _ending_of(user.result)
-    if isinstance(user, RequantizeOp | AddBiasOp) and user.operands[0] is acc:
-        return user
+    while (use := acc.get_user_of_unique_use()) is not None:
+        if isinstance(use, RequantizeOp | AddBiasOp) and use.operands[0] is acc:
+            return use
+        if not isinstance(use, AddOp):
+            return None
+        acc = use.result
     return None
 
 

@@ -170,14 +170,16 @@ class _RaiseMoves(RewritePattern):
 
 def _addends(value: SSAValue) -> Iterator[Operation | None]:
     """The ops whose results are added; None for a value with other readers, or of no op."""
-    owner = value.owner
-    if not isinstance(owner, Operation) or not value.has_one_use():
-        yield None
-    elif isinstance(owner, AddOp):
-        yield from _addends(owner.a)
-        yield from _addends(owner.b)
-    else:
-        yield owner
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        owner = value.owner
+        if not isinstance(owner, Operation) or not value.has_one_use():
+            yield None
+        elif isinstance(owner, AddOp):
+            waiting += (owner.b, owner.a)
+        else:
+            yield owner
 
 
 def _rectangles(term: _Term, shape: Sequence[int]) -> Iterator[_Part]:
@@ -241,9 +243,10 @@ def _moves(op: RequantizeOp, parts: Sequence[_Part], axis: int) -> tuple[list[Op
 
 def _erase_unused(values: Sequence[SSAValue], rewriter: PatternRewriter) -> None:
     """Erase the ops of these values if nothing reads them, then those of their operands."""
-    for value in dict.fromkeys(values):
+    waiting = list(reversed(dict.fromkeys(values)))
+    while waiting:
+        value = waiting.pop()
         owner = value.owner
         if isinstance(owner, AddOp | ConvOp | ConstantOp) and not value.uses:
-            operands = list(owner.operands)
+            waiting += reversed(dict.fromkeys(owner.operands))
             rewriter.erase(owner)
-            _erase_unused(operands, rewriter)

@@ -83,9 +83,9 @@ class PadIntoWindow(RewritePattern):
 
 
 def _not_negative(value: SSAValue) -> bool:
+    while isinstance(value.owner, MaxPoolOp):
+        value = value.owner.x
     owner = value.owner
     if isinstance(owner, ClipOp):
         return owner.min is not None and owner.min.value.data >= 0
-    if isinstance(owner, MaxPoolOp):
-        return _not_negative(owner.x)
     return isinstance(owner, ReluOp)
