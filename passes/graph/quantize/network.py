@@ -89,28 +89,33 @@ class Network:
 
     def range_of(self, value: SSAValue) -> tuple[float, float] | None:
         """The calibrated range; constants, moved and rounded values have one without
-        calibration."""
+        calibration. The range of moved elements is the union of their sources' ranges."""
+        found: list[tuple[float, float]] = []
+        waiting, seen = [value], {value}
+        while waiting:
+            value = waiting.pop()
+            op = producer(value)
+            if (own := self._own_range(value)) is not None:
+                found.append(own)
+            elif op is not None and (op.has_trait(MovesElements) or op.has_trait(SelectsElements)):
+                if isinstance(op, PadOp):
+                    found.append((op.value.value.data, op.value.value.data))
+                operands = [v for v in dict.fromkeys(op.operands) if v not in seen]
+                waiting += operands
+                seen.update(operands)
+            else:
+                return None
+        return min(lo for lo, _ in found), max(hi for _, hi in found)
+
+    def _own_range(self, value: SSAValue) -> tuple[float, float] | None:
+        """The range that is known of a value without that of others."""
         given = self.given(value)
         if given is not None:
             return given.range
         array = self.constant(value)
         if array is not None and array.size:
             return float(array.min()), float(array.max())
-        found = range_of(value)
-        return self._moved_range(producer(value)) if found is None else found
-
-    def _moved_range(self, op: Operation | None) -> tuple[float, float] | None:
-        """The range of a result whose elements are moved: the union of the operands' ranges."""
-        if op is None or not (op.has_trait(MovesElements) or op.has_trait(SelectsElements)):
-            return None
-        ranges = [self.range_of(operand) for operand in op.operands]
-        known = [found for found in ranges if found is not None]
-        if isinstance(op, PadOp):
-            known.append((op.value.value.data, op.value.value.data))
-            ranges.append(known[-1])
-        if len(known) < len(ranges):
-            return None
-        return min(lo for lo, _ in known), max(hi for _, hi in known)
+        return range_of(value)
 
     def given(self, value: SSAValue) -> Given | None:
         """The given scale of a value, if the network has one."""
