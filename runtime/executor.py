@@ -131,7 +131,8 @@ class Module:
 
         feeds: an array (or list, for a sequence) for each input, of its exact shape; or the one
         array or list of a model with one input. Numbers become the input's type where that can
-        hold them (`vtac.runtime.casts`).
+        hold them (`vtac.runtime.casts`). NaN and infinity are refused unless the whole model runs
+        on the host.
         order_seed: chooses the order in which the simulated modules take turns; results do not
         depend on it. dump: a folder for one file per launch, ``NNN_NAME.npz``, with config, insns,
         dram_in, dram_out. Raises `CompileError` on inputs that do not fit and on failing parts.
@@ -214,7 +215,9 @@ class Module:
             if value.name not in feeds:
                 problems.append(Problem(f"input {value.name!r}", f"is missing: {describe(value)}"))
                 continue
-            checked[value.name], fault = _fit(value, feeds[value.name])
+            checked[value.name], fault = _fit(
+                value, feeds[value.name], finite=bool(self.package.functions)
+            )
             if fault:
                 problems.append(Problem(f"input {value.name!r}", fault))
         if problems:
@@ -238,11 +241,19 @@ def _as(value: Value, data: Array) -> Array:
     return array.reshape(cast(Sequence[int], shape) if known else data.shape)
 
 
-def _fit(value: Value, given: Any) -> tuple[Any, str]:
-    """The given input, as an array if the value is a tensor, and the problems with it."""
+def _fit(value: Value, given: Any, *, finite: bool) -> tuple[Any, str]:
+    """The given input, as an array if the value is a tensor, and the problems with it.
+
+    finite: whether NaN and infinity are refused; the accelerator's integers cannot express them.
+    """
     if not value.type.startswith("tensor("):
         return given, ""
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        return given, f"is a list of parts of several shapes, the model takes {describe(value)}"
+    if finite and array.dtype.kind == "f" and (count := int((~np.isfinite(array)).sum())):
+        return array, f"holds {count} values that are not finite numbers"
     dtype = tensor_dtype(value)
     if dtype is not None:
         if fault := cast_fault(array, dtype):

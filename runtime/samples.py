@@ -17,7 +17,7 @@ batch gets it.
 import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -76,12 +76,17 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Samples:
-    """Batches of all inputs. notes: messages for the user about how they were made."""
+    """Batches of all inputs.
+
+    notes: messages for the user about how they were made. truths: the inputs whose samples were
+    given as booleans.
+    """
 
     arrays: Mapping[str, Array]
     batch_sizes: Mapping[str, int]
     count: int
     notes: tuple[str, ...] = ()
+    truths: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         """The number of batches."""
@@ -168,7 +173,14 @@ def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
     if problems:
         raise CompileError(problems)
     sizes = {spec.name: _batch_size(spec) for spec in inputs}
-    return _regrouped(arrays, sizes)
+    truths = frozenset(spec.name for spec in inputs if _is_truth(entries[spec.name], spec))
+    return replace(_regrouped(arrays, sizes), truths=truths)
+
+
+def _is_truth(entry: Entry, spec: InputSpec) -> bool:
+    """Whether booleans were given for an input that takes floats."""
+    parts = [entry] if isinstance(entry, np.ndarray) else entry
+    return spec.dtype.kind == "f" and all(np.asarray(part).dtype == bool for part in parts)
 
 
 def doubts(samples: Samples, inputs: Sequence[InputSpec]) -> list[str]:
@@ -181,6 +193,10 @@ def doubts(samples: Samples, inputs: Sequence[InputSpec]) -> list[str]:
         lowest, highest = float(array.min()), float(array.max())
         if lowest == highest:
             found.append(f"all samples of input '{spec.name}' are {lowest:g}")
+        elif spec.name in samples.truths:
+            found.append(
+                f"samples of input '{spec.name}' are booleans, the input takes {spec.dtype}"
+            )
         elif max(-lowest, highest) < TINY:
             found.append(f"samples of input '{spec.name}' are all below {TINY:g} in magnitude")
     return [f"{text}: the ranges that follow from them will not fit other inputs" for text in found]

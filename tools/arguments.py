@@ -10,7 +10,10 @@ def at_least(least: int) -> Callable[[str], int]:
     """The type of an argument that is a whole number of at least ``least``."""
 
     def whole_number(text: str) -> int:
-        number = int(text)
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text} is not a whole number") from None
         if number < least:
             raise argparse.ArgumentTypeError(f"{number} is less than {least}")
         return number

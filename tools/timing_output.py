@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TIMING_PRESETS, Target
-from vtac.runtime.atomic import write_whole
+from vtac.runtime.atomic import is_file, write_whole
 from vtac.sim import TimingPreset, TimingReport
 from vtac.sim.timing import preset_for
 from vtac.sim.timing.pictures import PlotsMissing, roofline_picture, timeline_picture
@@ -85,6 +85,7 @@ def write_report_files(
             given = getattr(args, option)
             if given is None:
                 continue
+            is_file(given)  # a/ is a folder, which a Path no longer shows
             path = Path(given)
             if len(reports) > 1:
                 path = path.with_name(f"{path.stem}.{number:03d}_{name}{path.suffix}")

@@ -7,7 +7,6 @@ on mlir-translate. Each translation imports what only it needs, so that all star
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -153,6 +152,6 @@ def _target(args: argparse.Namespace) -> Target | None:
 
 def _write_ir(output: str | None, module: ModuleOp, ctx: VtacContext) -> None:
     if output:
-        write_ir(Path(output), module_text(module), module, ctx)
+        write_ir(output, module_text(module), module, ctx)
     else:
         print_ir(module_text(module), module, ctx, "vta-translate")

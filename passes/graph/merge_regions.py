@@ -20,6 +20,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import CompositeOp
 from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of
 from vtac.passes.graph.cost import computing_ops
@@ -197,6 +198,11 @@ class MergeRegionsPass(ModulePass):
     name = "merge-regions"
 
     max_ops: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `CompileError` on a number of ops that no region has."""
+        if self.max_ops is not None and self.max_ops < 1:
+            raise CompileError(Problem("max-ops", f"{self.max_ops} is less than 1"))
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Assign regions in every function that no codegen has taken."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.graph import HostOp, shape_of
 
@@ -40,6 +40,49 @@ class ReasonKind(Enum):
     LAYOUT = "laid out on the way to the accelerator"
     OTHER = "other reasons"
 
+
+WAYS_OUT = {
+    ReasonKind.OPERATOR: "None on this accelerator: it runs in onnxruntime, and the model's other"
+    " layers are not affected. docs/operators.md lists what is supported.",
+    ReasonKind.ATTRIBUTE: "Export the model in the form that docs/operators.md lists.",
+    ReasonKind.TYPE: "Export the model in float32 and give samples (--calibrate), or quantise it to"
+    " int8 or uint8.",
+    ReasonKind.SHAPE: "Change the shape in the model, to one that docs/operators.md lists as"
+    " supported.",
+    ReasonKind.NUMBERS: "Give samples whose values are like those of real inputs (--calibrate).",
+    ReasonKind.USED_TWICE: "Remove the model's other use of this value.",
+    ReasonKind.CYCLE: "None needed: the rest of the region is a launch of its own.",
+    ReasonKind.COST: "Offload all: --host-model none, and no --min-macs.",
+    ReasonKind.USER: "Leave the option away that keeps it on the host.",
+    ReasonKind.PRECISION: "Lower --min-layer-snr.",
+    ReasonKind.CAPACITY: "Choose a --target with larger scratchpads.",
+    ReasonKind.LAYOUT: "None needed: only data moves.",
+    ReasonKind.OTHER: "Run with --save-ir to see the operation.",
+}
+"""For each kind of reason the way out that applies where a reason has no hint of its own."""
+
+WAYS_OUT_OF_OPERATORS = {
+    **dict.fromkeys(
+        ("Softmax", "LogSoftmax"),
+        "Where only the order of the results matters, as for a label, end the model before it.",
+    ),
+    **dict.fromkeys(
+        ("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
+        "Train with BatchNormalization, which becomes part of the layer before it.",
+    ),
+    **dict.fromkeys(
+        ("Erf", "Gelu", "Sigmoid", "Tanh", "Exp", "Mish", "Softplus"),
+        "Train with Relu, Clip, LeakyRelu, HardSigmoid or HardSwish instead.",
+    ),
+    **dict.fromkeys(
+        ("LSTM", "GRU", "RNN"),
+        "Fix its shapes (--shape) and give all sequences the same length: a long enough layer is"
+        " then unrolled, and its products run on the accelerator.",
+    ),
+    "Resize": "Resize by whole factors, with mode nearest or linear.",
+    "Cast": "Leave conversions out of the model: export it in one element type.",
+}
+"""For operators that no codegen takes, the form of a network that would do without them."""
 
 SETTLED = (ReasonKind.USER, ReasonKind.PRECISION, ReasonKind.CAPACITY, ReasonKind.LAYOUT)
 """Kinds of reasons that are known before codegens are asked: no codegen takes such an op, and the
@@ -93,7 +136,15 @@ def host_reason(op: Operation) -> HostReason | None:
         found = ReasonKind[kind.data.upper()]
     else:
         found = ReasonKind.OPERATOR if isinstance(op, HostOp) else ReasonKind.OTHER
-    return HostReason(text.data, found, hint.data if isinstance(hint, StringAttr) else "")
+    return HostReason(text.data, found, _way_out(op, found, hint))
+
+
+def _way_out(op: Operation, kind: ReasonKind, hint: Attribute | None) -> str:
+    """The hint that was written on an op, else what helps with its operator or its kind."""
+    if isinstance(hint, StringAttr):
+        return hint.data
+    operator = op.op_type.data if isinstance(op, HostOp) else ""
+    return WAYS_OUT_OF_OPERATORS.get(operator, WAYS_OUT[kind])
 
 
 def is_settled(op: Operation) -> bool:

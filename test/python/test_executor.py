@@ -59,6 +59,9 @@ def test_a_saved_module_runs_as_before(tmp_path: Path) -> None:
         ({"image": np.full((1, 16), 1e300)}, "has values from 1e+300 to 1e+300, the model takes"),
         ({"image": IMAGE[0]}, "has shape [16], the model takes tensor(float)[1, 16]"),
         ({"image": np.concatenate([IMAGE, IMAGE])}, "has shape [2, 16]"),
+        ({"image": [[1.0, 2.0], [3.0]]}, "is a list of parts of several shapes"),
+        ({"image": np.where(IMAGE[0, 0] == IMAGE, np.nan, IMAGE)}, "that are not finite numbers"),
+        ({"image": np.full((1, 16), np.inf).tolist()}, "holds 16 values that are not finite"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(feeds: dict[str, np.ndarray], message: str) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from digits_model import MODEL, save_images
+from tiny_package import tiny_package
 
 from vtac.dialects.errors import CompileError
 from vtac.runtime.atomic import is_file, write_whole
-from vtac.tools import vta_compile, vta_opt
+from vtac.runtime.package import write_package
+from vtac.tools import vta_compile, vta_opt, vta_sim, vta_translate
 from vtac.tools.guard import guard
 
 COMMANDS = ("vta_compile", "vta_opt", "vta_run", "vta_sim", "vta_translate")
@@ -171,3 +173,28 @@ def test_without_an_output_the_package_has_the_name_of_the_model(
     assert capsys.readouterr().out.startswith("digits.vtapkg: ")
     vta_compile.main([str(MODEL), "--calibrate", str(samples), "--emit", "graph"])
     assert sorted(file.name for file in tmp_path.iterdir()) == ["digits.vtapkg", "samples.npz"]
+
+
+@pytest.mark.parametrize("command", ["--import-onnx", "--trace"])
+def test_a_name_that_ends_like_a_folder_is_refused(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_package(tiny_package(), tmp_path / "m.vtapkg")
+    with pytest.raises(SystemExit):
+        if command == "--trace":
+            vta_sim.main(["m.vtapkg", "--trace", "absent/"])
+        else:
+            vta_translate.main(["--import-onnx", str(MODEL), "-o", "absent/"])
+    assert "absent/: is a folder" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["m.vtapkg"]
+
+
+@pytest.mark.parametrize("most", [0, -1, -1000])
+def test_regions_of_no_ops_are_refused(most: int, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        vta_opt.main([str(MODEL), "-p", f"merge-regions{{max-ops={most}}}"])
+    assert f"{most} is less than 1" in capsys.readouterr().err
