@@ -21,7 +21,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vtac import ResourceAttr
 from vtac.lowering.te_to_binary import lower_to_binary
-from vtac.lowering.te_to_vta import CODEGEN
+from vtac.passes.te.accelerated import CODEGEN
 from vtac.passes.te.apply_schedule import apply_schedule
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.pack_constants import pack_parameters

@@ -29,15 +29,13 @@ from vtac.dialects.context import Array, constant_attr, constant_value, tensor_t
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import BatchMatMulOp, ConcatOp, ConstantOp, SliceOp, packing
 from vtac.dialects.graph.rectangles import moves_whole_elements, starts_of
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import Target
 from vtac.dialects.te import AssembleOp, CallOp, KernelOp, ViewOp, WindowOp
 from vtac.dialects.te import ConstantOp as TensorConstantOp
 from vtac.lowering.graph_to_te.groups import Group, groups_of
 from vtac.lowering.graph_to_te.kernel import BlockedLayout, KernelBuilder, label_of, unsupported
 from vtac.lowering.graph_to_te.stages import emit
-
-CODEGEN = StringAttr("vta")
-"""The value of ``codegen`` on functions that this pass converts."""
+from vtac.passes.te.accelerated import accelerated_functions, is_accelerated, target_of
 
 
 @dataclass(frozen=True)
@@ -50,28 +48,14 @@ class GraphToTePass(ModulePass):
         """Convert every function with codegen "vta"; all problems are reported together."""
         problems: list[Problem] = []
         kernels = _Kernels(op)
-        for function in list(op.ops):
-            if isinstance(function, FuncOp) and function.attributes.get("codegen") == CODEGEN:
-                try:
-                    _convert(ctx, function, target_of(function), kernels, problems)
-                except CompileError as error:
-                    problems += error.problems
+        for function in accelerated_functions(op):
+            try:
+                _convert(ctx, function, target_of(function), kernels, problems)
+            except CompileError as error:
+                problems += error.problems
         if problems:
             raise CompileError(problems)
         _cast_around_calls(op)
-
-
-def target_of(op: Operation) -> Target:
-    """The target of an op, or of the closest op around it that has one."""
-    holder: Operation | None = op
-    while holder is not None:
-        target = holder.attributes.get(TARGET_ATTRIBUTE)
-        if isinstance(target, Target):
-            return target
-        holder = holder.parent_op()
-    raise CompileError(
-        Problem("", "there is no vtac.target on the module", "Name one: vta-opt --target pynq.")
-    )
 
 
 @dataclass
@@ -299,7 +283,7 @@ def _cast_around_calls(module: ModuleOp) -> None:
     functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
     for call in [op for op in module.walk() if isinstance(op, FuncCallOp)]:
         callee = functions.get(call.callee.root_reference.data)
-        if callee is None or callee.attributes.get("codegen") != CODEGEN:
+        if not is_accelerated(callee):
             continue
         builder = Builder(InsertPoint.before(call))
         arguments = [

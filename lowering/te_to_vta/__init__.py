@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -25,9 +25,9 @@ from vtac.dialects import te, vta
 from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.locations import layer_of
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vta import BufferKind
 from vtac.dialects.vtac import ResourceAttr
+from vtac.passes.te.accelerated import accelerated_functions, target_of
 
 from .columns import Columns, ColumnSink
 from .immediates import Table
@@ -41,9 +41,6 @@ from .transfers import row_major
 _KNOWN = te.CallOp | te.ConstantOp | te.ViewOp | te.WindowOp | te.AssembleOp
 """The ops of a function, besides its return. All but calls only determine where values lie."""
 
-CODEGEN = "vta"
-"""Functions with this ``codegen`` run on the accelerator."""
-
 
 @dataclass(frozen=True)
 class TeToVtaPass(ModulePass):
@@ -55,7 +52,7 @@ class TeToVtaPass(ModulePass):
         """See the module's docstring."""
         problems: list[Problem] = []
         kernels = _Kernels(lowerings=lowerings_of(ctx))
-        functions = [f for f in op.body.block.ops if isinstance(f, FuncOp) and _is_ours(f)]
+        functions = accelerated_functions(op)
         for function in functions:
             try:
                 Rewriter.replace_op(function, _convert(ctx, function, op, kernels), [])
@@ -87,23 +84,6 @@ def _clean_up(module: ModuleOp, programs: set[str]) -> None:
             Rewriter.erase_op(left)
 
 
-def _is_ours(function: FuncOp) -> bool:
-    return function.attributes.get("codegen") == StringAttr(CODEGEN)
-
-
-def _target_of(function: FuncOp, module: ModuleOp) -> Target:
-    target = function.attributes.get(TARGET_ATTRIBUTE) or module.attributes.get(TARGET_ATTRIBUTE)
-    if not isinstance(target, Target):
-        raise CompileError(
-            Problem(
-                f"function @{function.sym_name.data}",
-                f"it has no {TARGET_ATTRIBUTE}, nor has the module",
-                "Give a target: vta-opt --target NAME.",
-            )
-        )
-    return target
-
-
 def lower_function(ctx: Context, function: FuncOp, module: ModuleOp) -> vta.ProgramOp:
     """The program of one accelerator function whose kernels are in the module; both stay.
 
@@ -121,7 +101,7 @@ def lower_to_columns(
     """
     columns = Columns()
     kernels = _Kernels(lowerings=lowerings_of(ctx))
-    lowering = _Function(ctx, function, module, Buffers(_target_of(function, module)), kernels)
+    lowering = _Function(ctx, function, module, Buffers(target_of(function)), kernels)
     lowering.run(lambda call: ColumnSink(columns, layer_of(call)))
     return lowering.program([]), columns
 
@@ -129,7 +109,7 @@ def lower_to_columns(
 def _convert(
     ctx: Context, function: FuncOp, module: ModuleOp, kernels: "_Kernels"
 ) -> vta.ProgramOp:
-    lowering = _Function(ctx, function, module, Buffers(_target_of(function, module)), kernels)
+    lowering = _Function(ctx, function, module, Buffers(target_of(function)), kernels)
     out: list[Operation] = []
     lowering.run(lambda call: ProgramSink(out, call.location))
     return lowering.program([*out, vta.FinishOp.create()])

@@ -18,20 +18,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import TypeGuard
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from vtac.dialects.context import Array
-from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Memory, Target
+from vtac.dialects.target import Memory, Target
 from vtac.dialects.te import LANES, CallOp, ComputeOp, KernelOp, Read, Row, ViewOp, shaped
+from vtac.passes.te.accelerated import is_accelerated, target_of
 from vtac.passes.te.borders import results_of
 from vtac.passes.te.computes import fresh_name, replace_compute
 from vtac.passes.te.epilogue_costs import EpilogueCosts, record_choice
@@ -43,8 +42,6 @@ from vtac.passes.te.parameters import (
 )
 from vtac.passes.te.pixel_folds import NOT_FOLDED, Fold, FoldedSlide, folds_for
 from vtac.passes.te.sliding_kernels import SlidingKernel, sliding_kernel
-
-_CODEGEN = StringAttr("vta")
 
 _DIMENSIONS = (1, 2)
 """Dimensions that are folded, counted from the last one before the lanes."""
@@ -60,15 +57,6 @@ class FillLanesPass(ModulePass):
         """Rewrite the kernels that accelerator functions call, one dimension after the other."""
         for back in _DIMENSIONS:
             _fold(ctx, op, back)
-
-
-def _target_of(function: FuncOp, module: ModuleOp) -> Target:
-    for op in (function, module):
-        target = op.attributes.get(TARGET_ATTRIBUTE)
-        if isinstance(target, Target):
-            return target
-    where = f"function @{function.sym_name.data}"
-    raise CompileError(Problem(where, "it has no target", "vta-opt --target sets one."))
 
 
 @dataclass(frozen=True)
@@ -95,12 +83,12 @@ def _fold(ctx: Context, module: ModuleOp, back: int) -> None:
             continue
         for call in calls:
             function = call.parent_op()
-            if _is_ours(function) and _are_constants(ctx, form, call):
+            if is_accelerated(function) and _are_constants(ctx, form, call):
                 forms.setdefault(function, {})[call] = form
     wishes: dict[CallOp, Wish] = {}
     prices: dict[CallOp, tuple[int, int]] = {}
     for function, own in forms.items():
-        search = _Search(ctx, _target_of(function, module), own)
+        search = _Search(ctx, target_of(function), own)
         found = search.run()
         wishes |= found
         prices |= {call: search.prices(call) for call in found}
@@ -115,11 +103,6 @@ def _fold(ctx: Context, module: ModuleOp, back: int) -> None:
                     _Rewrite(ctx, folded, members, wish).run()
 
 
-def _is_ours(op: Operation | None) -> TypeGuard[FuncOp]:
-    """Whether an operation is a function that the accelerator runs."""
-    return isinstance(op, FuncOp) and op.attributes.get("codegen") == _CODEGEN
-
-
 def _record(kernel: KernelOp, form: SlidingKernel, wish: Wish, prices: tuple[int, int]) -> None:
     """Write down what was chosen; prices: cycles with these folds, and without any.
 
@@ -127,7 +110,8 @@ def _record(kernel: KernelOp, form: SlidingKernel, wish: Wish, prices: tuple[int
     """
     name = f"{wish.source.pixels} to {wish.result.pixels} pixels in an element"
     options = dict(zip((name, "1 pixel"), prices, strict=True))
-    record_choice(kernel, form.product.label.data, options, name)
+    stage, axis = form.product.label.data, form.product.spatial.names[form.axis]
+    record_choice(kernel, f"{stage} along {axis}", options, name)
 
 
 def _are_constants(ctx: Context, form: SlidingKernel, call: CallOp) -> bool:

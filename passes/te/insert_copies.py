@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, i8, i32
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Region
 from xdsl.passes import ModulePass
 
@@ -28,9 +27,8 @@ from vtac.dialects.te import (
     scalar_body,
     shaped,
 )
+from vtac.passes.te.accelerated import accelerated_functions
 from vtac.passes.te.computes import fresh_name
-
-_CODEGEN = StringAttr("vta")
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,8 @@ class InsertCopiesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Insert calls of copying kernels in every function with codegen "vta"."""
         kernels = _Kernels(op)
-        for function in op.ops:
-            if isinstance(function, FuncOp) and function.attributes.get("codegen") == _CODEGEN:
-                _insert(function.body.block, kernels)
+        for function in accelerated_functions(op):
+            _insert(function.body.block, kernels)
 
 
 def _insert(block: Block, kernels: "_Kernels") -> None:

@@ -43,6 +43,14 @@ def check_both(f: IntegerFunction, module: ModuleOp) -> None:
     f.check(module, lambda m, inputs: run_loops(f.ctx, m, inputs), rank)
 
 
+def assert_not_folded(f: IntegerFunction, module: ModuleOp) -> None:
+    """The pass leaves the kernels of a module as they are."""
+    f.apply(module, [GraphToTePass])
+    before = str(module)
+    f.apply(module, [FillLanesPass])
+    assert str(module) == before
+
+
 class Chain:
     """A random chain of convolutions with few channels, some depthwise, some read twice."""
 
@@ -145,21 +153,13 @@ def test_full_results_of_few_channels_with_any_padding(
 
 @pytest.mark.parametrize("channels", [9, 16, 20])
 def test_full_elements_stay_as_they_are(channels: int) -> None:
-    f, module = mobile("chisel", channels=channels)
-    f.apply(module, [GraphToTePass])
-    before = str(module)
-    f.apply(module, [FillLanesPass])
-    assert str(module) == before
+    assert_not_folded(*mobile("chisel", channels=channels))
 
 
 def test_what_a_pooling_reads_stays_as_it_is() -> None:
     f = IntegerFunction(TARGETS["chisel"])
     x = f.requantize(f.conv(f.input(1, 16, 8, 8), 8, (3, 3)))
-    module = f.finish(f.max_pool(x, (2, 2)), f.requantize(f.conv(x, 16, (1, 1))))
-    f.apply(module, [GraphToTePass])
-    before = str(module)
-    f.apply(module, [FillLanesPass])
-    assert str(module) == before
+    assert_not_folded(f, f.finish(f.max_pool(x, (2, 2)), f.requantize(f.conv(x, 16, (1, 1)))))
 
 
 def test_equal_layers_folded_differently_get_kernels_of_their_own() -> None:

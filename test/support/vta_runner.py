@@ -20,8 +20,9 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.vta import BufferKind, ProgramOp
 from vtac.dialects.vta.program import BinaryProgram, Buffer
 from vtac.lowering.te_to_binary import lower_to_binary
-from vtac.lowering.te_to_vta import CODEGEN, TeToVtaPass
+from vtac.lowering.te_to_vta import TeToVtaPass
 from vtac.lowering.vta_to_binary import decode_program, encode_program
+from vtac.passes.te.accelerated import CODEGEN
 from vtac.passes.vta.allocate import allocate
 from vtac.passes.vta.insert_dependences import insert_dependences
 from vtac.passes.vta.order_instructions import order_instructions

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
 
 from vtac.dialects.context import Array, constant_attr, constant_value, tensor_type
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import Target
 from vtac.dialects.te import (
     CallOp,
     ConstantOp,
@@ -28,6 +28,7 @@ from vtac.dialects.te import (
     Layout,
     shaped,
 )
+from vtac.passes.te.accelerated import accelerated_functions, target_of
 from vtac.passes.te.borders import layouts_of, results_of, with_layouts
 from vtac.passes.te.lanes.packed_kernel import LaneAssignment, PackedKernel
 from vtac.passes.te.lanes.placing import Placement
@@ -45,15 +46,8 @@ class PackLanesPass(ModulePass):
         """Rewrite every function with codegen "vta" and the kernels that it calls."""
         kernels = {k.sym_name.data: k for k in op.ops if isinstance(k, KernelOp)}
         called: set[str] = set()
-        for function in list(op.ops):
-            if not isinstance(function, FuncOp):
-                continue
-            if function.attributes.get("codegen") != StringAttr("vta"):
-                continue
-            target = function.attributes.get(TARGET_ATTRIBUTE, op.attributes.get(TARGET_ATTRIBUTE))
-            if not isinstance(target, Target):
-                where = f"function @{function.sym_name.data}"
-                raise CompileError(Problem(where, "it has no target", "vta-opt --target sets one."))
+        for function in accelerated_functions(op):
+            target = target_of(function)
             calls = [call for call in function.body.block.ops if isinstance(call, CallOp)]
             for name in (call.callee.root_reference.data for call in calls):
                 if name in called:

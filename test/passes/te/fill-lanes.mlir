@@ -52,10 +52,10 @@ builtin.module attributes {vtac.target = #target.vta<"sim", log_block = 1, log_i
 // CHECK-NEXT: %[[Y:.*]] = te.call @first(%x, {{.*}}) -> tensor<1x1x2x1x2xi8>
 // CHECK-NEXT: %[[Z:.*]] = te.call @second(%[[Y]], {{.*}}) -> tensor<1x1x2x2x1x2xi8>
 // CHECK-NEXT: te.view %[[Z]] : tensor<1x1x2x2x1x2xi8> to tensor<1x1x4x1x2xi8>
-// CHECK:      te.kernel @first({{.*}}te.choices = ["p: 1 to 2 pixels in an element, 7 cycles (1 pixel 9)"]
+// CHECK:      te.kernel @first({{.*}}te.choices = ["p along w: 1 to 2 pixels in an element, 7 cycles (1 pixel 9)"]
 // CHECK-NEXT:   te.compute "p" (n = 1, c = 1, w = 2, b = 1, o = 2) reduce (ci = 1, kw = 2, k = 2)
 // CHECK-NEXT:     ins (%x[n, ci, 2 * w + kw, b, k] : tensor<1x1x4x1x2xi8>,
-// CHECK:      te.kernel @second({{.*}}te.choices = ["p: 2 to 1 pixels in an element,
+// CHECK:      te.kernel @second({{.*}}te.choices = ["p along w: 2 to 1 pixels in an element,
 // CHECK-NEXT:   te.compute "p" (n = 1, c = 1, w = 2, w_phase = 2, b = 1, o = 2) reduce (ci = 1, kw = 1, k = 2)
 // CHECK-NEXT:     ins (%x[n, ci, w + kw, b, k] : tensor<1x1x2x1x2xi8>,
 // CHECK-NEXT:          %w[c, ci, w_phase, kw, o, k] : tensor<1x1x2x1x2x2xi8>)

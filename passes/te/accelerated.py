@@ -1,0 +1,39 @@
+"""The functions of a module that run on the accelerator, and the machine that each is for."""
+
+from collections.abc import Sequence
+from typing import TypeGuard
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+
+CODEGEN = "vta"
+"""Functions with this ``codegen`` run on the accelerator."""
+
+
+def accelerated_functions(module: ModuleOp) -> Sequence[FuncOp]:
+    """The functions of a module that run on the accelerator, in order."""
+    return [op for op in module.ops if is_accelerated(op)]
+
+
+def is_accelerated(op: Operation | None) -> TypeGuard[FuncOp]:
+    """Whether an operation is a function that runs on the accelerator."""
+    return isinstance(op, FuncOp) and op.attributes.get("codegen") == StringAttr(CODEGEN)
+
+
+def target_of(function: FuncOp) -> Target:
+    """The target of a function, or of the closest operation around it that has one.
+
+    Raises `CompileError` if there is none.
+    """
+    holder: Operation | None = function
+    while holder is not None:
+        target = holder.attributes.get(TARGET_ATTRIBUTE)
+        if isinstance(target, Target):
+            return target
+        holder = holder.parent_op()
+    where, what = f"function @{function.sym_name.data}", f"there is no {TARGET_ATTRIBUTE}"
+    raise CompileError(Problem(where, what, "Give a target: vta-opt --target NAME."))
