@@ -18,6 +18,7 @@ from vtac.dialects.graph import (
     ConstantOp,
     DequantizeOp,
     HostOp,
+    MovesElements,
     QuantizeOp,
     RequantizeOp,
 )
@@ -73,13 +74,13 @@ def _kind(op: Operation) -> str:
 
 def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
     """Where the nodes are in a partitioned module."""
-    accelerated, hosted, notes = _found(module)
+    accelerated, hosted, computed, notes = _found(module)
     places = {**dict.fromkeys(hosted, HOST), **accelerated}
     near_to = nearest(nodes, set(places))
     placements = []
     for layer, kind in nodes.kinds.items():
         if layer in accelerated:
-            note = notes.get(layer, PARTLY.format(hosted[layer]) if layer in hosted else "")
+            note = notes.get(layer, PARTLY.format(computed[layer]) if layer in computed else "")
             placements.append(Placement(layer, kind, accelerated[layer], note))
         elif layer in hosted:
             placements.append(Placement(layer, kind, HOST, hosted[layer]))
@@ -91,11 +92,18 @@ def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
     return tuple(placements)
 
 
-def _found(module: ModuleOp) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """The function of each accelerated layer, the reason of each layer on the host, and notes."""
+def _found(
+    module: ModuleOp,
+) -> tuple[dict[str, str], dict[str, str], dict[str, str], dict[str, str]]:
+    """What the module says of its layers, each by layer.
+
+    These are the function of accelerated layers; the reason of layers on the host; the reason of
+    those that compute there, which layers that merely move elements do not; and notes.
+    """
     accelerated: dict[str, str] = {}
     notes: dict[str, str] = {}
     hosted: dict[str, str] = {}
+    computed: dict[str, str] = {}
     for function in module.ops:
         if not isinstance(function, FuncOp):
             continue
@@ -108,7 +116,9 @@ def _found(module: ModuleOp) -> tuple[dict[str, str], dict[str, str], dict[str, 
                 reason = op.attributes.get(HOST_REASON)
                 known = reason.data if isinstance(reason, StringAttr) else UNKNOWN
                 hosted[layer_of(op)] = known
-    return accelerated, hosted, notes
+                if not op.has_trait(MovesElements):
+                    computed[layer_of(op)] = known
+    return accelerated, hosted, computed, notes
 
 
 def _network_ops(function: FuncOp) -> Iterator[Operation]:

@@ -124,6 +124,21 @@ def test_small_layers_and_unequal_lengths_stay_whole() -> None:
     assert kinds(import_model(model, context(), calibrated=True)) == ["GRU"]
 
 
+@pytest.mark.parametrize("shape", [[4], [2, 2]])
+def test_a_result_that_the_host_only_reshapes_is_not_in_part(shape: list[int]) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], name="dense"),
+        helper.make_node("Reshape", ["m", "shape"], ["y"], name="reshape"),
+    ]
+    weights = {"w": floats((8, 4), 1), "shape": np.array(shape)}
+    model = small_model(nodes, {"x": (1, 8)}, ["y"], weights)
+    module = vtac.compile(
+        model, "pynq", {"x": floats((4, 1, 8), 2)}, criteria=vtac.Criteria(compare=False)
+    )
+    dense = next(place for place in module.explain if place.node == "dense")
+    assert dense.where.startswith("vta") and not dense.reason
+
+
 def test_explain_says_that_gates_stay_on_the_host() -> None:
     model, shape = layer("LSTM", batch=1, inputs=64, hidden=64)
     samples = {"x": np.stack([floats(shape, seed) for seed in range(4)])}
