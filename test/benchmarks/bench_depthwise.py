@@ -18,10 +18,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from vtac.dialects.target import Target
 from vtac.passes.te.pixel_folds import Fold, FoldedSlide, Slide, folds_for
 
-LANES = 16
-ELEMENT, TILE, BEAT = 16, 256, 8
+TARGET = Target.named("chisel-pynq")
+LANES = TARGET.block
+ELEMENT, TILE, BEAT = LANES, LANES * LANES, TARGET.timing.port_bytes
 """Bytes of an element, of a weight tile, and of a beat of the memory port."""
 STORE = 3
 """Cycles to store one element."""

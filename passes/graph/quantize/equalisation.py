@@ -66,7 +66,7 @@ def _can_enlarge(group: Sum) -> bool:
 
 
 def _takes_channels_apart(group: Group, value: SSAValue) -> bool:
-    linear = isinstance(group, Sum) and group.join not in ("mul", "curve")
+    linear = isinstance(group, Sum) and group.is_homogeneous
     forms = group.forms if isinstance(group, Sum) and linear else ()
     return any(
         form.operand is value

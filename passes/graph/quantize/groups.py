@@ -93,6 +93,11 @@ class Sum:
         return self.core is not None and any(form.plain for form in self.forms[1:])
 
     @property
+    def is_homogeneous(self) -> bool:
+        """Whether the addends, all times a positive factor, are combined to that times as much."""
+        return self.join not in ("mul", "curve")
+
+    @property
     def keeps_scale(self) -> bool:
         """Whether the result has the scale of the operand.
 

@@ -143,9 +143,7 @@ class _Choice:
         forms = [
             (group, form)
             for group in self.groups
-            if isinstance(group, Sum)
-            and not group.leaves_int32
-            and group.join not in ("mul", "curve")
+            if isinstance(group, Sum) and not group.leaves_int32 and group.is_homogeneous
             for form in group.forms
         ]
         for group, form in forms:
@@ -319,7 +317,7 @@ def ceil_log2(ratio: float) -> int:
 def _least_scale(network: Network, group: Sum, chosen: dict[SSAValue, Scale]) -> float:
     """The scale below which a core would have to shift to the left."""
     least = 0.0
-    for form in group.forms if group.join not in ("mul", "curve") else ():
+    for form in group.forms if group.is_homogeneous else ():
         if form.is_pooling:
             least = max(least, chosen[form.operand].value / form.divisor)
         elif not form.plain:
