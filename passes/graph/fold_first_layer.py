@@ -5,8 +5,10 @@ which has to pack a network's input anyway, lays out the elements under the taps
 as channels (``graph.unfold``), and the convolution loses these axes. Lanes that stay spare hold the
 constants (1, 127, 127, ...): their weights are the digits of the bias, which then costs nothing.
 
-Takes integer convolutions (``quantize``) whose operand the host makes. ``folds`` looks for the
-cheapest axes to fold, perhaps none. The bias moves as a whole or stays in what ends the sum.
+Takes integer convolutions (``quantize``) whose operand the host makes, also by reshapes and
+transposes of an input. Convolutions that fold in the same way, such as the planes of weights, share
+what the host lays out. ``folds`` looks for the cheapest axes to fold, perhaps none. The bias moves as
+a whole or stays in what ends the sum.
 """
 
 from dataclasses import dataclass
@@ -36,6 +38,7 @@ from vtac.dialects.graph import (
     QuantizeOp,
     RequantizeOp,
     ReshapeOp,
+    TransposeOp,
     UnfoldOp,
     integers,
     is_static,
@@ -119,9 +122,11 @@ class FoldConvolution(RewritePattern):
             **pad_property(pad_value_of(op) if any(pads[0]) else 0),
         )
         unfold.result.name_hint = op.x.name_hint
+        unfold.location = op.location
+        made = _same_unfold(unfold)
         w = new_constant(self.ctx, weights, op.w.name_hint, op)
         conv = ConvOp(
-            unfold.result,
+            made.result,
             w.result,
             None,
             op.result.type,
@@ -130,8 +135,24 @@ class FoldConvolution(RewritePattern):
             dilations=dilations[1],
             pad_value=pad_value_of(op) if any(pads[1]) else 0,
         )
-        unfold.location = conv.location = op.location
-        rewriter.replace(op, [unfold, w, conv])
+        conv.location = op.location
+        rewriter.replace(op, [*([unfold] if made is unfold else []), w, conv])
+        if made is not unfold:
+            unfold.erase()
+
+
+def _same_unfold(unfold: UnfoldOp) -> UnfoldOp:
+    """An earlier op that lays out the same elements, or else this one.
+
+    Planes of weights are convolutions of one operand, and fold alike.
+    """
+    others = (use.operation for use in unfold.x.uses if use.operation is not unfold)
+    same = (
+        other
+        for other in others
+        if isinstance(other, UnfoldOp) and other.properties == unfold.properties
+    )
+    return next(same, unfold)
 
 
 def _erase_unused(constant: SSAValue, rewriter: PatternRewriter) -> None:
@@ -153,7 +174,7 @@ def _is_foldable(op: ConvOp) -> bool:
 
 def _is_made_on_host(value: SSAValue) -> bool:
     """Whether an int8 value comes from the host whatever the codegens take."""
-    while isinstance(value.owner, ReshapeOp):
+    while isinstance(value.owner, ReshapeOp | TransposeOp):
         value = value.owner.x
     return isinstance(value, BlockArgument) or isinstance(value.owner, QuantizeOp | HostOp)
 

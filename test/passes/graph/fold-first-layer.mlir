@@ -57,6 +57,29 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
 // CHECK-LABEL: @full
 // CHECK-NOT:     graph.unfold
 
+  // The planes of weights read one layout, although the host transposes the input first.
+  func.func @planes(%x: tensor<1x4x4x3xi8>) -> tensor<1x1x4x4xi32> {
+    %t = graph.transpose %x {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x4x4x3xi8>) -> tensor<1x3x4x4xi8>
+    %high = graph.constant dense<1> : tensor<1x3x3x3xi8>
+    %low = graph.constant dense<2> : tensor<1x3x3x3xi8>
+    %by = graph.constant dense<8> : tensor<1xi32>
+    %a = graph.conv %t, %high {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>,
+        dilations = array<i64: 1, 1>, group = 1 : i64, pad_value = -128 : i64}
+        : (tensor<1x3x4x4xi8>, tensor<1x3x3x3xi8>) -> tensor<1x1x4x4xi32>
+    %raised = graph.shift_left %a, %by : (tensor<1x1x4x4xi32>, tensor<1xi32>) -> tensor<1x1x4x4xi32>
+    %b = graph.conv %t, %low {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>,
+        dilations = array<i64: 1, 1>, group = 1 : i64, pad_value = -128 : i64}
+        : (tensor<1x3x4x4xi8>, tensor<1x3x3x3xi8>) -> tensor<1x1x4x4xi32>
+    %sum = graph.add %raised, %b : (tensor<1x1x4x4xi32>, tensor<1x1x4x4xi32>) -> tensor<1x1x4x4xi32>
+    func.return %sum : tensor<1x1x4x4xi32>
+  }
+
+// CHECK-LABEL: @planes
+// CHECK:         [[U:%[a-z0-9_]+]] = graph.unfold {{.*}}pad_value = -128
+// CHECK-NOT:     graph.unfold
+// CHECK:         graph.conv [[U]]
+// CHECK:         graph.conv [[U]]
+
   // What the accelerator makes stays there.
   func.func @inner(%x: tensor<1x1x8xi32>, %b: tensor<1xi32>, %s: tensor<1xi32>) -> tensor<1x1x6xi32> {
     %y = graph.requantize %x bias %b shift %s {lo = 0 : i64, hi = 127 : i64, scale = 1.0 : f64,
