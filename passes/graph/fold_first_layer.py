@@ -7,8 +7,8 @@ constants (1, 127, 127, ...): their weights are the digits of the bias, which th
 
 Takes integer convolutions (``quantize``) whose operand the host makes, also by reshapes and
 transposes of an input. Convolutions that fold in the same way, such as the planes of weights, share
-what the host lays out. ``folds`` looks for the cheapest axes to fold, perhaps none. The bias moves as
-a whole or stays in what ends the sum.
+what the host lays out. ``folds`` looks for the cheapest axes to fold, perhaps none. The bias moves
+as a whole or stays in what ends the sum.
 """
 
 from dataclasses import dataclass

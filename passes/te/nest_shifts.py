@@ -6,13 +6,14 @@ it is shifted right by ``s >= m``. Floors nest, so
 
     (a + b * 2^m) >> s  ==  ((a >> m) + b) >> (s - m)
 
-exactly, as long as nothing overflows. The left shift becomes a right shift. Where ``b * 2^m`` is a
+exactly, as long as nothing overflows. The left shift becomes a right shift. Both may be sums of
+several products: ``b`` of the high planes of weights, ``a`` of the low ones. Where ``b * 2^m`` is a
 multiple of 2^s, because of what its weights are, one shift by s is enough, and the addend is ``b *
 2^m >> s``. And the sum ``a`` no longer starts from the addend: it may start from its bias
 (te-place-biases), where the target can copy one.
 
 Takes kernels of tensors whose stages are single operations, after te-fuse-accumulators; looks for a
-right shift of a product (perhaps with a bias added) that starts from a left shift of a product. It
+right shift of products (perhaps with a bias added) that start from a left shift of products. It
 stays as it is where the bounds of products, biases and weights do not prove that nothing overflows,
 where a channel has s < m, or where that costs no less. Calls for which different forms are best get
 kernels of their own.
@@ -82,14 +83,15 @@ class NestShiftsPass(ModulePass):
 
 @dataclass(frozen=True)
 class _Chain:
-    """``shift(bias(sum from left(addend)))``; ``bias`` may be missing.
+    """``shift(bias(sums from left(addends)))``; ``bias`` may be missing.
 
-    Each is a stage that only the next one reads, element by element.
+    Each is a stage that only the next one reads, element by element. addends, sums: products that
+    start from each other; the first addend starts from 0, the first sum from ``left``.
     """
 
-    addend: ComputeOp
+    addends: tuple[ComputeOp, ...]
     left: ComputeOp
-    sum: ComputeOp
+    sums: tuple[ComputeOp, ...]
     bias: ComputeOp | None
     shift: ComputeOp
 
@@ -100,13 +102,6 @@ class _Chain:
             if (vector := _vector_of(stage)) is not None:
                 return stage.reads[vector].rows
         return None
-
-    @property
-    def weights(self) -> int | None:
-        """The number of the addend's operand with the lanes (output, input)."""
-        lane = len(self.addend.spatial) - 1
-        numbers = [n for n, r in enumerate(self.addend.reads) if r.rows[-LANES].variable == lane]
-        return numbers[0] if len(numbers) == 1 else None
 
     @property
     def elements(self) -> int:
@@ -145,16 +140,16 @@ class _Rewriter:
         common = self._operand(chain.left, call)
         if amounts is None or common is None or not self._fits(chain, call, common):
             return options
-        if self._weights(chain, call) is not None:
+        if all(self._weights(chain, addend, call) is not None for addend in chain.addends):
             options[ONE_SHIFT] = start + shift
         elif np.all(amounts >= common):
             options[NESTED] = start + left + shift
         return options
 
-    def _weights(self, chain: _Chain, call: CallOp) -> Array | None:
-        """The addend's weights times 2^m over 2^s, if these are int8 numbers."""
-        number = chain.weights
-        value = None if number is None else chain.addend.inputs[number]
+    def _weights(self, chain: _Chain, addend: ComputeOp, call: CallOp) -> Array | None:
+        """An addend's weights times 2^m over 2^s, if these are int8 numbers."""
+        number = _weights_of(addend)
+        value = None if number is None else addend.inputs[number]
         if number is None or not isinstance(value, BlockArgument):
             return None
         old = passed_constant(self.ctx, call, value)
@@ -164,7 +159,7 @@ class _Rewriter:
         by: Array | None = up - down
         if by is not None and by.ndim:
             assert chain.rows is not None
-            by = _along(by, chain.rows, chain.addend.reads[number].rows)
+            by = _along(by, chain.rows, addend.reads[number].rows)
         if by is None:
             return None
         raised = old.astype(np.int64) << np.maximum(by, 0)
@@ -189,51 +184,47 @@ class _Rewriter:
     def _fits(self, chain: _Chain, call: CallOp, common: Array) -> bool:
         """Whether no sum can leave 32 bits."""
         bias = np.zeros((), np.int32) if chain.bias is None else self._operand(chain.bias, call)
-        weights = [
+        reaches = [self._reach(addend, call) for addend in chain.addends]
+        known = [reach for reach in reaches if reach is not None]
+        if bias is None or len(known) < len(reaches):
+            return False
+        sum_ = LARGEST * LARGEST * sum(int(np.prod(each.reduce.extents)) for each in chain.sums)
+        total = sum_ + int(np.abs(bias.astype(int)).max()) + (sum(known) << int(common.max()))
+        return total < LIMIT
+
+    def _reach(self, product: ComputeOp, call: CallOp) -> int | None:
+        """A bound of a product's magnitude, if one of its factors is constant."""
+        arrays = [
             passed_constant(self.ctx, call, value)
-            for value in chain.addend.inputs
+            for value in product.inputs
             if isinstance(value, BlockArgument)
         ]
-        if bias is None or not any(array is not None for array in weights):
-            return False
-        most = min(int(np.abs(array.astype(int)).max()) for array in weights if array is not None)
-        addend = LARGEST * most * int(np.prod(chain.addend.reduce.extents))
-        sum_ = LARGEST * LARGEST * int(np.prod(chain.sum.reduce.extents))
-        total = sum_ + int(np.abs(bias.astype(int)).max()) + (addend << int(common.max()))
-        return total < LIMIT
+        most = [int(np.abs(array.astype(int)).max()) for array in arrays if array is not None]
+        return LARGEST * min(most) * int(np.prod(product.reduce.extents)) if most else None
 
     def _nest(
         self, kernel: KernelOp, calls: Sequence[CallOp], chain: _Chain, *, again: bool
     ) -> None:
-        """Build the nested form: sum, bias, first shift, addend, and perhaps a second shift."""
-        old = chain.sum
+        """Build the nested form: sums, bias, first shift, addends, and perhaps a second shift."""
+        old = chain.sums[0]
         sum_ = ComputeOp(
             old.label.data, old.spatial, old.reduce, old.reads, old.body.clone(), i32, identity=0
         )
         replace_compute(old, sum_)
-        accumulators = chain.bias.result if chain.bias is not None else sum_.result
+        last = chain.sums[-1].result if len(chain.sums) > 1 else sum_.result
+        accumulators = chain.bias.result if chain.bias is not None else last
         label = fresh_label(kernel, f"{chain.shift.label.data}_first")
         commons = self._operands(chain.left if again else chain.shift, calls)
-        first = self._shift(kernel, calls, chain, label, accumulators, commons)
-        reads = list(chain.addend.reads)
+        result = self._shift(kernel, calls, chain, label, accumulators, commons)
         unused = [stage.inputs[n] for stage in (chain.left, chain.shift) for n in _vectors(stage)]
-        if not again:
-            assert chain.weights is not None
-            unused.append(reads[chain.weights].value)
-            reads[chain.weights] = self._new_weights(kernel, calls, chain)
-        addend = ComputeOp(
-            chain.addend.label.data,
-            chain.addend.spatial,
-            chain.addend.reduce,
-            reads,
-            chain.addend.body.clone(),
-            i32,
-            init=first,
-        )
-        addend.location = chain.addend.location
-        addend.result.name_hint = chain.addend.result.name_hint
-        Rewriter.insert_op(addend, InsertPoint.before(chain.shift))
-        result: SSAValue = addend.result
+        for addend in chain.addends:
+            reads = list(addend.reads)
+            if not again:
+                number = _weights_of(addend)
+                assert number is not None
+                unused.append(reads[number].value)
+                reads[number] = self._new_weights(kernel, calls, chain, addend)
+            result = self._addend(chain, addend, reads, result)
         if again:
             amounts = self._operands(chain.shift, calls)
             rest = [a - b for a, b in zip(amounts, commons, strict=True)]
@@ -241,17 +232,32 @@ class _Rewriter:
             result = self._shift(kernel, calls, chain, label, result, rest)
         Rewriter.replace_op(chain.shift, [], [result])
         Rewriter.erase_op(chain.left)
-        Rewriter.erase_op(chain.addend)
+        for addend in reversed(chain.addends):
+            Rewriter.erase_op(addend)
         for parameter in dict.fromkeys(unused):
             if isinstance(parameter, BlockArgument) and not parameter.uses:
                 drop_parameter(kernel, calls, parameter)
 
-    def _new_weights(self, kernel: KernelOp, calls: Sequence[CallOp], chain: _Chain) -> Read:
-        """The addend's weights as a parameter, for which calls pass ``weights * 2^m >> s``."""
-        number = chain.weights
+    @staticmethod
+    def _addend(chain: _Chain, old: ComputeOp, reads: Sequence[Read], start: SSAValue) -> SSAValue:
+        """An addend of these operands before the old shift; it starts from other accumulators."""
+        addend = ComputeOp(
+            old.label.data, old.spatial, old.reduce, reads, old.body.clone(), i32, init=start
+        )
+        addend.location = old.location
+        addend.result.name_hint = old.result.name_hint
+        Rewriter.insert_op(addend, InsertPoint.before(chain.shift))
+        return addend.result
+
+    def _new_weights(
+        self, kernel: KernelOp, calls: Sequence[CallOp], chain: _Chain, addend: ComputeOp
+    ) -> Read:
+        """An addend's weights as a parameter, for which calls pass ``weights * 2^m >> s``."""
+        number = _weights_of(addend)
         assert number is not None
-        arrays = [array for call in calls if (array := self._weights(chain, call)) is not None]
-        read = chain.addend.reads[number]
+        found = [self._weights(chain, addend, call) for call in calls]
+        arrays = [array for array in found if array is not None]
+        read = addend.reads[number]
         old = [passed_constant(self.ctx, call, read.value) for call in calls]
         if all(a is not None and np.array_equal(a, b) for a, b in zip(old, arrays, strict=True)):
             return read
@@ -297,20 +303,39 @@ def _chain_of(shift: ComputeOp) -> _Chain | None:
         return None
     before = _handed_on(shift)
     bias = before if before is not None and _applies(before, arith.AddiOp) else None
-    sum_ = before if bias is None else _handed_on(bias)
-    if sum_ is None or not is_product(sum_) or sum_.init is None or not _read_once(sum_.init):
+    last = before if bias is None else _handed_on(bias)
+    sums = _products_to(last)
+    if not sums or sums[0].init is None or not _read_once(sums[0].init):
         return None
-    left = sum_.init.owner
+    left = sums[0].init.owner
     if not isinstance(left, ComputeOp) or not _applies(left, arith.ShLIOp):
         return None
-    addend = _handed_on(left)
-    if addend is None or not is_product(addend):
-        return None
-    if addend.identity is None or addend.identity.value.data != 0:
+    addends = _products_to(_handed_on(left))
+    if not addends or addends[0].identity is None or addends[0].identity.value.data != 0:
         return None
     vectors = [(stage, _vector_of(stage)) for stage in (left, shift)]
     rows = {stage.reads[number].rows for stage, number in vectors if number is not None}
-    return _Chain(addend, left, sum_, bias, shift) if len(rows) < 2 else None
+    return _Chain(addends, left, sums, bias, shift) if len(rows) < 2 else None
+
+
+def _products_to(last: ComputeOp | None) -> tuple[ComputeOp, ...]:
+    """Products that start from each other, up to the given stage; none if that is no product.
+
+    All but the last are read once.
+    """
+    found: list[ComputeOp] = []
+    while last is not None and is_product(last):
+        found.insert(0, last)
+        start = last.init.owner if last.init is not None and _read_once(last.init) else None
+        last = start if isinstance(start, ComputeOp) else None
+    return tuple(found)
+
+
+def _weights_of(product: ComputeOp) -> int | None:
+    """The number of a product's operand with the lanes (output, input)."""
+    lane = len(product.spatial) - 1
+    numbers = [n for n, read in enumerate(product.reads) if read.rows[-LANES].variable == lane]
+    return numbers[0] if len(numbers) == 1 else None
 
 
 def _applies(

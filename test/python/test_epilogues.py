@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from integer_groups import REWRITES, IntegerFunction
 from vta_runner import run_loops
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import SSAValue
 
 from vtac.dialects import te
 from vtac.dialects.target import Target
@@ -71,6 +72,45 @@ def test_an_addend_needs_few_shifts(rest: int, way: str, shifts: int) -> None:
     assert f"shift_left: {way}," in choices.data[0].data
     ends = [type(te.yielded(compute.body).owner).__name__ for compute in kernel.computes]
     assert ends.count("ShRSIOp") == shifts and "ShLIOp" not in ends
+
+
+def planes(f: IntegerFunction, addends: int, low: int, rest: int) -> ModuleOp:
+    """Products of high planes, raised by 8 bits, and of low planes, shifted by 8 + rest."""
+    raised = [_product(f)]
+    for _ in range(addends - 1):
+        raised.append(f.add(raised[-1], _product(f)))
+    acc = f.shift_left(raised[-1], [8] * 16)
+    for _ in range(low):
+        acc = f.add(acc, _product(f))
+    return f.finish(f.requantize(acc, shifts=[8 + rest] * 16, lo=-128, largest_bias=1 << 20))
+
+
+def _product(f: IntegerFunction) -> SSAValue:
+    return f.conv(f.input(1, 16, 6, 7), 16, (1, 1))
+
+
+@settings(max_examples=10)
+@given(st.randoms(use_true_random=False), *[st.integers(1, 3)] * 2, st.integers(0, 7))
+def test_planes_of_several_products_are_exact(
+    random: Random, addends: int, low: int, rest: int
+) -> None:
+    f = IntegerFunction(CHISEL, random.randrange(1 << 30))
+    module = planes(f, addends, low, rest)
+    f.lower(module)
+    f.check(module, lambda m, inputs: run_loops(f.ctx, m, inputs), 2)
+
+
+@pytest.mark.parametrize(("addends", "low"), [(1, 1), (2, 2), (3, 1), (1, 3)])
+def test_planes_of_several_products_start_from_their_bias(addends: int, low: int) -> None:
+    f = IntegerFunction(CHISEL)
+    module = planes(f, addends, low, 6)
+    f.apply(module, [GraphToTePass, *REWRITES, NestShiftsPass, PlaceBiasesPass])
+    (kernel,) = [op for op in module.ops if isinstance(op, te.KernelOp)]
+    ends = [type(te.yielded(compute.body).owner).__name__ for compute in kernel.computes]
+    products = [compute for compute in kernel.computes if compute.reduce]
+    assert "ShLIOp" not in ends and ends.count("ShRSIOp") == 2
+    assert len(products) == addends + low
+    assert all(product.init is not None for product in products)
 
 
 @settings(max_examples=40)
