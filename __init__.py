@@ -5,7 +5,8 @@ returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads
 ``vtac.evaluate(module, data, model)`` compares it with the original on data. ``vtac.te`` is for
 computations written in Python instead of a model. `CompileOptions` are the options of ``compile``,
 which also takes them as keywords; a `Pipeline` is the passes that it runs. A `Codegen` compiles
-parts of a network; `Criteria` say which parts are worth it. Mistakes of the user raise
+parts of a network; `Criteria` say which parts are worth it. `InferenceSession` is onnxruntime's
+interface over all this. Mistakes of the user raise
 `CompileError`.
 """
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from vtac.passes.graph.codegen import Codegen
     from vtac.passes.pipeline import Pipeline
     from vtac.runtime.executor import Module, load
+    from vtac.session import InferenceSession
     from vtac.tools import tensor_expressions as te
     from vtac.tools.compiler import compile_model as compile
     from vtac.tools.evaluation import evaluate
@@ -29,6 +31,7 @@ __all__ = [
     "CompileError",
     "CompileOptions",
     "Criteria",
+    "InferenceSession",
     "Module",
     "Pipeline",
     "Target",
@@ -43,6 +46,7 @@ _WHERE = {
     "CompileError": ("vtac.dialects.errors", "CompileError"),
     "CompileOptions": ("vtac.tools.options", "CompileOptions"),
     "Criteria": ("vtac.tools.levels", "Criteria"),
+    "InferenceSession": ("vtac.session", "InferenceSession"),
     "Module": ("vtac.runtime.executor", "Module"),
     "Pipeline": ("vtac.passes.pipeline", "Pipeline"),
     "Target": ("vtac.dialects.target", "Target"),

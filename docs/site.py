@@ -98,7 +98,7 @@ def place(path: str) -> str | None:
 
 def packages() -> dict[str, list[str]]:
     """The packages by name, each with the modules in it; the package itself comes first."""
-    found = {"vtac": ["vtac", "vtac.backend"]}
+    found = {"vtac": ["vtac", "vtac.backend", "vtac.session"]}
     for folder in sorted(_folders()):
         files = sorted(file for file in folder.glob("*.py") if file.stem != "__init__")
         name = _dotted(folder)

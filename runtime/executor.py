@@ -102,6 +102,11 @@ class Module:
         return tuple(self._values[name] for name in self.package.inputs)
 
     @property
+    def outputs(self) -> tuple[tuple[str, Value], ...]:
+        """The name of each output of the model, and the value with its type and shape."""
+        return tuple((output.name, self._values[output.value]) for output in self.package.outputs)
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """The names of the model's outputs."""
         return tuple(output.name for output in self.package.outputs)
@@ -195,10 +200,7 @@ class Module:
     def __repr__(self) -> str:
         """Inputs, outputs, and where it runs."""
         inputs = ", ".join(f"{value.name}: {describe(value)}" for value in self.inputs)
-        outputs = (
-            f"{output.name}: {describe(self._values[output.value])}"
-            for output in self.package.outputs
-        )
+        outputs = (f"{name}: {describe(value)}" for name, value in self.outputs)
         count = len(self.package.functions)
         where = f"; {count} programs on {self.target}" if count and self.target else ""
         return f"<Module ({inputs}) -> ({', '.join(outputs)}){where}>"

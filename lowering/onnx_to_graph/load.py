@@ -40,11 +40,7 @@ def load_model(source: ModelSource) -> ModelProto:
         model, folder, where = _parse(source, "model"), None, "model"
     else:
         path = Path(source)
-        where, folder = str(path), path.parent
-        try:
-            model = _parse(path.read_bytes(), where)
-        except OSError as error:
-            raise CompileError(Problem(where, f"cannot be read: {error.strerror}")) from error
+        model, folder, where = parse_model(path), path.parent, str(path)
     if not model.HasField("graph"):
         raise CompileError(Problem(where, "this is not an ONNX model: it has no graph"))
     if not _is_text(model):
@@ -89,6 +85,14 @@ def _is_text(message: Message) -> bool:
             if not all(isinstance(text, str) for text in texts):
                 return False
     return True
+
+
+def parse_model(path: Path) -> ModelProto:
+    """The model in a file, unchecked and without its external data. Raises CompileError."""
+    try:
+        return _parse(path.read_bytes(), str(path))
+    except OSError as error:
+        raise CompileError(Problem(str(path), f"cannot be read: {error.strerror}")) from error
 
 
 def _parse(data: bytes, where: str) -> ModelProto:

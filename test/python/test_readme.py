@@ -5,7 +5,9 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from by_path import load
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, TensorType, f32
@@ -24,7 +26,7 @@ def test_the_commands_and_the_python_of_a_model_of_ones_own(
     """In a folder of its own, without the installation: commands run in this process."""
     text = (root / "README.md").read_text().split("## Your own model")[1].split("\n## ")[0]
     (commands,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    sources = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "examples").symlink_to(root / "examples")
     monkeypatch.chdir(tmp_path)
     for line in commands.splitlines()[1:]:
@@ -38,8 +40,12 @@ def test_the_commands_and_the_python_of_a_model_of_ones_own(
                 importlib.import_module(f"vtac.tools.{command.replace('-', '_')}").main(arguments)
     said = capsys.readouterr().out
     assert "what runs where" in said and "top-1" in said
-    exec(source, {})
+    room: dict[str, Any] = {}
+    for source in sources:
+        exec(source, room)
     assert float(capsys.readouterr().out.splitlines()[-1]) > 0.95
+    assert np.argmax(room["logits"]) == room["test"]["y"][0]
+    assert [path.suffix for path in (tmp_path / "compiled").iterdir()] == [".vtapkg"]
 
 
 def test_the_pass_of_the_readme(root: Path) -> None:
