@@ -142,6 +142,11 @@ offered it.
 {explain}
 ```
 
+The share counts the multiply-accumulates of convolutions, recurrent layers and matrix products as
+the model has them, wherever these run (`dialects/graph/mac_counts.py`). Where shapes do not say how
+many there are (a dimension that is not known, a loop, an operator of another domain), the share
+says "at least" and the nodes are named. The numbers of all nodes are in `module.explain`.
+
 Reasons are of these kinds: {kinds}. The same is in `module.report.partition`.
 
 ## A codegen of one's own

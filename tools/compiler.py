@@ -50,7 +50,7 @@ from vtac.tools.layer_errors import ErrorOptions, LayerErrors
 from vtac.tools.levels import CALIBRATED, CANONICAL, IMPORTED, PARTITIONED, Criteria, pipeline_of
 from vtac.tools.observed_shapes import observed_types
 from vtac.tools.options import CompileKeywords, CompileOptions, options_from
-from vtac.tools.partition_report import macs_of_layers, partition_report
+from vtac.tools.partition_report import partition_report
 from vtac.tools.pipelines import built_passes
 from vtac.tools.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.planner import NetworkSteps, main_function, network_steps
@@ -159,7 +159,6 @@ class _Driver:
         Where layers turn out not to fit the machine, the network is partitioned again with these
         layers on the host.
         """
-        macs = macs_of_layers(module)
         *before, partition = pipeline.until(PARTITIONED).segments
         for segment in before:
             self._segment(segment, module)
@@ -168,7 +167,7 @@ class _Driver:
             unpartitioned = module.clone() if before else None
             try:
                 self._segment(partition, module)
-                cut = self._cut(module, nodes, macs)
+                cut = self._cut(module, nodes)
                 package = self._package(cut, *self._made(lowering, cut.made, module))
                 break
             except CompileError as error:
@@ -202,13 +201,13 @@ class _Driver:
                 self._segment(segment, module)
         return self._build(module, made)
 
-    def _cut(self, module: ModuleOp, nodes: Nodes, macs: Mapping[str, int]) -> "_Cut":
+    def _cut(self, module: ModuleOp, nodes: Nodes) -> "_Cut":
         """Cut a partitioned network into steps, and report where each node went."""
         with self._step("cut into steps"):
             network = network_steps(module, self.ctx)
         placements = self.report.placements = place_nodes(nodes, module)
         self.report.partition = partition_report(
-            module, self.codegens.values(), self.criteria.pruning, placements, macs
+            module, self.codegens.values(), self.criteria.pruning, placements
         )
         made = {
             function.sym_name.data: name.data

@@ -29,11 +29,10 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.graph import is_static, shape_of
+from vtac.dialects.graph import is_static, shape_of, total_macs
 from vtac.dialects.graph.ranges import range_of
 from vtac.dialects.graph.value_names import value_name
 from vtac.lowering.graph_to_onnx import build_model, opsets_of
-from vtac.passes.graph.cost import macs_of
 from vtac.runtime.atomic import read_whole, write_whole
 from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import input_specs
@@ -260,4 +259,4 @@ def first_batches(
 
 def products_of(function: FuncOp) -> int:
     """Multiply-accumulates of the network, as far as known."""
-    return sum(macs_of(op) for op in function.body.block.ops if all(map(is_static, op.results)))
+    return total_macs(op for op in function.body.block.ops if all(map(is_static, op.results))).least

@@ -5,7 +5,7 @@ those by which `prune-regions` decided.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -17,13 +17,16 @@ from vtac.dialects.graph import CompositeOp, ConstantOp, OpaqueType, YieldOp
 from vtac.dialects.locations import layer_of
 from vtac.passes.graph.annotate import needs_reason, operator_of
 from vtac.passes.graph.codegen import CODEGEN, Codegen, target_of_module
-from vtac.passes.graph.cost import RegionCost, bytes_of, macs_of
+from vtac.passes.graph.cost import RegionCost, bytes_of
 from vtac.passes.graph.merge_regions import APART
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.reasons import HostReason, ReasonKind, host_reason
 from vtac.runtime.package import Placement
 from vtac.tools.placements import HOST, UNKNOWN
 from vtac.tools.planner import main_function
+
+NAMED = 8
+"""The most nodes of unknown size that are named."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +59,15 @@ class PartitionReport:
     """All regions, all ops on the host, and the share of the network that is in regions.
 
     nodes, macs: the number in the whole network, and the number in regions. A node that is computed
-    in parts counts where its products are computed.
+    in parts counts where its products are computed. uncounted: the nodes whose multiply-accumulates
+    are not known; ``macs`` has what is known of them.
     """
 
     regions: tuple[RegionReport, ...] = ()
     hosted: tuple[HostedOp, ...] = ()
     nodes: tuple[int, int] = (0, 0)
     macs: tuple[int, int] = (0, 0)
-
-
-def macs_of_layers(module: ModuleOp) -> Mapping[str, int]:
-    """The multiply-accumulates of each node of a network before it is partitioned."""
-    found: defaultdict[str, int] = defaultdict(int)
-    for op in main_function(module).body.walk():
-        found[layer_of(op)] += macs_of(op)
-    return found
+    uncounted: tuple[str, ...] = ()
 
 
 def partition_report(
@@ -78,9 +75,8 @@ def partition_report(
     codegens: Iterable[Codegen],
     pruning: PruneRegionsPass,
     placements: Sequence[Placement],
-    macs: Mapping[str, int],
 ) -> PartitionReport:
-    """The report of a partitioned module. macs: the result of `macs_of_layers` before that."""
+    """The report of a partitioned module."""
     by_name = {codegen.name: codegen for codegen in codegens}
     regions = []
     for function in module.ops:
@@ -94,12 +90,13 @@ def partition_report(
         for op in main_function(module).body.block.ops
         if not isinstance(op, CompositeOp) and needs_reason(type(op))
     )
-    off = [placement.node for placement in placements if placement.where != HOST]
+    off = [placement for placement in placements if placement.where != HOST]
     return PartitionReport(
         tuple(regions),
         hosted,
         (len(placements), len(off)),
-        (sum(macs.values()), sum(macs.get(node, 0) for node in off)),
+        (sum(each.macs for each in placements), sum(each.macs for each in off)),
+        tuple(each.node for each in placements if not each.macs_known),
     )
 
 
@@ -141,10 +138,16 @@ def _type(value: SSAValue) -> str:
 
 def share_lines(report: PartitionReport) -> list[str]:
     """Sentences that say how much of the network is in regions."""
-    lines = []
-    for (count, off), what in ((report.nodes, "nodes"), (report.macs, "multiply-accumulates")):
-        share = f" ({off / count:.1%})" if count else ""
-        lines.append(f"{off:,} of {count:,} {what} offloaded{share}")
+    (nodes, off), (macs, there) = report.nodes, report.macs
+    share = f" ({off / nodes:.1%})" if nodes else ""
+    lines = [f"{off:,} of {nodes:,} nodes offloaded{share}"]
+    least, most = ("at least ", "at most ") if report.uncounted else ("", "")
+    share = f" ({most}{there / macs:.1%})" if macs else ""
+    lines.append(f"{there:,} of {least}{macs:,} multiply-accumulates offloaded{share}")
+    if count := len(report.uncounted):
+        named = ", ".join((*report.uncounted[:NAMED], *(["..."] if count > NAMED else [])))
+        nodes_of = "a node" if count == 1 else f"{count} nodes"
+        lines.append(f"multiply-accumulates of {nodes_of} are not known: {named}")
     return lines
 
 

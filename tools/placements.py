@@ -18,9 +18,11 @@ from vtac.dialects.graph import (
     ConstantOp,
     DequantizeOp,
     HostOp,
+    MacCount,
     MovesElements,
     QuantizeOp,
     RequantizeOp,
+    macs_of,
 )
 from vtac.dialects.locations import layer_of
 from vtac.passes.graph.annotate import needs_reason
@@ -41,10 +43,12 @@ UNKNOWN = "no reason was recorded"
 class Nodes:
     """The nodes of an imported network in order: the kind of each, and its neighbours.
 
-    variable: the nodes whose results depend on an input of the network.
+    macs: the multiply-accumulates of each. variable: the nodes whose results depend on an input of
+    the network.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
+    macs: dict[str, MacCount] = field(default_factory=dict)
     makers: dict[str, list[str]] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
     variable: set[str] = field(default_factory=set)
@@ -58,6 +62,7 @@ class Nodes:
             if isinstance(op, ConstantOp | ReturnOp) or not layer:
                 continue
             nodes.kinds.setdefault(layer, _kind(op))
+            nodes.macs[layer] = nodes.macs.get(layer, MacCount()) + macs_of(op)
             makers = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
             users = [use.operation for result in op.results for use in result.uses]
             nodes.makers.setdefault(layer, []).extend(filter(None, map(layer_of, makers)))
@@ -80,15 +85,16 @@ def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
     placements = []
     for layer, kind in nodes.kinds.items():
         if layer in accelerated:
-            note = notes.get(layer, PARTLY.format(computed[layer]) if layer in computed else "")
-            placements.append(Placement(layer, kind, accelerated[layer], note))
+            where = accelerated[layer]
+            reason = notes.get(layer, PARTLY.format(computed[layer]) if layer in computed else "")
         elif layer in hosted:
-            placements.append(Placement(layer, kind, HOST, hosted[layer]))
+            where, reason = HOST, hosted[layer]
         else:
             near = near_to.get(layer, "")
             gone = FREE if layer in nodes.variable else VANISHED
-            reason = FUSED.format(near) if near else gone
-            placements.append(Placement(layer, kind, places.get(near, HOST), reason))
+            where, reason = places.get(near, HOST), FUSED.format(near) if near else gone
+        macs = nodes.macs[layer]
+        placements.append(Placement(layer, kind, where, reason, macs.least, macs.is_exact))
     return tuple(placements)
 
 

@@ -5,6 +5,7 @@ from math import inf
 
 from rich.table import Table
 
+from vtac.dialects.graph import MacCount
 from vtac.runtime.executor import RunRecord
 from vtac.runtime.package import Placement
 from vtac.sim import Counters
@@ -35,12 +36,15 @@ def levels_table(levels: Iterable[LevelOps]) -> Table:
 
 
 def placements_table(placements: Iterable[Placement]) -> Table:
-    """Where each node runs, and why."""
+    """Where each node runs, its multiply-accumulates if it has any, and why it runs there."""
     table = Table(title="what runs where", title_justify="left")
-    for column in ("node", "op", "where", "why"):
+    for column in ("node", "op", "where"):
         table.add_column(column, overflow="fold")
-    for placement in placements:
-        table.add_row(placement.node, placement.op, placement.where, placement.reason)
+    table.add_column("MACs", justify="right")
+    table.add_column("why", overflow="fold")
+    for each in placements:
+        macs = str(MacCount(each.macs, each.macs_known))
+        table.add_row(each.node, each.op, each.where, "" if macs == "0" else macs, each.reason)
     return table
 
 

@@ -42,6 +42,7 @@ from vtac.dialects.graph.given import (
     row_steps,
     set_grid,
 )
+from vtac.dialects.graph.mac_counts import MacCount, macs_of, total_macs
 from vtac.dialects.graph.network import (
     AddOp,
     AveragePoolOp,
@@ -183,6 +184,7 @@ __all__ = [
     "JoinBytesOp",
     "LeakyReluOp",
     "Linear",
+    "MacCount",
     "MatMulOp",
     "MaxOp",
     "MaxPoolOp",
@@ -227,6 +229,7 @@ __all__ = [
     "is_static",
     "known_extents",
     "least_byte",
+    "macs_of",
     "moved",
     "packing",
     "pad_property",
@@ -235,6 +238,7 @@ __all__ = [
     "row_steps",
     "set_grid",
     "shape_of",
+    "total_macs",
     "weights_of",
     "window_extent",
 ]

@@ -14,10 +14,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from vtac.dialects.graph import (
     CompositeOp,
     ConstantOp,
-    Contracts,
     YieldOp,
     known_extents,
+    macs_of,
     shape_of,
+    total_macs,
 )
 from vtac.dialects.target import Target
 from vtac.passes.graph.codegen import Codegen, HostModel
@@ -26,14 +27,6 @@ from vtac.passes.graph.codegen import Codegen, HostModel
 def elements(value: SSAValue) -> int:
     """How many elements a tensor has, a dimension that is not known counted as 1."""
     return 0 if shape_of(value) is None else prod(known_extents(value))
-
-
-def macs_of(op: Operation) -> int:
-    """The multiply-accumulates of one op; 0 where it has none."""
-    if not op.has_trait(Contracts):
-        return 0
-    products: int = op.products()  # type: ignore[attr-defined]
-    return elements(op.results[0]) * products
 
 
 def bytes_of(values: Iterable[SSAValue]) -> int:
@@ -73,7 +66,7 @@ class RegionCost:
     ) -> "RegionCost":
         """The cost of a region of these ops. own: its codegen's estimate of its cycles alone."""
         cycles = None if own is None else own + host.cycles_a_launch + border / host.bytes_a_cycle
-        return cls(sum(map(macs_of, ops)), border, cycles, sum(host_cycles(op, host) for op in ops))
+        return cls(total_macs(ops).least, border, cycles, sum(host_cycles(op, host) for op in ops))
 
     @property
     def is_slower(self) -> bool:
@@ -91,7 +84,7 @@ def cost_of(
 
 def host_cycles(op: Operation, host: HostModel) -> float:
     """What the host takes for one op: its products, or else its bytes, and a fixed part."""
-    if macs := macs_of(op):
+    if macs := macs_of(op).least:
         return host.cycles_an_op + macs / host.macs_a_cycle
     return host.cycles_an_op + bytes_of((*op.operands, *op.results)) / host.bytes_a_cycle
 

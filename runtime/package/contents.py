@@ -105,12 +105,16 @@ class Placement:
     """Where one node of the network runs: a function's name or ``host``.
 
     reason: why it runs on the host; or the choices made for it on the accelerator, with reasons.
+    macs: the multiply-accumulates of its convolutions and matrix products, at least; exactly so
+    many if ``macs_known`` (a dimension that is not known counts as 1).
     """
 
     node: str
     op: str
     where: str
     reason: str = ""
+    macs: int = 0
+    macs_known: bool = True
 
 
 @dataclass(frozen=True)

@@ -26,15 +26,19 @@ from vtac.runtime.package.contents import (
 from vtac.runtime.package.records import from_json, to_json
 
 FORMAT = "vtapkg"
-VERSION = 2
+VERSION = 3
 """The version of packages that are written."""
 
-READABLE = (1, 2)
+READABLE = (1, 2, 3)
 """The versions of packages that can be read.
 
 In version 2 the metadata and the files of programs have changed (`vtac.runtime.vta_program`): each
 program has a stream of instructions for each core, and scratch buffers have places and lifetimes.
+In version 3 placements have multiply-accumulates.
 """
+
+UNCOUNTED_MACS = {"macs": 0, "macs_known": False}
+"""The fields of placements since version 3, for older packages."""
 
 MANIFEST = "manifest.json"
 
@@ -157,6 +161,11 @@ def _read_manifest(files: Mapping[str, bytes], where: str) -> Manifest:
                 "Use the vtac that wrote it, or compile the model again.",
             )
         )
+    placements = data.get("placements")
+    if data["version"] < 3 and isinstance(placements, list):
+        data["placements"] = [
+            {**UNCOUNTED_MACS, **each} if isinstance(each, dict) else each for each in placements
+        ]
     return from_json(Manifest, data, f"{where}: {MANIFEST}")
 
 

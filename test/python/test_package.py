@@ -83,8 +83,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_versions_and_fields_it_does_not_know_are_refused() -> None:
-    assert "format version 3; this vtac reads versions 1, 2" in refusal(
-        changed_manifest(lambda m: m.update(version=3))
+    assert "format version 4; this vtac reads versions 1, 2, 3" in refusal(
+        changed_manifest(lambda m: m.update(version=4))
     )
     assert "unknown fields: colour" in refusal(changed_manifest(lambda m: m.update(colour=1)))
     assert "unknown fields: size" in refusal(
@@ -184,6 +184,7 @@ def version_1() -> bytes:
     files["functions/vta_0/program.bin"] = files.pop("functions/vta_0/program.0.bin")
     manifest = json.loads(files["manifest.json"])
     manifest["version"] = 1
+    without_macs(manifest)
     (function,) = manifest["functions"]
     function["files"] = [name.replace("program.0", "program") for name in function["files"]]
     (function["metadata"]["instructions"],) = function["metadata"].pop("streams")
@@ -194,8 +195,31 @@ def version_1() -> bytes:
     return pack_files(files)
 
 
-def test_packages_of_version_1_are_read() -> None:
-    assert package_from_bytes(version_1()) == tiny_package()
+def without_macs(manifest: Any) -> None:
+    """What versions before 3 said of nodes."""
+    for placement in manifest["placements"]:
+        del placement["macs"], placement["macs_known"]
+
+
+def uncounted() -> Package:
+    """The package as it is read from versions before 3."""
+    package = tiny_package()
+    placements = [
+        dataclasses.replace(each, macs=0, macs_known=False) for each in package.placements
+    ]
+    return dataclasses.replace(package, placements=tuple(placements))
+
+
+def test_packages_of_older_versions_are_read() -> None:
+    """Nodes of these have no multiply-accumulates."""
+    assert package_from_bytes(version_1()) == uncounted()
+
+    def older(manifest: Any) -> None:
+        without_macs(manifest)
+        manifest["version"] = 2
+
+    assert package_from_bytes(changed_manifest(older)) == uncounted()
+    assert "lacks the fields: macs" in refusal(changed_manifest(without_macs))
 
 
 def test_what_is_no_program_of_version_1_is_refused() -> None:
