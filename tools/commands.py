@@ -10,6 +10,11 @@ def _run(module: str) -> None:
         importlib.import_module(f"vtac.tools.{module}").main()
 
 
+def vtac() -> None:
+    """Name the commands, say the versions, write completions for shells."""
+    _run("vtac")
+
+
 def vta_compile() -> None:
     """Compile an ONNX model to a package."""
     _run("vta_compile")
@@ -33,3 +38,7 @@ def vta_sim() -> None:
 def vta_translate() -> None:
     """Translate between ONNX, IR and encoded programs."""
     _run("vta_translate")
+
+
+COMMANDS = (vta_compile, vta_run, vta_sim, vta_opt, vta_translate)
+"""The entry points of the commands that `vtac` names."""

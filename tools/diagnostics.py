@@ -7,7 +7,7 @@ a fault of ours and keeps its traceback.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 
@@ -21,8 +21,25 @@ USER_ERRORS = (CompileError, DiagnosticException, ParseError, ArgSpecParseError)
 """Exceptions that say what a user did wrong."""
 
 
+class _PrintVersions(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from vtac.tools.versions import versions
+
+        print("\n".join(f"{name} {number}" for name, number in versions().items()))
+        parser.exit()
+
+
 class ArgumentParser(argparse.ArgumentParser):
-    """argparse with our exit status, and a hint to --help in its errors."""
+    """argparse with our exit status, a hint to --help in its errors, and ``--version``."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.add_argument(
+            "--version",
+            action=_PrintVersions,
+            nargs=0,
+            help="print the versions of vtac and of the libraries that it uses, and stop",
+        )
 
     def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
         """Print the help; unlike argparse, raise OSError if the output cannot be written."""

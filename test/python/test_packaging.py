@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = {"vta-opt", "vta-translate", "vta-compile", "vta-run", "vta-sim"}
+COMMANDS = {"vtac", "vta-opt", "vta-translate", "vta-compile", "vta-run", "vta-sim"}
 LEFT_OUT = [".*", "__pycache__", "*.egg-info", "build", "dist"]
 
 
@@ -60,6 +60,7 @@ def test_every_module_is_in_the_wheel_and_nothing_else(root: Path, names: set[st
         "vtac/__init__.py",
         "vtac/backend.py",
         "vtac/py.typed",
+        "vtac/session.py",
     }
 
 

@@ -1,0 +1,81 @@
+"""``vtac``: commands, versions, completions; ``--version`` of every command."""
+
+import importlib
+import json
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from vtac.tools import vtac
+from vtac.tools.commands import COMMANDS
+
+MODULES = [entry.__name__ for entry in COMMANDS]
+
+
+def said(capsys: pytest.CaptureFixture[str], module: str, *args: str) -> str:
+    """What a command prints; it must end well."""
+    try:
+        importlib.import_module(f"vtac.tools.{module}").main(args)
+    except SystemExit as end:
+        assert end.code in (0, None)
+    return capsys.readouterr().out
+
+
+def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    help_text = said(capsys, "vtac")
+    assert help_text == said(capsys, "vtac", "--help")
+    for module in MODULES:
+        assert f"\n  {module.replace('_', '-')} " in help_text
+
+
+@pytest.mark.parametrize("module", ["vtac", *MODULES])
+def test_every_command_says_its_version(capsys: pytest.CaptureFixture[str], module: str) -> None:
+    lines = said(capsys, module, "--version").splitlines()
+    assert f"vtac {version('vtac')}" in lines and f"xdsl {version('xdsl')}" in lines
+    assert lines == [f"{k} {v}" for k, v in json.loads(said(capsys, "vtac", "--json")).items()]
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("vta-compile --meth", "--method"),
+        ("vta-compile --method en", "entropy"),
+        ("vta-run --evalu", "--evaluate"),
+        ("vta-opt --print-op", "--print-op-generic"),
+        ("vta-translate --di", "--disassemble"),
+        ("vta-sim --ro", "--roofline"),
+    ],
+)
+def test_bash_completes(capsys: pytest.CaptureFixture[str], typed: str, expected: str) -> None:
+    pytest.importorskip("shtab", reason="shtab is not installed")
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    words = typed.split()
+    program = f"""{said(capsys, "vtac", "--completion", "bash")}
+COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
+_shtab_{words[0].replace("-", "_")} {words[0]}
+echo "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run([bash, "-c", program], capture_output=True, text=True, check=True)
+    assert expected in done.stdout.split(), done.stderr
+
+
+@pytest.mark.parametrize("shell", vtac.SHELLS)
+def test_every_shell_has_completions(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+    pytest.importorskip("shtab", reason="shtab is not installed")
+    text = said(capsys, "vtac", "--completion", shell)
+    assert all(module.replace("_", "-") in text for module in MODULES)
+
+
+def test_completions_need_a_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    with pytest.raises(SystemExit) as end:
+        vtac.main(["--completion", "bash"])
+    assert end.value.code == 1
+    assert "pip install 'vtac[completion]'" in capsys.readouterr().err
