@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
@@ -20,6 +21,7 @@ from vtac.runtime.device import Device, total
 from vtac.runtime.engine import Engine, LaunchOptions, Session, TimedSession, tensor_dtype
 from vtac.runtime.engines import engine_named
 from vtac.runtime.host import HostPart, open_host_part
+from vtac.runtime.joining import join_batches
 from vtac.runtime.memory import give_back_memory
 from vtac.runtime.package import (
     HOST,
@@ -32,6 +34,7 @@ from vtac.runtime.package import (
     write_package,
 )
 from vtac.runtime.profile import LaunchProfile, Profile
+from vtac.runtime.samples import InputSpec, Samples, as_rows, regrouped
 from vtac.sim import Counters, TimingPreset
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -132,19 +135,31 @@ class Module:
         order_seed: int | None = None,
         dump: str | os.PathLike[str] | None = None,
     ) -> dict[str, Any]:
-        """The outputs for one batch of inputs, by name.
+        """The outputs for inputs, by name.
 
-        feeds: an array (or list, for a sequence) for each input, of its exact shape; or the one
-        array or list of a model with one input. Numbers become the input's type where that can
-        hold them (`vtac.runtime.casts`). NaN and infinity are refused unless the whole model runs
-        on the host.
+        feeds: an array (or list, for a sequence) for each input; or the one array or list of a
+        model with one input. Numbers become the input's type where that can hold them
+        (`vtac.runtime.casts`). NaN and infinity are refused unless the whole model runs on the
+        host. An array has the input's shape, or any other number of samples as its first axis:
+        then the samples are regrouped into the model's batches as `vtac.runtime.samples` says,
+        and the outputs of all batches are joined (`join_batches`).
         order_seed: chooses the order in which the simulated modules take turns; results do not
         depend on it. dump: a folder for one file per launch, ``NNN_NAME.npz``, with config, insns,
         dram_in, dram_out. Raises `CompileError` on inputs that do not fit and on failing parts.
         """
-        environment = self._checked(self._by_name(feeds))
+        checked, samples = self._checked(self._by_name(feeds))
         self.last_run = RunRecord()
         folder = None if dump is None else _folder(dump)
+        if samples is None:
+            return self._run_batch(checked, order_seed, folder)
+        results = [self._run_batch(batch, order_seed, folder) for batch in samples]
+        return join_batches(results, samples.batch_size, samples.sample_count)
+
+    def _run_batch(
+        self, feeds: Mapping[str, Any], order_seed: int | None, folder: Path | None
+    ) -> dict[str, Any]:
+        """The outputs for one batch: inputs of the model's types and shapes."""
+        environment = dict(feeds)
         for index, step in enumerate(self.package.steps):
             inputs = [environment[name] for name in step.inputs]
             if step.kind == HOST:
@@ -205,7 +220,8 @@ class Module:
         where = f"; {count} programs on {self.target}" if count and self.target else ""
         return f"<Module ({inputs}) -> ({', '.join(outputs)}){where}>"
 
-    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    def _checked(self, feeds: Mapping[str, Any]) -> tuple[dict[str, Any], Samples | None]:
+        """The inputs in the model's types; and as batches, if they are not one of its shapes."""
         names = list(self.package.inputs)
         problems = [
             Problem(f"input {name!r}", "the model has no such input", f"It has {', '.join(names)}.")
@@ -224,7 +240,24 @@ class Module:
                 problems.append(Problem(f"input {value.name!r}", fault))
         if problems:
             raise CompileError(problems)
-        return checked
+        if all(_has_shape(value, checked[value.name]) for value in self.inputs):
+            return checked, None
+        specs = {value.name: input_spec(value) for value in self.inputs}
+        if unclear := [name for name, spec in specs.items() if spec is None]:
+            what = f"has no known number of samples; batches need one of {', '.join(names)}"
+            raise CompileError([Problem(f"input {name!r}", what) for name in unclear])
+        known = [spec for spec in specs.values() if spec is not None]
+        rows = {spec.name: as_rows(checked[spec.name], spec) for spec in known}
+        return checked, regrouped(rows, known, "run")
+
+
+def input_spec(value: Value) -> InputSpec | None:
+    """An input for which samples can be given: a tensor of numbers of known rank; else None."""
+    dtype = tensor_dtype(value)
+    if dtype is None or value.shape is None:
+        return None
+    shape = tuple(DYNAMIC_INDEX if extent is None else extent for extent in value.shape)
+    return InputSpec(value.name, shape, dtype)
 
 
 def describe(value: Value) -> str:
@@ -263,13 +296,30 @@ def _fit(value: Value, given: Any, *, finite: bool) -> tuple[Any, str]:
         array = array.astype(dtype, copy=False)
     if dtype is None and array.dtype.kind not in "OUS":
         return array, f"is of {array.dtype}, the model takes strings"
-    fits = value.shape is None or (
-        len(value.shape) == array.ndim
-        and all(a in (None, b) for a, b in zip(value.shape, array.shape, strict=True))
-    )
-    if not fits:
+    if not (_has_shape(value, array) or _holds_samples(value, array)):
         return array, f"has shape {list(array.shape)}, the model takes {describe(value)}"
     return array, ""
+
+
+def _has_shape(value: Value, given: Any) -> bool:
+    """Whether an input is of the shape that the model takes."""
+    if value.shape is None or not isinstance(given, np.ndarray):
+        return True
+    return len(value.shape) == given.ndim and all(
+        a in (None, b) for a, b in zip(value.shape, given.shape, strict=True)
+    )
+
+
+def _holds_samples(value: Value, array: Array) -> bool:
+    """Whether an array consists of samples of an input, of which batches can be made."""
+    spec = input_spec(value)
+    if spec is None or not spec.shape or not array.size:
+        return False
+    try:
+        as_rows(array, spec)
+    except CompileError:
+        return False
+    return True
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:

@@ -14,12 +14,14 @@ If there is a single value of an input, such as the initial state of a recurrent
 batch gets it.
 """
 
+import io
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -35,6 +37,7 @@ from xdsl.ir import BlockArgument
 from vtac.dialects.context import Array, element_dtype
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph.value_names import argument_name
+from vtac.runtime.atomic import read_whole
 from vtac.runtime.casts import cast_fault
 
 Entry = Array | Sequence[Array]
@@ -53,7 +56,7 @@ LABELS = ("y", "label", "labels")
 
 _WHERE = "calibration samples"
 
-_MAGIC = (b"\x93NUMPY", b"PK")
+_MAGIC = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
 """How files of NumPy begin."""
 
 
@@ -172,9 +175,8 @@ def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
             problems += error.problems
     if problems:
         raise CompileError(problems)
-    sizes = {spec.name: _batch_size(spec) for spec in inputs}
     truths = frozenset(spec.name for spec in inputs if _is_truth(entries[spec.name], spec))
-    return replace(_regrouped(arrays, sizes), truths=truths)
+    return replace(regrouped(arrays, inputs), truths=truths)
 
 
 def _is_truth(entry: Entry, spec: InputSpec) -> bool:
@@ -246,22 +248,33 @@ def read_source(source: Source) -> Mapping[str, Entry] | Entry:
     if not isinstance(source, str | os.PathLike):
         return source
     path = Path(source)
-    if not path.is_file():
-        raise CompileError(Problem(str(path), "there is no such file of samples"))
+    if not path.exists():
+        raise CompileError(Problem(os.fspath(source), "there is no such file of samples"))
+    # Reading an archive moves back and forth in it, which a pipe cannot do.
+    with path.open("rb") if path.is_file() else io.BytesIO(read_whole(path)) as stream:
+        return _entries(stream, os.fspath(source))
+
+
+def _entries(stream: IO[bytes], path: str) -> Mapping[str, Entry] | Entry:
     try:
-        loaded = np.load(path, allow_pickle=False)
+        loaded = np.load(stream, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
         with loaded as archive:
             return {key: archive[key] for key in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         text = f"cannot be read: {error}"
-        with path.open("rb") as stream:
-            start = stream.read(len(_MAGIC[0]))
-        if not any(start.startswith(magic) for magic in _MAGIC):
+        if not _is_numpy(stream):
             text = "cannot be read: it is neither an .npy nor an .npz file"
         hint = "Write one with numpy.save or numpy.savez (arrays of numbers, no objects)."
-        raise CompileError(Problem(str(path), text, hint)) from error
+        raise CompileError(Problem(path, text, hint)) from error
+
+
+def _is_numpy(stream: IO[bytes]) -> bool:
+    """Whether a file begins as those of NumPy do."""
+    stream.seek(0)
+    start = stream.read(len(_MAGIC[0]))
+    return any(start.startswith(magic) for magic in _MAGIC)
 
 
 def _by_name(entries: Mapping[str, Entry] | Entry, inputs: Sequence[InputSpec]) -> dict[str, Entry]:
@@ -295,7 +308,7 @@ def _joined(entry: Entry, spec: InputSpec) -> Array:
     parts = [entry] if isinstance(entry, np.ndarray) else list(entry)
     if not parts:
         raise CompileError(Problem(_WHERE, f"the list for input '{spec.name}' is empty"))
-    rows = [_as_rows(np.asarray(part), spec) for part in parts]
+    rows = [as_rows(np.asarray(part), spec) for part in parts]
     if len({row.shape[1:] for row in rows}) > 1:
         shapes = sorted({str(list(row.shape[1:])) for row in rows})
         what = f"samples for input '{spec.name}' differ in shape: {', '.join(shapes)}"
@@ -307,8 +320,8 @@ def _joined(entry: Entry, spec: InputSpec) -> Array:
     return joined
 
 
-def _as_rows(array: Array, spec: InputSpec) -> Array:
-    """One array of a user as [S, rest...]."""
+def as_rows(array: Array, spec: InputSpec) -> Array:
+    """One array of a user as [S, rest...]. Raises `CompileError` if it is of none of the forms."""
     shape, rest = spec.shape, spec.shape[1:]
     if not shape:
         return array.reshape(-1)
@@ -355,7 +368,11 @@ def _batch_size(spec: InputSpec) -> int:
     return 1 if spec.shape[0] == DYNAMIC_INDEX else spec.shape[0]
 
 
-def _regrouped(arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Samples:
+def regrouped(
+    arrays: Mapping[str, Array], inputs: Sequence[InputSpec], where: str = _WHERE
+) -> Samples:
+    """Batches of inputs from rows, [S, rest...] each. Raises `CompileError` where S differ."""
+    sizes = {spec.name: _batch_size(spec) for spec in inputs}
     counts = {name: -(-len(array) // max(sizes[name], 1)) for name, array in arrays.items()}
     count = max(counts.values(), default=0)
     # Where there are several batches, an input with one whole value has the same in all of them.
@@ -371,7 +388,7 @@ def _regrouped(arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Samples
         listed = ", ".join(f"'{name}' {len(array)}" for name, array in arrays.items())
         what = f"inputs have different numbers of samples: {listed}"
         hint = "Give as many of each; one whole value of an input, such as a state, serves all."
-        raise CompileError(Problem(_WHERE, what, hint))
+        raise CompileError(Problem(where, what, hint))
     notes = [
         f"{len(array)} calibration samples of '{name}' do not fill batches of {sizes[name]}: "
         "the last batch repeats samples from the start"

@@ -1,9 +1,17 @@
-"""Arguments that several commands take, and how they are read."""
+"""Arguments that several commands take, how they are read, and what is wrong with all of them.
+
+Paths are looked at before anything is computed, so that all missing files are reported at once.
+"""
 
 import argparse
-from collections.abc import Callable, Sequence
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target.entries import SUFFIXES
+from vtac.runtime.atomic import is_file
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -13,12 +21,93 @@ def at_least(least: int) -> Callable[[str], int]:
         try:
             number = int(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text} is not a whole number") from None
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
         if number < least:
             raise argparse.ArgumentTypeError(f"{number} is less than {least}")
         return number
 
     return whole_number
+
+
+def finite_number(text: str) -> float:
+    """The type of an argument that is a number, neither NaN nor infinite."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+    return number
+
+
+def percentage(text: str) -> float:
+    """The type of an argument that is a share in percent: above 0, at most 100."""
+    number = finite_number(text)
+    if not 0 < number <= 100:
+        raise argparse.ArgumentTypeError(f"{number} is no percentage above 0")
+    return number
+
+
+def verify_paths(
+    read: Iterable[str | None], written: Iterable[str | None], folders: Iterable[str | None] = ()
+) -> None:
+    """Raise `CompileError` with all paths that cannot be read or written; None is no path.
+
+    folders: those of the paths to write that are, or will become, folders.
+    """
+    problems = [*filter(None, map(_unreadable, filter(None, read)))]
+    problems += filter(None, map(_unwritable, filter(None, written)))
+    problems += filter(None, map(_no_folder, filter(None, folders)))
+    if problems:
+        raise CompileError(problems)
+
+
+def file_of(spec: str | None) -> str | None:
+    """The argument of ``--target`` or ``--preset`` if it is the path of a file, else None."""
+    return spec if spec is not None and spec.endswith(SUFFIXES) else None
+
+
+def _unreadable(path: str) -> Problem | None:
+    try:
+        if os.path.isdir(path):
+            return Problem(path, "cannot be read: it is a folder")
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        return Problem(path, f"cannot be read: {getattr(error, 'strerror', None) or error}")
+    return None if os.access(path, os.R_OK) else Problem(path, "cannot be read: Permission denied")
+
+
+def _unwritable(path: str) -> Problem | None:
+    try:
+        folder = Path(os.path.realpath(path)).parent
+        if is_file(path) and not folder.is_dir():
+            return Problem(path, f"cannot write it: there is no folder {folder}")
+    except CompileError as error:
+        return error.problems[0]
+    except ValueError as error:
+        return Problem(path, f"cannot write it: {error}")
+    return None
+
+
+def _no_folder(path: str) -> Problem | None:
+    if os.path.exists(path) and not os.path.isdir(path):
+        return Problem(path, "is a file", "Name a folder to write to.")
+    return None
+
+
+def verify_used(options: Iterable[tuple[str, object, str]]) -> None:
+    """Raise `CompileError` with all options that would be ignored.
+
+    options: the name of each, its value if the rest of the command makes no use of it (else None),
+    and what it is for.
+    """
+    problems = [
+        Problem(name, f"is for {purpose}")
+        for name, value, purpose in options
+        if value is not None and value is not False and value != []
+    ]
+    if problems:
+        raise CompileError(problems)
 
 
 def add_shape_argument(parser: argparse.ArgumentParser) -> None:

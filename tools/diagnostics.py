@@ -21,6 +21,12 @@ USER_ERRORS = (CompileError, DiagnosticException, ParseError, ArgSpecParseError)
 """Exceptions that say what a user did wrong."""
 
 
+def _not_empty(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty")
+    return text
+
+
 class _PrintVersions(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from vtac.tools.versions import versions
@@ -30,10 +36,14 @@ class _PrintVersions(argparse.Action):
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """argparse with our exit status, a hint to --help in its errors, and ``--version``."""
+    """argparse with our exit status, a hint to --help in its errors, and ``--version``.
+
+    Arguments that are texts must not be empty, as those of unset shell variables are.
+    """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
+        self.register("type", None, _not_empty)
         self.add_argument(
             "--version",
             action=_PrintVersions,

@@ -13,13 +13,11 @@ from math import isfinite, prod
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.weights import without_weights
-from vtac.runtime.engine import tensor_dtype
-from vtac.runtime.executor import Module
+from vtac.runtime.executor import Module, input_spec
 from vtac.runtime.host import HostPart, open_model
 from vtac.runtime.samples import (
     LABELS,
@@ -136,8 +134,8 @@ def module_specs(module: Module) -> list[InputSpec]:
     """The inputs of a compiled model, all of them tensors of known rank (else CompileError)."""
     specs = []
     for value in module.inputs:
-        dtype = tensor_dtype(value)
-        if dtype is None or value.shape is None:
+        spec = input_spec(value)
+        if spec is None:
             raise CompileError(
                 Problem(
                     f"input '{value.name}'",
@@ -145,8 +143,7 @@ def module_specs(module: Module) -> list[InputSpec]:
                     "Run the package from Python: vtac.load(path).run({...}).",
                 )
             )
-        shape = tuple(DYNAMIC_INDEX if extent is None else extent for extent in value.shape)
-        specs.append(InputSpec(value.name, shape, dtype))
+        specs.append(spec)
     return specs
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Any, TypedDict, Unpack, get_args
 
 from xdsl.dialects.builtin import ModuleOp
@@ -90,6 +91,9 @@ class CompileOptions:
             )
             if value not in known
         ]
+        if self.min_layer_snr is not None and not isfinite(self.min_layer_snr):
+            what = f"{self.min_layer_snr} is no finite number of dB"
+            problems.append(Problem("option min_layer_snr", what))
         if not 0 < self.percentile <= 100:
             what = f"{self.percentile} is no percentage above 0"
             problems.append(Problem("option percentile", what))

@@ -17,7 +17,15 @@ from vtac.passes.pipeline import Pipeline
 from vtac.runtime.calibration import METHODS, PERCENT
 from vtac.runtime.executor import Module
 from vtac.tools.accuracy import add_accuracy_arguments, evaluated, print_accuracy
-from vtac.tools.arguments import add_shape_argument, parse_shapes
+from vtac.tools.arguments import (
+    add_shape_argument,
+    file_of,
+    finite_number,
+    parse_shapes,
+    percentage,
+    verify_paths,
+    verify_used,
+)
 from vtac.tools.compiler import compile_model
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.discovery import chosen_codegens
@@ -112,11 +120,10 @@ def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--percentile",
-        type=float,
-        default=PERCENT,
+        type=percentage,
         metavar="P",
         help="the share of magnitudes that --method percentile keeps, in percent (default:"
-        " %(default)s)",
+        f" {PERCENT})",
     )
     add(
         "--requantise",
@@ -134,7 +141,7 @@ def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--min-layer-snr",
-        type=float,
+        type=finite_number,
         metavar="DB",
         help="leave layers on the host whose own signal to quantisation noise is less",
     )
@@ -151,9 +158,7 @@ def _compile(args: argparse.Namespace) -> None:
         raise CompileError(Problem("", "say which model to compile", "See vta-compile --help."))
     if not (args.output or args.emit or args.explain or args.save_ir or args.evaluate or measures):
         args.output = f"{Path(args.model).stem}{SUFFIX}"
-    if args.json and not (args.evaluate or measures):
-        hint = "Say --evaluate DATA or --layer-errors."
-        raise CompileError(Problem("--json", "there is nothing to print as JSON", hint))
+    _verify(args, measures)
     errors = Console(stderr=True)
     with _progress(errors) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # printed from the report below
@@ -181,6 +186,26 @@ def _compile(args: argparse.Namespace) -> None:
         print(summary(module, args.output), file=sys.stderr if aside else sys.stdout)
 
 
+def _verify(args: argparse.Namespace, measures: bool) -> None:
+    """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
+    read = (args.model, args.calibrate, args.evaluate, args.error_samples, file_of(args.target))
+    verify_paths(read, [args.output], [args.save_ir])
+    if args.json and not (args.evaluate or measures):
+        hint = "Say --evaluate DATA or --layer-errors."
+        raise CompileError(Problem("--json", "there is nothing to print as JSON", hint))
+    verify_used(
+        (
+            ("--limit", None if args.evaluate else args.limit, "--evaluate"),
+            ("--keep-ir", not args.output and args.keep_ir, "the package: say --output"),
+            (
+                "--percentile",
+                None if args.method == "percentile" else args.percentile,
+                "--method percentile",
+            ),
+        )
+    )
+
+
 def _options(args: argparse.Namespace, progress: Progress | None = None) -> CompileOptions:
     levels = (IMPORTED, *_pipeline(args).levels)
     if args.emit is not None and args.emit not in levels:
@@ -191,7 +216,7 @@ def _options(args: argparse.Namespace, progress: Progress | None = None) -> Comp
         shift=args.shift,
         requantise=args.requantise,
         method=args.method,
-        percentile=args.percentile,
+        percentile=_percentile(args),
         layer_errors=args.layer_errors,
         min_layer_snr=args.min_layer_snr,
         error_samples=args.error_samples,
@@ -204,11 +229,15 @@ def _options(args: argparse.Namespace, progress: Progress | None = None) -> Comp
     )
 
 
+def _percentile(args: argparse.Namespace) -> float:
+    return PERCENT if args.percentile is None else float(args.percentile)
+
+
 def _pipeline(args: argparse.Namespace) -> Pipeline:
     """The pipeline that the arguments lead to, or its part after ``--from``."""
     is_calibrated = args.calibrate is not None or args.start == CALIBRATED
     options = QuantiseOptions(args.shift, args.requantise)
-    calibrate = calibration(args.calibrate or "", method=args.method, percentile=args.percentile)
+    calibrate = calibration(args.calibrate or "", method=args.method, percentile=_percentile(args))
     pipeline = pipeline_of(
         chosen_codegens(chosen_names(args)),
         criteria_of(args),

@@ -25,6 +25,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.passes.pipeline import Pipeline
 from vtac.runtime.atomic import read_whole
+from vtac.tools.arguments import file_of, verify_paths
 from vtac.tools.diagnostics import USER_ERRORS, ArgumentParser, problems_of, run_command
 from vtac.tools.discovery import OurPasses, load_dialects, our_codegens, our_passes
 from vtac.tools.ir_files import (
@@ -67,7 +68,12 @@ def _parser() -> _Parser:
     add = parser.add_argument
     add("input_file", nargs="?", help="a file of IR, or an ONNX model; standard input without one")
     add("-f", "--frontend", choices=(MLIR, ONNX), help="what the input is, if not as its name ends")
-    add("-p", "--passes", default="", help="passes in order: NAME,NAME{option=value},...")
+    add(
+        "-p",
+        "--passes",
+        type=str,  # may be empty, as what vta-compile --print-pipeline prints
+        help="passes in order: NAME,NAME{option=value},...",
+    )
     add(
         "--from",
         dest="start",
@@ -112,6 +118,10 @@ class VtaOpt:
 
     def __init__(self, args: Sequence[str] | None = None) -> None:
         self.args = _parser().parse_args(args)
+        verify_paths(
+            (self.args.input_file, self.args.calibrate, file_of(self.args.target)),
+            [self.args.output_file],
+        )
         self.ctx = VtacContext(codegens=our_codegens)
         load_dialects(self.ctx)
         self.ctx.allow_unregistered = self.args.allow_unregistered_dialect
@@ -127,7 +137,7 @@ class VtaOpt:
             if args.calibrate:
                 hint = "Say --from LEVEL, or -p calibrate{samples=...}."
                 raise CompileError(Problem("--calibrate", "belongs to the default pipeline", hint))
-            return Pipeline.of(args.passes)
+            return Pipeline.of(args.passes or "")
         if args.passes:
             raise CompileError(Problem("--from, --to", "are instead of --passes, not beside it"))
         from vtac.tools.discovery import chosen_codegens

@@ -11,7 +11,6 @@ import argparse
 import io
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,10 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.atomic import write_whole
 from vtac.runtime.device import total
 from vtac.runtime.executor import Module, RunRecord, load
+from vtac.runtime.joining import join_batches
 from vtac.runtime.samples import Samples, load_samples
 from vtac.tools.accuracy import add_evaluate_argument, evaluated, print_accuracy
-from vtac.tools.arguments import at_least
+from vtac.tools.arguments import at_least, file_of, verify_paths, verify_used
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.evaluation import Judge, Original, module_specs, told_of
 from vtac.tools.presentation import evaluation_table, time_table, work_table
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--order-seed",
-        type=int,
+        type=at_least(0),
         metavar="N",
         help="let the simulated modules take turns in another order",
     )
@@ -103,10 +103,11 @@ def _run(args: argparse.Namespace) -> None:
         what = "is for the evaluation or for the profile, not for both"
         raise CompileError(Problem("--json", what, "Run the command twice."))
     verify_picture_names(args)
-    module = load(args.package, allow_native=args.allow_native)
+    _verify(args)
     if args.input is None and args.evaluate is None and not profiles:
         hint = "Or ask for --evaluate or --profile."
         raise CompileError(Problem("", "say what to run it on: --input", hint))
+    module = load(args.package, allow_native=args.allow_native)
     if args.input is not None:
         _run_samples(args, module)
     if args.evaluate is not None:
@@ -114,6 +115,26 @@ def _run(args: argparse.Namespace) -> None:
         print_accuracy(found, None, args.json)
     if profiles:
         _profile(args, module)
+
+
+def _verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
+    verify_paths(
+        (args.package, args.input, args.evaluate, args.reference, file_of(args.preset)),
+        (args.output, args.trace, args.timeline, args.roofline),
+        [args.dump_programs],
+    )
+    if args.input is None:
+        samples = "--input or --evaluate" if args.evaluate is None else None
+        verify_used(
+            (
+                ("--output", args.output, "what --input gives"),
+                ("--dump-programs", args.dump_programs, "what --input gives"),
+                ("--order-seed", args.order_seed, "what --input gives"),
+                ("--limit", samples and args.limit, "--input or --evaluate"),
+                ("--reference", samples and args.reference, "--input or --evaluate"),
+            )
+        )
 
 
 def _profile(args: argparse.Namespace, module: Module) -> None:
@@ -143,7 +164,8 @@ def _run_samples(args: argparse.Namespace, module: Module) -> None:
         dump = args.dump_programs if number == 0 else None
         results.append(module.run(batch, order_seed=args.order_seed, dump=dump))
         records.append(module.last_run)
-    outputs = _join(results, samples)
+    rows = min(samples.sample_count, len(batches) * samples.batch_size)
+    outputs = join_batches(results, samples.batch_size, rows)
     if args.reference:
         original, judge = Original(args.reference, module), Judge(samples)
         pairs = list(zip(batches, results, strict=True))
@@ -155,15 +177,13 @@ def _run_samples(args: argparse.Namespace, module: Module) -> None:
     console.print(time_table(records))
     if args.output:
         stream = io.BytesIO()
-        np.savez(stream, **outputs)  # type: ignore[arg-type]
+        np.savez(stream, **outputs)
         write_whole(args.output, stream.getvalue())
         console.print(f"{args.output}: {', '.join(outputs)}", highlight=False, soft_wrap=True)
 
 
 def _samples(module: Module, path: str) -> Samples:
     specs = module_specs(module)
-    if not Path(path).is_file():
-        raise CompileError(Problem(path, "there is no such file of inputs"))
     with told_of(path):
         return load_samples(path, specs)
 
@@ -172,15 +192,3 @@ def _tracked(batches: Sequence[Any], what: str, console: Console) -> Iterable[An
     """The batches, with a progress bar on a terminal."""
     shown = console.is_terminal and len(batches) > 1
     return track(batches, what, console=console, disable=not shown)
-
-
-def _join(results: Sequence[Outputs], samples: Samples) -> Outputs:
-    """The outputs of all batches concatenated, without samples that only fill the last batch."""
-    joined = {}
-    for name in results[0] if results else ():
-        parts = [np.atleast_1d(np.asarray(result[name])) for result in results]
-        whole = np.concatenate(parts)
-        joined[name] = (
-            whole[: samples.sample_count] if len(parts[0]) == samples.batch_size else whole
-        )
-    return joined

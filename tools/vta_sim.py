@@ -30,6 +30,7 @@ from vtac.lowering.vta_to_binary import encode_program
 from vtac.runtime.atomic import read_whole
 from vtac.sim import SimulationError, TimingReport, check, estimate
 from vtac.sim.timing.render import as_csv, as_json, as_table
+from vtac.tools.arguments import file_of, verify_paths
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.discovery import load_dialects
 from vtac.tools.ir_files import load_resources_beside
@@ -85,6 +86,10 @@ def _simulate(args: argparse.Namespace) -> None:
     if args.program is None:
         raise CompileError(Problem("", "say which program to time", "See vta-sim --help."))
     verify_picture_names(args)
+    verify_paths(
+        (args.program, file_of(args.target), file_of(args.preset)),
+        (args.trace, args.timeline, args.roofline),
+    )
     target = Target.of(args.target) if args.target else None
     program, resources = _read(args.program, target, args.function)
     preset = chosen_preset(args, program.target)

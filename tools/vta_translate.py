@@ -18,7 +18,13 @@ from vtac.dialects.vta.assembly import disassemble
 from vtac.dialects.vta.encoding import EncodingError, decode
 from vtac.lowering.vta_to_binary import decode_program, encode_program
 from vtac.runtime.atomic import read_whole, write_whole
-from vtac.tools.arguments import add_shape_argument, parse_shapes
+from vtac.tools.arguments import (
+    add_shape_argument,
+    file_of,
+    parse_shapes,
+    verify_paths,
+    verify_used,
+)
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.discovery import load_dialects
 from vtac.tools.ir_files import load_resources_beside, module_text, print_ir, write_ir
@@ -69,6 +75,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _translate(args: argparse.Namespace) -> None:
+    verify_paths((args.input, file_of(args.target)), [args.output])
+    reads_program = args.action in (_decode, _disassemble)
+    verify_used(
+        (
+            ("--shape", None if args.action is _import else args.shape, "--import-onnx"),
+            ("--target", None if reads_program else args.target, "--decode and --disassemble"),
+            ("--function", args.function if args.action is _import else None, "programs"),
+        )
+    )
     args.action(args)
 
 
