@@ -26,7 +26,8 @@ def add_evaluate_argument(group: argparse._ActionsContainer, against: str) -> No
         "--evaluate",
         metavar="DATA",
         help="run on these samples (.npz by input name, or .npy) and compare with "
-        f"{against}; an array 'y' or 'labels' in the file also gives top-1 accuracy",
+        f"{against}; an array 'y' or 'labels' in the file also gives top-1 accuracy, or the mean"
+        " error of a regression",
     )
 
 

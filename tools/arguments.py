@@ -70,11 +70,11 @@ def file_of(spec: str | None) -> str | None:
 def _unreadable(path: str) -> Problem | None:
     try:
         if os.path.isdir(path):
-            return Problem(path, "cannot be read: it is a folder")
+            return Problem(path, "cannot read it: it is a folder")
         os.stat(path)
     except (OSError, ValueError) as error:
-        return Problem(path, f"cannot be read: {getattr(error, 'strerror', None) or error}")
-    return None if os.access(path, os.R_OK) else Problem(path, "cannot be read: Permission denied")
+        return Problem(path, f"cannot read it: {getattr(error, 'strerror', None) or error}")
+    return None if os.access(path, os.R_OK) else Problem(path, "cannot read it: Permission denied")
 
 
 def _unwritable(path: str) -> Problem | None:

@@ -5,9 +5,9 @@ not counted. Only sums over the outputs are kept, so memory does not grow with t
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from math import isfinite, prod
 from typing import Any
@@ -29,6 +29,7 @@ from vtac.runtime.samples import (
     read_source,
 )
 from vtac.tools.agreement import Agreement, Array
+from vtac.tools.truths import Truths
 
 Outputs = Mapping[str, Any]
 Progress = Callable[[int, int], None]
@@ -45,7 +46,9 @@ class OutputEvaluation:
     largest_difference, snr_db (signal to quantisation noise; None also if there is no noise),
     cosine, equal_labels (share of samples for which both predict the same class). odd: number of
     values that are finite in one of the two only. Compared with the labels: top1 and top1_original,
-    the shares of right predictions. A figure is None if it is not known.
+    the shares of right predictions; or, where an output has as many numbers for each sample as the
+    labels have and is no row of scores: mean_error and mean_error_original, the mean distances
+    from the labels. A figure is None if it is not known.
     """
 
     name: str
@@ -58,6 +61,8 @@ class OutputEvaluation:
     equal_labels: float | None = None
     top1: float | None = None
     top1_original: float | None = None
+    mean_error: float | None = None
+    mean_error_original: float | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,8 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """The evaluation as dictionaries and lists, for JSON."""
-        return {"samples": self.samples, "outputs": [asdict(output) for output in self.outputs]}
+        outputs = [asdict(output) for output in self.outputs]
+        return {"samples": self.samples, "outputs": outputs, "notes": list(self.notes)}
 
 
 def evaluate(
@@ -93,8 +99,9 @@ def evaluate(
     """Run a compiled model on data, and the original model in onnxruntime for comparison.
 
     data: as for calibration, see `vtac.runtime.samples`. reference: the original model; None to
-    judge by labels only. labels: the class of each sample (or one-hot rows); an array ``y`` or
-    ``labels`` of the data serves too. limit: run the first batches only.
+    judge by labels only. labels: the class of each sample (or one-hot rows, or shares of classes),
+    or the numbers that the model is to predict; an array ``y`` or ``labels`` of the data serves
+    too. limit: run the first batches only.
     Raises `CompileError` on data, labels or a reference that do not fit.
     """
     if limit is not None and limit < 1:
@@ -104,11 +111,8 @@ def evaluate(
         entries = read_source(data)
         found = load_labels(entries, specs) if labels is None else labels
         samples = load_samples(entries, specs)
-    notes: tuple[str, ...] = ()
-    if labels is None and reference is not None and found is not None and not _are_classes(found):
-        found, notes = None, ("the labels are not the numbers of classes: they are not used",)
-    classes = _classes(found, samples)
-    if reference is None and classes is None:
+    truths = Truths.of(found, samples.sample_count, WHERE)
+    if reference is None and found is None:
         raise CompileError(
             Problem(
                 WHERE,
@@ -117,17 +121,20 @@ def evaluate(
             )
         )
     original = None if reference is None else Original(reference, module)
-    judge = Judge(samples, classes)
+    judge = Judge(samples, truths)
     batches = samples if limit is None else islice(samples, limit)
     count = len(samples) if limit is None else min(limit, len(samples))
     for number, batch in enumerate(batches, start=1):
         judge.add(module.run(batch), None if original is None else original.run(batch))
         if progress is not None:
             progress(number, count)
-    if classes is not None and not any(judge.judged) and labels is None and reference is not None:
-        notes = ("no output has one row of scores per sample: the labels are not used",)
-        return judge.verdict(notes, with_labels=False)
-    return judge.verdict(notes)
+    verdict = judge.verdict()
+    if found is None or judge.uses_labels:
+        return verdict
+    unused = f"labels are {_describe(found)}: {judge.why_unused}"
+    if labels is not None or reference is None:
+        raise CompileError(Problem(WHERE, unused))
+    return replace(verdict, notes=(*verdict.notes, f"{unused}. They are not used."))
 
 
 def module_specs(module: Module) -> list[InputSpec]:
@@ -187,18 +194,23 @@ class _Tally:
     agreement: Agreement = field(default_factory=Agreement)
     numbers: bool = True
     judged: int = 0
+    labelled: int = 0
     equal: int = 0
     right: int = 0
     right_original: int = 0
+    scored: int = 0
+    distance: float = 0.0
+    distance_original: float = 0.0
 
 
 class Judge:
     """Compares outputs batch by batch. samples: the samples that the batches are made of."""
 
-    def __init__(self, samples: Samples, classes: Array | None = None):
+    def __init__(self, samples: Samples, truths: Truths | None = None):
         self._size = samples.batch_size
         self._count = samples.sample_count
-        self._classes = classes
+        self._truths = truths or Truths()
+        self.why_unused = "no output has one row of scores, or as many numbers, per sample"
         self._done = 0
         self._compared = False
         self._tallies: dict[str, _Tally] = {}
@@ -206,9 +218,7 @@ class Judge:
     def add(self, ours: Outputs, theirs: Outputs | None) -> None:
         """Compare the outputs of the next batch."""
         rows = min(self._size, self._count - self._done)
-        classes = None
-        if self._classes is not None:
-            classes = self._classes[self._done : self._done + rows]
+        truths = self._truths.rows(self._done, self._done + rows)
         self._compared = theirs is not None
         for name, found in ours.items():
             tally = self._tallies.setdefault(name, _Tally())
@@ -219,7 +229,8 @@ class Judge:
             mine = self._real_rows(np.asarray(found), rows)
             other = None if expected is None else self._real_rows(np.asarray(expected), rows)
             self._compare(tally, name, mine, other)
-            self._label(tally, name, mine, other, classes)
+            if not self._label(tally, name, mine, other, truths.classes):
+                _measure(tally, mine, other, truths.targets)
         self._done += rows
 
     def _real_rows(self, array: Array, rows: int) -> Array:
@@ -239,15 +250,16 @@ class Judge:
 
     def _label(
         self, tally: _Tally, name: str, mine: Array, other: Array | None, classes: Array | None
-    ) -> None:
+    ) -> bool:
+        """Count the predicted classes; return whether they are judged by the labels."""
         ours = _labels(mine, classes is not None)
         if ours is None or (classes is not None and len(ours) != len(classes)):
-            return
+            return False
         scores = prod(mine.shape[1:])
-        if classes is not None and _are_scores(mine) and classes.max(initial=0) >= scores:
-            raise CompileError(
-                Problem(WHERE, f"labels go up to {classes.max()}, '{name}' has {scores} classes")
-            )
+        most = self._truths.classes.max(initial=0) if self._truths.classes is not None else 0
+        if _are_scores(mine) and most >= scores:
+            self.why_unused = f"labels go up to {most}, '{name}' has {scores} classes"
+            classes = None
         tally.judged += len(ours)
         theirs = None if other is None else _labels(other, classes is not None)
         if theirs is not None:
@@ -255,20 +267,23 @@ class Judge:
         if classes is not None:
             tally.right += int((ours == classes).sum())
             tally.right_original += int((theirs == classes).sum()) if theirs is not None else 0
+            tally.labelled += len(ours)
+        return classes is not None
 
     @property
-    def judged(self) -> list[int]:
-        """For each output the number of samples whose class it predicts."""
-        return [tally.judged for tally in self._tallies.values()]
+    def uses_labels(self) -> bool:
+        """Whether some output could be judged by the labels."""
+        return any(tally.labelled or tally.scored for tally in self._tallies.values())
 
-    def verdict(self, notes: Sequence[str] = (), with_labels: bool = True) -> Evaluation:
-        """The evaluation. with_labels: whether some output must predict classes."""
+    def verdict(self) -> Evaluation:
+        """The evaluation of all batches."""
         outputs = tuple(self._verdict(name, tally) for name, tally in self._tallies.items())
-        if with_labels and self._classes is not None and not any(self.judged):
-            raise CompileError(
-                Problem(WHERE, "there are labels, but no output has one row of scores per sample")
-            )
-        return Evaluation(self._done, self._compared, outputs, tuple(notes))
+        notes = tuple(
+            f"output '{name}' is no row of scores: its distance from the labels is measured"
+            for name, tally in self._tallies.items()
+            if tally.scored
+        )
+        return Evaluation(self._done, self._compared, outputs, notes)
 
     def _verdict(self, name: str, tally: _Tally) -> OutputEvaluation:
         found, figures = tally.agreement, dict[str, Any]()
@@ -280,12 +295,16 @@ class Judge:
                 "snr_db": found.snr if isfinite(found.snr) else None,
                 "cosine": found.cosine,
             }
-        if tally.judged and self._compared:
+        if tally.judged and self._compared and not tally.scored:
             figures["equal_labels"] = tally.equal / tally.judged
-        if tally.judged and self._classes is not None:
-            figures["top1"] = tally.right / tally.judged
+        if tally.labelled:
+            figures["top1"] = tally.right / tally.labelled
             if self._compared:
-                figures["top1_original"] = tally.right_original / tally.judged
+                figures["top1_original"] = tally.right_original / tally.labelled
+        if tally.scored:
+            figures["mean_error"] = tally.distance / tally.scored
+            if self._compared:
+                figures["mean_error_original"] = tally.distance_original / tally.scored
         return OutputEvaluation(name, odd=found.odd, **figures)
 
 
@@ -314,32 +333,18 @@ def _labels(array: Array, judged: bool) -> Array | None:
     return None
 
 
-def _classes(labels: Any, samples: Samples) -> Array | None:
-    """The class of each sample. Raises `CompileError` on labels that are no classes."""
-    if labels is None:
-        return None
-    given, count = np.atleast_1d(labels), samples.sample_count
-    if not _are_classes(given):
-        what = f"labels are {given.dtype}{list(given.shape)}, not the number of a class per sample"
-        raise CompileError(Problem(WHERE, what))
-    array = _one_per_sample(given)
-    if len(array) != count:
-        raise CompileError(Problem(WHERE, f"there are {len(array)} labels for {count} samples"))
-    return array.astype(np.int64)
+def _measure(tally: _Tally, mine: Array, other: Array | None, targets: Array | None) -> None:
+    """Add up how far an output is from the numbers that it is to predict, if it may be them."""
+    if targets is None or mine.dtype.kind != "f" or mine.size != targets.size:
+        return
+    if mine.ndim == 0 or mine.shape[0] != len(targets):
+        return
+    tally.scored += targets.size
+    tally.distance += float(np.abs(mine.reshape(targets.shape) - targets).sum())
+    if other is not None:
+        tally.distance_original += float(np.abs(other.reshape(targets.shape) - targets).sum())
 
 
-def _one_per_sample(given: Array) -> Array:
-    """Labels as one number per sample; one-hot rows become the index of their largest entry."""
-    array = np.atleast_1d(given)
-    if array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf":
-        array = array.argmax(axis=1)
-    return array.reshape(-1) if array.size == len(array) else array
-
-
-def _are_classes(given: Any) -> bool:
-    """Whether labels are the numbers of classes, one per sample."""
-    array = _one_per_sample(np.asarray(given))
-    whole = array.dtype.kind in "iu" or (
-        array.dtype.kind == "f" and bool((array == np.rint(array)).all())
-    )
-    return array.ndim == 1 and whole and array.min(initial=0) >= 0
+def _describe(labels: Any) -> str:
+    given = np.atleast_1d(labels)
+    return f"{given.dtype}{list(given.shape)}"

@@ -131,6 +131,8 @@ def _figures(found: Evaluation) -> dict[str, list[str]]:
         "top-1 of onnxruntime": texts("top1_original", ".2%"),
         "top-1 compiled": texts("top1", ".2%"),
         "equal labels": texts("equal_labels", ".2%"),
+        "mean error of onnxruntime": texts("mean_error_original", ".4g"),
+        "mean error compiled": texts("mean_error", ".4g"),
         "largest value": texts("largest", ".4g"),
         "mean difference": texts("mean_difference", ".3g"),
         "largest difference": texts("largest_difference", ".3g"),

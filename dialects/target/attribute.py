@@ -22,7 +22,7 @@ from .configuration import (
 )
 from .entries import SUFFIXES, read_entries
 from .errors import TargetError
-from .files import BASE_KEY, FEATURES_KEY, VTA_CONFIG_KEYS, configuration_from
+from .files import BASE_KEY, FEATURES_KEY, VTA_CONFIG_KEYS, configuration_from, in_the_spelling_of
 from .timing import TimingPreset
 from .verification import verify
 
@@ -70,9 +70,9 @@ class Target(Data[Configuration]):
         if BASE_KEY in entries:
             entries = {"name": Path(path).stem, **entries}
         try:
-            return cls._verified(configuration_from(entries, **features))
+            return cls.from_vta_config(entries, **features)
         except TargetError as error:
-            raise TargetError(f"{path}: {error}") from None
+            raise TargetError(*(f"{path}: {problem}" for problem in error.problems)) from None
 
     @classmethod
     def from_vta_config(
@@ -88,7 +88,8 @@ class Target(Data[Configuration]):
         """
         if not isinstance(config, Mapping):
             return cls.from_file(config, **features)
-        return cls._verified(configuration_from(config, **features))
+        with in_the_spelling_of(config):
+            return cls._verified(configuration_from(config, **features))
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Target":
@@ -103,7 +104,7 @@ class Target(Data[Configuration]):
         try:
             return cls(configuration)
         except VerifyException as error:
-            raise TargetError(str(error)) from None
+            raise TargetError(*str(error).splitlines()) from None
 
     def replace(self, **changes: Any) -> "Target":
         """The same machine with some values changed, rates included: ``replace(latency=32)``.

@@ -12,7 +12,7 @@ from typing import Any
 
 from .entries import listed
 from .errors import TargetError
-from .timing import TIMING_FIELDS, TIMING_PRESETS, TimingPreset
+from .timing import TIMING_FIELDS, TIMING_PRESETS, TimingPreset, rate_faults
 
 
 class Memory(enum.IntEnum):
@@ -61,8 +61,9 @@ class Configuration:
         """
         own = {key: value for key, value in changes.items() if key not in TIMING_FIELDS}
         rates = {key: value for key, value in changes.items() if key in TIMING_FIELDS}
-        for key, value in own.items():
-            _check_type(key, value)
+        problems = [*faults(own), *rate_faults(rates)]
+        if problems:
+            raise TargetError(*problems)
         if own.get("alu_mul") or own.get("acc_load_int8"):
             rates.setdefault("extensions", True)
         timing = TimingPreset.of(own.pop("timing", self.timing))
@@ -183,15 +184,20 @@ def _is_named(timing: str) -> bool:
     return True
 
 
-def _check_type(key: str, value: object) -> None:
+def faults(values: Mapping[str, object]) -> list[str]:
+    """What is wrong with the names and the types of values, rates aside."""
+    return [text for key, value in values.items() if (text := _fault(key, value))]
+
+
+def _fault(key: str, value: object) -> str:
     if key not in _CHANGEABLE:
         choices = listed({**_CHANGEABLE, **TIMING_FIELDS})
-        raise TargetError(f"a target has no {key!r}; it has {choices}")
+        return f"a target has no {key!r}; it has {choices}"
     if key == "timing":
-        if not isinstance(value, str | TimingPreset):
-            raise TargetError(f"timing must be the name of a timing preset, not {value!r}")
-        return
+        is_preset = isinstance(value, str | TimingPreset)
+        return "" if is_preset else f"timing must be the name of a timing preset, not {value!r}"
     default = getattr(Configuration(), key)
     kind = int if default is None else type(default)
     if not (value is None and default is None) and type(value) is not kind:
-        raise TargetError(f"{key} must be {kind.__name__}, not {value!r}")
+        return f"{key} must be {kind.__name__}, not {value!r}"
+    return ""

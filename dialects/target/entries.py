@@ -19,13 +19,22 @@ def read_entries(path: Path) -> dict[str, object]:
     is_toml = path.suffix == ".toml"
     try:
         text = path.read_text(encoding="utf-8")
-        entries = tomllib.loads(text) if is_toml else json.loads(text)
+        entries = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_once)
     except OSError as error:
         raise TargetError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise TargetError(f"{path} is not {'TOML' if is_toml else 'JSON'}: {error}") from None
     if not isinstance(entries, dict):
         raise TargetError(f"{path} must contain one object")
+    return entries
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object, whose keys must differ as those of TOML must."""
+    entries = dict(pairs)
+    names = [name for name, _ in pairs]
+    if twice := [name for name in entries if names.count(name) > 1]:
+        raise ValueError(f"{', '.join(twice)} is given twice")
     return entries
 
 

@@ -6,8 +6,8 @@ from vtac.dialects.errors import CompileError, Problem
 class TargetError(CompileError, ValueError):
     """A machine that does not exist or that nobody could build; the message names the choices."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(Problem("", message))
+    def __init__(self, *messages: str) -> None:
+        super().__init__([Problem("", message) for message in messages])
 
 
 class PresetError(TargetError):

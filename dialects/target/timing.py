@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vtac.dialects.errors import Problem
+
 from .entries import SUFFIXES, listed, read_entries
 from .errors import PresetError
 
@@ -89,8 +91,8 @@ class TimingPreset:
     the counter of beats under way wraps to 0. None: the counter is wide enough."""
 
     def __post_init__(self) -> None:
-        for name in TIMING_FIELDS:
-            _check(name, getattr(self, name))
+        if problems := rate_faults({name: getattr(self, name) for name in TIMING_FIELDS}):
+            raise PresetError(*problems)
         if self.read_channels > 3:
             raise PresetError(f"read_channels is {self.read_channels}, but at most 3 have a use")
 
@@ -129,20 +131,30 @@ class TimingPreset:
         try:
             return cls.named(base).replace(**{"name": Path(text).stem, **entries})
         except PresetError as error:
-            raise PresetError(f"{text}: {error}") from None
+            raise PresetError(*(f"{text}: {problem}" for problem in error.problems)) from None
 
     def replace(self, **changes: Any) -> "TimingPreset":
         """The same rates with some values changed.
 
         Raises `PresetError` on a value that does not exist or makes no sense.
         """
-        for key, value in changes.items():
-            _check(key, value)
+        if problems := rate_faults(changes):
+            raise PresetError(*problems)
         return dataclasses.replace(self, **changes)
 
     def replace_text(self, changes: Mapping[str, str]) -> "TimingPreset":
         """As `replace`, the values as text: ``{"latency": "32", "fetch_ahead": "true"}``."""
-        return self.replace(**{key: _from_text(key, text) for key, text in changes.items()})
+        values: dict[str, object] = {}
+        problems: list[Problem] = []
+        for key, text in changes.items():
+            try:
+                values |= {key: (value := _from_text(key, text))}
+                problems += [Problem("", fault) for fault in rate_faults({key: value})]
+            except PresetError as error:
+                problems += error.problems
+        if problems:
+            raise PresetError(*map(str, problems))
+        return self.replace(**values)
 
     @property
     def verified(self) -> bool:
@@ -182,6 +194,17 @@ def _kind(key: str) -> type:
     if key == "name":
         return str
     return int if key in _OPTIONAL else type(TIMING_FIELDS[key].default)
+
+
+def rate_faults(values: Mapping[str, object]) -> list[str]:
+    """What is wrong with rates by name: names that do not exist, values that make no sense."""
+    found = []
+    for key, value in values.items():
+        try:
+            _check(key, value)
+        except PresetError as error:
+            found.append(str(error))
+    return found
 
 
 def _check(key: str, value: object) -> None:

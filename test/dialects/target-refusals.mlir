@@ -4,7 +4,7 @@
 // RUN: echo '"test.op"() {r = #vtac.resource<"w", "xyz">} : () -> ()' | not vta-opt 2>&1 | filecheck %s --check-prefix=DIGEST
 
 // FIRST: there is no target preset 'zync'; the presets are sim, pynq
-// BITS: LOG_ACC_BUFF_SIZE is 24: 2^18 elements are more than the 16-bit sram_base can address
+// BITS: log_acc_buff_size is 24: 2^18 elements are more than the 16-bit sram_base can address
 // FIELD: colour
 // DIGEST: digest of resource 'w' must be 16 hexadecimal digits, not 'xyz'
 "test.op"() {t = #target.vta<"zync">} : () -> ()

@@ -132,7 +132,7 @@ def test_all_missing_files_are_reported_at_once(
     found = said(command, args, capsys)
     asked = [name for number, name in enumerate(names) if f"{{{number}}}" in wanted]
     assert all(name in found for name in asked)
-    assert found.count("cannot be read: No such file or directory") == len(asked)
+    assert found.count("cannot read it: No such file or directory") == len(asked)
     for name in asked[1:]:  # any one of them alone
         (folder / asked[0]).write_text("")
         assert name in said(command, args, capsys)

@@ -147,6 +147,73 @@ def test_labels_of_a_regression_do_not_stop_a_comparison(y: np.ndarray) -> None:
     assert "not used" in found.notes[0]
 
 
+@pytest.mark.parametrize("batch", [1, 3, 7])
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["float64", "float32", "int32", "rows of shares"])
+def test_labels_that_are_numbers_are_measured_by_their_distance(
+    batch: int, width: int, kind: str, tmp_path: Path
+) -> None:
+    weights = floats((6, width), 8)
+    node = helper.make_node("MatMul", ["x", "w"], ["price"])
+    model = small_model([node], {"x": [batch, 6]}, ["price"], {"w": weights})
+    with pytest.warns(UserWarning):
+        module = vtac.compile(model)
+    exact = DATA @ weights
+    y = exact + np.arange(7)[:, None] - 30
+    if kind == "int32":
+        y = np.rint(y)
+    y = y.astype(kind if kind != "rows of shares" else "float64")
+    if width == 1:
+        y = y[:, 0]  # one number per sample
+    if kind == "rows of shares":  # classes, where there is more than one
+        if width == 1:
+            return
+        shares = np.exp(exact) / np.exp(exact).sum(axis=1, keepdims=True)
+        found = vtac.evaluate(module, {"x": DATA, "y": shares}, model)["price"]
+        assert (found.top1, found.top1_original, found.mean_error) == (1, 1, None)
+        return
+    expected = np.abs(exact - y.reshape(7, width).astype(np.float64)).mean()
+    np.savez(tmp_path / "data.npz", x=DATA, y=y)
+    for reference in (model, None):
+        whole = vtac.evaluate(module, tmp_path / "data.npz", reference)
+        found = whole["price"]
+        assert found.mean_error == pytest.approx(expected, rel=1e-5)
+        assert found.mean_error_original == (
+            pytest.approx(expected, rel=1e-5) if reference is not None else None
+        )
+        assert found.top1 is None and "distance from the labels" in whole.notes[0]
+
+
+def test_labels_that_are_no_finite_numbers_are_refused() -> None:
+    for odd in (np.nan, np.inf):
+        y = np.where(np.arange(7) == 3, odd, 1.0)
+        with pytest.raises(vtac.CompileError, match="1 of the labels are not finite"):
+            vtac.evaluate(compiled(), {"x": DATA, "y": y}, dense(3))
+
+
+def test_labels_judge_those_outputs_that_they_fit() -> None:
+    """Labels beyond the classes of one output do not keep another from being judged."""
+    nodes = [
+        helper.make_node("Slice", ["logits", "zero", "two", "one"], ["few"]),
+        helper.make_node("ReduceMean", ["logits"], ["mean"], axes=[1], keepdims=1),
+    ]
+    numbers = {"zero": [0], "two": [2], "one": [1]}
+    values = {name: np.array(value, np.int64) for name, value in numbers.items()}
+    model = small_model(
+        [helper.make_node("MatMul", ["x", "w"], ["logits"]), *nodes],
+        {"x": [3, 6]},
+        ["logits", "few", "mean"],
+        {"w": WEIGHTS, **values},
+    )
+    with pytest.warns(UserWarning):
+        module = vtac.compile(model)
+    y = (DATA @ WEIGHTS).argmax(axis=1)
+    y[0] = 3
+    found = vtac.evaluate(module, {"x": DATA, "y": y}, model)
+    assert found["logits"].top1 is not None and found["few"].top1 is None
+    assert found["few"].equal_labels == 1 and found["mean"].mean_error is not None
+
+
 def test_ranges_without_outliers_suit_data_without_outliers() -> None:
     rng = np.random.default_rng(0)
     samples = rng.normal(size=(1600, 16)).astype(np.float32)

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from xdsl.context import Context
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
@@ -131,11 +133,11 @@ def test_text_that_names_no_machine(text: str, message: str) -> None:
         (small_config(LOG_OUT_WIDTH=3), "unknown keys LOG_OUT_WIDTH"),
         ({"LOG_BLOCK": 4}, "lacks LOG_INP_WIDTH"),
         (small_config(LOG_WGT_WIDTH=2), "must be 3, 3, 5"),
-        (small_config(LOG_BLOCK="4"), "log_block must be int"),
+        (small_config(LOG_BLOCK="4"), "LOG_BLOCK must be int"),
         (small_config(LOG_BATCH=-1), "must not be negative"),
         (small_config(LOG_WGT_BUFF_SIZE=19), "a micro-op would need 33 bits of 32"),
         (small_config(LOG_UOP_BUFF_SIZE=16), "word 0 of GEMM and ALU would need 65 bits of 64"),
-        (small_config(LOG_WGT_BUFF_SIZE=7), "less than one element of 256 bytes"),
+        (small_config(LOG_WGT_BUFF_SIZE=7), r"less than one element of 2\^8 bytes"),
         (small_config(LOG_ACC_BUFF_SIZE=18, LOG_WGT_BUFF_SIZE=16), "word 1 of ALU would need 68"),
         (small_config(LOG_INP_BUFF_SIZE=21, LOG_WGT_BUFF_SIZE=8), "16-bit sram_base"),
     ],
@@ -252,3 +254,73 @@ def test_errors_about_machines_are_compile_errors() -> None:
     with pytest.raises(CompileError) as error:
         Target.of("zynq")
     assert isinstance(error.value, TargetError) and len(error.value.problems) == 1
+
+
+BARE = dict(CONFIG, LOG_BATCH=0, LOG_BLOCK=4)
+FAULTS: dict[str, tuple[object, str]] = {
+    "LOG_BLOCK": ("4", "must be int, not '4'"),
+    "LOG_BATCH": (1.0, "must be int, not 1.0"),
+    "LOG_INP_BUFF_SIZE": (None, "must be int, not None"),
+    "LOG_WGT_BUFF_SIZE": (True, "must be int, not True"),
+    "TARGET": (["sim"], "must be one of sim"),
+    "HW_VER": (2, "must be one of 0.0.1"),
+    "FEATURES": ("alu_mul", "must be a list"),
+}
+
+
+@settings(deadline=None)
+@given(
+    faulty=st.sets(st.sampled_from([*FAULTS]), min_size=1),
+    small=st.sets(st.sampled_from([*FAULTS])),
+    based=st.booleans(),
+    suffix=st.sampled_from(["json", "toml"]),
+)
+def test_all_faults_of_a_file_are_named_with_the_file_and_its_own_keys(
+    tmp_path_factory: pytest.TempPathFactory,
+    faulty: set[str],
+    small: set[str],
+    based: bool,
+    suffix: str,
+) -> None:
+    values = {**BARE, **{key: FAULTS[key][0] for key in faulty}}
+    if based:
+        values = {"base": "pynq", **values}
+    if suffix == "toml":
+        values = {key: value for key, value in values.items() if value is not None}
+        faulty = faulty - {"LOG_INP_BUFF_SIZE"} if based else faulty
+    spelled = {
+        key.lower() if key in small and key.startswith("LOG") else key: value
+        for key, value in values.items()
+    }
+    lines = [f"{key} = {json.dumps(value)}" for key, value in spelled.items()]
+    path = tmp_path_factory.mktemp("machine") / f"my.{suffix}"
+    path.write_text(json.dumps(spelled) if suffix == "json" else "\n".join(lines))
+    if not faulty:
+        Target.of(path)
+        return
+    with pytest.raises(TargetError) as caught:
+        Target.of(path)
+    found = [str(problem) for problem in caught.value.problems]
+    assert all(text.startswith(f"{path}: ") for text in found)
+    for key in faulty:
+        name = key.lower() if key in small and key.startswith("LOG") else key
+        lacks = key == "LOG_INP_BUFF_SIZE" and suffix == "toml"
+        wanted = ("vta_config lacks", key) if lacks else (name, FAULTS[key][1])
+        assert any(all(part in text for part in wanted) for text in found), (key, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (json.dumps(BARE)[:-1] + ', "LOG_BLOCK": 5}', "LOG_BLOCK is given twice"),
+        (json.dumps({**BARE, "log_block": 4}), "twice, in capitals and not"),
+        (json.dumps({**BARE, "LOG_BLOCK": 40}), r"LOG_BATCH 0, LOG_BLOCK 40"),
+        (json.dumps({"base": "pynq", "log_block": -3}), "log_block must not be negative"),
+        ('{"base": "pynq", "latency": NaN}', "latency must be int"),
+        ('{"base": "pynq", "clock_mhz": Infinity}', "clock_mhz must be a number above 0"),
+    ],
+)
+def test_files_that_contradict_themselves(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "my.json").write_text(text)
+    with pytest.raises(TargetError, match=rf"my\.json.*{message}"):
+        Target.of(tmp_path / "my.json")

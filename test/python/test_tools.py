@@ -232,7 +232,7 @@ def test_packages_and_inputs_that_do_not_fit(
     assert "is damaged" in failure(vta_run.main, tmp_path / "flipped.vtapkg", "--input", x)
     assert "No such file" in failure(vta_run.main, tmp_path / "none.vtapkg", "--input", x)
     assert "not a vtac package" in failure(vta_run.main, MODEL, "--input", x)
-    assert "none.npy: cannot be read" in failure(vta_run.main, package, "--input", "none.npy")
+    assert "none.npy: cannot read it" in failure(vta_run.main, package, "--input", "none.npy")
     for option in ("--input", "--evaluate"):
         assert "[1, 1, 8, 8]" in failure(vta_run.main, package, option, tmp_path / "wrong.npy")
     assert "nothing to compare with" in failure(vta_run.main, package, "--evaluate", x)
