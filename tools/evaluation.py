@@ -335,9 +335,10 @@ def _labels(array: Array, judged: bool) -> Array | None:
 
 def _measure(tally: _Tally, mine: Array, other: Array | None, targets: Array | None) -> None:
     """Add up how far an output is from the numbers that it is to predict, if it may be them."""
-    if targets is None or mine.dtype.kind != "f" or mine.size != targets.size:
+    if targets is None or mine.dtype.kind != "f" or mine.ndim == 0 or len(mine) != len(targets):
         return
-    if mine.ndim == 0 or mine.shape[0] != len(targets):
+    is_single = mine.size == targets.size == len(targets)  # one number per sample, in any form
+    if not is_single and mine.shape != targets.shape:
         return
     tally.scored += targets.size
     tally.distance += float(np.abs(mine.reshape(targets.shape) - targets).sum())

@@ -17,7 +17,7 @@ class Truths:
     """The labels of samples.
 
     classes: the class of each [S], where labels can be numbers or shares of classes. targets: the
-    numbers given for each [S, K], where labels are numbers.
+    numbers given for each [S, ...], where labels are numbers.
     """
 
     classes: Array | None = None
@@ -37,7 +37,7 @@ class Truths:
         if is_number and (odd := int((~np.isfinite(given)).sum())):
             raise CompileError(Problem(where, f"{odd} of the labels are not finite numbers"))
         classes = _classes(given)
-        targets = given.reshape(samples, -1).astype(np.float64) if is_number else None
+        targets = given.astype(np.float64) if is_number else None
         return cls(classes, targets)
 
     def __bool__(self) -> bool:
