@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
-from vtac.dialects.graph import CompositeOp, ConstantOp, OpaqueType, YieldOp
+from vtac.dialects.graph import CompositeOp, ConstantOp, YieldOp
 from vtac.dialects.locations import layer_of
 from vtac.passes.graph.annotate import needs_reason, operator_of
 from vtac.passes.graph.codegen import CODEGEN, Codegen, target_of_module
@@ -22,7 +22,7 @@ from vtac.passes.graph.merge_regions import APART
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.reasons import HostReason, ReasonKind, host_reason
 from vtac.runtime.package import Placement
-from vtac.tools.placements import HOST, UNKNOWN
+from vtac.tools.placements import HOST, UNKNOWN, type_text
 from vtac.tools.planner import main_function
 
 NAMED = 8
@@ -125,15 +125,8 @@ def _region(
 
 
 def _types(op: Operation) -> str:
-    operands = ", ".join(map(_type, op.operands))
-    return f"{operands} -> {', '.join(map(_type, op.results))}"
-
-
-def _type(value: SSAValue) -> str:
-    if isinstance(value.type, TensorType):
-        shape = ("?" if e == DYNAMIC_INDEX else str(e) for e in value.type.get_shape())
-        return f"{value.type.get_element_type()}[{', '.join(shape)}]"
-    return value.type.onnx_type.data if isinstance(value.type, OpaqueType) else str(value.type)
+    operands = ", ".join(map(type_text, op.operands))
+    return f"{operands} -> {', '.join(map(type_text, op.results))}"
 
 
 def share_lines(report: PartitionReport) -> list[str]:

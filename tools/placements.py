@@ -6,11 +6,11 @@ is looked for among its neighbours.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import BlockArgument, Operation
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.graph import (
@@ -20,6 +20,7 @@ from vtac.dialects.graph import (
     HostOp,
     MacCount,
     MovesElements,
+    OpaqueType,
     QuantizeOp,
     RequantizeOp,
     macs_of,
@@ -27,7 +28,7 @@ from vtac.dialects.graph import (
 from vtac.dialects.locations import layer_of
 from vtac.passes.graph.annotate import needs_reason
 from vtac.passes.graph.codegen import CODEGEN
-from vtac.passes.graph.reasons import HOST_REASON, NOTE
+from vtac.passes.graph.reasons import NOTE, HostReason, ReasonKind, host_reason
 from vtac.runtime.package import Placement, Quantisation
 from vtac.tools.planner import main_function
 
@@ -43,12 +44,13 @@ UNKNOWN = "no reason was recorded"
 class Nodes:
     """The nodes of an imported network in order: the kind of each, and its neighbours.
 
-    macs: the multiply-accumulates of each. variable: the nodes whose results depend on an input of
-    the network.
+    macs: the multiply-accumulates of each. results: the types of the results of each, as text.
+    variable: the nodes whose results depend on an input of the network.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
     macs: dict[str, MacCount] = field(default_factory=dict)
+    results: dict[str, str] = field(default_factory=dict)
     makers: dict[str, list[str]] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
     variable: set[str] = field(default_factory=set)
@@ -63,6 +65,7 @@ class Nodes:
                 continue
             nodes.kinds.setdefault(layer, _kind(op))
             nodes.macs[layer] = nodes.macs.get(layer, MacCount()) + macs_of(op)
+            nodes.results[layer] = ", ".join(map(type_text, op.results))
             makers = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
             users = [use.operation for result in op.results for use in result.uses]
             nodes.makers.setdefault(layer, []).extend(filter(None, map(layer_of, makers)))
@@ -72,9 +75,22 @@ class Nodes:
                 nodes.variable.add(layer)
         return nodes
 
+    def before(self, layer: str) -> tuple[str, ...]:
+        """The other nodes whose results a node reads, each once."""
+        makers = dict.fromkeys(self.makers[layer])
+        return tuple(m for m in makers if m in self.kinds and m != layer)
+
 
 def _kind(op: Operation) -> str:
     return op.op_type.data if isinstance(op, HostOp) else op.name
+
+
+def type_text(value: SSAValue) -> str:
+    """The type of a value as users write it, such as ``i8[1, ?, 4]``."""
+    if isinstance(value.type, TensorType):
+        shape = ("?" if e == DYNAMIC_INDEX else str(e) for e in value.type.get_shape())
+        return f"{value.type.get_element_type()}[{', '.join(shape)}]"
+    return value.type.onnx_type.data if isinstance(value.type, OpaqueType) else str(value.type)
 
 
 def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
@@ -84,23 +100,29 @@ def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
     near_to = nearest(nodes, set(places))
     placements = []
     for layer, kind in nodes.kinds.items():
+        way_out = ""
         if layer in accelerated:
             where = accelerated[layer]
-            reason = notes.get(layer, PARTLY.format(computed[layer]) if layer in computed else "")
+            reason = notes.get(
+                layer, PARTLY.format(computed[layer].text) if layer in computed else ""
+            )
         elif layer in hosted:
-            where, reason = HOST, hosted[layer]
+            found = hosted[layer]
+            where, reason, way_out = HOST, found.text, found.hint
         else:
             near = near_to.get(layer, "")
             gone = FREE if layer in nodes.variable else VANISHED
             where, reason = places.get(near, HOST), FUSED.format(near) if near else gone
         macs = nodes.macs[layer]
-        placements.append(Placement(layer, kind, where, reason, macs.least, macs.is_exact))
+        placement = Placement(layer, kind, where, reason, macs.least, macs.is_exact)
+        before, result = nodes.before(layer), nodes.results[layer]
+        placements.append(replace(placement, after=before, result=result, way_out=way_out))
     return tuple(placements)
 
 
 def _found(
     module: ModuleOp,
-) -> tuple[dict[str, str], dict[str, str], dict[str, str], dict[str, str]]:
+) -> tuple[dict[str, str], dict[str, HostReason], dict[str, HostReason], dict[str, str]]:
     """What the module says of its layers, each by layer.
 
     These are the function of accelerated layers; the reason of layers on the host; the reason of
@@ -108,8 +130,8 @@ def _found(
     """
     accelerated: dict[str, str] = {}
     notes: dict[str, str] = {}
-    hosted: dict[str, str] = {}
-    computed: dict[str, str] = {}
+    hosted: dict[str, HostReason] = {}
+    computed: dict[str, HostReason] = {}
     for function in module.ops:
         if not isinstance(function, FuncOp):
             continue
@@ -119,8 +141,7 @@ def _found(
                 if isinstance(note := op.attributes.get(NOTE), StringAttr):
                     notes[layer_of(op)] = note.data
             elif needs_reason(type(op)):
-                reason = op.attributes.get(HOST_REASON)
-                known = reason.data if isinstance(reason, StringAttr) else UNKNOWN
+                known = host_reason(op) or HostReason(UNKNOWN, ReasonKind.OTHER)
                 hosted[layer_of(op)] = known
                 if not op.has_trait(MovesElements):
                     computed[layer_of(op)] = known

@@ -106,7 +106,9 @@ class Placement:
 
     reason: why it runs on the host; or the choices made for it on the accelerator, with reasons.
     macs: the multiply-accumulates of its convolutions and matrix products, at least; exactly so
-    many if ``macs_known`` (a dimension that is not known counts as 1).
+    many if ``macs_known`` (a dimension that is not known counts as 1). after: the nodes whose
+    results it reads. result: the types of its results, as text. way_out: for a node on the host,
+    what would bring it to the accelerator, if anything.
     """
 
     node: str
@@ -115,6 +117,9 @@ class Placement:
     reason: str = ""
     macs: int = 0
     macs_known: bool = True
+    after: tuple[str, ...] = ()
+    result: str = ""
+    way_out: str = ""
 
 
 @dataclass(frozen=True)

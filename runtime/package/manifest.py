@@ -26,19 +26,22 @@ from vtac.runtime.package.contents import (
 from vtac.runtime.package.records import from_json, to_json
 
 FORMAT = "vtapkg"
-VERSION = 3
+VERSION = 4
 """The version of packages that are written."""
 
-READABLE = (1, 2, 3)
+READABLE = (1, 2, 3, 4)
 """The versions of packages that can be read.
 
 In version 2 the metadata and the files of programs have changed (`vtac.runtime.vta_program`): each
 program has a stream of instructions for each core, and scratch buffers have places and lifetimes.
-In version 3 placements have multiply-accumulates.
+In version 3 placements have multiply-accumulates; in version 4 also neighbours, types and ways out.
 """
 
-UNCOUNTED_MACS = {"macs": 0, "macs_known": False}
-"""The fields of placements since version 3, for older packages."""
+NEW_IN_PLACEMENTS: Mapping[int, Mapping[str, Any]] = {
+    3: {"macs": 0, "macs_known": False},
+    4: {"after": [], "result": "", "way_out": ""},
+}
+"""The fields that placements have since a version, as they are read from older packages."""
 
 MANIFEST = "manifest.json"
 
@@ -162,10 +165,11 @@ def _read_manifest(files: Mapping[str, bytes], where: str) -> Manifest:
             )
         )
     placements = data.get("placements")
-    if data["version"] < 3 and isinstance(placements, list):
-        data["placements"] = [
-            {**UNCOUNTED_MACS, **each} if isinstance(each, dict) else each for each in placements
-        ]
+    for version, fields in NEW_IN_PLACEMENTS.items():
+        if data["version"] < version and isinstance(placements, list):
+            for each in placements:
+                if isinstance(each, dict):
+                    each.update({**fields, **each})
     return from_json(Manifest, data, f"{where}: {MANIFEST}")
 
 

@@ -21,6 +21,7 @@ from vtac.runtime.package import (
     write_package,
 )
 from vtac.runtime.package.archive import pack_files, unpack_files
+from vtac.runtime.package.manifest import NEW_IN_PLACEMENTS
 
 DATA = package_to_bytes(tiny_package())
 
@@ -83,8 +84,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_versions_and_fields_it_does_not_know_are_refused() -> None:
-    assert "format version 4; this vtac reads versions 1, 2, 3" in refusal(
-        changed_manifest(lambda m: m.update(version=4))
+    assert "format version 5; this vtac reads versions 1, 2, 3, 4" in refusal(
+        changed_manifest(lambda m: m.update(version=5))
     )
     assert "unknown fields: colour" in refusal(changed_manifest(lambda m: m.update(colour=1)))
     assert "unknown fields: size" in refusal(
@@ -184,7 +185,8 @@ def version_1() -> bytes:
     files["functions/vta_0/program.bin"] = files.pop("functions/vta_0/program.0.bin")
     manifest = json.loads(files["manifest.json"])
     manifest["version"] = 1
-    without_macs(manifest)
+    without(manifest, 3)
+    without(manifest, 4)
     (function,) = manifest["functions"]
     function["files"] = [name.replace("program.0", "program") for name in function["files"]]
     (function["metadata"]["instructions"],) = function["metadata"].pop("streams")
@@ -195,10 +197,11 @@ def version_1() -> bytes:
     return pack_files(files)
 
 
-def without_macs(manifest: Any) -> None:
-    """What versions before 3 said of nodes."""
+def without(manifest: Any, version: int) -> None:
+    """Remove what a version of the format added to nodes."""
     for placement in manifest["placements"]:
-        del placement["macs"], placement["macs_known"]
+        for name in NEW_IN_PLACEMENTS[version]:
+            del placement[name]
 
 
 def uncounted() -> Package:
@@ -211,15 +214,22 @@ def uncounted() -> Package:
 
 
 def test_packages_of_older_versions_are_read() -> None:
-    """Nodes of these have no multiply-accumulates."""
+    """Nodes of these have no multiply-accumulates, or no neighbours."""
     assert package_from_bytes(version_1()) == uncounted()
 
-    def older(manifest: Any) -> None:
-        without_macs(manifest)
+    def version_2(manifest: Any) -> None:
+        without(manifest, 3)
+        version_3(manifest)
         manifest["version"] = 2
 
-    assert package_from_bytes(changed_manifest(older)) == uncounted()
-    assert "lacks the fields: macs" in refusal(changed_manifest(without_macs))
+    def version_3(manifest: Any) -> None:
+        without(manifest, 4)
+        manifest["version"] = 3
+
+    assert package_from_bytes(changed_manifest(version_2)) == uncounted()
+    assert package_from_bytes(changed_manifest(version_3)) == tiny_package()
+    assert "lacks the fields: macs" in refusal(changed_manifest(lambda m: without(m, 3)))
+    assert "lacks the fields: after" in refusal(changed_manifest(lambda m: without(m, 4)))
 
 
 def test_what_is_no_program_of_version_1_is_refused() -> None:
