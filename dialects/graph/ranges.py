@@ -38,12 +38,11 @@ def set_range(value: SSAValue, lo: float, hi: float) -> None:
     elif isinstance(value, BlockArgument):
         function = value.block.parent_op()
         assert isinstance(function, FuncOp), "ranges belong to arguments of functions"
-        dictionaries = [_argument_attributes(argument) for argument in function.args]
-        dictionaries[value.index] = {
-            **dictionaries[value.index],
-            ARGUMENT_RANGE_ATTRIBUTE: RangeAttr(lo, hi),
-        }
-        function.arg_attrs = ArrayAttr(map(DictionaryAttr, dictionaries))
+        arguments = function.arg_attrs
+        known = [DictionaryAttr({})] * len(function.args) if arguments is None else arguments.data
+        own = {**known[value.index].data, ARGUMENT_RANGE_ATTRIBUTE: RangeAttr(lo, hi)}
+        changed = (*known[: value.index], DictionaryAttr(own), *known[value.index + 1 :])
+        function.arg_attrs = ArrayAttr(changed)
 
 
 def _argument_attributes(argument: BlockArgument) -> dict[str, Attribute]:

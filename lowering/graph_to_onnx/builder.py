@@ -59,6 +59,7 @@ class OnnxBuilder:
         self._arrays = weights
         self._names = names
         self._taken = {*taken, *names.values()}
+        self._tried: dict[str, int] = {}
         self._forms: dict[Form, dict[SSAValue, str]] = {form: {} for form in Form}
         self._aliases: dict[SSAValue, SSAValue] = {}
         self._weights: dict[tuple[Attribute, Attribute], str] = {}
@@ -69,11 +70,12 @@ class OnnxBuilder:
 
     def fresh(self, hint: str) -> str:
         """A name that nothing has yet."""
-        name, number = hint, 0
+        name, number = hint, self._tried.get(hint, 0)
         while name in self._taken:
             number += 1
             name = f"{hint}_{number}"
         self._taken.add(name)
+        self._tried[hint] = number
         return name
 
     def name_for(self, value: SSAValue) -> str:

@@ -18,6 +18,8 @@ from xdsl.traits import SymbolTable
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
 
+from vtac.passes.te.share_buffers import Lifetimes
+
 from .primitives import RULES, Nest, NestStage, Refused
 
 
@@ -63,6 +65,8 @@ def apply_schedule(schedule: te.ScheduleOp, steps: int | None = None) -> None:
         if steps is not None and number > steps:
             return
         assert isinstance(step, te.Primitive)
+        if not isinstance(step, te.InPlaceOp | te.InitOp):
+            nest.lifetimes = Lifetimes()
         try:
             RULES[type(step)](nest, step)
         except Refused as refused:
@@ -89,7 +93,8 @@ def stages_of(kernel: te.KernelOp) -> list[NestStage]:
             start = stage
             continue
         if start is not None:
-            stage.init, stage.identity, start = start, constant_start(start.update), None
+            stage.init, stage.identity = start, constant_start(start.update)
+            start.owner, start = stage, None
         stages.append(stage)
     return stages
 

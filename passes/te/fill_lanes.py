@@ -14,6 +14,7 @@ own. Declined for tensors that anything else reads, along all dimensions but the
 a window with padding other than 0 would meet phases.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -180,7 +181,7 @@ class _Search:
                 calls = self._calls_at(value)
 
                 def cost(fold: Fold, value: SSAValue = value, calls: list[CallOp] = calls) -> float:
-                    return sum(self._cost(call, {**folds, value: fold}) for call in calls)
+                    return sum(self._cost(call, ChainMap({value: fold}, folds)) for call in calls)
 
                 best = min(folds_for(lanes, self.block), key=cost)
                 if cost(best) < cost(folds[value]):

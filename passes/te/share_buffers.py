@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
@@ -33,23 +33,77 @@ class TeShareBuffers(ModulePass):
         """Share buffers in each kernel, in program order, wherever it is possible."""
         for kernel in op.body.block.ops:
             if isinstance(kernel, te.KernelOp) and kernel.is_lowered:
+                lifetimes = Lifetimes()
                 for update in [s for s in kernel.walk() if isinstance(s, te.UpdateOp)]:
-                    _share_any(update)
+                    _share_any(update, lifetimes)
 
 
-def _share_any(update: te.UpdateOp) -> None:
+class Lifetimes:
+    """Where the buffers of a kernel are used for the last time.
+
+    Places are found once, so a chain of statements that share one buffer takes time linear in its
+    length. Valid while nothing but `share` changes the kernel.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[Operation, int] = {}
+        self._blocks: set[Block] = set()
+        self._last: dict[te.AllocOp, tuple[int, list[Operation]]] = {}
+
+    def later_use(self, alloc: te.AllocOp, statement: Operation) -> Operation | None:
+        """A use of a buffer, other than by the statement, that does not come before it."""
+        if alloc not in self._last:
+            self._last[alloc] = self._find_last(alloc)
+        place, users = self._last[alloc]
+        if place < self._place(statement, alloc):
+            return None
+        return next((user for user in users if user is not statement), None)
+
+    def join(self, kept: te.AllocOp, joined: te.AllocOp) -> None:
+        """Record that a buffer takes the place of another, which begins with its last use."""
+        if joined not in self._last:
+            self._last[joined] = self._find_last(joined)
+        self._last[kept] = self._last.pop(joined)
+
+    def forget(self, alloc: te.AllocOp) -> None:
+        """Record that a use of a buffer has been erased."""
+        self._last.pop(alloc, None)
+
+    def _find_last(self, alloc: te.AllocOp) -> tuple[int, list[Operation]]:
+        found: tuple[int, list[Operation]] = -1, []
+        for user in dict.fromkeys(use.operation for use in alloc.buffer.uses):
+            place = self._place(user, alloc)
+            if place > found[0]:
+                found = place, [user]
+            elif place == found[0]:
+                found[1].append(user)
+        return found
+
+    def _place(self, op: Operation, alloc: te.AllocOp) -> int:
+        """The place of an operation, or of the loop around it, in the block of an allocation."""
+        block = alloc.parent
+        assert block is not None
+        if block not in self._blocks:
+            self._blocks.add(block)
+            self._places.update((op, place) for place, op in enumerate(block.ops))
+        around = _in_block(op, alloc)
+        assert around is not None
+        return self._places[around]
+
+
+def _share_any(update: te.UpdateOp, lifetimes: Lifetimes) -> None:
     for number in range(len(update.sources)):
         try:
-            share(update, number)
+            share(update, number, lifetimes)
         except NotShared:
             continue
         return
 
 
-def share(update: te.UpdateOp, operand: int) -> te.UpdateOp | None:
+def share(update: te.UpdateOp, operand: int, lifetimes: Lifetimes) -> te.UpdateOp | None:
     """Replace the destination of a statement by the buffer of one of its operands.
 
-    Returns the statement, or None if it only copied, in which case it is removed with its loops.
+    lifetimes: those of the kernel's buffers, kept up to date. Returns the statement, or None if it only copied, in which case it is removed with its loops.
     Raises `NotShared` if that would change a value that is read.
     """
     if not 0 <= operand < len(update.sources):
@@ -59,15 +113,18 @@ def share(update: te.UpdateOp, operand: int) -> te.UpdateOp | None:
         _check_statement(update, operand)
         old, new = destination.owner, source.owner
         assert isinstance(old, te.AllocOp) and isinstance(new, te.AllocOp)
-        _check_lifetimes(update, old, new)
+        _check_lifetimes(update, old, new, lifetimes)
         slots = max(old.slots, new.slots, key=lambda slots: slots.value.data)
         new.slots = slots
         copied = [(copy, copy.window) for copy in _copies_from(old)]
+        lifetimes.join(new, old)
         destination.replace_all_uses_with(source)
         for copy, window in copied:
             copy.set_window(window)
         Rewriter.erase_op(old)
     if _is_copy(update):
+        if isinstance(source.owner, te.AllocOp):
+            lifetimes.forget(source.owner)
         _erase_with_loops(update)
         return None
     return update
@@ -92,20 +149,15 @@ def _check_statement(update: te.UpdateOp, operand: int) -> None:
             raise NotShared(f"{what} is a parameter of the kernel")
 
 
-def _check_lifetimes(update: te.UpdateOp, old: te.AllocOp, new: te.AllocOp) -> None:
+def _check_lifetimes(
+    update: te.UpdateOp, old: te.AllocOp, new: te.AllocOp, lifetimes: Lifetimes
+) -> None:
     block = new.parent
     if block is None or old.parent is not block:
         raise NotShared("its buffer and its operand's are not allocated in the same loop")
-    # The statement and what follows it. Asking xDSL which of two operations comes first walks the
-    # block, and a buffer that a long chain shares has many uses.
-    later: set[Operation] = set()
-    following = _in_block(update, new)
-    while following is not None:
-        later.add(following)
-        following = following.next_op
-    for use in new.buffer.uses:
-        if use.operation is not update and _in_block(use.operation, new) in later:
-            raise NotShared(f"the operand is still used by {_name(use.operation)}")
+    user = lifetimes.later_use(new, update)
+    if user is not None:
+        raise NotShared(f"the operand is still used by {_name(user)}")
 
 
 def _in_block(op: Operation, alloc: te.AllocOp) -> Operation | None:

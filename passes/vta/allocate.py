@@ -119,7 +119,7 @@ def addresses_of(
 class _Site:
     """The buffers of one place in a schedule: when each is alive, and where they lie.
 
-    buffers: their numbers, in the order of their birth.
+    buffers: their numbers, in the order of their birth. last: the last use of any of them.
     """
 
     number: int
@@ -129,6 +129,7 @@ class _Site:
     where: str
     buffers: list[int] = field(default_factory=list)
     lives: list[tuple[int, int]] = field(default_factory=list)
+    last: int = -1
     base: int = -1
 
     @property
@@ -144,7 +145,7 @@ class _Site:
     @property
     def life(self) -> tuple[int, int]:
         """First place in the program where it is alive, and last."""
-        return self.lives[0][0], max(end for _, end in self.lives)
+        return self.lives[0][0], self.last
 
     def meets(self, other: "_Site", exactly: bool) -> bool:
         """Whether both are alive at the same time: as a whole, or (exactly) buffer by buffer."""
@@ -199,6 +200,7 @@ def _sites(buffers: Sequence[SramBuffer]) -> list[_Site]:
             )
         site.buffers.append(place)
         site.lives.append((born, last))
+        site.last = max(site.last, last)
     return list(sites.values())
 
 
@@ -287,11 +289,26 @@ def _place_by_age(group: Sequence[_Site], used: NDArray[np.int64]) -> bool:
 
 def _longest_ago(last: NDArray[np.int64], size: int) -> tuple[int, int]:
     """The latest of the last uses of `size` elements, and the first of these; the least of all."""
-    borders = np.flatnonzero(np.diff(last)) + 1
-    bases = {0, len(last) - size, *borders.tolist(), *(borders - size).tolist()}
-    inside = sorted(base for base in bases if 0 <= base <= len(last) - size)
-    found = ((int(last[base : base + size].max(initial=0)), base) for base in inside)
-    return min(found, default=(_NEVER_FREE, 0))
+    if size > len(last):
+        return _NEVER_FREE, 0
+    latest = _sliding_maximum(last, size)
+    base = int(latest.argmin())
+    return int(latest[base]), base
+
+
+def _sliding_maximum(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """The maximum of each `size` neighbours, in three operations per element.
+
+    A window spans at most two blocks of `size` elements: it is a suffix of one and a prefix of the
+    other (van Herk, "A fast algorithm for local minimum and maximum filters").
+    """
+    count = len(values) - size + 1
+    padded = np.zeros(-(-len(values) // size) * size, np.int64)
+    padded[: len(values)] = values
+    blocks = padded.reshape(-1, size)
+    prefixes = np.maximum.accumulate(blocks, axis=1).ravel()
+    suffixes = np.maximum.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].ravel()
+    return np.maximum(suffixes[:count], prefixes[size - 1 : size - 1 + count])
 
 
 def _first_fit(group: Sequence[_Site], depth: int, *, exactly: bool) -> bool:

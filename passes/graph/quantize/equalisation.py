@@ -39,18 +39,13 @@ def find_factors(
     """The factor of each channel of a group's result; other values have none."""
     if len(observed.batches) < FEWEST:
         return {}
-    readers: dict[SSAValue, list[Group]] = {}
-    for group in groups:
-        for value in group.inputs:
-            readers.setdefault(value, []).append(group)
+    apart = _taken_apart(groups)
     factors: dict[SSAValue, Array] = {}
     for group in groups:
         value = group.root.results[0]
         if not isinstance(group, Sum) or not _can_enlarge(group):
             continue
-        if not value.has_one_use() or not any(
-            _takes_channels_apart(reader, value) for reader in readers.get(value, ())
-        ):
+        if not value.has_one_use() or value not in apart:
             continue
         found, largest = network.range_of(value), observed.largest(value)
         if found is not None and largest is not None:
@@ -65,15 +60,15 @@ def _can_enlarge(group: Sum) -> bool:
     return own and not any(form.plain for form in group.forms)
 
 
-def _takes_channels_apart(group: Group, value: SSAValue) -> bool:
-    linear = isinstance(group, Sum) and group.is_homogeneous
-    forms = group.forms if isinstance(group, Sum) and linear else ()
-    return any(
-        form.operand is value
-        and form.group == channels_of(value)
-        and not (form.outside or form.plain)
-        for form in forms
-    )
+def _taken_apart(groups: Sequence[Group]) -> set[SSAValue]:
+    """The values of which a group takes each channel by itself."""
+    sums = [group for group in groups if isinstance(group, Sum) and group.is_homogeneous]
+    return {
+        form.operand
+        for group in sums
+        for form in group.forms
+        if form.group == channels_of(form.operand) and not (form.outside or form.plain)
+    }
 
 
 def _factors(bound: float, largest: Array) -> Array:

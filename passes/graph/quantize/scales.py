@@ -14,11 +14,11 @@ scale 1 and integer networks stay exact. Values that are never negative have the
 where their readers allow it (``zero_points``); [0, hi] then needs the scale hi / 255.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from math import frexp, isinf, log2
+from math import frexp, isinf
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -125,6 +125,7 @@ class _Choice:
         self.shifted: set[SSAValue] = set()
         self.given: dict[SSAValue, Given] = {}
         self.fixed: dict[SSAValue, float] = {}
+        self._read_alone: dict[tuple[Sum, SSAValue], bool] = {}
         self.products: set[SSAValue] = set()
         """Results of products of activations: scales follow from those of the operands."""
 
@@ -210,8 +211,7 @@ class _Choice:
     def _tie(self, group: Sum, form: Form) -> None:
         """Let the scales of an operand and of the result differ by a power of two only."""
         result, operand = self._variable(group.root.results[0]), self._variable(form.operand)
-        read_here = all(use.operation in group.covered for use in form.operand.uses)
-        if read_here and form.divisor == 1 and operand not in self.given:
+        if self._is_read_here(group, form.operand) and form.divisor == 1 and operand not in self.given:
             # It has no other reader, so steps finer than the result's (in a sum, much finer) would
             # be lost.
             finest = self.needs[result] / float(np.abs(form.factor).max())
@@ -219,12 +219,24 @@ class _Choice:
             self.needs[operand] = max(self.needs[operand], finest)
         self._union(group, result, operand, Fraction(1, odd_part(form.divisor)[0]))
 
+    def _is_read_here(self, group: Sum, value: SSAValue) -> bool:
+        """Whether a group alone reads a value. A sum may have the same addend many times."""
+        key = group, value
+        if key not in self._read_alone:
+            users = (use.operation for use in value.uses)
+            self._read_alone[key] = all(user in group.covered for user in users)
+        return self._read_alone[key]
+
     def _root(self, variable: SSAValue) -> tuple[SSAValue, Fraction]:
         """The class of a variable, and its odd factor relative to the class."""
-        odd = Fraction(1)
+        path = []
         while variable in self.parent:
-            variable, step = self.parent[variable]
-            odd *= step
+            path.append(variable)
+            variable = self.parent[variable][0]
+        odd = Fraction(1)
+        for member in reversed(path):  # each now points to the root
+            odd *= self.parent[member][1]
+            self.parent[member] = variable, odd
         return variable, odd
 
     def _union(self, group: Sum, a: SSAValue, b: SSAValue, odd: Fraction) -> None:
@@ -293,19 +305,20 @@ class _Choice:
 
 
 def _best_factor(needs: Sequence[float]) -> float:
+    """The factor in [1, 2), out of those of the needs, for which the scales exceed them least.
+
+    The loss of a factor is the sum of ``ceil_log2(need / factor) - log2(need / factor)``: an octave
+    for each need of a larger factor, and what the logarithms of the factors differ by.
+    """
     needs = [need for need in needs if need >= SMALLEST_SCALE] or [1.0]
-    candidates = [float(np.float32(2 * frexp(need)[0])) for need in needs]
-
-    def loss(factor: float) -> float:
-        ratios = [need / factor for need in needs]
-        return sum(ceil_log2(ratio) - log2(ratio) for ratio in ratios)
-
-    return min(candidates, key=_rounded(loss))
-
-
-def _rounded(loss: Callable[[float], float]) -> Callable[[float], float]:
-    """Losses that differ by rounding only count as equal, so that the first candidate wins."""
-    return lambda factor: round(loss(factor), 9)
+    own = np.sort([2 * frexp(need)[0] for need in needs])
+    candidates = np.array([float(np.float32(2 * frexp(need)[0])) for need in needs])
+    met = own * (1 - _TOLERANCE)
+    larger = len(own) - np.searchsorted(met, candidates, "right")
+    smaller = np.searchsorted(met, candidates / 2, "right")
+    losses = larger - smaller + len(own) * np.log2(candidates) - np.log2(own).sum()
+    # Losses that differ by rounding only count as equal, so that the first candidate wins.
+    return float(candidates[np.round(losses, 9).argmin()])
 
 
 def ceil_log2(ratio: float) -> int:

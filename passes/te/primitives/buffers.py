@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i8
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
@@ -34,7 +34,7 @@ def set_scope(nest: Nest, step: te.SetScopeOp) -> None:
         step.slots.value.data,
     )
     Rewriter.insert_op(new, InsertPoint.before(alloc))
-    stage.replace_buffer(new)
+    nest.replace_buffer(stage, new)
 
 
 def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
@@ -74,7 +74,7 @@ def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
     update.operands[1 + number] = alloc.buffer
     order = stage.order - 0.5
     cache = NestStage(f"{stage.label}.{name}", order, alloc.buffer, [], [copy])
-    nest.stages.append(cache)
+    nest.add(cache)
     nest.handles[step.cache] = cache
 
 
@@ -120,7 +120,7 @@ def cache_write(nest: Nest, step: te.CacheWriteOp) -> None:
     narrowed.location = update.location
     Rewriter.replace_op(update, narrowed)
     stage.statements = [narrowed]
-    nest.stages.append(computed)
+    nest.add(computed)
     nest.handles[step.cache] = computed
 
 
@@ -140,25 +140,9 @@ def in_place(nest: Nest, step: te.InPlaceOp) -> None:
     stage = nest.stage(step.stage)
     replaced = stage.buffer
     try:
-        left = share(stage.update, step.operand_number.value.data)
+        left = share(stage.update, step.operand_number.value.data, nest.lifetimes)
     except NotShared as error:
         raise Refused(f'stage "{stage.label}" cannot work in place: {error}') from None
     if left is None:
-        stage.statements, stage.loops = [], []
-        owner = next(s for s in nest.stages if s.init is stage or s is stage)
-        if owner.init is stage:
-            owner.init = None
-    _update_buffers(nest, replaced)
-
-
-def _update_buffers(nest: Nest, replaced: SSAValue) -> None:
-    """Update the stages that wrote a buffer to the one that they write now."""
-    for stage in nest.stages:
-        for part in stage.parts:
-            if part.buffer is not replaced:
-                continue
-            for statement in part.statements:
-                if isinstance(statement, te.UpdateOp | te.InvokeOp):
-                    part.buffer = statement.destination
-                elif isinstance(statement, te.CopyOp):
-                    part.buffer = statement.target
+        stage.leave_out()
+    nest.follow_buffer(replaced)

@@ -36,7 +36,7 @@ def inline(nest: Nest, step: te.InlineOp) -> None:
         nest.replace_statement(reader, new)
     Rewriter.erase_op(stage.root)
     Rewriter.erase_op(alloc)
-    stage.statements, stage.loops = [], []
+    stage.leave_out()
 
 
 def _substituted(reader: te.UpdateOp, producer: te.UpdateOp) -> te.UpdateOp:

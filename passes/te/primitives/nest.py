@@ -13,6 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from vtac.dialects import te
+from vtac.passes.te.share_buffers import Lifetimes
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not an accident
@@ -30,6 +31,7 @@ class NestStage:
     order: its place among the stages; a stage only reads stages of lower order.
     loops: its own loops, outermost first. statements: what is inside the innermost.
     init, identity: the start of its reduction, as a stage, and as a number if it is constant.
+    owner: the stage whose reduction it starts.
     """
 
     label: str
@@ -39,6 +41,7 @@ class NestStage:
     statements: list[Operation]
     init: "NestStage | None" = None
     identity: int | None = None
+    owner: "NestStage | None" = None
 
     @property
     def root(self) -> Operation:
@@ -75,25 +78,64 @@ class NestStage:
         """The stages that move together: its start, then itself."""
         return [self] if self.init is None else [self.init, self]
 
-    def replace_buffer(self, new: te.AllocOp) -> None:
-        """Put another allocation in the place of its own, for everyone who uses it."""
-        old = self.alloc
-        new.buffer.name_hint = old.buffer.name_hint
-        new.location = old.location
-        old.buffer.replace_all_uses_with(new.buffer)
-        Rewriter.erase_op(old)
-        for part in self.parts:
-            part.buffer = new.buffer
+    def leave_out(self) -> None:
+        """Record that nothing is left of it."""
+        self.statements, self.loops = [], []
+        if self.owner is not None:
+            self.owner.init = None
 
 
 @dataclass(eq=False)
 class Nest:
-    """A kernel in loop form, and what the handles of its schedule stand for."""
+    """A kernel in loop form, and what the handles of its schedule stand for.
+
+    lifetimes: those of its buffers, until anything but the sharing of buffers changes the loops.
+    """
 
     kernel: te.KernelOp
     stages: list[NestStage]
     handles: dict[SSAValue, NestStage] = field(default_factory=dict)
     loops: dict[SSAValue, tuple[NestStage, te.ForOp]] = field(default_factory=dict)
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    _parts: dict[SSAValue, dict[NestStage, None]] = field(default_factory=dict)
+    """The stages that write a buffer, in the order in which they came to do so."""
+
+    def __post_init__(self) -> None:
+        for stage in self.stages:
+            self._record(stage)
+
+    def _record(self, stage: NestStage) -> None:
+        for part in stage.parts:
+            self._parts.setdefault(part.buffer, {})[part] = None
+
+    def add(self, stage: NestStage) -> None:
+        """Add a stage that a primitive made."""
+        self.stages.append(stage)
+        self._record(stage)
+
+    def replace_buffer(self, stage: NestStage, new: te.AllocOp) -> None:
+        """Put another allocation in the place of a stage's own, for everyone who uses it."""
+        old = stage.alloc
+        new.buffer.name_hint = old.buffer.name_hint
+        new.location = old.location
+        old.buffer.replace_all_uses_with(new.buffer)
+        for part in stage.parts:
+            self._move(part, new.buffer)
+        Rewriter.erase_op(old)
+
+    def follow_buffer(self, replaced: SSAValue) -> None:
+        """Update the stages that wrote a buffer to the one that their statements write now."""
+        for part in list(self._parts.get(replaced, ())):
+            for statement in part.statements:
+                if isinstance(statement, te.UpdateOp | te.InvokeOp):
+                    self._move(part, statement.destination)
+                elif isinstance(statement, te.CopyOp):
+                    self._move(part, statement.target)
+
+    def _move(self, part: NestStage, buffer: SSAValue) -> None:
+        self._parts.get(part.buffer, {}).pop(part, None)
+        part.buffer = buffer
+        self._parts.setdefault(buffer, {})[part] = None
 
     @cached_property
     def transfers(self) -> list[te.IntrinsicOp]:
@@ -127,17 +169,14 @@ class Nest:
 
     def writers(self, buffer: SSAValue) -> list[NestStage]:
         """The stages that write a buffer."""
-        # Most stages write another buffer than the one asked for, and so do what they start from.
-        found = [s for s in self.stages if s.buffer is buffer or s.init is not None]
-        parts = [part for stage in found for part in stage.parts]
-        return [part for part in parts if part.buffer is buffer and part.statements]
+        return [part for part in self._parts.get(buffer, ()) if part.statements]
 
-    def replace_statement(self, old: Operation, new: Operation) -> None:
+    def replace_statement(self, old: te.UpdateOp, new: te.UpdateOp) -> None:
         """Put a statement in the place of another, in the IR and in its stage."""
+        parts = self._parts.get(old.destination, ())
         Rewriter.replace_op(old, new)
-        for stage in self.stages:
-            for part in stage.parts:
-                part.statements = [new if op is old else op for op in part.statements]
+        for part in parts:
+            part.statements = [new if op is old else op for op in part.statements]
 
 
 def accesses_to(buffer: SSAValue) -> Iterator[tuple[Operation, te.Access]]:

@@ -54,7 +54,7 @@ def compute_at(nest: Nest, step: te.ComputeAtOp) -> None:
     whole = window == [te.Range(0, size) for size in shape]
     new = te.AllocOp(alloc.buffer.type, () if whole else window, alloc.slots.value.data)
     Rewriter.insert_op(new, InsertPoint.before(stage.parts[0].root))
-    stage.replace_buffer(new)
+    nest.replace_buffer(stage, new)
     for copy, part in zip(copies, copied, strict=True):
         copy.set_window(part)
 

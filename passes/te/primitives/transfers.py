@@ -141,7 +141,7 @@ def pad(nest: Nest, step: te.PadOp) -> None:
     Rewriter.insert_op(new, InsertPoint.before(alloc))
     for update in updates:
         nest.replace_statement(update, _shifted(update, alloc.buffer, lows))
-    stage.replace_buffer(new)
+    nest.replace_buffer(stage, new)
     copy.pads = te.CopyOp(copy.source, copy.target, (), lows).pads
 
 

@@ -27,7 +27,7 @@ from vtac.dialects.te import (
     TensorizeOp,
 )
 from vtac.passes.te.schedule.describe import CHOICE, ESTIMATE, described
-from vtac.passes.te.schedule.footprint import axes_of_operand, root_axes_of
+from vtac.passes.te.schedule.footprint import axes_of_operand
 from vtac.passes.te.schedule.plan import Plan, even
 from vtac.passes.te.schedule.structure import INIT, ScheduledStage, StageRole, Structure
 
@@ -206,7 +206,7 @@ class _Writer:
 
     def _tile_loop_of(self, stage: ScheduledStage, operand: int) -> SSAValue | None:
         """The innermost tile loop of the root that moves an operand's window."""
-        own = root_axes_of(self.structure)[stage.number]
+        own = self.structure.root_axes[stage.number]
         axes = axes_of_operand(stage, operand, own)
         moving = [axis for axis in self.plan.order if axis in axes and axis in self.outer]
         return self.outer[moving[-1]] if moving else None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vtac.dialects.te import LANES, Row, shaped
-from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure
+from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure, axes_of_row
 
 Extents = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -151,46 +151,12 @@ def _starts(
     return found
 
 
-def root_axes_of(structure: Structure) -> Mapping[int, list[set[int]]]:
-    """For each stage, by number and axis: the axes of the root that its position depends on."""
-    found: dict[int, list[set[int]]] = {
-        root.number: [{axis} for axis in range(len(root.extents))] for root in structure.roots
-    }
-    for stage in reversed(structure.stages):
-        own = found[stage.number]
-        reads = [(read.value, read.rows) for read in stage.reads]
-        if stage.init is not None:
-            reads.append((stage.init, rows_of_init(stage)))
-        for value, rows in reads:
-            maker = structure.stage_of(value)
-            if maker is None:
-                continue
-            known = found.setdefault(maker.number, [set() for _ in maker.extents])
-            for axes, row in zip(known, rows[:-LANES], strict=True):
-                axes |= axes_of_row(row, own)
-    return found
-
-
-def rows_of_init(stage: ScheduledStage) -> tuple[Row, ...]:
-    """The subscripts of the tensor that a reduction starts from: its own axes."""
-    return tuple(Row(((axis, 1),)) for axis in range(len(stage.compute.spatial)))
-
-
 def axes_of_operand(stage: ScheduledStage, operand: int, own: Sequence[set[int]]) -> set[int]:
     """The axes of the root that move an operand's window; along one element nothing moves."""
     read = stage.reads[operand]
     axes: set[int] = set()
     for row, size in zip(read.rows[:-LANES], shaped(read.value).get_shape(), strict=False):
         axes |= axes_of_row(row, own) if size > 1 else set()
-    return axes
-
-
-def axes_of_row(row: Row, own: Sequence[set[int]]) -> set[int]:
-    """The axes of the root that a subscript depends on, by those of the stage's axes."""
-    axes: set[int] = set()
-    for variable, _ in row.terms:
-        if variable < len(own):
-            axes |= own[variable]
     return axes
 
 
@@ -245,7 +211,7 @@ class TileRegions:
         self, stage: ScheduledStage
     ) -> Iterator[tuple[int, Sequence[tuple[Row, int]] | None]]:
         """The stages that a stage reads, and subscripts and sizes, or None for its own elements."""
-        same = rows_of_init(stage)
+        same = stage.own_rows
         reads = [] if stage.kind is StageRole.PRODUCT else [(r.value, r.rows) for r in stage.reads]
         if stage.init is not None:
             reads.append((stage.init, same))

@@ -25,7 +25,6 @@ from vtac.passes.te.schedule.footprint import (
     TileRegions,
     axes_of_operand,
     range_of_row,
-    root_axes_of,
     steps_of,
     transfers,
     variables_of,
@@ -87,7 +86,7 @@ class Rehearsals:
     def __init__(self, structure: Structure, target: Target):
         self.structure, self.target = structure, target
         self.rates = Rates.of(target)
-        self.axes = root_axes_of(structure)
+        self.axes = structure.root_axes
         self.regions = TileRegions(structure)
         self.borders = {s.number: borders_of(s) for s in structure.products}
         self._known: dict[object, tuple[int, bool]] = {}

@@ -16,7 +16,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
 from vtac.passes.te.schedule.border import inside_share
 from vtac.passes.te.schedule.evaluate import Evaluation, Reductions
-from vtac.passes.te.schedule.footprint import Extents, axes_of_operand, root_axes_of
+from vtac.passes.te.schedule.footprint import Extents, axes_of_operand
 from vtac.passes.te.schedule.plan import Plan
 from vtac.passes.te.schedule.refine import refine
 from vtac.passes.te.schedule.structure import ScheduledStage, Structure
@@ -126,7 +126,7 @@ def _axes_of_weights(structure: Structure) -> set[int]:
     """The axes of the root on which the weights of the largest product depend."""
     axes: set[int] = set()
     for main in structure.products[:1]:
-        own = root_axes_of(structure)[main.number]
+        own = structure.root_axes[main.number]
         axes |= axes_of_operand(main, main.weights, own)
     return axes
 

@@ -20,6 +20,7 @@ from vtac.dialects.te import (
     ComputeOp,
     KernelOp,
     Read,
+    Row,
     YieldOp,
     combiner,
     identity_map,
@@ -105,6 +106,11 @@ class ScheduledStage:
         extents = self.compute.reduce.extents
         return extents[:-1] if self.kind is StageRole.PRODUCT else extents
 
+    @cached_property
+    def own_rows(self) -> tuple[Row, ...]:
+        """The subscripts of the tensor that a reduction starts from: its own axes."""
+        return tuple(Row(((axis, 1),)) for axis in range(len(self.compute.spatial)))
+
     def operand(self, lane: int) -> int:
         """Number of the operand of a product whose element ends in lanes (lane, k)."""
         last = len(self.compute.extents) - 1
@@ -174,6 +180,26 @@ class Structure:
         return sorted(found, key=_work, reverse=True)
 
     @cached_property
+    def root_axes(self) -> Mapping[int, Sequence[set[int]]]:
+        """For each stage, by number and axis: the axes of the root that its position depends on."""
+        found: dict[int, list[set[int]]] = {
+            root.number: [{axis} for axis in range(len(root.extents))] for root in self.roots
+        }
+        for stage in reversed(self.stages):
+            own = found[stage.number]
+            reads = [(read.value, read.rows) for read in stage.reads]
+            if stage.init is not None:
+                reads.append((stage.init, stage.own_rows))
+            for value, rows in reads:
+                maker = self.stage_of(value)
+                if maker is None:
+                    continue
+                known = found.setdefault(maker.number, [set() for _ in maker.extents])
+                for axes, row in zip(known, rows[:-LANES], strict=True):
+                    axes |= axes_of_row(row, own)
+        return found
+
+    @cached_property
     def epilogue(self) -> Sequence[ScheduledStage]:
         """The elementwise stages in place, one after the other, that end in the only result."""
         chain: list[ScheduledStage] = []
@@ -215,6 +241,15 @@ class Structure:
         ]
 
 
+def axes_of_row(row: Row, own: Sequence[set[int]]) -> set[int]:
+    """The axes of the root that a subscript depends on, by those of the stage's axes."""
+    axes: set[int] = set()
+    for variable, _ in row.terms:
+        if variable < len(own):
+            axes |= own[variable]
+    return axes
+
+
 def is_table(compute: ComputeOp, read: Read) -> bool:
     """Whether an operand is an immediate from a table: a parameter, the same for all lanes."""
     lanes = range(len(compute.spatial) - LANES, len(compute.spatial))
@@ -238,14 +273,17 @@ def structure_of(kernel: KernelOp, layer: str) -> Structure:
     stages: list[ScheduledStage] = []
     last = kernel.body.block.last_op
     assert isinstance(last, YieldOp)
+    results = set(last.values)
+    places = {op: place for place, op in enumerate(kernel.body.block.ops)}
+    made: dict[SSAValue, ScheduledStage] = {}
     for number, compute in enumerate(kernel.computes):
         kind = _kind(compute, layer)
-        if (kind is StageRole.STORE) != (compute.result in last.values):
+        if (kind is StageRole.STORE) != (compute.result in results):
             raise _unknown(compute, layer, "an int8 value is made and used inside one kernel")
-        made = {stage.compute.result for stage in stages}
         if kind is StageRole.STORE and compute.inputs[0] not in made:
             raise _unknown(compute, layer, "nothing computed to store")
-        stages.append(_placed(number, compute, kind, stages))
+        stages.append(_placed(number, compute, kind, made, places))
+        made[compute.result] = stages[-1]
     roots = [stage for stage in stages if stage.kind is StageRole.STORE]
     if not roots or len({stage.compute.spatial.extents for stage in roots}) > 1:
         raise CompileError(Problem(layer, "the results of one kernel must have one shape"))
@@ -293,22 +331,29 @@ def _unknown(compute: ComputeOp, layer: str, what: str) -> CompileError:
 
 
 def _placed(
-    number: int, compute: ComputeOp, kind: StageRole, before: Sequence[ScheduledStage]
+    number: int,
+    compute: ComputeOp,
+    kind: StageRole,
+    made: Mapping[SSAValue, ScheduledStage],
+    places: Mapping[Operation, int],
 ) -> ScheduledStage:
-    """The stage with the buffer it works in: its operand's where that is read for the last time."""
+    """The stage with the buffer it works in: its operand's where that is read for the last time.
+
+    made: the stages before it, by their results. places: of the kernel's operations in its block. A
+    buffer of its own has the number of the stage.
+    """
     if kind is StageRole.STORE:
         return ScheduledStage(number, compute, kind)
-    intrinsic, in_place = "", None
+    intrinsic, in_place, buffer = "", None, number
     if kind is not StageRole.PRODUCT:
         intrinsic = _intrinsic(compute)
     if kind is StageRole.ELEMENTWISE:
         candidates = list(enumerate(compute.reads))
     else:
         candidates = [] if compute.init is None else [(INIT, _same(compute, compute.init))]
-    buffer = 1 + max((stage.buffer for stage in before), default=-1)
     for operand, read in candidates:
-        maker = next((stage for stage in before if stage.compute.result is read.value), None)
-        if maker is not None and _may_overwrite(compute, operand, read):
+        maker = made.get(read.value)
+        if maker is not None and _may_overwrite(compute, operand, read, places):
             in_place, buffer = operand, maker.buffer
             break
     return ScheduledStage(number, compute, kind, in_place, buffer, intrinsic)
@@ -330,7 +375,9 @@ def _intrinsic(compute: ComputeOp) -> str:
     return f"{name}_imm" if constant else name
 
 
-def _may_overwrite(compute: ComputeOp, operand: int, read: Read) -> bool:
+def _may_overwrite(
+    compute: ComputeOp, operand: int, read: Read, places: Mapping[Operation, int]
+) -> bool:
     """Whether nothing reads the operand after this stage, and this stage only where it writes."""
     if read.rows != rows_of(identity_map(len(compute.spatial))):
         return False
@@ -339,10 +386,7 @@ def _may_overwrite(compute: ComputeOp, operand: int, read: Read) -> bool:
     uses = [use.operation for use in read.value.uses]
     if uses.count(compute) != 1 or (operand > 0 and not _commutes(compute)):
         return False
-    block = compute.parent
-    assert block is not None
-    here = block.get_operation_index(compute)
-    return all(block.get_operation_index(use) <= here for use in uses)
+    return all(places[use] <= places[compute] for use in uses)
 
 
 def _commutes(compute: ComputeOp) -> bool:

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from vtac.passes.te.schedule.border import border_ranges, inside_share
-from vtac.passes.te.schedule.footprint import Extents, Regions, regions_of, root_axes_of, volume
+from vtac.passes.te.schedule.footprint import Extents, Regions, regions_of, volume
 from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure
 
 
@@ -32,7 +32,7 @@ class Tilings:
             ]
             for number, region in regions_of(structure, tile).items()
         }
-        self.axes = root_axes_of(structure)
+        self.axes = structure.root_axes
         self._totals = {stage.number: self._total(stage) for stage in structure.stages}
 
     def total(self, stage: ScheduledStage) -> Extents:
