@@ -17,7 +17,6 @@ from xdsl.traits import SymbolTable
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
-
 from vtac.passes.te.share_buffers import Lifetimes
 
 from .primitives import RULES, Nest, NestStage, Refused

@@ -65,9 +65,14 @@ class Lifetimes:
             self._last[joined] = self._find_last(joined)
         self._last[kept] = self._last.pop(joined)
 
-    def forget(self, alloc: te.AllocOp) -> None:
-        """Record that a use of a buffer has been erased."""
-        self._last.pop(alloc, None)
+    def forget(self, alloc: te.AllocOp, user: Operation) -> None:
+        """Record that an operation no longer uses a buffer."""
+        if alloc in self._last:
+            place, users = self._last[alloc]
+            left = [other for other in users if other is not user]
+            self._last[alloc] = place, left
+            if not left:
+                del self._last[alloc]
 
     def _find_last(self, alloc: te.AllocOp) -> tuple[int, list[Operation]]:
         found: tuple[int, list[Operation]] = -1, []
@@ -103,7 +108,9 @@ def _share_any(update: te.UpdateOp, lifetimes: Lifetimes) -> None:
 def share(update: te.UpdateOp, operand: int, lifetimes: Lifetimes) -> te.UpdateOp | None:
     """Replace the destination of a statement by the buffer of one of its operands.
 
-    lifetimes: those of the kernel's buffers, kept up to date. Returns the statement, or None if it only copied, in which case it is removed with its loops.
+    lifetimes: those of the kernel's buffers, kept up to date.
+
+    Returns the statement, or None if it only copied, in which case it is removed with its loops.
     Raises `NotShared` if that would change a value that is read.
     """
     if not 0 <= operand < len(update.sources):
@@ -124,7 +131,7 @@ def share(update: te.UpdateOp, operand: int, lifetimes: Lifetimes) -> te.UpdateO
         Rewriter.erase_op(old)
     if _is_copy(update):
         if isinstance(source.owner, te.AllocOp):
-            lifetimes.forget(source.owner)
+            lifetimes.forget(source.owner, update)
         _erase_with_loops(update)
         return None
     return update

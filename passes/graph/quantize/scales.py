@@ -211,7 +211,8 @@ class _Choice:
     def _tie(self, group: Sum, form: Form) -> None:
         """Let the scales of an operand and of the result differ by a power of two only."""
         result, operand = self._variable(group.root.results[0]), self._variable(form.operand)
-        if self._is_read_here(group, form.operand) and form.divisor == 1 and operand not in self.given:
+        is_free = form.divisor == 1 and operand not in self.given
+        if is_free and self._is_read_here(group, form.operand):
             # It has no other reader, so steps finer than the result's (in a sum, much finer) would
             # be lost.
             finest = self.needs[result] / float(np.abs(form.factor).max())
