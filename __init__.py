@@ -2,12 +2,12 @@
 
 ``vtac.compile(model, target="pynq", calibration=samples)`` gives a `Module`: its ``run`` takes and
 returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again.
-``vtac.evaluate(module, data, model)`` compares it with the original on data. ``vtac.te`` is for
-computations written in Python instead of a model. `CompileOptions` are the options of ``compile``,
-which also takes them as keywords; a `Pipeline` is the passes that it runs. A `Codegen` compiles
-parts of a network; `Criteria` say which parts are worth it. `InferenceSession` is onnxruntime's
-interface over all this. Mistakes of the user raise
-`CompileError`.
+``vtac.evaluate(module, data, model)`` compares it with the original on data,
+``vtac.export_c(module, folder)`` writes it as a C project. ``vtac.te`` is for computations written
+in Python instead of a model. `CompileOptions` are the options of ``compile``, which also takes them
+as keywords; a `Pipeline` is the passes that it runs. A `Codegen` compiles parts of a network;
+`Criteria` say which parts are worth it. `InferenceSession` is onnxruntime's interface over all
+this. Mistakes of the user raise `CompileError`.
 """
 
 import importlib
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vtac.dialects.target import Target
     from vtac.passes.graph.codegen import Codegen
     from vtac.passes.pipeline import Pipeline
+    from vtac.runtime.c_project import export_c
     from vtac.runtime.executor import Module, load
     from vtac.session import InferenceSession
     from vtac.tools import tensor_expressions as te
@@ -37,6 +38,7 @@ __all__ = [
     "Target",
     "compile",
     "evaluate",
+    "export_c",
     "load",
     "te",
 ]
@@ -52,6 +54,7 @@ _WHERE = {
     "Target": ("vtac.dialects.target", "Target"),
     "compile": ("vtac.tools.compiler", "compile_model"),
     "evaluate": ("vtac.tools.evaluation", "evaluate"),
+    "export_c": ("vtac.runtime.c_project", "export_c"),
     "load": ("vtac.runtime.executor", "load"),
     "te": ("vtac.tools.tensor_expressions", ""),
 }

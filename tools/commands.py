@@ -20,6 +20,11 @@ def vta_compile() -> None:
     _run("vta_compile")
 
 
+def vta_export() -> None:
+    """Write a package as a C project."""
+    _run("vta_export")
+
+
 def vta_opt() -> None:
     """Run passes over IR."""
     _run("vta_opt")
@@ -40,5 +45,5 @@ def vta_translate() -> None:
     _run("vta_translate")
 
 
-COMMANDS = (vta_compile, vta_run, vta_sim, vta_opt, vta_translate)
+COMMANDS = (vta_compile, vta_run, vta_export, vta_sim, vta_opt, vta_translate)
 """The entry points of the commands that `vtac` names."""

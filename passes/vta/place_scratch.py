@@ -10,13 +10,13 @@ buffers without a lifetime and those that are placed already. Dependences are de
 (``vta-insert-dependences``) and compare bytes, so that a layer waits for what it overwrites.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from vtac.dialects.intervals import Interval, first_fit
 from vtac.dialects.vta import BufferKind, BufferOp, ProgramOp
 from vtac.dialects.vta.attributes import SCRATCH_SCOPE
 
@@ -34,20 +34,10 @@ class PlaceScratchPass(ModulePass):
                 place_scratch(program)
 
 
-@dataclass(frozen=True)
-class _Interval:
-    """Bytes [start, end) of the area, taken during steps first to last."""
-
-    start: int
-    end: int
-    first: int
-    last: int
-
-
 def place_scratch(program: ProgramOp) -> None:
     """Place the scratch of one program."""
     free: list[tuple[int, int, int, BufferOp]] = []
-    taken: list[_Interval] = []
+    taken: list[Interval] = []
     for number, op in enumerate(program.buffers().values()):
         live, place = op.lifetime, op.place
         if op.kind.data is not BufferKind.SCRATCH or live is None:
@@ -55,22 +45,11 @@ def place_scratch(program: ProgramOp) -> None:
         if place is None:
             free.append((-op.bytes.value.data, live[0], number, op))
         elif place[0] == SCRATCH_SCOPE:
-            taken.append(_Interval(place[1], place[1] + op.bytes.value.data, *live))
+            taken.append(Interval(place[1], place[1] + op.bytes.value.data, *live))
     for _, _, _, op in sorted(free, key=lambda item: item[:3]):
         live = op.lifetime
         assert live is not None
         size = op.bytes.value.data
-        start = _first_fit(size, op.align.value.data, live, taken)
-        taken.append(_Interval(start, start + size, *live))
+        start = first_fit(size, op.align.value.data, live, taken)
+        taken.append(Interval(start, start + size, *live))
         op.set_place(SCRATCH_SCOPE, start)
-
-
-def _first_fit(size: int, align: int, live: tuple[int, int], taken: Iterable[_Interval]) -> int:
-    """The lowest aligned offset of ``size`` bytes that nothing takes during a lifetime."""
-    rivals = [other for other in taken if other.first <= live[1] and live[0] <= other.last]
-    start = 0
-    for other in sorted(rivals, key=lambda other: other.start):
-        if start + size <= other.start:
-            break
-        start = max(start, -(-other.end // align) * align)
-    return start

@@ -243,10 +243,11 @@ def test_only_public_names_are_there() -> None:
         "CompileError",
         "CompileOptions",
         "Criteria",
+        "InferenceSession",
         "Module",
         "Pipeline",
         "Target",
     }
-    assert set(vtac.__all__) == {*classes, "compile", "evaluate", "load", "te"}
+    assert set(vtac.__all__) == {*classes, "compile", "evaluate", "export_c", "load", "te"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = vtac.nothing
