@@ -15,7 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 import vtac
-from vtac.passes.graph.codegen import Codegen, HostModel
+from vtac.passes.graph.codegen import Codegen
+from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.reasons import ReasonKind
 from vtac.tools.partition_report import hosted_table, regions_table, share_lines
 

@@ -13,7 +13,7 @@ element is rounded, and at most one bit of resolution is lost compared with the 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import frexp, inf
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto
@@ -26,20 +26,16 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import ConstantOp
 from vtac.dialects.graph.ranges import set_range
 from vtac.dialects.graph.value_names import set_value_name
+from vtac.runtime.calibration_methods import METHODS, PERCENT, Method
 from vtac.runtime.histogram import Histogram
 from vtac.runtime.samples import input_specs
 from vtac.runtime.sessions import FAILURES, Weights, open_session
 
-Method = Literal["minmax", "percentile", "entropy"]
 Progress = Callable[[int], None]
 """Called after each batch with the number of batches done."""
 
 Watch = Callable[[int, str, Array], None]
 """Called with each value of each batch: the number of the batch, the value's name, the array."""
-
-METHODS: tuple[Method, ...] = ("minmax", "percentile", "entropy")
-PERCENT = 99.99
-"""Default share of magnitudes that the percentile method keeps."""
 
 _MANTISSA_BITS = 53
 _OUTPUTS_AT_ONCE = 64

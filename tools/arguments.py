@@ -1,51 +1,15 @@
-"""Arguments that several commands take, how they are read, and what is wrong with all of them.
+"""What is wrong with the arguments of a command, all at once.
 
 Paths are looked at before anything is computed, so that all missing files are reported at once.
 """
 
-import argparse
-import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target.entries import SUFFIXES
 from vtac.runtime.atomic import is_file
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """The type of an argument that is a whole number of at least ``least``."""
-
-    def whole_number(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-        if number < least:
-            raise argparse.ArgumentTypeError(f"{number} is less than {least}")
-        return number
-
-    return whole_number
-
-
-def finite_number(text: str) -> float:
-    """The type of an argument that is a number, neither NaN nor infinite."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
-    return number
-
-
-def percentage(text: str) -> float:
-    """The type of an argument that is a share in percent: above 0, at most 100."""
-    number = finite_number(text)
-    if not 0 < number <= 100:
-        raise argparse.ArgumentTypeError(f"{number} is no percentage above 0")
-    return number
 
 
 def verify_paths(
@@ -108,34 +72,3 @@ def verify_used(options: Iterable[tuple[str, object, str]]) -> None:
     ]
     if problems:
         raise CompileError(problems)
-
-
-def add_shape_argument(parser: argparse.ArgumentParser) -> None:
-    """Add ``--shape name=1,3,32,32``, which may be given several times."""
-    parser.add_argument(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="NAME=1,3,32,32",
-        help="fix the symbolic dimensions of an input; may be given several times",
-    )
-
-
-def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The shape of each named input. Raises `CompileError` on texts of any other form."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    problems = []
-    for text in texts:
-        name, _, extents = text.rpartition("=")
-        try:
-            shape = tuple(int(extent) for extent in extents.replace("x", ",").split(",") if extent)
-        except ValueError:
-            shape = (-1,)
-        if not name or any(extent < 0 for extent in shape):
-            problems.append(
-                Problem(f"--shape {text}", "is not NAME=1,3,32,32 (numbers of 0 or more)")
-            )
-        shapes[name] = shape
-    if problems:
-        raise CompileError(problems)
-    return shapes

@@ -19,7 +19,8 @@ from xdsl.passes import ModulePass
 from vtac.dialects.context import Array, VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.graph_to_onnx import host_model
-from vtac.runtime.calibration import PERCENT, Method, calibrate, calibration_values
+from vtac.runtime.calibration import calibrate, calibration_values
+from vtac.runtime.calibration_methods import PERCENT, Method
 from vtac.runtime.samples import Samples, input_specs, load_samples
 from vtac.tools.observations import Observed, Observer
 from vtac.tools.planner import main_function

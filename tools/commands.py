@@ -1,4 +1,7 @@
-"""Entry points of the installed commands. Each imports its implementation inside the guard."""
+"""Entry points of the installed commands.
+
+Each parses its arguments, inside the guard, before it imports what it runs.
+"""
 
 import importlib
 
@@ -6,13 +9,16 @@ from vtac.tools.guard import guard
 
 
 def _run(module: str) -> None:
+    """Parse the arguments, so that help and mistakes need no more, then run the command."""
     with guard(module.replace("_", "-")):
+        importlib.import_module(f"vtac.tools.parsers.{module}").argument_parser().parse_args()
         importlib.import_module(f"vtac.tools.{module}").main()
 
 
 def vtac() -> None:
     """Name the commands, say the versions, write completions for shells."""
-    _run("vtac")
+    with guard("vtac"):
+        importlib.import_module("vtac.tools.vtac").main()
 
 
 def vta_compile() -> None:

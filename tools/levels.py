@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.passes.graph.codegen import Codegen, QuantiseOptions
+from vtac.passes.graph.codegen import Codegen
 from vtac.passes.graph.merge_regions import MergeRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
+from vtac.passes.graph.quantise_options import QuantiseOptions
 from vtac.passes.pipeline import Pipeline, Segment
 
 IMPORTED = "imported"

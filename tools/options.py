@@ -10,10 +10,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.passes.graph.codegen import Codegen, QuantiseOptions
-from vtac.passes.graph.quantize.numbers import Requantise, Sharing
+from vtac.passes.graph.codegen import Codegen
+from vtac.passes.graph.quantise_options import QuantiseOptions, Requantise, Sharing
 from vtac.passes.pipeline import Pipeline
-from vtac.runtime.calibration import METHODS, PERCENT, Method
+from vtac.runtime.calibration_methods import METHODS, PERCENT, Method
 from vtac.runtime.samples import Source
 from vtac.tools.diagnostics import close_matches
 from vtac.tools.layer_errors import ErrorOptions

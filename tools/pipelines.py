@@ -36,7 +36,9 @@ def built_passes(specs: Iterable[PassSpec], *tables: Factories) -> tuple[ModuleP
         if table is None:
             matches = close_matches(spec.name, [name for table in tables for name in table])
             problems.append(
-                Problem("", f"there is no pass '{spec.name}'{matches}", "See vta-opt --help.")
+                Problem(
+                    "", f"there is no pass '{spec.name}'{matches}", "See vta-opt --list-passes."
+                )
             )
             continue
         found = table[spec.name]()

@@ -6,145 +6,38 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
 
 from rich.console import Console
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.passes.graph.codegen import QuantiseOptions
-from vtac.passes.graph.quantize.numbers import Requantise, Sharing
+from vtac.passes.graph.quantise_options import QuantiseOptions
 from vtac.passes.pipeline import Pipeline
-from vtac.runtime.calibration import METHODS, PERCENT
+from vtac.runtime.calibration_methods import PERCENT
 from vtac.runtime.executor import Module
-from vtac.tools.accuracy import add_accuracy_arguments, evaluated, print_accuracy
+from vtac.tools.accuracy import evaluated, print_accuracy
 from vtac.tools.arguments import (
-    add_shape_argument,
     file_of,
-    finite_number,
-    parse_shapes,
-    percentage,
     verify_paths,
     verify_used,
 )
 from vtac.tools.compiler import compile_model
-from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.diagnostics import run_command
 from vtac.tools.discovery import chosen_codegens
 from vtac.tools.levels import CALIBRATED, IMPORTED, calibration, part_of, pipeline_of
 from vtac.tools.options import CompileOptions, Progress
-from vtac.tools.partition_arguments import add_partition_arguments, chosen_names, criteria_of
+from vtac.tools.parsers.shapes import parse_shapes
+from vtac.tools.parsers.vta_compile import argument_parser
+from vtac.tools.partition_arguments import chosen_names, criteria_of
 from vtac.tools.partition_report import hosted_table, regions_table, share_lines
 from vtac.tools.presentation import choices_table, levels_table, placements_table, seconds_table
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
-    run_command(lambda: _compile(_parser().parse_args(args)), "vta-compile")
+    run_command(lambda: _compile(argument_parser().parse_args(args)), "vta-compile")
 
 
 SUFFIX = ".vtapkg"
-EXAMPLES = """examples:
-  vta-compile model.onnx --calibrate samples.npz
-  vta-compile model.onnx -o model.vtapkg --calibrate samples.npz --explain
-  vta-compile model.onnx --calibrate samples.npz --evaluate test.npz --layer-errors
-  vta-compile model.onnx --target my_config.json --calibrate samples.npz --emit te
-"""
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        prog="vta-compile",
-        usage="%(prog)s MODEL [options]",
-        description="Compile an ONNX model for a VTA: what fits it runs there, the rest on the"
-        " host.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("model", metavar="MODEL", nargs="?", help="the ONNX model")
-    add(
-        "-o",
-        "--output",
-        metavar="PACKAGE",
-        help="the package to write (.vtapkg); MODEL.vtapkg in this folder if nothing else is asked"
-        " for",
-    )
-    add(
-        "--target",
-        default="pynq",
-        help="the name of a preset, or the path of a vta_config.json (default: %(default)s)",
-    )
-    add_shape_argument(parser)
-    _add_quantisation_arguments(parser)
-    add_accuracy_arguments(parser)
-    add_partition_arguments(parser)
-    add = parser.add_argument_group("what to see").add_argument
-    add("--explain", action="store_true", help="print what runs where and why, and the levels")
-    add(
-        "--emit",
-        metavar="LEVEL",
-        help="print the IR of a level: imported, canonical, calibrated (with samples), quantised,"
-        " graph, te, loops or vta, where the codegens are the default",
-    )
-    add("--strict", action="store_true", help="take warnings for errors, and write no package")
-    add("--save-ir", metavar="DIR", help="write the IR of every level to a folder")
-    add("--keep-ir", action="store_true", help="keep the IR of every level in the package")
-    add(
-        "--print-pipeline",
-        action="store_true",
-        help="print the passes that the other options lead to, as vta-opt -p takes them, and stop;"
-        " this needs no MODEL",
-    )
-    add(
-        "--from",
-        dest="start",
-        metavar="LEVEL",
-        help="print the part of the pipeline that follows a level; with it vta-opt takes up what"
-        " --save-ir wrote",
-    )
-    return parser
-
-
-def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("quantisation").add_argument
-    add(
-        "--calibrate",
-        metavar="DATA",
-        help="samples of the inputs, .npz by input name or .npy; the first axis is the sample",
-    )
-    add(
-        "--method",
-        choices=METHODS,
-        default="minmax",
-        help="how ranges follow from the samples: the extremes seen, the magnitudes of"
-        " --percentile, or where int8 keeps most of the distribution (default: %(default)s)",
-    )
-    add(
-        "--percentile",
-        type=percentage,
-        metavar="P",
-        help="the share of magnitudes that --method percentile keeps, in percent (default:"
-        f" {PERCENT})",
-    )
-    add(
-        "--requantise",
-        choices=get_args(Requantise),
-        default="auto",
-        help="how sums return to 8 bits: by a shift, by a multiplier where the target has one, by"
-        " what is most exact, or (auto) where the model has given scales by a multiplier, or with"
-        " finer weights in some layers, else by a shift (default: %(default)s)",
-    )
-    add(
-        "--shift",
-        choices=get_args(Sharing),
-        default="auto",
-        help="what shares one requantisation shift (default: %(default)s)",
-    )
-    add(
-        "--min-layer-snr",
-        type=finite_number,
-        metavar="DB",
-        help="leave layers on the host whose own signal to quantisation noise is less",
-    )
 
 
 def _compile(args: argparse.Namespace) -> None:

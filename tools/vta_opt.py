@@ -6,14 +6,12 @@ xDSL's own driver looks for plug-ins of other packages, which takes longer than 
 everything is imported when it is needed.
 """
 
-import argparse
 import dataclasses
 import io
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
@@ -26,8 +24,8 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.passes.pipeline import Pipeline
 from vtac.runtime.atomic import read_whole
 from vtac.tools.arguments import file_of, verify_paths
-from vtac.tools.diagnostics import USER_ERRORS, ArgumentParser, problems_of, run_command
-from vtac.tools.discovery import OurPasses, load_dialects, our_codegens, our_passes
+from vtac.tools.diagnostics import USER_ERRORS, problems_of, run_command
+from vtac.tools.discovery import OurPasses, load_dialects, our_codegens
 from vtac.tools.ir_files import (
     load_observations_beside,
     load_resources_beside,
@@ -36,88 +34,17 @@ from vtac.tools.ir_files import (
     print_ir,
     write_ir,
 )
-from vtac.tools.pipelines import built_passes, describe_passes
+from vtac.tools.parsers.vta_opt import MLIR, ONNX, SEPARATOR, argument_parser
+from vtac.tools.pipelines import built_passes
 from vtac.tools.positions import Positions, parse_module, verify_module
 from vtac.tools.round_trip import verify_round_trip
-
-SEPARATOR = "// -----"
-MLIR, ONNX = "mlir", "onnx"
-
-
-class _ListPasses(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print("\n".join(sorted(get_all_passes())))
-        parser.exit()
-
-
-class _Parser(ArgumentParser):
-    """Lists our passes below the options in its help."""
-
-    def format_help(self) -> str:
-        self.epilog = f"passes of vtac:\n{describe_passes(our_passes())}"
-        return super().format_help()
-
-
-def _parser() -> _Parser:
-    """The parser, with xDSL's options for input and printing, and ours."""
-    parser = _Parser(
-        prog="vta-opt",
-        description="Run passes over IR, or over an ONNX model, and print the IR.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("input_file", nargs="?", help="a file of IR, or an ONNX model; standard input without one")
-    add("-f", "--frontend", choices=(MLIR, ONNX), help="what the input is, if not as its name ends")
-    add(
-        "-p",
-        "--passes",
-        type=str,  # may be empty, as what vta-compile --print-pipeline prints
-        help="passes in order: NAME,NAME{option=value},...",
-    )
-    add(
-        "--from",
-        dest="start",
-        metavar="LEVEL",
-        help="take up IR of a level: run the passes of"
-        " the default pipeline that follow it (levels: imported, canonical, calibrated, quantised,"
-        " graph, te, loops, vta); other options' pipelines: vta-compile --print-pipeline",
-    )
-    add("--to", dest="end", metavar="LEVEL", help="stop the default pipeline at a level")
-    add("--calibrate", metavar="DATA", help="samples, for --from imported or canonical")
-    add("-o", "--output-file", help="where to write; large constants go to FILE.npz")
-    add("--target", help="set vtac.target: the name of a preset, or a vta_config.json")
-    flags = {
-        "allow-unregistered-dialect": "accept ops and attributes that no dialect defines",
-        "no-implicit-module": "demand the module around the ops of the input",
-        "disable-verify": "let no verifier look at the module",
-        "verify-roundtrip": "before all passes, print the module in both forms, parse that again,"
-        " and refuse it where something has changed",
-        "print-between-passes": "print the IR after each pass",
-        "time-passes": "print the seconds of each pass (to stderr)",
-        "split-input-file": f"take the parts between lines of '{SEPARATOR}' one by one",
-        "verify-diagnostics": "print refusals of verifiers and passes, and exit with 0",
-        "parsing-diagnostics": "print errors of the parser, and exit with 0",
-        "print-op-generic": "print ops in their generic form",
-        "print-no-properties": "print properties as attributes",
-        "print-debuginfo": "print locations",
-        "syntax-highlight": "print in colours",
-    }
-    for name, text in flags.items():
-        add(f"--{name}", action="store_true", help=text)
-    add(
-        "--list-xdsl-passes",
-        action=_ListPasses,
-        nargs=0,
-        help="print the names of xDSL's own passes, which can be used as well",
-    )
-    return parser
 
 
 class VtaOpt:
     """One call of the command."""
 
     def __init__(self, args: Sequence[str] | None = None) -> None:
-        self.args = _parser().parse_args(args)
+        self.args = argument_parser().parse_args(args)
         verify_paths(
             (self.args.input_file, self.args.calibrate, file_of(self.args.target)),
             [self.args.output_file],

@@ -23,15 +23,13 @@ from vtac.runtime.device import total
 from vtac.runtime.executor import Module, RunRecord, load
 from vtac.runtime.joining import join_batches
 from vtac.runtime.samples import Samples, load_samples
-from vtac.tools.accuracy import add_evaluate_argument, evaluated, print_accuracy
-from vtac.tools.arguments import at_least, file_of, verify_paths, verify_used
-from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.accuracy import evaluated, print_accuracy
+from vtac.tools.arguments import file_of, verify_paths, verify_used
+from vtac.tools.diagnostics import run_command
 from vtac.tools.evaluation import Judge, Original, module_specs, told_of
+from vtac.tools.parsers.vta_run import argument_parser
 from vtac.tools.presentation import evaluation_table, time_table, work_table
 from vtac.tools.timing_output import (
-    PRESET_HELP,
-    add_clock_arguments,
-    add_report_arguments,
     chosen_preset,
     verify_picture_names,
     write_report_files,
@@ -43,57 +41,7 @@ Outputs = dict[str, Array]
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
-    run_command(lambda: _run(_parser().parse_args(args)), "vta-run")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        prog="vta-run",
-        usage="%(prog)s PACKAGE [options]",
-        description="Run a compiled package on the functional simulator, and time it.",
-        epilog=PRESET_HELP,
-    )
-    add = parser.add_argument
-    add("package", metavar="PACKAGE", help="what vta-compile wrote (.vtapkg)")
-    add(
-        "--input",
-        metavar="DATA",
-        help="samples, .npz by input name or .npy; the first axis is the sample, and samples are"
-        " regrouped into the model's batch",
-    )
-    add("-o", "--output", metavar="OUT.npz", help="write the outputs, by name")
-    add("--limit", type=at_least(1), metavar="N", help="run the first N batches only")
-    add_evaluate_argument(parser, "the original model (--reference)")
-    add(
-        "--reference",
-        "--compare-onnxruntime",
-        metavar="MODEL.onnx",
-        help="the original model: run it in onnxruntime as well, and say how far the outputs of"
-        " --input or --evaluate are apart",
-    )
-    add(
-        "--dump-programs",
-        metavar="DIR",
-        help="write one NNN_NAME.npz per launch of the first batch",
-    )
-    add(
-        "--order-seed",
-        type=at_least(0),
-        metavar="N",
-        help="let the simulated modules take turns in another order",
-    )
-    add(
-        "--allow-native",
-        action="store_true",
-        help="run code in the package that is for this machine (codegen c); only if you trust it",
-    )
-    profile = parser.add_argument_group("profile")
-    profile.add_argument(
-        "--profile", action="store_true", help="say where the accelerator's cycles go"
-    )
-    add_clock_arguments(profile)
-    add_report_arguments(profile)
-    return parser
+    run_command(lambda: _run(argument_parser().parse_args(args)), "vta-run")
 
 
 def _run(args: argparse.Namespace) -> None:

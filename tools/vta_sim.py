@@ -22,7 +22,7 @@ from rich.table import Table
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import PRESETS, TIMING_FIELDS, TIMING_PRESETS, Target
+from vtac.dialects.target import TIMING_FIELDS, TIMING_PRESETS, Target
 from vtac.dialects.vta import ProgramOp
 from vtac.dialects.vta.encoding import EncodingError
 from vtac.dialects.vta.program import BinaryProgram
@@ -31,15 +31,13 @@ from vtac.runtime.atomic import read_whole
 from vtac.sim import SimulationError, TimingReport, check, estimate
 from vtac.sim.timing.render import as_csv, as_json, as_table
 from vtac.tools.arguments import file_of, verify_paths
-from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.diagnostics import run_command
 from vtac.tools.discovery import load_dialects
 from vtac.tools.ir_files import load_resources_beside
+from vtac.tools.parsers.vta_sim import argument_parser
 from vtac.tools.positions import Positions, parse_module, verify_module
 from vtac.tools.program_files import read_program, verify_machine
 from vtac.tools.timing_output import (
-    PRESET_HELP,
-    add_clock_arguments,
-    add_report_arguments,
     chosen_preset,
     verify_picture_names,
     write_report_files,
@@ -50,33 +48,7 @@ Image = NDArray[np.uint8]
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
-    run_command(lambda: _simulate(_parser().parse_args(args)), "vta-sim")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        prog="vta-sim",
-        description="Time a program on a machine, and say where its cycles go.",
-        epilog=f"Targets: {', '.join(PRESETS)}. {PRESET_HELP}",
-    )
-    parser.add_argument(
-        "program", nargs="?", help="an .npz or .bin of words, vta IR (.mlir), or a .vtapkg"
-    )
-    parser.add_argument("--function", help="which program, where there are several")
-    parser.add_argument(
-        "--target", help="the machine, where the file does not say: a preset or a vta_config.json"
-    )
-    clock = parser.add_argument_group("clock")
-    add_clock_arguments(clock)
-    clock.add_argument(
-        "--list-presets", action="store_true", help="print every value of every preset, and stop"
-    )
-    output = parser.add_argument_group("output")
-    add_report_arguments(output)
-    output.add_argument(
-        "--check", action="store_true", help="look for hazards too; exit with 1 if there are any"
-    )
-    return parser
+    run_command(lambda: _simulate(argument_parser().parse_args(args)), "vta-sim")
 
 
 def _simulate(args: argparse.Namespace) -> None:

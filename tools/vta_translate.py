@@ -19,72 +19,35 @@ from vtac.dialects.vta.encoding import EncodingError, decode
 from vtac.lowering.vta_to_binary import decode_program, encode_program
 from vtac.runtime.atomic import read_whole, write_whole
 from vtac.tools.arguments import (
-    add_shape_argument,
     file_of,
-    parse_shapes,
     verify_paths,
     verify_used,
 )
-from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.diagnostics import run_command
 from vtac.tools.discovery import load_dialects
 from vtac.tools.ir_files import load_resources_beside, module_text, print_ir, write_ir
+from vtac.tools.parsers.shapes import parse_shapes
+from vtac.tools.parsers.vta_translate import argument_parser
 from vtac.tools.positions import Positions, parse_module, verify_module
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
-    run_command(lambda: _translate(_parser().parse_args(args)), "vta-translate")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        prog="vta-translate",
-        description="Translate between ONNX, IR and encoded programs.",
-    )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "--import-onnx", dest="action", action="store_const", const=_import, help="ONNX to graph IR"
-    )
-    what.add_argument(
-        "--encode",
-        dest="action",
-        action="store_const",
-        const=_encode,
-        help="a vta.program of IR to a program file (.npz with buffers, .bin bare words)",
-    )
-    what.add_argument(
-        "--decode",
-        dest="action",
-        action="store_const",
-        const=_decode,
-        help="a program file, or one program of a package, to IR",
-    )
-    what.add_argument(
-        "--disassemble",
-        dest="action",
-        action="store_const",
-        const=_disassemble,
-        help="a program file, or one program of a package, to a listing",
-    )
-    parser.add_argument("input", help="the file to translate")
-    parser.add_argument("-o", "--output", help="where to write; standard output if absent")
-    parser.add_argument("--target", help="the machine of a .bin: a preset or a vta_config.json")
-    parser.add_argument("--function", help="which program, where there are several")
-    add_shape_argument(parser)
-    return parser
+    run_command(lambda: _translate(argument_parser().parse_args(args)), "vta-translate")
 
 
 def _translate(args: argparse.Namespace) -> None:
     verify_paths((args.input, file_of(args.target)), [args.output])
-    reads_program = args.action in (_decode, _disassemble)
+    reads_program = args.action in ("decode", "disassemble")
     verify_used(
         (
-            ("--shape", None if args.action is _import else args.shape, "--import-onnx"),
+            ("--shape", None if args.action == "import" else args.shape, "--import-onnx"),
             ("--target", None if reads_program else args.target, "--decode and --disassemble"),
-            ("--function", args.function if args.action is _import else None, "programs"),
+            ("--function", args.function if args.action == "import" else None, "programs"),
         )
     )
-    args.action(args)
+    actions = {"import": _import, "encode": _encode, "decode": _decode, "disassemble": _disassemble}
+    actions[args.action](args)
 
 
 def _context() -> VtacContext:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.tools import parsers
 from vtac.tools.commands import COMMANDS
 from vtac.tools.diagnostics import ArgumentParser, run_command
 from vtac.tools.versions import versions
@@ -64,5 +65,5 @@ def completions(shell: str) -> str:
     except ImportError:
         hint = "Install it: pip install 'vtac[completion]'."
         raise CompileError(Problem("--completion", "needs the package shtab", hint)) from None
-    modules = [importlib.import_module(f"vtac.tools.{entry.__name__}") for entry in COMMANDS]
-    return "\n".join(str(shtab.complete(module._parser(), shell)) for module in modules)
+    modules = [importlib.import_module(f"{parsers.__name__}.{e.__name__}") for e in COMMANDS]
+    return "\n".join(str(shtab.complete(module.argument_parser(), shell)) for module in modules)

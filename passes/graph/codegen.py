@@ -20,23 +20,13 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import CompositeOp
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.patterns import OpPattern, Predicate, any_operands
+from vtac.passes.graph.quantise_options import QuantiseOptions
 from vtac.passes.pipeline import Pipeline
 
 CODEGEN = "codegen"
 """Attribute of a function: the name of the codegen that compiles it."""
-
-
-@dataclass(frozen=True)
-class QuantiseOptions:
-    """The options of the pass ``quantize``.
-
-    shift: which channels share one shift: ``channel``, ``block`` or ``auto``. requantise: how sums
-    return to int8, ``shift``, ``multiply``, ``exact`` or ``auto``.
-    """
-
-    shift: str = "auto"
-    requantise: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -49,22 +39,6 @@ class NamedPattern:
     name: str
     pattern: OpPattern
     free: bool = False
-
-
-@dataclass(frozen=True)
-class HostModel:
-    """How fast the host would compute a region itself, in cycles of the codegen's clock.
-
-    macs_a_cycle: multiply-accumulates per cycle. bytes_a_cycle: bytes read and written per cycle,
-    in ops without products and across the border of a region. cycles_an_op: further cycles per op.
-    cycles_a_launch: cycles per launch besides the region's own. The defaults describe the board of
-    the VTA paper (see docs/partitioning.md).
-    """
-
-    macs_a_cycle: float = 4.0
-    bytes_a_cycle: float = 4.0
-    cycles_an_op: float = 2000.0
-    cycles_a_launch: float = 1000.0
 
 
 class Codegen(ABC):

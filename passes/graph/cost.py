@@ -21,7 +21,8 @@ from vtac.dialects.graph import (
     total_macs,
 )
 from vtac.dialects.target import Target
-from vtac.passes.graph.codegen import Codegen, HostModel
+from vtac.passes.graph.codegen import Codegen
+from vtac.passes.graph.host_model import HostModel
 
 
 def elements(value: SSAValue) -> int:

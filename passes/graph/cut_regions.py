@@ -20,8 +20,9 @@ from xdsl.ir import SSAValue
 
 from vtac.dialects.graph import CompositeOp
 from vtac.dialects.target import Target
-from vtac.passes.graph.codegen import Codegen, HostModel
+from vtac.passes.graph.codegen import Codegen
 from vtac.passes.graph.cost import bytes_of, computing_ops, cost_of, host_cycles
+from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.minimum_cut import TwoWayChoice
 
 STEPS = 1 << 10

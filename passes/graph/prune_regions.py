@@ -23,9 +23,10 @@ from xdsl.passes import ModulePass
 from vtac.dialects.graph import CompositeOp
 from vtac.dialects.target import Target
 from vtac.passes.graph.annotate import dissolve
-from vtac.passes.graph.codegen import CODEGEN, Codegen, HostModel, codegens_of, target_of_module
+from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of, target_of_module
 from vtac.passes.graph.cost import RegionCost, cost_of
 from vtac.passes.graph.cut_regions import cut_of
+from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.merge_regions import APART, REGION, assign_regions, outer_values_of
 from vtac.passes.graph.reasons import Reason, ReasonKind
 

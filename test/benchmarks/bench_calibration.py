@@ -23,7 +23,7 @@ from static_int8 import answers_of, labels_of, session, static_model
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from trained_models import CALIBRATION, CLASSIFIERS, SHARED, Classifier
 
-from vtac.runtime.calibration import METHODS
+from vtac.runtime.calibration_methods import METHODS
 from vtac.tools.compiler import compile_model
 
 Array = NDArray[Any]

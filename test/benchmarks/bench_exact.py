@@ -21,7 +21,7 @@ from exact_integers import Comparison, Oracle
 from trained_models import NAMES, SHARED, TARGETS, model_path, samples_and_inputs
 
 from vtac.dialects.errors import CompileError
-from vtac.passes.graph.quantize.numbers import Requantise
+from vtac.passes.graph.quantise_options import Requantise
 from vtac.tools.compiler import compile_model
 
 COLUMNS = (

@@ -33,8 +33,8 @@ from trained_models import (
     model_path,
 )
 
-from vtac.passes.graph.quantize.numbers import Requantise, Sharing
-from vtac.runtime.calibration import METHODS
+from vtac.passes.graph.quantise_options import Requantise, Sharing
+from vtac.runtime.calibration_methods import METHODS
 from vtac.runtime.executor import Module
 from vtac.tools.compiler import compile_model
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from small_models import one_thread
 
 import vtac
-from vtac.passes.graph.codegen import HostModel
+from vtac.passes.graph.host_model import HostModel
 from vtac.runtime.package import package_to_bytes
 from vtac.tools.vta_sim import main as time_program
 

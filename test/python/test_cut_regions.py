@@ -17,8 +17,9 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import AddOp, ClipOp, CompositeOp, MatMulOp, ReluOp
 from vtac.dialects.target import Target
 from vtac.passes.graph.annotate import AnnotatePass
-from vtac.passes.graph.codegen import CODEGEN, HostModel
+from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.cut_regions import STEPS, Prices, cheapest, cut_of, prices_of
+from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.match_patterns import MatchPatternsPass
 from vtac.passes.graph.merge_regions import MergeRegionsPass
 from vtac.passes.graph.minimum_cut import TwoWayChoice

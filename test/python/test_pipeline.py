@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 
 from vtac.dialects.errors import CompileError
-from vtac.passes.graph.codegen import QuantiseOptions
+from vtac.passes.graph.quantise_options import QuantiseOptions
 from vtac.passes.pipeline import Pipeline, Segment, spec_text
 from vtac.tools.discovery import OurPasses, chosen_codegens
 from vtac.tools.levels import CALIBRATED, Criteria, calibration, part_of, pipeline_of

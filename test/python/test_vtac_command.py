@@ -79,3 +79,22 @@ def test_completions_need_a_package(
         vtac.main(["--completion", "bash"])
     assert end.value.code == 1
     assert "pip install 'vtac[completion]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_help_imports_little(module: str) -> None:
+    """Help and mistakes in arguments need none of the large libraries."""
+    program = f"""
+import sys
+from vtac.tools import commands
+try:
+    sys.argv[1:] = ["--help"]
+    commands.{module}()
+except SystemExit:
+    print([name for name in ("numpy", "onnx", "onnxruntime", "rich") if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("usage: ") and lines[-1] == "[]"

@@ -12,13 +12,14 @@ the weights of a mean contain its divisor and the change of scale.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.target import TIMING_PRESETS, TimingPreset
+from vtac.passes.graph.quantise_options import Requantise, Sharing
 from vtac.passes.graph.quantize.forms import per_channel
 from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.layer import (
@@ -38,9 +39,6 @@ from vtac.passes.graph.quantize.shifts import (
     any_of_block,
     choose_shifts,
 )
-
-Sharing = Literal["channel", "block", "auto"]
-Requantise = Literal["auto", "shift", "multiply", "exact"]
 
 SHARED_NOISE_LIMIT = 2.5
 """``auto`` shares shifts in a layer where the estimated noise power of its channels, from rounded

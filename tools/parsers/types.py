@@ -1,0 +1,39 @@
+"""The types of arguments: how a text becomes a number, and what is wrong with it."""
+
+import argparse
+import math
+from collections.abc import Callable
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an argument that is a whole number of at least ``least``."""
+
+    def whole_number(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{number} is less than {least}")
+        return number
+
+    return whole_number
+
+
+def finite_number(text: str) -> float:
+    """The type of an argument that is a number, neither NaN nor infinite."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+    return number
+
+
+def percentage(text: str) -> float:
+    """The type of an argument that is a share in percent: above 0, at most 100."""
+    number = finite_number(text)
+    if not 0 < number <= 100:
+        raise argparse.ArgumentTypeError(f"{number} is no percentage above 0")
+    return number
