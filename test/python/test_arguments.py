@@ -13,14 +13,14 @@ from tiny_package import tiny_package
 import vtac
 from vtac.dialects.errors import CompileError
 from vtac.runtime.package import write_package
-from vtac.tools import vta_compile, vta_opt, vta_run, vta_sim, vta_translate
+from vtac.tools import parsers, vta_compile, vta_opt, vta_run, vta_sim, vta_translate
 
 COMMANDS = {
-    "vta-compile": (vta_compile.main, vta_compile._parser),
-    "vta-run": (vta_run.main, vta_run._parser),
-    "vta-sim": (vta_sim.main, vta_sim._parser),
-    "vta-translate": (vta_translate.main, vta_translate._parser),
-    "vta-opt": (vta_opt.main, vta_opt._parser),
+    "vta-compile": (vta_compile.main, parsers.vta_compile.argument_parser),
+    "vta-run": (vta_run.main, parsers.vta_run.argument_parser),
+    "vta-sim": (vta_sim.main, parsers.vta_sim.argument_parser),
+    "vta-translate": (vta_translate.main, parsers.vta_translate.argument_parser),
+    "vta-opt": (vta_opt.main, parsers.vta_opt.argument_parser),
 }
 NONSENSE = ("nan", "inf", "-inf", "1e999", "", " ", "x", "0x10", "1.2.3", "1,5")
 WRONG = {

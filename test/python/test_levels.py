@@ -241,7 +241,7 @@ def test_lost_observations_are_missed(calibrated: Path, capsys: pytest.CaptureFi
         (["--from", "vta", "--to", "te"], "no level 'te'"),
         (["--from", "tea"], "no level 'tea'"),
         (["--from", "te", "-p", "canonicalize-graph"], "instead of --passes"),
-        (["--calibrate", "x.npz"], "belongs to the default pipeline"),
+        (["--calibrate", str(MODEL)], "belongs to the default pipeline"),
         (["-p", "calibrate"], "there are no samples"),
         (["-p", "calibrate{samples=absent}"], "no such file of samples"),
         (["-p", 'calibrate{samples="x.npz" method=guess}'], "method"),
