@@ -20,45 +20,13 @@ from rich.table import Table
 
 from vtac.runtime.c_project import CProject, c_project_of
 from vtac.runtime.package import read_package
-from vtac.tools.diagnostics import ArgumentParser, run_command
-
-_EPILOG = """\
-example:
-  vta-export digits.vtapkg --c digits_c
-  make -C digits_c
-  digits_c/model --help
-  digits_c/model input.bin output.bin
-
-What has no C is told node by node, with the way out, and nothing is written then. docs/export.md
-lists the operators that are exported and shows how to port the project to a board.
-"""
+from vtac.tools.diagnostics import run_command
+from vtac.tools.parsers.vta_export import argument_parser
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
-    run_command(lambda: _run(_parser().parse_args(args)), "vta-export")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = ArgumentParser(
-        prog="vta-export",
-        usage="%(prog)s PACKAGE --c DIR [options]",
-        description="Write a compiled package as a C99 project without dependencies, and print the"
-        " plan of its memory.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("package", metavar="PACKAGE", help="what vta-compile wrote (.vtapkg)")
-    add(
-        "--c",
-        metavar="DIR",
-        required=True,
-        help="the folder of the project; made if it is missing, else files of the same names are"
-        " replaced",
-    )
-    add("--json", action="store_true", help="print the plan of the memory as JSON")
-    return parser
+    run_command(lambda: _run(argument_parser().parse_args(args)), "vta-export")
 
 
 def _run(args: argparse.Namespace) -> None:
