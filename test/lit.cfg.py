@@ -37,6 +37,7 @@ installed_codegens.declare(site)
 found = [str(site), str(installed_codegens.EXAMPLE), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, found))
 config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+config.environment["VTAC_CONFIG"] = ""
 
 paths = [str(commands), config.environment["PATH"]]
 # A path with a blank cannot stand in the first line of a script.

@@ -4,60 +4,16 @@ What a user caused arrives as `CompileError` or as one of xDSL's diagnostics. An
 a fault of ours and keeps its traceback.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
 
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.tools.guard import FAILED, guard
 
-if TYPE_CHECKING:
-    from _typeshed import SupportsWrite
-
 USER_ERRORS = (CompileError, DiagnosticException, ParseError, ArgSpecParseError)
 """Exceptions that say what a user did wrong."""
-
-
-def _not_empty(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError("is empty")
-    return text
-
-
-class _PrintVersions(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from vtac.tools.versions import versions
-
-        print("\n".join(f"{name} {number}" for name, number in versions().items()))
-        parser.exit()
-
-
-class ArgumentParser(argparse.ArgumentParser):
-    """argparse with our exit status, a hint to --help in its errors, and ``--version``.
-
-    Arguments that are texts must not be empty, as those of unset shell variables are.
-    """
-
-    def __init__(self, *args: Any, **keywords: Any) -> None:
-        super().__init__(*args, **keywords)
-        self.register("type", None, _not_empty)
-        self.add_argument(
-            "--version",
-            action=_PrintVersions,
-            nargs=0,
-            help="print the versions of vtac and of the libraries that it uses, and stop",
-        )
-
-    def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
-        """Print the help; unlike argparse, raise OSError if the output cannot be written."""
-        print(self.format_help(), end="", file=sys.stdout if file is None else file)
-
-    def error(self, message: str) -> NoReturn:
-        """Print one line and exit with status 1."""
-        self.exit(FAILED, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
 def problems_of(error: BaseException) -> list[Problem]:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from vtac.dialects.errors import CompileError, Problem
 from vtac.tools import parsers
 from vtac.tools.commands import COMMANDS
-from vtac.tools.diagnostics import ArgumentParser, run_command
+from vtac.tools.diagnostics import run_command
+from vtac.tools.parsers.argument_parser import ArgumentParser
 from vtac.tools.versions import versions
 
 SHELLS = ("bash", "zsh", "tcsh")

@@ -5,8 +5,8 @@ from typing import get_args
 
 from vtac.passes.graph.quantise_options import Requantise, Sharing
 from vtac.runtime.calibration_methods import METHODS, PERCENT
-from vtac.tools.diagnostics import ArgumentParser
 from vtac.tools.parsers.accuracy import add_accuracy_arguments
+from vtac.tools.parsers.argument_parser import ArgumentParser
 from vtac.tools.parsers.partition import add_partition_arguments
 from vtac.tools.parsers.shapes import add_shape_argument
 from vtac.tools.parsers.types import finite_number, percentage

@@ -2,7 +2,7 @@
 
 import argparse
 
-from vtac.tools.diagnostics import ArgumentParser
+from vtac.tools.parsers.argument_parser import ArgumentParser
 
 _EPILOG = """\
 example:

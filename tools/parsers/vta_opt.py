@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from vtac.tools.diagnostics import ArgumentParser
+from vtac.tools.parsers.argument_parser import ArgumentParser
 
 SEPARATOR = "// -----"
 MLIR, ONNX = "mlir", "onnx"

@@ -2,8 +2,8 @@
 
 import argparse
 
-from vtac.tools.diagnostics import ArgumentParser
 from vtac.tools.parsers.accuracy import add_evaluate_argument
+from vtac.tools.parsers.argument_parser import ArgumentParser
 from vtac.tools.parsers.clock import PRESET_HELP, add_clock_arguments, add_report_arguments
 from vtac.tools.parsers.types import at_least
 

@@ -3,7 +3,7 @@
 import argparse
 
 from vtac.dialects.target import PRESETS
-from vtac.tools.diagnostics import ArgumentParser
+from vtac.tools.parsers.argument_parser import ArgumentParser
 from vtac.tools.parsers.clock import PRESET_HELP, add_clock_arguments, add_report_arguments
 
 
