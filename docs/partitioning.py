@@ -18,7 +18,8 @@ import vtac
 from vtac.passes.graph.codegen import Codegen
 from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.reasons import ReasonKind
-from vtac.tools.partition_report import hosted_table, regions_table, share_lines
+from vtac.tools.explanation import hosted_table
+from vtac.tools.partition_report import regions_table, share_lines
 
 HERE = Path(__file__).parent
 PAGE, EXAMPLE = HERE / "partitioning.md", HERE / "own_codegen.py"
@@ -206,13 +207,13 @@ def explained() -> str:
     samples = np.random.default_rng(2).uniform(-1, 1, (4, 16, 8, 8)).astype(np.float32)
     criteria = vtac.Criteria(host={"cycles_a_launch": 13000.0})
     module = vtac.compile(network(), "pynq", {"x": samples}, criteria=criteria, keep_float=["pool"])
-    report = module.report.partition
+    report = module.report
     stream = io.StringIO()
     console = Console(file=stream, width=100)
-    console.print(regions_table(report))
+    console.print(regions_table(report.partition))
     console.print(hosted_table(report))
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
-    return "\n".join([*lines, *share_lines(report)])
+    return "\n".join([*lines, *share_lines(report.partition)])
 
 
 def hooks() -> str:

@@ -4,7 +4,7 @@
 those by which `prune-regions` decided.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,11 +13,11 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation
 
-from vtac.dialects.graph import CompositeOp, ConstantOp, YieldOp
+from vtac.dialects.graph import CompositeOp, ConstantOp, MovesElements, YieldOp
 from vtac.dialects.locations import layer_of
 from vtac.passes.graph.annotate import needs_reason, operator_of
-from vtac.passes.graph.codegen import CODEGEN, Codegen, target_of_module
-from vtac.passes.graph.cost import RegionCost, bytes_of
+from vtac.passes.graph.codegen import CODEGEN, Codegen, HostModel, target_of_module
+from vtac.passes.graph.cost import RegionCost, bytes_of, host_cycles
 from vtac.passes.graph.merge_regions import APART
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.reasons import HostReason, ReasonKind, host_reason
@@ -46,12 +46,18 @@ class RegionReport:
 
 @dataclass(frozen=True)
 class HostedOp:
-    """An op that stayed on the host. types: its operand and result types, as text."""
+    """An op that stayed on the host.
+
+    types: its operand and result types, as text. cycles: what the host is taken to need for it, in
+    cycles of the codegen's clock. moves: whether it only moves elements.
+    """
 
     node: str
     op: str
     types: str
     reason: HostReason
+    cycles: float = 0.0
+    moves: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,8 +91,16 @@ def partition_report(
         ):
             regions.append(_region(function, by_name[name.data], pruning, module))
     unknown = HostReason(UNKNOWN, ReasonKind.OTHER)
+    host = _host_model(by_name.values(), pruning, module)
     hosted = tuple(
-        HostedOp(layer_of(op), operator_of(op), _types(op), host_reason(op) or unknown)
+        HostedOp(
+            layer_of(op),
+            operator_of(op),
+            _types(op),
+            host_reason(op) or unknown,
+            host_cycles(op, host),
+            op.has_trait(MovesElements),
+        )
         for op in main_function(module).body.block.ops
         if not isinstance(op, CompositeOp) and needs_reason(type(op))
     )
@@ -98,6 +112,14 @@ def partition_report(
         (sum(each.macs for each in placements), sum(each.macs for each in off)),
         tuple(each.node for each in placements if not each.macs_known),
     )
+
+
+def _host_model(
+    codegens: Iterable[Codegen], pruning: PruneRegionsPass, module: ModuleOp
+) -> HostModel:
+    """The host as the first codegen sees it."""
+    target = target_of_module(module)
+    return next((pruning.host_model(codegen, target) for codegen in codegens), HostModel())
 
 
 def _region(
@@ -161,20 +183,4 @@ def regions_table(report: PartitionReport) -> Table:
         numbers = f"{cost.macs:,}", f"{cost.border:,}", cycles, f"{cost.host_cycles:,.0f}"
         name = f"{region.function} *" if region.is_apart else region.function
         table.add_row(name, f"{region.ops.total()}: {kinds}", *numbers)
-    return table
-
-
-def hosted_table(report: PartitionReport) -> Table:
-    """The ops on the host, grouped by reason, each reason with its way out."""
-    table = Table(title="on the host", title_justify="left", show_lines=True)
-    for column in ("why", "ops", "way out"):
-        table.add_column(column, overflow="fold")
-    groups: defaultdict[HostReason, list[HostedOp]] = defaultdict(list)
-    for op in report.hosted:
-        groups[op.reason].append(op)
-    order = {kind: number for number, kind in enumerate(ReasonKind)}
-    for reason, ops in sorted(groups.items(), key=lambda item: order[item[0].kind]):
-        lines = "\n".join(f"{op.node or '-'} ({op.op}): {op.types}" for op in ops)
-        why = dict.fromkeys((reason.kind.value, reason.text))  # once where they are the same
-        table.add_row(": ".join(why), lines, reason.hint)
     return table

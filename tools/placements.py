@@ -120,6 +120,15 @@ def place_nodes(nodes: Nodes, module: ModuleOp) -> tuple[Placement, ...]:
     return tuple(placements)
 
 
+def whole_of(placement: Placement) -> str:
+    """The node that a node became part of; the node itself if it is no part of another."""
+    before, _, after = FUSED.partition("{}")
+    reason = placement.reason
+    if reason.startswith(before) and reason.endswith(after):
+        return reason.removeprefix(before).removesuffix(after)
+    return placement.node
+
+
 def _found(
     module: ModuleOp,
 ) -> tuple[dict[str, str], dict[str, HostReason], dict[str, HostReason], dict[str, str]]:

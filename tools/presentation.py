@@ -1,6 +1,6 @@
 """Tables that show what the compiler did and what a run cost, made of plain data."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from rich.table import Table
@@ -35,16 +35,26 @@ def levels_table(levels: Iterable[LevelOps]) -> Table:
     return table
 
 
-def placements_table(placements: Iterable[Placement]) -> Table:
-    """Where each node runs, its multiply-accumulates if it has any, and why it runs there."""
+def placements_table(
+    placements: Iterable[Placement], cycles: Mapping[str, float] | None = None
+) -> Table:
+    """Where each node runs, its multiply-accumulates if it has any, and why it runs there.
+
+    cycles: what each node is expected to take, where that is known.
+    """
     table = Table(title="what runs where", title_justify="left")
     for column in ("node", "op", "where"):
         table.add_column(column, overflow="fold")
+    if cycles is not None:
+        table.add_column("cycles", justify="right")
     table.add_column("MACs", justify="right")
     table.add_column("why", overflow="fold")
     for each in placements:
         macs = str(MacCount(each.macs, each.macs_known))
-        table.add_row(each.node, each.op, each.where, "" if macs == "0" else macs, each.reason)
+        cells = [each.node, each.op, each.where]
+        if cycles is not None:
+            cells.append(f"{cycles[each.node]:,.0f}" if each.node in cycles else "")
+        table.add_row(*cells, "" if macs == "0" else macs, each.reason)
     return table
 
 

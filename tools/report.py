@@ -41,11 +41,15 @@ def count_ops(name: str, module: ModuleOp) -> LevelOps:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a pass chose by cost for a stage of a kernel, and the layers that call the kernel."""
+    """What a pass chose by cost for a stage of a kernel, and the layers that call the kernel.
+
+    cycles: those that a call is expected to take, if the choice is a schedule.
+    """
 
     layers: tuple[str, ...]
     stage: str
     chosen: str
+    cycles: int | None = None
 
 
 def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
@@ -72,7 +76,7 @@ def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
         if isinstance(lines, ArrayAttr) and isinstance(cycles, IntegerAttr):
             callers = tuple(filter(None, layers.get(schedule.kernel.root_reference.data, ())))
             text = [f"{cycles.value.data:,} cycles expected", *(line.data for line in lines)]
-            found.append(Choice(callers, "schedule", "\n".join(text)))
+            found.append(Choice(callers, "schedule", "\n".join(text), cycles.value.data))
     return tuple(found)
 
 

@@ -23,12 +23,14 @@ from vtac.tools.arguments import (
 from vtac.tools.compiler import compile_model
 from vtac.tools.diagnostics import run_command
 from vtac.tools.discovery import chosen_codegens
+from vtac.tools.explain_order import Order
+from vtac.tools.explanation import by_cost, hosted_table, node_cycles
 from vtac.tools.levels import CALIBRATED, IMPORTED, calibration, part_of, pipeline_of
 from vtac.tools.options import CompileOptions, Progress
 from vtac.tools.parsers.shapes import parse_shapes
 from vtac.tools.parsers.vta_compile import argument_parser
 from vtac.tools.partition_arguments import chosen_names, criteria_of
-from vtac.tools.partition_report import hosted_table, regions_table, share_lines
+from vtac.tools.partition_report import regions_table, share_lines
 from vtac.tools.presentation import choices_table, levels_table, placements_table, seconds_table
 
 
@@ -68,7 +70,7 @@ def _compile(args: argparse.Namespace) -> None:
     if args.emit:
         sys.stdout.write(module.report.ir.get(args.emit, ""))
     if args.explain:
-        _explain(module, Console(stderr=args.json))
+        _explain(module, Console(stderr=args.json), args.explain_order)
     if args.evaluate or measures:
         found = None
         if args.evaluate:
@@ -150,13 +152,15 @@ def _progress(console: Console) -> Iterator[Progress]:
         yield status.update
 
 
-def _explain(module: Module, console: Console) -> None:
-    console.print(placements_table(module.explain))
-    partition = module.report.partition
+def _explain(module: Module, console: Console, order: Order) -> None:
+    report, partition = module.report, module.report.partition
+    cycles = node_cycles(partition.hosted, report.choices)
+    console.print(placements_table(by_cost(report.placements, cycles, order), cycles))
     if partition.regions:
         console.print(regions_table(partition))
-    if partition.hosted:
-        console.print(hosted_table(partition))
+    hosted = hosted_table(report, order)
+    if hosted.row_count:
+        console.print(hosted)
     for line in share_lines(partition):
         console.print(line, highlight=False)
     if module.report.choices:

@@ -26,6 +26,7 @@ from vtac.dialects.graph import (
     MaxOp,
     MaxPoolOp,
     MinOp,
+    MovesElements,
     MulOp,
     RequantizeOp,
     RescaleOp,
@@ -118,7 +119,9 @@ def _int8_input(operation: Operation) -> str | None:
     type = operation.operands[0].type
     if isinstance(type, TensorType) and type.get_element_type() != i8:
         what = f"it computes with {type.get_element_type()}, the accelerator takes int8"
-        return Reason(what, ReasonKind.TYPE)
+        moves = operation.has_trait(MovesElements)
+        hint = "None needed: it moves what the host computes, or hands over." if moves else ""
+        return Reason(what, ReasonKind.TYPE, hint)
     return None
 
 

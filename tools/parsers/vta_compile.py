@@ -5,6 +5,7 @@ from typing import get_args
 
 from vtac.passes.graph.quantise_options import Requantise, Sharing
 from vtac.runtime.calibration_methods import METHODS, PERCENT
+from vtac.tools.explain_order import Order
 from vtac.tools.parsers.accuracy import add_accuracy_arguments
 from vtac.tools.parsers.argument_parser import ArgumentParser
 from vtac.tools.parsers.partition import add_partition_arguments
@@ -49,6 +50,12 @@ def argument_parser() -> argparse.ArgumentParser:
     add_partition_arguments(parser)
     add = parser.add_argument_group("what to see").add_argument
     add("--explain", action="store_true", help="print what runs where and why, and the levels")
+    add(
+        "--explain-order",
+        choices=get_args(Order),
+        default="cost",
+        help="list the nodes by falling cost, or as in the model (default: %(default)s)",
+    )
     add(
         "--emit",
         metavar="LEVEL",

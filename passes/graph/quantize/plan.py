@@ -29,7 +29,9 @@ from vtac.passes.graph.quantize.scales import Obstacle, Scale, choose_scales
 from vtac.passes.graph.reasons import Reason, ReasonKind, settled_reasons
 
 NOT_WORTH_ROUNDING = Reason(
-    "its operands stay on the host, where int8 would only lose precision", ReasonKind.NUMBERS
+    "its operands stay on the host, where int8 would only lose precision",
+    ReasonKind.NUMBERS,
+    "None needed: it follows the operations that make its operands.",
 )
 
 
