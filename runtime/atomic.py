@@ -4,18 +4,22 @@ What is there already keeps its place: a symbolic link is followed, and a device
 written to and not replaced. What was in a file stays if the new content cannot be written.
 """
 
+import errno
 import os
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 from vtac.dialects.errors import CompileError, Problem
 
 _NUMBERS = count()
+
+_STAYS = (errno.EBUSY, errno.EXDEV)
+"""Errors that say that a file cannot be replaced, but written to, such as one that is mounted."""
 
 
 @contextmanager
@@ -46,7 +50,9 @@ def is_file(path: str | os.PathLike[str]) -> bool:
     text = os.fspath(path)
     try:
         mode = os.stat(text).st_mode
-    except OSError:  # there is nothing, or a link to nothing
+    except OSError as error:  # there is nothing, or a link to nothing
+        if error.errno == errno.ELOOP:
+            raise CompileError(Problem(text, f"cannot write it: {error.strerror}")) from None
         mode = stat.S_IFREG
     if stat.S_ISDIR(mode) or text.endswith(os.sep) or Path(text).name in ("", ".."):
         raise CompileError(Problem(text, "is a folder", "Name a file to write."))
@@ -63,10 +69,23 @@ def _beside(path: str) -> Iterator[Path]:
             raise PermissionError(None, "it is read-only")
         yield temporary
         if final.exists():
-            shutil.copymode(final, temporary)
-        os.replace(temporary, final)
+            _keep_owner_and_mode(final, temporary)
+        try:
+            os.replace(temporary, final)
+        except OSError as error:
+            if error.errno not in _STAYS:
+                raise
+            shutil.copyfile(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _keep_owner_and_mode(old: Path, new: Path) -> None:
+    shutil.copymode(old, new)
+    status = old.stat()
+    if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(OSError):  # only the administrator may
+            os.chown(new, status.st_uid, status.st_gid)
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:

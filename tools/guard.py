@@ -10,6 +10,7 @@ This module imports little, so the guard is in force before a command imports wh
 takes most of its first second.
 """
 
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ FAILED, INTERRUPTED = 1, 130
 @contextmanager
 def guard(command: str) -> Iterator[None]:
     """Run the body of a command, flush standard output, and turn failures into an exit status."""
+    _buffer_output()
     try:
         try:
             yield
@@ -37,6 +39,22 @@ def guard(command: str) -> Iterator[None]:
         _end(FAILED, f"{command}: error: the input is nested too deeply")
     except MemoryError:
         _end(FAILED, f"{command}: error: there is not enough memory")
+
+
+def _buffer_output() -> None:
+    """Give standard output a buffer if it has none, as with PYTHONUNBUFFERED.
+
+    Without a buffer Python loses what a full disk or a pipe does not take of a long text, and does
+    not say so.
+    """
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and isinstance(raw := out.buffer, io.FileIO):
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(raw.fileno(), "w", closefd=False)),
+            out.encoding,
+            out.errors,
+            line_buffering=out.isatty(),
+        )
 
 
 def _end(status: int, message: str = "") -> None:

@@ -1,12 +1,16 @@
 """Outputs that are no plain files, interruptions, and streams that fail."""
 
 import contextlib
+import errno
 import os
+import resource
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from digits_model import MODEL, save_images
 from tiny_package import tiny_package
@@ -14,9 +18,10 @@ from tiny_package import tiny_package
 from vtac.dialects.errors import CompileError
 from vtac.runtime.atomic import is_file, write_whole
 from vtac.runtime.package import write_package
-from vtac.tools import vta_compile, vta_opt, vta_sim, vta_translate
+from vtac.tools import vta_compile, vta_opt, vta_run, vta_sim, vta_translate
 from vtac.tools.guard import guard
 
+MODULES = (vta_compile, vta_opt, vta_run, vta_sim, vta_translate)
 COMMANDS = ("vta_compile", "vta_opt", "vta_run", "vta_sim", "vta_translate")
 
 
@@ -100,12 +105,114 @@ def test_standard_output_lacks_large_constants_and_says_so(
     assert "-o FILE.mlir writes both" in capsys.readouterr().err
 
 
-def run(command: str, *args: str | Path, stdout: int = subprocess.PIPE) -> tuple[int, str]:
+def run(
+    command: str,
+    *args: str | Path,
+    stdout: int = subprocess.PIPE,
+    limit: int | None = None,
+    **environment: str,
+) -> tuple[int, str]:
+    """The exit status and the errors of a command. limit: bytes that a file may have."""
+
+    def limited() -> None:
+        if limit is not None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
     code = f"import sys; from vtac.tools.commands import {command}; sys.exit({command}())"
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, args)], stdout=stdout, stderr=subprocess.PIPE
+        [sys.executable, "-c", code, *map(str, args)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
+        preexec_fn=limited,
     )
     return done.returncode, done.stderr.decode()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package, and samples for the digits network."""
+    folder = tmp_path_factory.mktemp("outputs")
+    write_package(tiny_package(), folder / "m.vtapkg")
+    save_images(folder / "samples.npz", 4)
+    np.save(folder / "x.npy", np.zeros((1, 16), np.float32))
+    return folder
+
+
+WRITES = {
+    "vta-compile": ("vta_compile", str(MODEL), "-o"),
+    "vta-opt": ("vta_opt", str(MODEL), "-o"),
+    "vta-run": ("vta_run", "m.vtapkg", "--input", "x.npy", "-o"),
+    "vta-run --trace": ("vta_run", "m.vtapkg", "--profile", "--trace"),
+    "vta-sim --trace": ("vta_sim", "m.vtapkg", "--trace"),
+    "vta-sim --timeline": ("vta_sim", "m.vtapkg", "--timeline"),
+    "vta-translate --decode": ("vta_translate", "--decode", "m.vtapkg", "-o"),
+    "vta-translate --disassemble": ("vta_translate", "--disassemble", "m.vtapkg", "-o"),
+    "vta-translate --import-onnx": ("vta_translate", "--import-onnx", str(MODEL), "-o"),
+}
+"""Every way in which a command writes a file, without the file."""
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_every_output_follows_links_writes_to_pipes_and_survives_failures(
+    way: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    command, *args = WRITES[way]
+    main = {each.__name__.rpartition(".")[2]: each.main for each in MODULES}[command]
+    suffix = ".png" if "timeline" in way else ".out"
+    (tmp_path / "real").mkdir()
+    real, link, pipe = tmp_path / "real" / f"f{suffix}", tmp_path / f"l{suffix}", tmp_path / "p"
+    link.symlink_to(real)
+    main([*args, str(link)])
+    assert link.is_symlink() and real.stat().st_size > 0
+    content = real.read_bytes()
+    pipe = pipe.with_suffix(suffix)
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    main([*args, str(pipe)])
+    reader.join(60)
+    assert pipe.is_fifo() and len(read[0]) == len(content)
+    loop = tmp_path / f"loop{suffix}"
+    loop.symlink_to(loop)
+    with pytest.raises(SystemExit) as stopped:
+        main([*args, str(loop)])
+    assert stopped.value.code == 1 and loop.is_symlink()
+    before = sorted(file.name for file in (tmp_path / "real").iterdir())
+    status, said = run(command, *args, real, limit=100)
+    assert status == 1 and "File too large" in said and said.count(": error: ") == 1, said
+    assert real.read_bytes() == content, "what was there stays"
+    assert sorted(file.name for file in (tmp_path / "real").iterdir()) == before
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("way", ["vta-opt", "vta-translate --import-onnx", "--help"])
+def test_what_standard_output_does_not_take_is_reported(
+    way: str, unbuffered: str, tmp_path: Path
+) -> None:
+    """Python without a buffer does not report what a file does not take of a long text."""
+    command, *args = ("vta_compile", "--help") if way == "--help" else WRITES[way][:-1]
+    with (tmp_path / "out").open("wb") as out:
+        status, said = run(
+            command, *args, stdout=out.fileno(), limit=1000, PYTHONUNBUFFERED=unbuffered
+        )
+    assert status == 1 and "standard output: File too large" in said, said
+
+
+def test_a_file_that_cannot_be_replaced_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    (tmp_path / "mounted").write_bytes(b"old and longer")
+    monkeypatch.setattr(os, "replace", busy)
+    write_whole(tmp_path / "mounted", b"new")
+    assert (tmp_path / "mounted").read_bytes() == b"new"
+    assert [file.name for file in tmp_path.iterdir()] == ["mounted"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
