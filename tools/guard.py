@@ -12,9 +12,12 @@ takes most of its first second.
 
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 
 FAILED, INTERRUPTED = 1, 130
 
@@ -25,10 +28,15 @@ def guard(command: str) -> Iterator[None]:
     _buffer_output()
     try:
         try:
-            yield
+            with _interruptions() as interrupted:
+                yield
         finally:  # also where argparse exits after its help
             sys.stdout.flush()
     except KeyboardInterrupt:
+        _end(INTERRUPTED)
+    except (ImportError, SystemError):
+        if not interrupted:
+            raise
         _end(INTERRUPTED)
     except BrokenPipeError:  # whoever read our output has seen enough
         _end(FAILED)
@@ -39,6 +47,32 @@ def guard(command: str) -> Iterator[None]:
         _end(FAILED, f"{command}: error: the input is nested too deeply")
     except MemoryError:
         _end(FAILED, f"{command}: error: there is not enough memory")
+
+
+@contextmanager
+def _interruptions() -> Iterator[list[int]]:
+    """A list that is not empty once there was a Ctrl-C.
+
+    Modules in C turn an interruption of their initialisation into an error of another type.
+    """
+    seen: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    is_ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if not is_ours:
+        yield seen
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _buffer_output() -> None:

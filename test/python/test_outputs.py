@@ -263,6 +263,24 @@ def test_what_the_guard_says(
     assert stopped.value.code == status and capfd.readouterr().err == said
 
 
+def test_an_interruption_that_became_another_error_is_silent() -> None:
+    code = (
+        "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from vtac.tools.guard import guard\n"
+        "with guard('c'):\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    except KeyboardInterrupt as error:\n"
+        "        raise ImportError('initialization failed') from error\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
+    code = code.replace("os.kill(os.getpid(), signal.SIGINT)", "raise KeyboardInterrupt")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1 and "initialization failed" in done.stderr
+
+
 def test_nested_ir_is_refused_in_one_line(tmp_path: Path) -> None:
     depth = 5000
     (tmp_path / "deep.mlir").write_text('"t.op"() ({' * depth + "})" * depth)
