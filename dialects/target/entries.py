@@ -22,6 +22,8 @@ def read_entries(path: Path) -> dict[str, object]:
         entries = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_once)
     except OSError as error:
         raise TargetError(f"cannot read {path}: {error.strerror}") from None
+    except RecursionError:
+        raise TargetError(f"{path} is nested too deeply") from None
     except ValueError as error:
         raise TargetError(f"{path} is not {'TOML' if is_toml else 'JSON'}: {error}") from None
     if not isinstance(entries, dict):

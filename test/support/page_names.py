@@ -17,36 +17,6 @@ def names_of(page: str, folder: Path) -> Names:
     return GIVEN.get(page, lambda _: {})(folder)
 
 
-def _readme(folder: Path) -> Names:
-    rng = np.random.default_rng(3)
-    onnx.save(_small_model("image", "logits"), folder / "model.onnx")
-    _levels(folder)
-    images = rng.uniform(-1, 1, (120, 3, 8, 8)).astype(np.float32)
-    labels = rng.integers(0, 4, 20)
-    np.savez(folder / "samples.npz", image=images[:100])
-    np.savez(folder / "test.npz", image=images[100:], y=labels)
-    matrices = [rng.integers(-128, 128, shape).astype(np.int8) for shape in ((30, 50), (50, 20))]
-    return {
-        "images": images,
-        "test_images": images[100:],
-        "labels": labels,
-        "matrix_a": matrices[0],
-        "matrix_b": matrices[1],
-        "__name__": "relu_to_clip",
-    }
-
-
-def _levels(folder: Path) -> None:
-    """A convolution, samples, and every level of its compilation in the folder DIR."""
-    import vtac
-
-    samples = np.random.default_rng(4).normal(0, 1, (8, 3, 8, 8)).astype(np.float32)
-    np.save(folder / "x.npy", samples)
-    np.savez(folder / "x.npz", x=samples)
-    onnx.save(_small_model("x", "y"), folder / "conv.onnx")
-    vtac.compile(folder / "conv.onnx", "pynq", samples, save_ir=folder / "DIR")
-
-
 def _partitioning(folder: Path) -> Names:
     import vtac
     from vtac.tools.discovery import our_codegens
@@ -88,7 +58,6 @@ def _small_model(image: str, logits: str) -> onnx.ModelProto:
 
 
 GIVEN: Mapping[str, Callable[[Path], Names]] = {
-    "README.md": _readme,
     "docs/partitioning.md": _partitioning,
     "docs/primitives.md": _kernel,
 }
