@@ -115,6 +115,16 @@ def frozen(array: Array) -> Array:
     return np.frombuffer(bytes_of(array), array.dtype).reshape(array.shape)
 
 
+def not_loaded(key: str) -> Problem:
+    """The problem with a large constant that is referred to and not at hand."""
+    return Problem(
+        f"resource '{key}'",
+        "its bytes are not loaded: the text of a module does not hold large constants",
+        "They lie in FILE.mlir.npz, which must stay beside FILE.mlir; text that was printed has"
+        " none (vta-opt -o FILE.mlir writes both).",
+    )
+
+
 class Resources(Mapping[str, Array]):
     """Name to read-only array. Entries are added, never changed; equal contents share one entry."""
 
@@ -147,14 +157,7 @@ class Resources(Mapping[str, Array]):
         """The array a reference names, its digest checked."""
         array = self._arrays.get(attr.key.data)
         if array is None:
-            raise CompileError(
-                Problem(
-                    f"resource '{attr.key.data}'",
-                    "its bytes are not loaded: the text of a module does not hold large constants",
-                    "They lie in FILE.mlir.npz, which must stay beside FILE.mlir; text that was"
-                    " printed has none (vta-opt -o FILE.mlir writes both).",
-                )
-            )
+            raise CompileError(not_loaded(attr.key.data))
         if self._keys.get(attr.digest.data) is None and digest_of(array) != attr.digest.data:
             raise CompileError(
                 Problem(
@@ -170,16 +173,16 @@ class Resources(Mapping[str, Array]):
         np.savez_compressed(path, **cast(Any, self._arrays))
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Add the arrays of an ``.npz`` file under their own names."""
-        import numpy as np
+        """Add the arrays of an ``.npz`` file under their own names. Raises `CompileError`."""
+        from vtac.dialects.array_files import read_npz
 
-        with np.load(Path(path), allow_pickle=False) as archive:
-            for key in archive.files:
-                array = archive[key]
-                array.setflags(write=False)
-                self._arrays[key] = array
-                digest = digest_of(array)
-                self._keys.setdefault(digest, ResourceAttr(key, digest))
+        with Path(path).open("rb") as stream:
+            arrays = read_npz(stream, os.fspath(path))
+        for key, array in arrays.items():
+            array.setflags(write=False)
+            self._arrays[key] = array
+            digest = digest_of(array)
+            self._keys.setdefault(digest, ResourceAttr(key, digest))
 
     def copy(self) -> "Resources":
         """A table that shares the arrays; what is added to one is not seen by the other."""

@@ -16,12 +16,10 @@ batch gets it.
 
 import io
 import os
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -34,6 +32,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument
 
+from vtac.dialects.array_files import read_arrays
 from vtac.dialects.context import Array, element_dtype
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph.value_names import argument_name
@@ -55,9 +54,6 @@ LABELS = ("y", "label", "labels")
 """Names of an array that holds the class of each sample, and is not an input."""
 
 _WHERE = "calibration samples"
-
-_MAGIC = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
-"""How files of NumPy begin."""
 
 
 @dataclass(frozen=True)
@@ -252,29 +248,7 @@ def read_source(source: Source) -> Mapping[str, Entry] | Entry:
         raise CompileError(Problem(os.fspath(source), "there is no such file of samples"))
     # Reading an archive moves back and forth in it, which a pipe cannot do.
     with path.open("rb") if path.is_file() else io.BytesIO(read_whole(path)) as stream:
-        return _entries(stream, os.fspath(source))
-
-
-def _entries(stream: IO[bytes], path: str) -> Mapping[str, Entry] | Entry:
-    try:
-        loaded = np.load(stream, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded as archive:
-            return {key: archive[key] for key in archive.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        text = f"cannot be read: {error}"
-        if not _is_numpy(stream):
-            text = "cannot be read: it is neither an .npy nor an .npz file"
-        hint = "Write one with numpy.save or numpy.savez (arrays of numbers, no objects)."
-        raise CompileError(Problem(path, text, hint)) from error
-
-
-def _is_numpy(stream: IO[bytes]) -> bool:
-    """Whether a file begins as those of NumPy do."""
-    stream.seek(0)
-    start = stream.read(len(_MAGIC[0]))
-    return any(start.startswith(magic) for magic in _MAGIC)
+        return read_arrays(stream, os.fspath(source))
 
 
 def _by_name(entries: Mapping[str, Entry] | Entry, inputs: Sequence[InputSpec]) -> dict[str, Entry]:

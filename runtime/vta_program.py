@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from vtac.dialects.context import bytes_of
+from vtac.dialects.context import bytes_of, not_loaded
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.dialects.vta.attributes import SCRATCH_SCOPE, BufferKind
@@ -90,7 +90,13 @@ class NamesRecord:
 def to_function(
     program: BinaryProgram, resources: Mapping[str, Array]
 ) -> tuple[Function, dict[str, bytes]]:
-    """A program as a function, and the blobs it refers to. resources: large constants by name."""
+    """A program as a function, and the blobs it refers to. resources: large constants by name.
+
+    Raises `CompileError` with all constants that are missing.
+    """
+    named = [buffer.resource[0] for buffer in program.buffers if buffer.resource is not None]
+    if problems := [not_loaded(name) for name in named if name not in resources]:
+        raise CompileError(problems)
     users: dict[str, list[int]] = {buffer.name: [] for buffer in program.buffers}
     for index, name in program.relocations:
         users[name].append(index)

@@ -49,8 +49,8 @@ def load_resources_beside(ctx: VtacContext, path: str | os.PathLike[str]) -> Non
         return
     try:
         ctx.resources.load(file)
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise CompileError(Problem(str(file), f"cannot be read as an .npz: {error}")) from None
+    except OSError as error:
+        raise CompileError(Problem(str(file), f"cannot read it: {error.strerror}")) from None
 
 
 def write_ir(path: str | os.PathLike[str], text: str, module: ModuleOp, ctx: VtacContext) -> None:
@@ -79,10 +79,31 @@ def remove_ir(path: str | os.PathLike[str]) -> None:
 def print_ir(text: str, module: ModuleOp, ctx: VtacContext, command: str) -> None:
     """Print text, and note on standard error that its large constants are not in it."""
     sys.stdout.write(text)
-    if constants := used_constants(module, ctx):
+    note_constants(len(used_constants(module, ctx)), command)
+    note_lost_constants(module, ctx, command)
+
+
+_BESIDE = "-o FILE.mlir writes them beside it"
+
+
+def note_constants(count: int, command: str, way: str = _BESIDE) -> None:
+    """Note on standard error that printed text refers to constants. way: how to get them."""
+    if count:
         print(
-            f"{command}: note: the text refers to {len(constants)} large constants, which are not"
-            " in it: -o FILE.mlir writes them beside it",
+            f"{command}: note: the text refers to {count} large constants, which are not in it:"
+            f" {way}",
+            file=sys.stderr,
+        )
+
+
+def note_lost_constants(module: ModuleOp, ctx: VtacContext, command: str) -> None:
+    """Note on standard error that constants of a module were not beside the text that was read."""
+    if lost := sorted(referenced(module) - set(ctx.resources)):
+        named = ", ".join(lost[:3]) + (", ..." if len(lost) > 3 else "")
+        print(
+            f"{command}: warning: {len(lost)} large constants are not at hand ({named}), and will"
+            " be missing wherever they are needed: they lie in the .npz beside the file that they"
+            " were written with",
             file=sys.stderr,
         )
 

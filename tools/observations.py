@@ -27,6 +27,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from vtac.dialects.array_files import read_npz
 from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import is_static, shape_of, total_macs
@@ -137,12 +138,7 @@ class Observed:
         Raises `CompileError` on a file that is none, or that belongs to a network of other inputs.
         """
         place = os.fspath(path)
-        try:
-            with np.load(io.BytesIO(read_whole(path)), allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-        except (ValueError, OSError, EOFError, KeyError) as error:
-            what = f"is no file of observations: {error}"
-            raise CompileError(Problem(place, what)) from None
+        arrays = read_npz(io.BytesIO(read_whole(path)), place)
         version = arrays.pop("format", None)
         if version is None or version.shape != () or version != FORMAT:
             what = f"is no file of observations in format {FORMAT}"

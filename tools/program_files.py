@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from vtac.dialects.array_files import read_npz
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import FEATURES, PRESETS, Target
 from vtac.dialects.vta.program import BinaryProgram
@@ -110,9 +111,8 @@ def _bare(words: Array, target: Target) -> BinaryProgram:
 def _read_npz(
     data: bytes, given: Target | None, where: str
 ) -> tuple[BinaryProgram, dict[str, Array]]:
+    arrays = read_npz(io.BytesIO(data), where)
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
         words = arrays["insns"].reshape(-1, 2)
         if "metadata" not in arrays:
             config = json.loads(str(arrays["config"]))

@@ -1,6 +1,7 @@
 """``vta-compile``: compiles an ONNX model to a package."""
 
 import argparse
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from vtac.tools.diagnostics import run_command
 from vtac.tools.discovery import chosen_codegens
 from vtac.tools.explain_order import Order
 from vtac.tools.explanation import by_cost, hosted_table, node_cycles
+from vtac.tools.ir_files import note_constants
 from vtac.tools.levels import CALIBRATED, IMPORTED, calibration, part_of, pipeline_of
 from vtac.tools.options import CompileOptions, Progress
 from vtac.tools.parsers.shapes import parse_shapes
@@ -68,7 +70,10 @@ def _compile(args: argparse.Namespace) -> None:
     for warning in warned:
         print(f"vta-compile: warning: {warning}", file=sys.stderr)
     if args.emit:
-        sys.stdout.write(module.report.ir.get(args.emit, ""))
+        text = module.report.ir.get(args.emit, "")
+        sys.stdout.write(text)
+        named = set(re.findall(r'#vtac\.resource<"([^"]+)"', text))
+        note_constants(len(named), "vta-compile", "--save-ir DIR writes them beside it")
     if args.explain:
         _explain(module, Console(stderr=args.json), args.explain_order)
     if args.evaluate or measures:

@@ -30,6 +30,7 @@ from vtac.tools.ir_files import (
     load_observations_beside,
     load_resources_beside,
     module_text,
+    note_lost_constants,
     observations_file,
     print_ir,
     write_ir,
@@ -80,7 +81,7 @@ class VtaOpt:
         kind = self.args.frontend or self._kind()
         failures: list[Problem] = []
         outputs: list[str] = []
-        module = ModuleOp([])
+        whole = ModuleOp([])  # all parts, for the constants that belong to the output
         for data, offset in self._parts(kind):
             self.positions = Positions(self.file, offset)
             try:
@@ -88,11 +89,12 @@ class VtaOpt:
                 self._prepare(module)
                 self._apply(module)
                 outputs.append(self._text(module))
+                whole.body.block.add_op(module)
             except USER_ERRORS as error:
                 outputs.append(self._refusal(error, failures))
         if failures:
             raise CompileError(failures)
-        self._write(f"{SEPARATOR}\n".join(outputs), module)
+        self._write(f"{SEPARATOR}\n".join(outputs), whole)
 
     def _kind(self) -> str:
         kind = Path(self.args.input_file or "stdin.mlir").suffix.removeprefix(".")
@@ -208,6 +210,7 @@ class VtaOpt:
             print_ir(text, module, self.ctx, "vta-opt")
         else:
             write_ir(self.args.output_file, text, module, self.ctx)
+            note_lost_constants(module, self.ctx, "vta-opt")
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -20,7 +20,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from vtac.dialects.context import VtacContext
+from vtac.dialects.array_files import read_npz
+from vtac.dialects.context import VtacContext, not_loaded
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TIMING_FIELDS, TIMING_PRESETS, Target
 from vtac.dialects.vta import ProgramOp
@@ -122,9 +123,9 @@ def _image(
 ) -> Image | None:
     """DRAM before launch, as far as known: the file's image, or its constants in their places."""
     if Path(path).suffix == ".npz":
-        with np.load(io.BytesIO(read_whole(path)), allow_pickle=False) as archive:
-            if "dram_in" in archive.files:
-                return np.ascontiguousarray(archive["dram_in"], np.uint8)
+        arrays = read_npz(io.BytesIO(read_whole(path)), path)
+        if "dram_in" in arrays:
+            return np.ascontiguousarray(arrays["dram_in"], np.uint8)
     if not addresses:
         return None
     size = max(addresses[buffer.name] + buffer.size for buffer in program.buffers)
@@ -132,7 +133,9 @@ def _image(
     for buffer in program.buffers:
         data = buffer.data
         if buffer.resource is not None:
-            data = np.ascontiguousarray(resources[buffer.resource[0]]).tobytes()
+            if (array := resources.get(buffer.resource[0])) is None:
+                raise CompileError(not_loaded(buffer.resource[0]))
+            data = np.ascontiguousarray(array).tobytes()
         if data is not None:
             at = addresses[buffer.name]
             image[at : at + len(data)] = np.frombuffer(data, np.uint8)
