@@ -6,7 +6,7 @@ array ``y``, ``label`` or ``labels`` beside them holds the class of each sample.
 
 For an input of shape [N, rest...] an array may be
   [S, rest...]      S samples, one after another (the usual case);
-  [B, N, rest...]   B full batches, for which all N must be known;
+  [B, N, rest...]   B full batches, which also say what N is where the model does not;
   [rest...]         one sample;
 and a list holds any of these, one after another. Samples are regrouped into batches of N. Samples
 from the start fill up the last batch, since repeated samples do not change a minimum or a maximum.
@@ -164,6 +164,7 @@ def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
     entries = _by_name(read_source(source), inputs)
     problems: list[Problem] = []
     arrays: dict[str, Array] = {}
+    inputs = [_with_batch(spec, entries[spec.name]) for spec in inputs]
     for spec in inputs:
         try:
             arrays[spec.name] = _joined(entries[spec.name], spec)
@@ -173,6 +174,17 @@ def load_samples(source: Source, inputs: Sequence[InputSpec]) -> Samples:
         raise CompileError(problems)
     truths = frozenset(spec.name for spec in inputs if _is_truth(entries[spec.name], spec))
     return replace(regrouped(arrays, inputs), truths=truths)
+
+
+def _with_batch(spec: InputSpec, entry: Entry) -> InputSpec:
+    """The input; its first extent, if unknown, is that of the samples if these are batches."""
+    if not spec.shape or spec.shape[0] != DYNAMIC_INDEX:
+        return spec
+    parts = [np.asarray(part) for part in ([entry] if isinstance(entry, np.ndarray) else entry)]
+    sizes = {part.shape[1] if part.ndim == len(spec.shape) + 1 else 0 for part in parts}
+    if len(sizes) != 1 or 0 in sizes:
+        return spec
+    return replace(spec, shape=(sizes.pop(), *spec.shape[1:]))
 
 
 def _is_truth(entry: Entry, spec: InputSpec) -> bool:
@@ -231,12 +243,18 @@ def shapes_from_samples(source: Source, inputs: Sequence[InputSpec]) -> dict[str
     }
     return {
         spec.name: (
-            extents.get(spec.symbol(0), _batch_size(spec)) if spec.symbol(0) else _batch_size(spec),
+            _first_extent(spec, samples, extents),
             *samples.arrays[spec.name].shape[1:],
         )
         for spec in inputs
         if DYNAMIC_INDEX in spec.shape
     }
+
+
+def _first_extent(spec: InputSpec, samples: Samples, extents: Mapping[str, int]) -> int:
+    """The first extent of an input: that of its batches, or of the same name at another axis."""
+    size = samples.batch_sizes[spec.name]
+    return extents.get(spec.symbol(0), size) if spec.symbol(0) and size == 1 else size
 
 
 def read_source(source: Source) -> Mapping[str, Entry] | Entry:
@@ -362,6 +380,16 @@ def regrouped(
         listed = ", ".join(f"'{name}' {len(array)}" for name, array in arrays.items())
         what = f"inputs have different numbers of samples: {listed}"
         hint = "Give as many of each; one whole value of an input, such as a state, serves all."
+        open_axes = [
+            f"{spec.name}={','.join(['LENGTH', *map(str, arrays[spec.name].shape[1:])])}"
+            for spec in inputs
+            if spec.shape and spec.shape[0] == DYNAMIC_INDEX
+        ]
+        if open_axes:
+            hint += (
+                " Where the first axis of an input is a length and not the batch, fix it"
+                f" (--shape {open_axes[0]}), or give one array [samples, length, ...]."
+            )
         raise CompileError(Problem(where, what, hint))
     notes = [
         f"{len(array)} calibration samples of '{name}' do not fill batches of {sizes[name]}: "

@@ -1,11 +1,15 @@
 """Shapes: symbolic dimensions fixed by the user, and onnx's own inference."""
 
 from collections.abc import Mapping, Sequence
+from operator import index
 
 import onnx
 from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from vtac.dialects.errors import CompileError, Problem
+
+_MOST = 1 << 31
+"""Above the largest extent that a shape may have."""
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -32,10 +36,16 @@ def fix_shapes(model: ModelProto, inputs: Sequence[str], shapes: Shapes) -> None
             problems.append(
                 Problem(f"shape of '{name}'", "the model has no such input", f"Inputs: {known}.")
             )
-        elif min(shape, default=1) < 1:
-            problems.append(Problem(f"shape of '{name}'", f"{list(shape)} is not positive"))
+            continue
+        extents = _extents(shape)
+        if extents is None:
+            what = f"{shape!r} is no sequence of whole numbers"
+            problems.append(Problem(f"shape of '{name}'", what))
+        elif not all(0 < extent < _MOST for extent in extents):
+            what = f"{extents} is not positive" if min(extents) < 1 else f"{extents} is too large"
+            problems.append(Problem(f"shape of '{name}'", what))
         else:
-            problems += _fix_input(by_name[name], list(shape), symbols)
+            problems += _fix_input(by_name[name], extents, symbols)
     if problems:
         raise CompileError(problems)
     for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
@@ -43,6 +53,14 @@ def fix_shapes(model: ModelProto, inputs: Sequence[str], shapes: Shapes) -> None
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_param in symbols:
                     dim.dim_value = symbols[dim.dim_param][0]
+
+
+def _extents(shape: Sequence[int]) -> list[int] | None:
+    """The numbers of a shape that a user gives; None if they are none."""
+    try:
+        return [index(extent) for extent in shape]
+    except TypeError:
+        return None
 
 
 def _fix_input(

@@ -1,15 +1,21 @@
 """Shapes that a model leaves open are taken from calibration samples."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import helper, numpy_helper
-from small_models import context, floats, run, value_info
+from small_models import context, floats, run, small_model, value_info
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 
+import vtac
 from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import shape_of
 from vtac.lowering.onnx_to_graph import import_model
+from vtac.runtime.samples import InputSpec, load_samples, shapes_from_samples
 from vtac.tools.compiler import compile_model
 from vtac.tools.planner import main_function
 
@@ -118,3 +124,61 @@ def test_samples_of_several_sizes_are_explained():
     with pytest.raises(CompileError, match="'a' differ in shape") as error:
         compile_model(two_inputs(["n", "m"], [1]), "pynq", samples)
     assert "A program is for one shape" in str(error.value)
+
+
+@given(
+    length=st.integers(1, 5),
+    count=st.integers(1, 4),
+    batch=st.integers(1, 3),
+    name=st.sampled_from(["T", "?", ""]),
+    parts=st.booleans(),
+    whole_state=st.booleans(),
+)
+def test_batches_say_how_long_an_unknown_first_axis_is(
+    length: int, count: int, batch: int, name: str, parts: bool, whole_state: bool
+) -> None:
+    """Sequences of unknown length, [T, N, 4], beside a state, [1, N, 2]."""
+    specs = [
+        InputSpec("x", (DYNAMIC_INDEX, batch, 4), np.dtype(np.float32), (name, "", "")),
+        InputSpec("h", (1, batch, 2), np.dtype(np.float32)),
+    ]
+    x = floats((count, length, batch, 4), 1)
+    h = floats((1, batch, 2), 2) if whole_state else floats((count, 1, batch, 2), 2)
+    data = {"x": [part[None] for part in x] if parts else x, "h": h}
+    shapes = shapes_from_samples(data, specs)
+    assert shapes == {"x": (length, batch, 4)}
+    samples = load_samples(data, specs)
+    assert len(samples) == count
+    for number, each in enumerate(samples):
+        assert (each["x"] == x[number]).all()
+        assert (each["h"] == (h if whole_state else h[number])).all()
+
+
+def test_lengths_that_are_taken_for_samples_are_explained() -> None:
+    specs = [
+        InputSpec("x", (DYNAMIC_INDEX, 1, 4), np.dtype(np.float32), ("T", "", "")),
+        InputSpec("h", (1, 1, 2), np.dtype(np.float32)),
+    ]
+    data = {"x": [floats((5, 1, 4), 1)] * 3, "h": [floats((1, 1, 2), 2)] * 3}
+    with pytest.raises(CompileError, match=r"fix it .--shape x=LENGTH,1,4., or give one array"):
+        load_samples(data, specs)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((None, 3), "no sequence of whole numbers"),
+        (("1", 3), "no sequence of whole numbers"),
+        ((1.5, 3), "no sequence of whole numbers"),
+        (7, "no sequence of whole numbers"),
+        ((0, 3), "is not positive"),
+        ((-1, 3), "is not positive"),
+        ((1 << 40, 3), "is too large"),
+        ((1,), "does not fit the model's"),
+        ((1, 4), "does not fit the model's"),
+    ],
+)
+def test_shapes_that_are_none(shape: Any, message: str) -> None:
+    model = small_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ["N", 3]}, ["y"])
+    with pytest.raises(CompileError, match=message):
+        vtac.compile(model, shapes={"x": shape})
