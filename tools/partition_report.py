@@ -16,8 +16,9 @@ from xdsl.ir import Operation
 from vtac.dialects.graph import CompositeOp, ConstantOp, MovesElements, YieldOp
 from vtac.dialects.locations import layer_of
 from vtac.passes.graph.annotate import needs_reason, operator_of
-from vtac.passes.graph.codegen import CODEGEN, Codegen, HostModel, target_of_module
+from vtac.passes.graph.codegen import CODEGEN, Codegen, target_of_module
 from vtac.passes.graph.cost import RegionCost, bytes_of, host_cycles
+from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.merge_regions import APART
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.reasons import HostReason, ReasonKind, host_reason
