@@ -19,6 +19,7 @@ import onnx
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.payload import Payload
 from vtac.runtime.device import Device
+from vtac.runtime.memory_use import MemoryUse
 from vtac.runtime.package.contents import LAUNCH, Function, Package, Value, blob_digest
 from vtac.runtime.package.records import from_json, to_json
 from vtac.sim import Counters, TimingPreset, TimingReport
@@ -66,6 +67,15 @@ class TimedSession(Protocol):
         preset: as in `vtac.sim.estimate`. Raises `CompileError` on a program that the preset's
         machine cannot run.
         """
+        ...
+
+
+@runtime_checkable
+class MeteredSession(Protocol):
+    """A session that can tell what its launches keep in the memories of the machine."""
+
+    def memory_use(self, function: str, report: TimingReport) -> MemoryUse:
+        """The memories over the time of a launch. report: what `TimedSession.time` returned."""
         ...
 
 

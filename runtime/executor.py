@@ -18,11 +18,19 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.runtime.casts import cast_fault
 from vtac.runtime.device import Device, total
-from vtac.runtime.engine import Engine, LaunchOptions, Session, TimedSession, tensor_dtype
+from vtac.runtime.engine import (
+    Engine,
+    LaunchOptions,
+    MeteredSession,
+    Session,
+    TimedSession,
+    tensor_dtype,
+)
 from vtac.runtime.engines import engine_named
 from vtac.runtime.host import HostPart, open_host_part
 from vtac.runtime.joining import join_batches
 from vtac.runtime.memory import give_back_memory
+from vtac.runtime.memory_use import MemoryUse
 from vtac.runtime.package import (
     HOST,
     LAUNCH,
@@ -193,6 +201,18 @@ class Module:
         return Profile(
             tuple(LaunchProfile(name, reports[name]) for name in launches if name in reports)
         )
+
+    def memory_use(self, profile: Profile) -> tuple[MemoryUse | None, ...]:
+        """What each launch of a profile keeps in the accelerator's memories over its time.
+
+        None for launches of codegens that cannot tell.
+        """
+        found: dict[str, MemoryUse] = {}
+        for launch in profile.launches:
+            session = self._sessions[launch.function]
+            if launch.function not in found and isinstance(session, MeteredSession):
+                found[launch.function] = session.memory_use(launch.function, launch.report)
+        return tuple(found.get(launch.function) for launch in profile.launches)
 
     def _launch(self, step: Step, inputs: list[Any], options: LaunchOptions) -> list[Array]:
         started = time.perf_counter()

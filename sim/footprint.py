@@ -154,7 +154,7 @@ class Footprints:
             case Store():
                 yield from self._transfer(instruction, Space.OUT, writes_dram=True)
             case Load(memory=Memory.UOP):
-                self._load_micro_ops(instruction)
+                self.follow(instruction)
                 yield from self._transfer(instruction, None, writes_dram=False)
             case Load():
                 space = {Memory.INP: Space.INP, Memory.WGT: Space.WGT}.get(instruction.memory)
@@ -171,7 +171,8 @@ class Footprints:
         if (elements := self._places.elements(transfer)) is not None:
             yield Space.DRAM, elements, writes_dram
 
-    def _load_micro_ops(self, load: Load) -> None:
+    def follow(self, load: Load) -> None:
+        """Put the micro-ops of a LOAD UOP into the buffer."""
         if self._dram is None or load.sram_size == 0 or load.y_size == 0:
             return
         rectangle = np.zeros(
@@ -188,13 +189,26 @@ class Footprints:
     def _compute(self, compute: Compute) -> Iterator[Touch]:
         if compute.micro_ops == 0:
             return
-        target = self._target
         if self._dram is None:
+            target = self._target
             yield Space.OUT, slice(0, target.acc_depth), True
             yield Space.INP, slice(0, target.inp_depth), False
             yield Space.WGT, slice(0, target.wgt_depth), False
             return
-        alu = isinstance(compute, Alu)
+        elements = self.operands(compute)
+        if compute.reset:
+            return
+        yield Space.OUT, elements[0], True
+        if not isinstance(compute, Alu):
+            yield Space.INP, elements[1], False
+            yield Space.WGT, elements[2], False
+
+    def operands(self, compute: Compute) -> tuple[Elements, ...]:
+        """The elements of each index of the micro-ops that an instruction runs, dst first.
+
+        Raises `Fault` on micro-ops that are wrong.
+        """
+        target, alu = self._target, isinstance(compute, Alu)
         first, last = compute.uop_bgn, compute.uop_end
         if (missing := self._loaded.find(b"\0", first, last)) >= 0:
             self.undefined.append(missing)
@@ -202,12 +216,7 @@ class Footprints:
         elements = _elements(target, kernel, loops, columns_of(target, compute), alu)
         if isinstance(compute, Alu) and not target.alu_bypass:
             _verify_apart(target, kernel, loops, compute.use_imm)
-        if compute.reset:
-            return
-        yield Space.OUT, elements[0], True
-        if not alu:
-            yield Space.INP, elements[1], False
-            yield Space.WGT, elements[2], False
+        return elements
 
 
 @lru_cache(maxsize=4096)

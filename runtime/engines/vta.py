@@ -21,6 +21,7 @@ from vtac.runtime.atomic import whole_file
 from vtac.runtime.device import Device, SimulatorDevice
 from vtac.runtime.engine import Array, Engine, LaunchOptions, LaunchResult, signatures_of
 from vtac.runtime.hazards import hazards_of
+from vtac.runtime.memory_use import MemoryUse, memory_use
 from vtac.runtime.package.contents import Function, Package
 from vtac.runtime.vta_program import from_function, program_faults, record_of, to_function, upgraded
 from vtac.sim import SimulationError, TimingPreset, TimingReport, estimate
@@ -93,6 +94,10 @@ class VtaSession:
             return estimate(program.target, self._code[function], preset, layers or None)
         except SimulationError as error:
             raise CompileError(Problem(f"function {function}", str(error))) from None
+
+    def memory_use(self, function: str, report: TimingReport) -> MemoryUse:
+        """What a launch keeps in scratchpads and DRAM over its time."""
+        return memory_use(self._programs[function], report, self._device.image())
 
     def _dump(self, path: Path, function: str, before: NDArray[np.uint8]) -> None:
         config = json.dumps(self._device.target.to_replay_config(), sort_keys=True)

@@ -1,9 +1,6 @@
 """Pictures of a run: the timeline of the modules, and the roofline with one dot per layer.
 
-The roofline is that of Williams, Waterman and Patterson, "Roofline: An Insightful Visual
-Performance Model" (2009): multiply-accumulates per cycle over multiply-accumulates per byte read
-from DRAM (writes have a channel of their own), under the peak of the GEMM core and the bandwidth of
-the read channels. Needs matplotlib, the optional extra ``plots``.
+They need matplotlib, the optional extra ``plots``.
 """
 
 import io
@@ -16,13 +13,14 @@ from ...dialects.target import Target, TimingPreset
 from ..tokens import Module
 from .accounts import Account
 from .report import TimingReport
+from .roofline import Roofs, intensity
 from .work import Kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLOURS = {
+KINDS = {
     Kind.INP: ("#4c78a8", "LOAD INP"),
     Kind.WGT: ("#9ecae9", "LOAD WGT"),
     Kind.ACC: ("#72b7b2", "LOAD ACC"),
@@ -33,6 +31,8 @@ _COLOURS = {
     Kind.STORE: ("#e45756", "STORE"),
     Kind.SYNC: ("#888888", "sync"),
 }
+"""For each kind of instruction its colour, and its name for users."""
+
 _TRACKS = ("fetch", *(module.name.lower() for module in Module))
 _MARKERS = "osD"
 _FETCH_COLOUR = "#bab0ac"
@@ -59,7 +59,7 @@ def timeline_picture(
     work, timeline = report.work, report.timeline
     spans = np.stack([timeline.start, np.minimum(timeline.end, report.cycles)], axis=1)
     started = timeline.start < report.cycles
-    for kind, (colour, name) in _COLOURS.items():
+    for kind, (colour, name) in KINDS.items():
         chosen = started & (work.kind == kind)
         label: str | None = name
         for module in Module:
@@ -71,7 +71,7 @@ def timeline_picture(
     axes.invert_yaxis()
     axes.set_xlim(low, high)
     axes.set_xlabel(f"cycle ({report.preset.name}, {report.cycles:,} in all)")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.18), ncols=len(_COLOURS), frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.18), ncols=len(KINDS), frameon=False)
     return _image(figure, suffix)
 
 
@@ -92,21 +92,19 @@ def roofline_of(
     """
     figure, axes = _figure(9.0, 5.0)
     dots = [account for account in accounts if account.macs and account.cycles]
-    peak = target.batch * target.block**2 / preset.gemm_cycles
-    bandwidth = preset.port_bytes * preset.read_channels
-    intensities = [_intensity(dot) for dot in dots]
-    knee = peak / bandwidth
+    roofs = Roofs.of(target, preset)
+    peak = roofs.peak
+    intensities = [intensity(dot) for dot in dots]
+    knee = peak / (preset.port_bytes * preset.read_channels)
     low = min([knee, *intensities]) / 4
     high = max([knee, *intensities]) * 4
-    if preset.ideal_memory:
-        axes.plot([low, high], [peak, peak], color="black")
-    else:
-        axes.plot([low, knee, high], [low * bandwidth, peak, peak], color="black")
+    axes.plot([low, knee, high], [roofs.limit(x) for x in (low, knee, high)], color="black")
+    if (bandwidth := roofs.bandwidth) is not None:
         middle = (low * knee) ** 0.5
         axes.text(middle * 1.15, middle * bandwidth, f"{bandwidth} bytes a cycle", va="top")
     axes.text(high, peak * 1.08, f"{peak:g} a cycle", ha="right")
-    for number, (dot, intensity) in enumerate(zip(dots, intensities, strict=True), start=1):
-        at = (intensity, dot.macs / dot.cycles)
+    for number, (dot, at_intensity) in enumerate(zip(dots, intensities, strict=True), start=1):
+        at = (at_intensity, dot.macs / dot.cycles)
         colour = f"C{(number - 1) % 10}"
         name = f"{number}  {dot.label or preset.name}"
         axes.plot(
@@ -124,10 +122,6 @@ def roofline_of(
     axes.set_ylabel("multiply-accumulates a cycle")
     axes.set_title(preset.name)
     return _image(figure, suffix)
-
-
-def _intensity(account: Account) -> float:
-    return account.macs / max(1, sum(account.nbytes.values()) - account.nbytes["out"])
 
 
 def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
