@@ -3,6 +3,7 @@
 ``vtac.compile(model, target="pynq", calibration=samples)`` gives a `Module`: its ``run`` takes and
 returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again.
 ``vtac.evaluate(module, data, model)`` compares it with the original on data,
+``vtac.report_html(module)`` shows it as a page,
 ``vtac.export_c(module, folder)`` writes it as a C project. ``vtac.te`` is for computations written
 in Python instead of a model. `CompileOptions` are the options of ``compile``, which also takes them
 as keywords; a `Pipeline` is the passes that it runs. A `Codegen` compiles parts of a network;
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from vtac.tools.evaluation import evaluate
     from vtac.tools.levels import Criteria
     from vtac.tools.options import CompileOptions
+    from vtac.tools.report_page import report_html
 
 __all__ = [
     "Codegen",
@@ -40,6 +42,7 @@ __all__ = [
     "evaluate",
     "export_c",
     "load",
+    "report_html",
     "te",
 ]
 
@@ -56,6 +59,7 @@ _WHERE = {
     "evaluate": ("vtac.tools.evaluation", "evaluate"),
     "export_c": ("vtac.runtime.c_project", "export_c"),
     "load": ("vtac.runtime.executor", "load"),
+    "report_html": ("vtac.tools.report_page", "report_html"),
     "te": ("vtac.tools.tensor_expressions", ""),
 }
 

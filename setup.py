@@ -14,5 +14,9 @@ setup(
             for name in find_packages(include=[pattern for r in ROOMS for pattern in (r, f"{r}.*")])
         ),
     ],
-    package_data={"vtac": ["py.typed"], "vtac.runtime.c_project": ["templates/*"]},
+    package_data={
+        "vtac": ["py.typed"],
+        "vtac.runtime.c_project": ["templates/*"],
+        "vtac.tools.report_page": ["templates/*"],
+    },
 )

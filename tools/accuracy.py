@@ -4,13 +4,15 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph import ModelSource
+from vtac.runtime.atomic import read_whole
 from vtac.runtime.executor import Module
 from vtac.tools.evaluation import Evaluation, evaluate
 from vtac.tools.evaluation import Progress as Told
@@ -62,6 +64,32 @@ def accuracy_json(found: Evaluation | None, errors: Iterable[LayerError] | None)
     if errors is not None:
         parts["layer_errors"] = [_plain(error) for error in errors]
     return json.dumps(parts, indent=2, allow_nan=False) + "\n"
+
+
+def read_layer_errors(path: str) -> tuple[LayerError, ...]:
+    """The errors of layers in a file that holds what `accuracy_json` writes.
+
+    Raises `CompileError` if it holds none.
+    """
+    try:
+        listed = json.loads(read_whole(path))["layer_errors"]
+        return tuple(
+            LayerError(
+                str(each["node"]),
+                tuple(map(str, each["ops"])),
+                _decibels(each["snr_db"]),
+                _decibels(each["own_snr_db"]),
+                str(each["host"]),
+            )
+            for each in listed
+        )
+    except (KeyError, TypeError, ValueError, RecursionError):
+        hint = "Write it by vta-compile --layer-errors --json."
+        raise CompileError(Problem(path, "holds no errors of layers", hint)) from None
+
+
+def _decibels(number: Any) -> float:
+    return inf if number is None else float(number)
 
 
 def _plain(error: LayerError) -> dict[str, Any]:

@@ -36,6 +36,11 @@ def vta_opt() -> None:
     _run("vta_opt")
 
 
+def vta_report() -> None:
+    """Write a page that shows a compiled network."""
+    _run("vta_report")
+
+
 def vta_run() -> None:
     """Run a package."""
     _run("vta_run")
@@ -51,5 +56,5 @@ def vta_translate() -> None:
     _run("vta_translate")
 
 
-COMMANDS = (vta_compile, vta_run, vta_export, vta_sim, vta_opt, vta_translate)
+COMMANDS = (vta_compile, vta_run, vta_report, vta_export, vta_sim, vta_opt, vta_translate)
 """The entry points of the commands that `vtac` names."""

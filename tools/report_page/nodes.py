@@ -1,0 +1,126 @@
+"""The nodes of a network with what is known of each: place, cycles, waits, bytes, errors.
+
+Cycles are those of the profile, whose regions are nodes. What belongs to no node, such as loads of
+micro-ops before the first layer, is kept apart, so that everything adds up to the profile's cycles.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vtac.runtime.package import Placement
+from vtac.runtime.profile import Profile
+from vtac.sim.timing.accounts import Account
+from vtac.sim.timing.roofline import intensity
+from vtac.sim.tokens import Module
+from vtac.tools.layer_errors import LayerError
+from vtac.tools.placements import HOST, whole_of
+
+
+@dataclass
+class Cost:
+    """What the accelerator spends on something, summed over launches.
+
+    modules: cycles of each module by cause; those of the compute module add up to ``cycles``.
+    work: the causes that are work. bounds: lower bounds by resource. products: the
+    multiply-accumulates that the GEMM core did, also for lanes that are not used.
+    """
+
+    cycles: int = 0
+    instructions: int = 0
+    modules: dict[str, Counter[str]] = field(default_factory=dict)
+    bounds: Counter[str] = field(default_factory=Counter)
+    nbytes: Counter[str] = field(default_factory=Counter)
+    products: int = 0
+    alu_micro_ops: int = 0
+    intensity: float = 0.0
+    work: int = 0
+
+    def add(self, account: Account) -> None:
+        """Add the account of one launch."""
+        self.cycles += account.cycles
+        self.instructions += account.instructions
+        for module, causes in account.modules.items():
+            counter = self.modules.setdefault(module.name.lower(), Counter())
+            counter.update({cause.value: cycles for cause, cycles in causes.items()})
+        self.bounds.update(account.bounds)
+        self.nbytes.update(account.nbytes)
+        self.products += account.macs
+        self.alu_micro_ops += account.alu_micro_ops
+        self.intensity = intensity(account)
+        self.work += account.busy(Module.COMPUTE)
+
+    @property
+    def waits(self) -> int:
+        """Cycles in which the compute module did not work."""
+        return self.cycles - self.work
+
+    @property
+    def lower_bound(self) -> int:
+        """The largest bound; no schedule of these instructions is faster."""
+        return max(self.bounds.values(), default=0)
+
+    @property
+    def bound_by(self) -> str:
+        """The resource with the largest bound; empty where there is nothing to do."""
+        if not self.lower_bound:
+            return ""
+        return max(self.bounds, key=lambda name: self.bounds[name])
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the network: where it runs, and its share of the cost.
+
+    part_of: the node whose kernel computes it, empty if it has one of its own. cost: None where the
+    node has no instructions of its own. error: the layer's error, if it was measured.
+    """
+
+    placement: Placement
+    part_of: str
+    cost: Cost | None
+    error: LayerError | None
+
+    @property
+    def name(self) -> str:
+        """The node's name, which no other node has."""
+        return self.placement.node
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether the node runs on the host."""
+        return self.placement.where == HOST
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the accelerator."""
+        return self.cost.cycles if self.cost is not None else 0
+
+
+def nodes_of(
+    placements: Sequence[Placement], profile: Profile, errors: Iterable[LayerError]
+) -> tuple[tuple[Node, ...], Cost]:
+    """Each node of a network, and the cost of what belongs to none."""
+    costs = _costs(profile)
+    measured = {error.node: error for error in errors}
+    names = {placement.node for placement in placements}
+    rest = Cost()
+    for launch in profile.launches:
+        for account in launch.report.regions or (launch.report.total,):
+            if account.label not in names:
+                rest.add(account)
+    nodes = []
+    for placement in placements:
+        whole = whole_of(placement)
+        part_of = whole if whole != placement.node else ""
+        name = placement.node
+        nodes.append(Node(placement, part_of, costs.get(name), measured.get(name)))
+    return tuple(nodes), rest
+
+
+def _costs(profile: Profile) -> Mapping[str, Cost]:
+    costs: dict[str, Cost] = {}
+    for launch in profile.launches:
+        for account in launch.report.regions:
+            costs.setdefault(account.label, Cost()).add(account)
+    return costs

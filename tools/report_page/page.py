@@ -1,0 +1,172 @@
+"""Writes the page: the template, the styles and the scripts with the contents of a network."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.runtime.executor import Module
+from vtac.sim import TimingPreset
+from vtac.tools.layer_errors import LayerError
+from vtac.tools.report_page.contents import (
+    Contents,
+    contents_of,
+    figures,
+    machine_text,
+    macs_text,
+    module_rows,
+    operator,
+    page_data,
+)
+from vtac.tools.report_page.lanes import LaneRow, width
+from vtac.tools.report_page.nodes import Node
+
+_NO_SNIPPET: Any = None
+"""The whole bundle, with Vega-Embed as a global, which the stubs of vl-convert do not know."""
+
+TEMPLATES = Path(__file__).parent / "templates"
+ROW = 30
+"""The height of a row in pixels, which lanes must meet exactly."""
+
+LANE, NARROW, MOST = 14, 4, 180
+"""Pixels from lane to lane: as wide as that, or as narrow, where lanes need more than the most."""
+
+COLOURS = 6
+"""The number of colours of lanes."""
+
+
+def report_html(
+    module: Module,
+    *,
+    title: str = "",
+    preset: str | TimingPreset | None = None,
+    layer_errors: Iterable[LayerError] | None = None,
+) -> str:
+    """The page of a compiled network, as the text of one HTML file.
+
+    title: a name for the network. preset: the clock, as of `Module.profile`. layer_errors: the
+    errors of layers; by default those that the compiler measured, if it did so in this process.
+    Raises `CompileError` if a package that the page needs is not installed, or as `Module.profile`.
+    """
+    environment, library = _environment(), _plot_library()
+    if layer_errors is None:
+        layer_errors = getattr(module.report, "layer_errors", ())
+    contents = contents_of(module, title or "A compiled network", preset, layer_errors)
+    scripts = [library, *(_source(name) for name in ("charts.js", "page.js"))]
+    return str(
+        environment.get_template("page.html.j2").render(
+            contents=contents,
+            figures=figures(contents),
+            rows=_rows(contents),
+            module_rows=module_rows(contents),
+            machine=machine_text(contents),
+            row_height=ROW,
+            data=page_data(contents),
+            style=_source("page.css"),
+            scripts=[text.replace("</script", "<\\/script") for text in scripts],
+        )
+    )
+
+
+@cache
+def _environment() -> Any:
+    """The templates, which escape everything that they are given."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError:
+        raise _missing("jinja2") from None
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@cache
+def _plot_library() -> str:
+    """The scripts of Vega, Vega-Lite and Vega-Embed."""
+    try:
+        import vl_convert
+    except ImportError:
+        raise _missing("vl-convert-python") from None
+    return str(vl_convert.javascript_bundle(_NO_SNIPPET))
+
+
+def _missing(package: str) -> CompileError:
+    hint = "Install it: pip install 'vtac[report]'."
+    return CompileError(Problem("report", f"needs the package {package}", hint))
+
+
+@cache
+def _source(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a lane: the commands of an SVG path, and the number of its colour."""
+
+    commands: str
+    colour: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the list of nodes. work, waits: in per cent of the largest cycles of a node."""
+
+    number: int
+    node: Node
+    operator: str
+    macs: str
+    lines: Sequence[Line]
+    x: float
+    radius: float
+    graph_width: float
+    work: float
+    waits: float
+
+
+def _rows(contents: Contents) -> list[Row]:
+    count = width(contents.lanes)
+    pitch = max(NARROW, min(LANE, MOST / count))
+    most = max((node.cycles for node in contents.nodes), default=0) or 1
+    rows = []
+    for number, (node, lanes) in enumerate(zip(contents.nodes, contents.lanes, strict=True)):
+        cost = node.cost
+        work = 100 * cost.work / most if cost is not None else 0.0
+        rows.append(
+            Row(
+                number,
+                node,
+                operator(node.placement),
+                macs_text(node.placement),
+                _lines(lanes, pitch),
+                _x(lanes.lane, pitch),
+                round(3 + 3.5 * (node.cycles / most) ** 0.5, 1),
+                round((count + 1) * pitch, 1),
+                round(work, 2),
+                round(100 * node.cycles / most - work, 2),
+            )
+        )
+    return rows
+
+
+def _x(lane: int, pitch: float) -> float:
+    return round((lane + 0.8) * pitch, 1)
+
+
+def _lines(row: LaneRow, pitch: float) -> list[Line]:
+    """What the lanes of a row look like: straight on, bent to the node, and on from it."""
+    middle, at = ROW / 2, _x(row.lane, pitch)
+    lines = [Line(f"M{_x(lane, pitch)} 0V{ROW}", lane % COLOURS) for lane in row.passes]
+    for lane in row.reads:
+        x = _x(lane, pitch)
+        bent = f"M{x} 0C{x} {middle} {at} 0 {at} {middle}"
+        lines.append(Line(bent if x != at else f"M{at} 0V{middle}", lane % COLOURS))
+    if row.is_read:
+        lines.append(Line(f"M{at} {middle}V{ROW}", row.lane % COLOURS))
+    return lines

@@ -1,0 +1,39 @@
+"""``vta-report``: writes a page that shows a compiled network.
+
+    vta-report model.vtapkg -o report.html
+    vta-report model.vtapkg --layer-errors errors.json --preset chisel-pynq
+
+The page is one file that needs no network connection. Details of nodes come from the IR that
+``vta-compile --keep-ir`` keeps in the package (docs/report.md).
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from vtac.runtime.atomic import write_whole
+from vtac.runtime.executor import load
+from vtac.tools.accuracy import read_layer_errors
+from vtac.tools.arguments import verify_paths
+from vtac.tools.diagnostics import run_command
+from vtac.tools.parsers.vta_report import argument_parser
+from vtac.tools.report_page import report_html
+from vtac.tools.timing_output import chosen_preset
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    run_command(lambda: _run(argument_parser().parse_args(args)), "vta-report")
+
+
+def _run(args: argparse.Namespace) -> None:
+    name = Path(args.package).stem
+    output = args.output if args.output is not None else f"{name}.html"
+    verify_paths([args.package, args.layer_errors], [output])
+    errors = None if args.layer_errors is None else read_layer_errors(args.layer_errors)
+    module = load(args.package, allow_native=args.allow_native)
+    preset = None if module.target is None else chosen_preset(args, module.target)
+    text = report_html(module, title=args.title or name, preset=preset, layer_errors=errors)
+    page = text.encode()
+    write_whole(output, page)
+    print(f"{output}: {len(page):,} bytes, {len(module.explain):,} nodes")
