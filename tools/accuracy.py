@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf, isfinite
 from typing import Any
@@ -21,20 +21,25 @@ from vtac.tools.presentation import evaluation_table, layer_errors_table
 
 
 def evaluated(
-    module: Module, data: str, reference: ModelSource | None, limit: int | None
+    module: Module,
+    data: str,
+    reference: ModelSource | None,
+    limit: int | None,
+    *,
+    quiet: bool = False,
 ) -> Evaluation:
-    """`evaluate`, with a progress bar on a terminal."""
-    with progress_bar("evaluate") as told:
+    """`evaluate`, with a progress bar on a terminal unless it is to be quiet."""
+    with progress_bar("evaluate", quiet=quiet) as told:
         return evaluate(module, data, reference, limit=limit, progress=told)
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Told]:
+def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Told]:
     """A callback that shows progress: on a terminal a bar on standard error, elsewhere nothing."""
     columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     console = Console(stderr=True)
     with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
+        *columns, console=console, transient=True, disable=quiet or not console.is_terminal
     ) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -45,7 +50,7 @@ def print_accuracy(
 ) -> None:
     """Print the evaluation and the errors of layers, if any, as tables or as one JSON object."""
     if as_json:
-        sys.stdout.write(accuracy_json(found, errors))
+        print_json(accuracy_values(found, errors))
         return
     console = Console(highlight=False)
     if errors is not None:
@@ -56,14 +61,21 @@ def print_accuracy(
             console.print(f"note: {note}")
 
 
-def accuracy_json(found: Evaluation | None, errors: Iterable[LayerError] | None) -> str:
-    """One JSON object with ``evaluation`` and ``layer_errors``, if any; null means no noise."""
+def accuracy_values(
+    found: Evaluation | None, errors: Iterable[LayerError] | None
+) -> dict[str, Any]:
+    """Evaluation and layer errors, if any, as plain values; null means no noise."""
     parts: dict[str, Any] = {}
     if found is not None:
         parts["evaluation"] = found.as_dict()
     if errors is not None:
         parts["layer_errors"] = [_plain(error) for error in errors]
-    return json.dumps(parts, indent=2, allow_nan=False) + "\n"
+    return parts
+
+
+def print_json(values: Mapping[str, Any]) -> None:
+    """Print one JSON object."""
+    sys.stdout.write(json.dumps(values, indent=2, allow_nan=False) + "\n")
 
 
 def read_layer_errors(path: str) -> tuple[LayerError, ...]:

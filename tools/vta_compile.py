@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from vtac.passes.graph.quantise_options import QuantiseOptions
 from vtac.passes.pipeline import Pipeline
 from vtac.runtime.calibration_methods import PERCENT
 from vtac.runtime.executor import Module
-from vtac.tools.accuracy import evaluated, print_accuracy
+from vtac.tools.accuracy import accuracy_values, evaluated, print_accuracy, print_json
 from vtac.tools.arguments import (
     file_of,
     verify_paths,
@@ -34,6 +35,7 @@ from vtac.tools.parsers.vta_compile import argument_parser
 from vtac.tools.partition_arguments import chosen_names, criteria_of
 from vtac.tools.partition_report import regions_table, share_lines
 from vtac.tools.presentation import choices_table, levels_table, placements_table, seconds_table
+from vtac.tools.report_json import compilation_values
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -55,9 +57,8 @@ def _compile(args: argparse.Namespace) -> None:
         raise CompileError(Problem("", "say which model to compile", "See vta-compile --help."))
     if not (args.output or args.emit or args.explain or args.save_ir or args.evaluate or measures):
         args.output = f"{Path(args.model).stem}{SUFFIX}"
-    _verify(args, measures)
-    errors = Console(stderr=True)
-    with _progress(errors) as progress, warnings.catch_warnings():
+    _verify(args)
+    with _progress(args) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # printed from the report below
         module = compile_model(args.model, args.target, args.calibrate, _options(args, progress))
     warned = module.report.warnings
@@ -65,10 +66,15 @@ def _compile(args: argparse.Namespace) -> None:
         raise CompileError([Problem("", text, "(--strict)") for text in warned])
     if args.output:
         module.save(args.output)
-    for note in module.report.notes:
+    for note in () if args.quiet else module.report.notes:
         print(f"vta-compile: note: {note}", file=sys.stderr)
     for warning in warned:
         print(f"vta-compile: warning: {warning}", file=sys.stderr)
+    _print(args, module, measures)
+
+
+def _print(args: argparse.Namespace, module: Module, measures: bool) -> None:
+    """Print what was asked for, and where the package is."""
     if args.emit:
         text = module.report.ir.get(args.emit, "")
         sys.stdout.write(text)
@@ -76,23 +82,23 @@ def _compile(args: argparse.Namespace) -> None:
         note_constants(len(named), "vta-compile", "--save-ir DIR writes them beside it")
     if args.explain:
         _explain(module, Console(stderr=args.json), args.explain_order)
-    if args.evaluate or measures:
-        found = None
-        if args.evaluate:
-            found = evaluated(module, args.evaluate, args.model, args.limit)
-        print_accuracy(found, module.report.layer_errors if measures else None, args.json)
-    if args.output:
+    found = None
+    if args.evaluate:
+        found = evaluated(module, args.evaluate, args.model, args.limit, quiet=args.quiet)
+    errors = module.report.layer_errors if measures else None
+    if args.json:
+        print_json({**compilation_values(module, args.output), **accuracy_values(found, errors)})
+    else:
+        print_accuracy(found, errors, as_json=False)
+    if args.output and not args.quiet:
         aside = args.emit or args.json
         print(summary(module, args.output), file=sys.stderr if aside else sys.stdout)
 
 
-def _verify(args: argparse.Namespace, measures: bool) -> None:
+def _verify(args: argparse.Namespace) -> None:
     """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
     read = (args.model, args.calibrate, args.evaluate, args.error_samples, file_of(args.target))
     verify_paths(read, [args.output], [args.save_ir])
-    if args.json and not (args.evaluate or measures):
-        hint = "Say --evaluate DATA or --layer-errors."
-        raise CompileError(Problem("--json", "there is nothing to print as JSON", hint))
     verify_used(
         (
             ("--limit", None if args.evaluate else args.limit, "--evaluate"),
@@ -148,13 +154,17 @@ def _pipeline(args: argparse.Namespace) -> Pipeline:
 
 
 @contextmanager
-def _progress(console: Console) -> Iterator[Progress]:
-    """A callback that shows the current step on a terminal, and nothing elsewhere."""
-    if not console.is_terminal:
+def _progress(args: argparse.Namespace) -> Iterator[Progress]:
+    """A callback that tells the step: on a terminal in place, with --verbose line by line."""
+    console = Console(stderr=True, highlight=False)
+    started = time.perf_counter()
+    if args.verbose:
+        yield lambda step: console.print(f"{time.perf_counter() - started:8.2f} s  {step}")
+    elif args.quiet or not console.is_terminal:
         yield lambda _: None
-        return
-    with console.status("") as status:
-        yield status.update
+    else:
+        with console.status("") as status:
+            yield status.update
 
 
 def _explain(module: Module, console: Console, order: Order) -> None:

@@ -35,6 +35,8 @@ def _run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(_plan(project), indent=2))
         return
+    if args.quiet:
+        return
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     console.print(_table(project))
     console.print("\n".join(_summary(project, Path(args.c))), soft_wrap=True)

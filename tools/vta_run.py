@@ -59,7 +59,7 @@ def _run(args: argparse.Namespace) -> None:
     if args.input is not None:
         _run_samples(args, module)
     if args.evaluate is not None:
-        found = evaluated(module, args.evaluate, args.reference, args.limit)
+        found = evaluated(module, args.evaluate, args.reference, args.limit, quiet=args.quiet)
         print_accuracy(found, None, args.json)
     if profiles:
         _profile(args, module)
@@ -104,11 +104,12 @@ def _profile(args: argparse.Namespace, module: Module) -> None:
 def _run_samples(args: argparse.Namespace, module: Module) -> None:
     samples = _samples(module, args.input)
     count = len(samples) if args.limit is None else min(len(samples), args.limit)
-    console, errors = Console(stderr=args.json or args.csv), Console(stderr=True)
+    console = Console(stderr=args.json or args.csv)
+    told, errors = Console(stderr=console.stderr, quiet=args.quiet), Console(stderr=True)
     records: list[RunRecord] = []
     results: list[Outputs] = []
     batches = [batch for batch, _ in zip(samples, range(count), strict=False)]
-    for number, batch in enumerate(_tracked(batches, "accelerator", errors)):
+    for number, batch in enumerate(_tracked(batches, "accelerator", errors, args.quiet)):
         dump = args.dump_programs if number == 0 else None
         results.append(module.run(batch, order_seed=args.order_seed, dump=dump))
         records.append(module.last_run)
@@ -117,17 +118,17 @@ def _run_samples(args: argparse.Namespace, module: Module) -> None:
     if args.reference:
         original, judge = Original(args.reference, module), Judge(samples)
         pairs = list(zip(batches, results, strict=True))
-        for batch, found in _tracked(pairs, "onnxruntime", errors):
+        for batch, found in _tracked(pairs, "onnxruntime", errors, args.quiet):
             judge.add(found, original.run(batch))
         console.print(evaluation_table(judge.verdict()))
     if module.package.functions:
-        console.print(work_table(total(record.counters for record in records), max(1, count)))
-    console.print(time_table(records))
+        told.print(work_table(total(record.counters for record in records), max(1, count)))
+    told.print(time_table(records))
     if args.output:
         stream = io.BytesIO()
         np.savez(stream, **outputs)
         write_whole(args.output, stream.getvalue())
-        console.print(f"{args.output}: {', '.join(outputs)}", highlight=False, soft_wrap=True)
+        told.print(f"{args.output}: {', '.join(outputs)}", highlight=False, soft_wrap=True)
 
 
 def _samples(module: Module, path: str) -> Samples:
@@ -136,7 +137,7 @@ def _samples(module: Module, path: str) -> Samples:
         return load_samples(path, specs)
 
 
-def _tracked(batches: Sequence[Any], what: str, console: Console) -> Iterable[Any]:
-    """The batches, with a progress bar on a terminal."""
-    shown = console.is_terminal and len(batches) > 1
+def _tracked(batches: Sequence[Any], what: str, console: Console, quiet: bool) -> Iterable[Any]:
+    """The batches, with a progress bar on a terminal unless it is to be quiet."""
+    shown = console.is_terminal and len(batches) > 1 and not quiet
     return track(batches, what, console=console, disable=not shown)

@@ -34,5 +34,7 @@ def add_accuracy_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure the errors of layers on these samples instead",
     )
     group.add_argument(
-        "--json", action="store_true", help="print evaluation and layer errors as JSON"
+        "--json",
+        action="store_true",
+        help="print the report of the compilation, the evaluation and layer errors as JSON",
     )

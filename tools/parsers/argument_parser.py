@@ -63,3 +63,13 @@ class ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 1."""
         self.exit(FAILED, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def add_quiet_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--quiet``."""
+    parser.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="print what the options ask for, warnings and errors, and nothing else",
+    )

@@ -7,7 +7,7 @@ from vtac.passes.graph.quantise_options import Requantise, Sharing
 from vtac.runtime.calibration_methods import METHODS, PERCENT
 from vtac.tools.explain_order import Order
 from vtac.tools.parsers.accuracy import add_accuracy_arguments
-from vtac.tools.parsers.argument_parser import ArgumentParser
+from vtac.tools.parsers.argument_parser import ArgumentParser, add_quiet_argument
 from vtac.tools.parsers.partition import add_partition_arguments
 from vtac.tools.parsers.shapes import add_shape_argument
 from vtac.tools.parsers.types import finite_number, percentage
@@ -45,6 +45,8 @@ def argument_parser() -> argparse.ArgumentParser:
         help="the name of a preset, or the path of a vta_config.json (default: %(default)s)",
     )
     add_shape_argument(parser)
+    add_quiet_argument(parser)
+    add("-v", "--verbose", action="store_true", help="print each step as it begins (to stderr)")
     _add_quantisation_arguments(parser)
     add_accuracy_arguments(parser)
     add_partition_arguments(parser)

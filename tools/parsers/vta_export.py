@@ -2,7 +2,7 @@
 
 import argparse
 
-from vtac.tools.parsers.argument_parser import ArgumentParser
+from vtac.tools.parsers.argument_parser import ArgumentParser, add_quiet_argument
 
 _EPILOG = """\
 example:
@@ -36,4 +36,5 @@ def argument_parser() -> argparse.ArgumentParser:
         " replaced",
     )
     add("--json", action="store_true", help="print the plan of the memory as JSON")
+    add_quiet_argument(parser)
     return parser

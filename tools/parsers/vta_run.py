@@ -3,7 +3,7 @@
 import argparse
 
 from vtac.tools.parsers.accuracy import add_evaluate_argument
-from vtac.tools.parsers.argument_parser import ArgumentParser
+from vtac.tools.parsers.argument_parser import ArgumentParser, add_quiet_argument
 from vtac.tools.parsers.clock import PRESET_HELP, add_clock_arguments, add_report_arguments
 from vtac.tools.parsers.types import at_least
 
@@ -50,6 +50,7 @@ def argument_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run code in the package that is for this machine (codegen c); only if you trust it",
     )
+    add_quiet_argument(parser)
     profile = parser.add_argument_group("profile")
     profile.add_argument(
         "--profile", action="store_true", help="say where the accelerator's cycles go"
