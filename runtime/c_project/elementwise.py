@@ -32,6 +32,7 @@ _FUNCTIONS = {
     "Sigmoid": "logistic({})",
     "Sin": "sin({})",
     "Softplus": "softplus({})",
+    "Softsign": "({0} / (1 + fabs({0})))",
     "Tan": "tan({})",
     "Tanh": "tanh({})",
 }
@@ -55,7 +56,6 @@ _EXACT = {
     "HardSwish": "{0} * fmin(fmax({alpha} * {0} + {beta}, {zero}), {one})",
     "Reciprocal": "{one} / {}",
     "Round": "nearbyint({})",
-    "Softsign": "{0} / ({one} + fabs({0}))",
     "Sqrt": "sqrt({})",
 }
 """Functions of floats in the precision of the operands: IEEE operations, each rounded once."""

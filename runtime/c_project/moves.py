@@ -69,7 +69,7 @@ def _tile(node: Node, body: Body) -> list[Tensor]:
 
 def _concat(node: Node, body: Body) -> list[Tensor]:
     parts, y = [tensor for tensor in node.inputs if tensor is not None], node.result(body)
-    axis, offset = node.attributes["axis"], 0
+    axis, offset = node.attributes["axis"] % len(y.shape), 0
     strides = row_major(y.shape)
     names = {f"x{number}": part for number, part in enumerate(parts)}
     lines = body.operands(**names, y=y)
@@ -82,9 +82,8 @@ def _concat(node: Node, body: Body) -> list[Tensor]:
 
 
 def _split(node: Node, body: Body) -> list[Tensor]:
-    x, axis, offset = node.input(0), node.attributes.get("axis", 0), 0
-    made = []
-    strides = row_major(x.shape)
+    x, made, offset = node.input(0), [], 0
+    axis, strides = node.attributes.get("axis", 0) % len(x.shape), row_major(x.shape)
     for number, (name, dtype, shape) in enumerate(node.results):
         y = body.value(name, dtype, shape)
         source = Access("x", strides, offset)

@@ -204,7 +204,7 @@ def launch_lines(
 def _ports(tensors: Mapping[str, Tensor]) -> str:
     rows = [
         f'    {{"{_escaped(name.encode())}", "{t.dtype}", "{",".join(map(str, t.shape))}",'
-        f" {t.bytes}, {t.pointer}}},"
+        f" {t.bytes}, storage.bytes + {t.value}}},"
         for name, t in tensors.items()
     ]
     return "\n".join(rows)

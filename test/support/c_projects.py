@@ -24,7 +24,7 @@ STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"
 HARNESS = Path(__file__).with_name("run_programs.c")
 
-TOLERANCE = 2e-6
+TOLERANCE = 1e-6
 """How far results of exponentials and of sums of floats may lie from onnxruntime's, relative to the
 largest of the tensor (docs/export.md)."""
 
