@@ -20,6 +20,7 @@ from rich.table import Table
 
 from vtac.runtime.c_project import CProject, c_project_of
 from vtac.runtime.package import read_package
+from vtac.tools.arguments import verify_paths
 from vtac.tools.diagnostics import run_command
 from vtac.tools.parsers.vta_export import argument_parser
 
@@ -30,6 +31,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
+    verify_paths([args.package], [], [args.c])
     project = c_project_of(read_package(args.package))
     project.write(args.c)
     if args.json:

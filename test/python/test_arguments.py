@@ -13,11 +13,12 @@ from tiny_package import tiny_package
 import vtac
 from vtac.dialects.errors import CompileError
 from vtac.runtime.package import write_package
-from vtac.tools import parsers, vta_compile, vta_opt, vta_run, vta_sim, vta_translate
+from vtac.tools import parsers, vta_compile, vta_export, vta_opt, vta_run, vta_sim, vta_translate
 
 COMMANDS = {
     "vta-compile": (vta_compile.main, parsers.vta_compile.argument_parser),
     "vta-run": (vta_run.main, parsers.vta_run.argument_parser),
+    "vta-export": (vta_export.main, parsers.vta_export.argument_parser),
     "vta-sim": (vta_sim.main, parsers.vta_sim.argument_parser),
     "vta-translate": (vta_translate.main, parsers.vta_translate.argument_parser),
     "vta-opt": (vta_opt.main, parsers.vta_opt.argument_parser),
@@ -116,6 +117,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 ALL_ABSENT = {
     "vta-compile": "{0} --calibrate {1} --evaluate {2} --error-samples {3} --target {4}.json",
     "vta-run": "{0} --input {1} --evaluate {2} --reference {3} --preset {4}.toml",
+    "vta-export": "{0} --c project",
     "vta-sim": "{0} --target {1}.json --preset {2}.toml",
     "vta-translate": "--decode {0} --target {1}.json",
     "vta-opt": "{0}.mlir --target {1}.json --calibrate {2}",
