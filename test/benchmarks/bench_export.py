@@ -2,16 +2,16 @@
 
 For each: whether all bytes that launches return are equal (the accelerator's integers), whether the
 outputs are equal, and if not, how far they lie apart, relative to the largest; bytes of the host's
-memory, planned and without sharing; seconds to build the project with warnings as errors, and to
-run it once for each input. Run: ``python FILE --help``.
+memory, planned and without sharing; seconds of processor time to build the project with warnings as
+errors, and to run it once for each input. Run: ``python FILE --help``.
 """
 
 import argparse
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,12 +91,12 @@ def judge(module: Module, batches: list[Batch], compiler: str) -> Verdict:
         project = c_project_of(module.package)
         project.write(folder)
         (folder / "tracing.c").write_text(TRACING)
-        started = time.perf_counter()
+        started = _seconds()
         program = build(folder, compiler, flags="-O2")
-        built = time.perf_counter() - started
-        started = time.perf_counter()
+        built = _seconds() - started
+        started = _seconds()
         found = run_model(program, module.package, batches)
-        seconds = (time.perf_counter() - started) / len(batches)
+        seconds = (_seconds() - started) / len(batches)
         expected = [module.run(feeds) for feeds in batches]
         integers = _reads(folder, module, batches, compiler) == _launched(module, batches)
     pairs = [
@@ -111,6 +111,12 @@ def judge(module: Module, batches: list[Batch], compiler: str) -> Verdict:
     )
     launches = sum(step.kind == "launch" for step in module.package.steps)
     return Verdict(integers, equal, apart, launches, built, seconds, project)
+
+
+def _seconds() -> float:
+    """Seconds of processor time of all processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _reads(folder: Path, module: Module, batches: list[Batch], compiler: str) -> bytes:

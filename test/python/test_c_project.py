@@ -8,24 +8,25 @@ import numpy as np
 import onnx
 import pytest
 from c_projects import COMPILERS, TOLERANCE, any_compiler, assert_equal, build, found_compiler
+from host_operators import package_of
 from hypothesis import HealthCheck, Phase, given, settings
-from network_comparison import TARGETS
 from onnx import TensorProto, helper, numpy_helper
 from random_networks import Network, networks
 from tiny_package import tiny_package
 
 import vtac
+from vtac.dialects.target import Target
 from vtac.runtime.c_project import c_project_of
 from vtac.runtime.c_project.memory import ALIGNMENT, MemoryPlan
 from vtac.runtime.executor import Module
-from vtac.runtime.package import HOST, Output, Package, Step, Value, lifetimes
 
+TARGETS = {name: Target.named(name) for name in ("sim", "pynq", "chisel-pynq")}
 FEW = settings(
-    max_examples=2,
+    max_examples=1,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     phases=[Phase.generate],
 )
-"""A network takes a second to compile and to build; failing ones are not made smaller."""
+"""A network takes seconds to compile and to build: ``bench_export.py`` tries a hundred."""
 
 
 def assert_plan_holds(plan: MemoryPlan) -> None:
@@ -152,21 +153,6 @@ def test_the_files_depend_on_the_package_alone() -> None:
     assert c_project_of(tiny_package()).files == c_project_of(tiny_package()).files
 
 
-def host_package(model: onnx.ModelProto, values: dict[str, tuple[str, tuple[int, ...]]]) -> Package:
-    """A package whose one step runs a model on the host. values: type and shape by name."""
-    inputs = tuple(entry.name for entry in model.graph.input)
-    outputs = tuple(entry.name for entry in model.graph.output)
-    steps = (Step(HOST, "host_0", inputs, outputs),)
-    spans = lifetimes(inputs, outputs, steps)
-    made = [
-        Value(name, type, shape, first=spans[name][0], last=spans[name][1])
-        for name, (type, shape) in values.items()
-    ]
-    data = model.SerializeToString()
-    results = tuple(Output(name, name) for name in outputs)
-    return Package(None, inputs, results, tuple(made), steps, {"host_0": data})
-
-
 def test_all_that_has_no_c_is_told_at_once() -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["r"], name="fine"),
@@ -184,7 +170,7 @@ def test_all_that_has_no_c_is_told_at_once() -> None:
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 2])
     graph = helper.make_graph(nodes, "g", [x], [y], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    package = host_package(model, {"x": ("tensor(float)", (2, 2)), "y": ("tensor(float)", (2, 2))})
+    package = package_of(model, dict.fromkeys("xy", (TensorProto.FLOAT, (2, 2))))
     with pytest.raises(vtac.CompileError) as caught:
         c_project_of(package)
     said = {problem.where: problem for problem in caught.value.problems}
