@@ -8,7 +8,7 @@ run: it is imported where there is an array.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -126,11 +126,13 @@ def not_loaded(key: str) -> Problem:
 
 
 class Resources(Mapping[str, Array]):
-    """Name to read-only array. Entries are added, never changed; equal contents share one entry."""
+    """Name to read-only array. Entries are added and dropped, never changed; equal contents share
+    one entry."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}
         self._keys: dict[str, ResourceAttr] = {}
+        self._tried: dict[str, int] = {}
 
     def __getitem__(self, key: str) -> Array:
         return self._arrays[key]
@@ -145,13 +147,19 @@ class Resources(Mapping[str, Array]):
         """Store an array under a name made from ``hint``; an equal one is stored once."""
         digest = digest_of(array)
         if digest not in self._keys:
-            key, number = hint, 0
+            key, number = hint, self._tried.get(hint, 0)
             while key in self._arrays:
                 number += 1
                 key = f"{hint}_{number}"
+            self._tried[hint] = number
             self._arrays[key] = frozen(array)
             self._keys[digest] = ResourceAttr(key, digest)
         return self._keys[digest]
+
+    def keep(self, names: Container[str]) -> None:
+        """Drop all arrays but those of these names."""
+        self._arrays = {name: array for name, array in self._arrays.items() if name in names}
+        self._keys = {d: attr for d, attr in self._keys.items() if attr.key.data in names}
 
     def get_array(self, attr: ResourceAttr) -> Array:
         """The array a reference names, its digest checked."""

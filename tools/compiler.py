@@ -44,7 +44,7 @@ from vtac.runtime.samples import (
 from vtac.tools.calibrate import Calibrated, CalibratePass
 from vtac.tools.capacity import keep_what_does_not_fit
 from vtac.tools.discovery import OurPasses, chosen_codegens, load_dialects
-from vtac.tools.ir_files import module_text, remove_ir, write_ir
+from vtac.tools.ir_files import module_text, referenced, remove_ir, write_ir
 from vtac.tools.keep_float import keep_float
 from vtac.tools.layer_errors import ErrorOptions, LayerErrors
 from vtac.tools.levels import CALIBRATED, CANONICAL, IMPORTED, PARTITIONED, Criteria, pipeline_of
@@ -162,6 +162,7 @@ class _Driver:
         *before, partition = pipeline.until(PARTITIONED).segments
         for segment in before:
             self._segment(segment, module)
+        self._drop_weights(module)
         lowering, recorded = pipeline.since(PARTITIONED), len(self.report.levels)
         while True:
             unpartitioned = module.clone() if before else None
@@ -179,6 +180,15 @@ class _Driver:
             self.report.notes.append(NOTHING_OFFLOADED)
         with self._step("open"):
             return Module(package, report=self.report, engines=self._engines)
+
+    def _drop_weights(self, module: ModuleOp) -> None:
+        """Drop the float weights of what is quantised now.
+
+        Whoever observes the levels may keep earlier ones, which need theirs.
+        """
+        self._calibrated = None
+        if self.options.observe is None:
+            self.ctx.resources.keep(referenced(module))
 
     def _segment(self, segment: Segment, module: ModuleOp) -> None:
         """Run a segment after calibration, and record the level that it reaches."""

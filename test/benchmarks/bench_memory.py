@@ -8,6 +8,7 @@ Usage: bench_memory.py [--megabytes 200] [--layers 12] [--target sim] [--host] [
 """
 
 import argparse
+import gc
 import multiprocessing
 import tempfile
 from pathlib import Path
@@ -71,16 +72,13 @@ def measure(path: str, small: str, width: int, weights: float, target: str, host
     samples = np.random.default_rng(1).standard_normal((4, width)).astype(np.float32)
     vtac.compile(small, target, None if host else samples[:, :64])
     forget()
-    baseline, before = peak(), [0.0]
+    baseline = peak()
 
     def report(step: str) -> None:
-        now = (peak() - baseline) / weights
-        if before[0]:
-            print(f"  {step:28} {now:5.2f}", flush=True)
-        before[0] = now
+        print(f"  {step:28} {(peak() - baseline) / weights:5.2f}", flush=True)
         forget()
 
-    steps = ["import"]
+    steps = ["start"]
 
     def progress(step: str) -> None:
         report(steps[-1])
@@ -93,6 +91,8 @@ def measure(path: str, small: str, width: int, weights: float, target: str, host
     module.run(samples[:1])
     report("run")
     del module
+    gc.collect()
+    forget()
     loaded = vtac.load(Path(path).with_suffix(".vtapkg"))
     report("load")
     loaded.run(samples[:1])

@@ -16,9 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 from small_models import one_thread
 
 import vtac
-from vtac.dialects.context import Resources, bytes_of, digest_of, frozen
+from vtac.dialects.context import Resources, VtacContext, bytes_of, digest_of, frozen
 from vtac.lowering.onnx_to_graph.check import host_loads
 from vtac.lowering.onnx_to_graph.weights import without_weights
+from vtac.runtime import sessions
+from vtac.tools import compiler
 from vtac.tools.evaluation import Original
 
 LIMIT = 16_000
@@ -182,3 +184,56 @@ def test_bytes_are_shared(dtype: str, shape: list[int], order: str) -> None:
     assert resources.add(array) == resources.add(kept)
     part = kept.reshape(-1)[1:]
     assert bytes_of(part) == part.tobytes()
+
+
+@pytest.mark.parametrize(("limit", "prepacked"), [(0, False), (1 << 40, True)])
+def test_large_weights_are_not_copied_by_prepacking(
+    limit: int, prepacked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[bool] = []
+    real = onnxruntime.InferenceSession
+
+    def watched(model: bytes, options: onnxruntime.SessionOptions, **more: object) -> object:
+        try:
+            found.append(options.get_session_config_entry("session.disable_prepacking") != "1")
+        except RuntimeError:  # there is no such entry
+            found.append(True)
+        return real(model, options, **more)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", watched)
+    monkeypatch.setattr(sessions, "MOST_PREPACKED", limit)
+    small, weights = without_weights(perceptron())
+    sessions.open_session(small, weights)
+    sessions.open_session(perceptron())
+    assert found == [prepacked, True]
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_float_weights_are_dropped_once_quantised(
+    observed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[VtacContext] = []
+
+    class Watched(VtacContext):
+        def __init__(self, *args: object, **more: object) -> None:
+            super().__init__(*args, **more)  # type: ignore[arg-type]
+            made.append(self)
+
+    monkeypatch.setattr(compiler, "VtacContext", Watched)
+    samples = np.random.default_rng(1).normal(0, 1, (4, 1, WIDTH)).astype(np.float32)
+    seen = (lambda name, module, ctx: None) if observed else None
+    vtac.compile(perceptron(), "sim", samples[:, 0], observe=seen)
+    floats = [a for a in made[0].resources.values() if a.dtype == np.float32]
+    assert bool(floats) == observed
+
+
+def test_what_is_dropped_can_be_added_again() -> None:
+    resources = Resources()
+    arrays = [np.full(4, number, np.int8) for number in range(3)]
+    names = [resources.add(array, "a").key.data for array in arrays]
+    assert names == ["a", "a_1", "a_2"]
+    resources.keep({"a_1"})
+    assert list(resources) == ["a_1"]
+    again = resources.add(arrays[0], "a")
+    assert np.array_equal(resources.get_array(again), arrays[0])
+    assert resources.add(arrays[1], "a").key.data == "a_1"
