@@ -94,7 +94,7 @@ NOT_QUANTISED = Reason(
 )
 
 
-MOST_OPERANDS = 128
+MOST_OPERANDS = 1 << 30
 """The most operands of one kernel."""
 
 TOO_WIDE = Reason(
@@ -183,6 +183,12 @@ def _moves_space_only(operation: Operation) -> str | None:
     if order[:2] == [0, 1]:
         return None
     return Reason(f"transpose {order} moves channels or the batch", ReasonKind.ATTRIBUTE)
+
+
+def _joins_many(operation: Operation) -> str | None:
+    """A reason for concatenations of very many operands: as sums of convolutions, their weights
+    grow with the square of the channels."""
+    return TOO_WIDE if len(operation.operands) > MOST_OPERANDS else None
 
 
 def _multiplies_accumulators(operation: Operation) -> str | None:
@@ -311,6 +317,7 @@ class VtaCodegen(Codegen):
     def integer_limits(self, target: Target | None) -> Mapping[type[Operation], Predicate]:
         """What keeps float ops of some kinds from having an integer form that it takes."""
         limits: dict[type[Operation], Predicate] = {
+            ConcatOp: _joins_many,
             TransposeOp: _moves_space_only,
             UpsampleOp: _repeats_space_only,
         }

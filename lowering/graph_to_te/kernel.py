@@ -7,6 +7,7 @@ does; the lanes of activations are those of the function's layout.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from zlib import crc32
 
 import numpy as np
 from xdsl.dialects import arith
@@ -133,6 +134,10 @@ class KernelBuilder:
     constants: list[tuple[Array, str]] = field(default_factory=list)
     values: dict[SSAValue, SSAValue] = field(default_factory=dict)
     block: Block = field(default_factory=Block)
+    _alike: dict[tuple[str, tuple[int, ...], int], list[int]] = field(default_factory=dict)
+    """Constants by type, shape and checksum."""
+    _labels: dict[str, int] = field(default_factory=dict)
+    """The labels of computes, and the last number that was put behind each."""
 
     def __post_init__(self) -> None:
         for value in self.activations:
@@ -156,9 +161,12 @@ class KernelBuilder:
     def parameter(self, array: Array, hint: str) -> SSAValue:
         """The parameter for a constant; equal constants share a parameter."""
         first = len(self.activations)
-        for index, (known, _) in enumerate(self.constants):
-            if known.dtype == array.dtype and np.array_equal(known, array):
+        key = array.dtype.str, array.shape, crc32(np.ascontiguousarray(array).data)
+        alike = self._alike.setdefault(key, [])
+        for index in alike:
+            if np.array_equal(self.constants[index][0], array):
                 return self.block.args[first + index]
+        alike.append(len(self.constants))
         self.constants.append((array, hint))
         argument = self.block.insert_arg(tensor_type(array), len(self.block.args))
         argument.name_hint = hint.rpartition(".")[2]
@@ -176,11 +184,7 @@ class KernelBuilder:
         identity: int | None = None,
     ) -> SSAValue:
         """Append a compute. ``body`` gets a reduction's accumulator, then one scalar per read."""
-        known = {op.label.data for op in self.block.ops if isinstance(op, ComputeOp)}
-        name, number = label, 0
-        while name in known:
-            number += 1
-            name = f"{label}_{number}"
+        name = self._fresh(label)
         types: list[Attribute] = [element] if reduce else []
         for read in reads:
             assert isinstance(read.value.type, TensorType)
@@ -197,6 +201,16 @@ class KernelBuilder:
         op.result.name_hint = name
         self.block.add_op(op)
         return op.result
+
+    def _fresh(self, label: str) -> str:
+        """The label, or one made from it that no compute has yet."""
+        name, number = label, self._labels.get(label, 0)
+        while name in self._labels:
+            number += 1
+            name = f"{label}_{number}"
+        self._labels[label] = number
+        self._labels.setdefault(name, 0)
+        return name
 
     def elementwise(
         self,

@@ -41,7 +41,7 @@ from vtac.passes.te.parameters import (
     replace_constants,
     variants,
 )
-from vtac.passes.te.pixel_folds import NOT_FOLDED, Fold, FoldedSlide, folds_for
+from vtac.passes.te.pixel_folds import NOT_FOLDED, Fold, FoldedSlide, Slide, folds_for
 from vtac.passes.te.sliding_kernels import SlidingKernel, sliding_kernel
 
 _DIMENSIONS = (1, 2)
@@ -123,6 +123,53 @@ def _are_constants(ctx: Context, form: SlidingKernel, call: CallOp) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What the cycles of a sliding kernel depend on; many kernels of a network have the same.
+
+    others: results per pixel along the window, lanes left out. summed: products per result and tap.
+    tiles: weight tiles per tap. steps: operations of the epilogue. is_padded: whether the window
+    reads pixels outside.
+    """
+
+    slide: Slide
+    others: int
+    summed: int
+    tiles: int
+    steps: int
+    is_padded: bool
+
+    @staticmethod
+    def of(form: SlidingKernel) -> "_Work":
+        """The work of a kernel."""
+        product = form.product
+        extents = list(product.extents[:-1])  # without the lane that is summed
+        rank = len(product.spatial)
+        return _Work(
+            form.slide,
+            prod(n for v, n in enumerate(extents) if v < rank - 1 and v != form.axis),
+            prod(n for v, n in enumerate(extents) if v >= rank and v != form.tap),
+            prod(shaped(form.weights).get_shape()[:-LANES]) // form.slide.taps,
+            form.steps,
+            bool(product.reads[0].outside),
+        )
+
+    def cycles(self, source: Fold, result: Fold, costs: EpilogueCosts) -> int | None:
+        """The cycles between two folds, None where these are not possible."""
+        try:
+            folded = FoldedSlide(self.slide, source, result)
+        except ValueError:
+            return None
+        if folded.phases > 1 and self.is_padded:
+            return None  # te-correct-borders needs one axis for each padded dimension
+        elements = self.others * folded.elements * folded.phases
+        return (
+            costs.gemm(self.others * self.summed * folded.products() + elements)
+            + costs.immediate(elements * self.steps)
+            + costs.load(Memory.WGT, self.tiles * folded.taps * folded.phases)
+        )
+
+
 class _Search:
     """Chooses folds of the tensors between sliding kernels.
 
@@ -138,7 +185,8 @@ class _Search:
             if (lanes := self._lanes_of(call.outputs[0])) and 2 * lanes <= self.block
         }
         self.folds: dict[SSAValue, Fold] = {}
-        self._known: dict[tuple[CallOp, Fold, Fold], int | None] = {}
+        self.works = {call: _Work.of(form) for call, form in kernels.items()}
+        self._known: dict[tuple[_Work, Fold, Fold], int | None] = {}
 
     def _lanes_of(self, value: SSAValue) -> int:
         """How many lanes are multiplied by anything but 0; 0 where something else reads them."""
@@ -198,34 +246,14 @@ class _Search:
 
     def _cost(self, call: CallOp, folds: Mapping[SSAValue, Fold]) -> float:
         """Cycles of a call; infinite where these folds are not possible."""
-        form = self.kernels[call]
+        work, form = self.works[call], self.kernels[call]
         source = folds.get(call.operands[form.activations.index], NOT_FOLDED)
         result = folds.get(call.outputs[0], NOT_FOLDED)
-        key = call, source, result
+        key = work, source, result
         if key not in self._known:
-            self._known[key] = self._cycles(form, source, result)
+            self._known[key] = work.cycles(source, result, self.costs)
         cycles = self._known[key]
         return float("inf") if cycles is None else cycles
-
-    def _cycles(self, form: SlidingKernel, source: Fold, result: Fold) -> int | None:
-        try:
-            folded = FoldedSlide(form.slide, source, result)
-        except ValueError:
-            return None
-        product = form.product
-        if folded.phases > 1 and product.reads[0].outside:
-            return None  # te-correct-borders needs one axis for each padded dimension
-        extents = list(product.extents[:-1])  # without the lane that is summed
-        rank = len(product.spatial)
-        others = prod(n for v, n in enumerate(extents) if v < rank - 1 and v != form.axis)
-        summed = prod(n for v, n in enumerate(extents) if v >= rank and v != form.tap)
-        elements = others * folded.elements * folded.phases
-        tiles = prod(shaped(form.weights).get_shape()[:-LANES]) // form.slide.taps
-        return (
-            self.costs.gemm(others * summed * folded.products() + elements)
-            + self.costs.immediate(elements * form.steps)
-            + self.costs.load(Memory.WGT, tiles * folded.taps * folded.phases)
-        )
 
     def prices(self, call: CallOp) -> tuple[int, int]:
         """Cycles of a call with the folds that were chosen, and without folds."""
