@@ -17,7 +17,6 @@ from xdsl.traits import SymbolTable
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
-from vtac.passes.te.share_buffers import Lifetimes
 
 from .primitives import RULES, Nest, NestStage, Refused
 
@@ -64,8 +63,7 @@ def apply_schedule(schedule: te.ScheduleOp, steps: int | None = None) -> None:
         if steps is not None and number > steps:
             return
         assert isinstance(step, te.Primitive)
-        if not isinstance(step, te.InPlaceOp | te.InitOp):
-            nest.lifetimes = Lifetimes()
+        nest.forget(step)
         try:
             RULES[type(step)](nest, step)
         except Refused as refused:

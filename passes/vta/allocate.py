@@ -272,19 +272,49 @@ def _widen(group: Sequence[_Site], room: int, most_slots: int) -> None:
 
 def _place_by_age(group: Sequence[_Site], used: NDArray[np.int64]) -> bool:
     """Place each site, the largest first, where the last use is longest ago; whether all fit."""
-    placed: list[_Site] = []
+    placed = _Placed(len(group))
     for site in sorted(group, key=lambda site: (-site.elements, site.number)):
-        last = used.copy()
-        for other in placed:
-            until = _NEVER_FREE if site.meets(other, exactly=False) else other.life[1]
-            here = last[other.base : other.base + other.elements]
-            np.maximum(here, until, out=here)
-        latest, base = _longest_ago(last, site.elements)
+        latest, base = _longest_ago(placed.last_uses(site, used), site.elements)
         if latest == _NEVER_FREE:
             return False
         site.base = base
-        placed.append(site)
+        placed.add(site)
     return True
+
+
+class _Placed:
+    """The sites of a group that have a place: few places, each with many sites in turn."""
+
+    def __init__(self, most: int):
+        self._count = 0
+        self._first, self._last, self._number = np.zeros((3, most), np.int64)
+        self._places: dict[tuple[int, int], int] = {}
+
+    def add(self, site: _Site) -> None:
+        """Record where a site lies."""
+        place = site.base, site.base + site.elements
+        number = self._places.setdefault(place, len(self._places))
+        self._first[self._count], self._last[self._count] = site.life
+        self._number[self._count] = number
+        self._count += 1
+
+    def last_uses(self, site: _Site, used: NDArray[np.int64]) -> NDArray[np.int64]:
+        """When each element is used for the last time, before or apart from a site of this group.
+
+        Never free are the elements of sites that are alive at the same time as this one.
+        """
+        first, last, number = (
+            array[: self._count] for array in (self._first, self._last, self._number)
+        )
+        begin, end = site.life
+        until = np.where((first <= end) & (begin <= last), _NEVER_FREE, last)
+        latest = np.full(len(self._places), -1, np.int64)
+        np.maximum.at(latest, number, until)
+        found = used.copy()
+        for (low, high), time in zip(self._places, latest.tolist(), strict=True):
+            here = found[low:high]
+            np.maximum(here, time, out=here)
+        return found
 
 
 def _longest_ago(last: NDArray[np.int64], size: int) -> tuple[int, int]:

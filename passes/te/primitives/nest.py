@@ -15,6 +15,8 @@ from xdsl.rewriter import Rewriter
 from vtac.dialects import te
 from vtac.passes.te.share_buffers import Lifetimes
 
+from .stage_order import StageOrder
+
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not an accident
     """A primitive that cannot be applied: what is wrong, and the way out."""
@@ -89,20 +91,29 @@ class NestStage:
 class Nest:
     """A kernel in loop form, and what the handles of its schedule stand for.
 
-    lifetimes: those of its buffers, until anything but the sharing of buffers changes the loops.
+    lifetimes, order: those of its buffers and of its stages, while nothing else changes the loops.
     """
 
     kernel: te.KernelOp
     stages: list[NestStage]
     handles: dict[SSAValue, NestStage] = field(default_factory=dict)
     loops: dict[SSAValue, tuple[NestStage, te.ForOp]] = field(default_factory=dict)
-    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    lifetimes: Lifetimes = field(init=False)
+    order: StageOrder = field(init=False)
     _parts: dict[SSAValue, dict[NestStage, None]] = field(default_factory=dict)
     """The stages that write a buffer, in the order in which they came to do so."""
 
     def __post_init__(self) -> None:
+        self.forget(None)
         for stage in self.stages:
             self._record(stage)
+
+    def forget(self, step: te.Primitive | None) -> None:
+        """Drop what is known of lifetimes and orders where a primitive changes them."""
+        if not isinstance(step, te.InPlaceOp | te.InitOp | te.AxesOp):
+            self.lifetimes = Lifetimes()
+        if not isinstance(step, te.ComputeAtOp | te.ComputeWithOp | te.AxesOp):
+            self.order = StageOrder(self.stages)
 
     def _record(self, stage: NestStage) -> None:
         for part in stage.parts:

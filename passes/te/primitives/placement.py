@@ -7,7 +7,6 @@ run over those ranges, and its buffer holds just that window.
 from collections.abc import Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 
@@ -21,7 +20,6 @@ from .nest import (
     copies_from,
     is_around,
     label_of,
-    take_out,
 )
 
 
@@ -53,7 +51,7 @@ def compute_at(nest: Nest, step: te.ComputeAtOp) -> None:
     shape = te.shaped(stage.buffer).get_shape()
     whole = window == [te.Range(0, size) for size in shape]
     new = te.AllocOp(alloc.buffer.type, () if whole else window, alloc.slots.value.data)
-    Rewriter.insert_op(new, InsertPoint.before(stage.parts[0].root))
+    nest.order.replace_alloc(stage, new)
     nest.replace_buffer(stage, new)
     for copy, part in zip(copies, copied, strict=True):
         copy.set_window(part)
@@ -120,13 +118,8 @@ def _window(
 
 def _move(nest: Nest, stage: NestStage, window: Sequence[te.Range], loop: te.ForOp) -> None:
     """Move the stage's nests into the loop and let them run over the window."""
-    place = _first_after(nest, stage.order, loop.body.block)
+    nest.order.move(stage, loop.body.block)
     for part in stage.parts:
-        root = take_out(part.root)
-        if place is None:
-            loop.body.block.add_op(root)
-        else:
-            loop.body.block.insert_op_before(root, place)
         for statement in part.statements:
             _narrow(part, statement, window)
 
@@ -158,29 +151,3 @@ def outermost(part: NestStage, index: SSAValue) -> te.ForOp:
             return loop
         loop = around
     raise Refused(f'stage "{part.label}" is not indexed by its own loops')
-
-
-def _first_after(nest: Nest, order: float, block: Block) -> Operation | None:
-    """The first operation of the block that belongs to a stage of higher order alone."""
-    top = nest.kernel.body.block
-    around = block.parent_op()
-    home = around and ancestor_in(around, top)
-    earlier = {stage.buffer for stage in nest.stages if stage.order <= order}
-    places: set[Operation | None] = set()
-    for stage in nest.stages:
-        if stage.order <= order:
-            continue
-        for part in stage.parts:
-            # Most stages stand in the block, or elsewhere in the kernel: their roots say so.
-            root = part.root if part.statements else None
-            if root is None or root.parent is block:
-                places.add(root)
-            elif root.parent is not top or root is home:
-                places.update(ancestor_in(statement, block) for statement in part.statements)
-        alloc = stage.buffer.owner
-        if isinstance(alloc, te.AllocOp) and alloc.parent is block and stage.buffer not in earlier:
-            places.add(alloc)
-    places.discard(None)
-    if not places:
-        return None
-    return next((op for op in block.ops if op in places), None)
