@@ -138,7 +138,11 @@ class Observed:
         Raises `CompileError` on a file that is none, or that belongs to a network of other inputs.
         """
         place = os.fspath(path)
-        arrays = read_npz(io.BytesIO(read_whole(path)), place)
+        try:
+            arrays = read_npz(io.BytesIO(read_whole(path)), place)
+        except CompileError as error:
+            what = f"is no file of observations: {error.problems[0].what}"
+            raise CompileError(Problem(place, what)) from None
         version = arrays.pop("format", None)
         if version is None or version.shape != () or version != FORMAT:
             what = f"is no file of observations in format {FORMAT}"

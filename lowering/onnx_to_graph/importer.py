@@ -44,7 +44,11 @@ from vtac.lowering.onnx_to_graph.check import (
 )
 from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, StaysOnHostError
-from vtac.lowering.onnx_to_graph.node_checks import inferred_problems, layer_problems
+from vtac.lowering.onnx_to_graph.node_checks import (
+    inferred_problems,
+    layer_problems,
+    number_problems,
+)
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.lowering.onnx_to_graph.prepare import KnownTypes, Prepared, prepare
 from vtac.lowering.onnx_to_graph.shapes import Shapes
@@ -81,6 +85,7 @@ def import_model(
     }
     types = {**prepared.types, **constants}
     problems = layer_problems(prepared.model, types)
+    problems += number_problems(prepared.model, types, prepared.constants)
     doubtful = inferred_problems(prepared.model, types)
     # Where onnxruntime loads what onnx's inference refuses, onnxruntime is right.
     if problems or (doubtful and not host_loads(model)):

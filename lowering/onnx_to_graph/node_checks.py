@@ -6,10 +6,12 @@ as far as they are known.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
+import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, TypeProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from vtac.dialects.errors import Problem
 from vtac.lowering.onnx_to_graph.check import describe, opsets_of, plain_domain
@@ -18,6 +20,20 @@ from vtac.lowering.onnx_to_graph.shapes import static_shape
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape | None]
 """The shapes of a node's operands, None where one is absent or not known."""
+
+Check = Callable[[Shapes, Mapping[str, Any]], Iterator[str]]
+"""What is wrong with a node, from the shapes of its operands and its attributes."""
+
+Numbers = Sequence[np.ndarray[Any, np.dtype[Any]] | None]
+"""The constants among a node's further operands, None for others."""
+
+NumberCheck = Callable[[Shape, Shape | None, Numbers, Mapping[str, Any]], Iterator[str]]
+"""What is wrong with a node, from the shapes of its first operand and its first result, its further
+operands and its attributes."""
+
+_NUMBERS = (TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT)
+_MOST_NUMBERS = 1 << 12
+"""Element types and the largest size of constants that are looked at."""
 
 _REFUSALS = (
     onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError, ValueError,
@@ -37,6 +53,30 @@ def layer_problems(model: ModelProto, types: Mapping[str, TypeProto]) -> list[Pr
         shapes = [static_shape(types.get(name)) for name in node.input]
         values = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         problems += [Problem(describe(node), what, ANEW) for what in check(shapes, values)]
+    return problems
+
+
+def number_problems(
+    model: ModelProto, types: Mapping[str, TypeProto], constants: Mapping[str, TensorProto]
+) -> list[Problem]:
+    """The problems of nodes of the main graph that take constants for shapes or for places."""
+
+    def array(name: str) -> np.ndarray[Any, np.dtype[Any]] | None:
+        tensor = constants.get(name)
+        if tensor is None or tensor.data_type not in _NUMBERS or prod(tensor.dims) > _MOST_NUMBERS:
+            return None
+        return numpy_helper.to_array(tensor)
+
+    problems = []
+    for node in model.graph.node:
+        check = _NUMBER_CHECKS.get(node.op_type) if plain_domain(node.domain) == "" else None
+        x = static_shape(types.get(node.input[0])) if check is not None and node.input else None
+        if check is None or x is None:
+            continue
+        y = static_shape(types.get(node.output[0]))
+        numbers = [array(name) for name in node.input[1:]]
+        values = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        problems += [Problem(describe(node), what, ANEW) for what in check(x, y, numbers, values)]
     return problems
 
 
@@ -110,6 +150,24 @@ def _conv_transpose(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
         )
     elif bias is not None and bias != (w[1] * group,):
         yield f"its bias is {list(bias)} and its weights make {w[1] * group} channels"
+    rank = len(x) - 2
+    steps = zip(
+        values.get("strides", [1] * rank), values.get("dilations", [1] * rank), strict=False
+    )
+    for padding, step in zip(values.get("output_padding", ()), steps, strict=False):
+        if padding >= max(step):
+            yield (
+                f"its output has {padding} more rows than its input reaches, stride and dilation"
+                f" leave at most {max(step) - 1}"
+            )
+    yield from _automatic_pads(values)
+
+
+def _automatic_pads(values: Mapping[str, Any]) -> Iterator[str]:
+    known = (b"NOTSET", b"VALID", b"SAME_UPPER", b"SAME_LOWER")
+    if (given := values.get("auto_pad", known[0])) not in (*known, b""):
+        listed = ", ".join(name.decode() for name in known)
+        yield f"its auto_pad is {given.decode(errors='replace')!r}, not one of {listed}"
 
 
 def _window(x: Shape, kernel: Shape, values: Mapping[str, Any]) -> Iterator[str]:
@@ -118,6 +176,7 @@ def _window(x: Shape, kernel: Shape, values: Mapping[str, Any]) -> Iterator[str]
     if stated != kernel:
         yield f"its kernel_shape is {list(stated)} and its weights have {list(kernel)}"
         return
+    yield from _automatic_pads(values)
     if values.get("auto_pad", b"NOTSET") not in (b"NOTSET", b""):
         return
     rank = len(kernel)
@@ -151,6 +210,108 @@ def _gemm(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
         yield f"its third operand is {list(c)} and its result {list(result)}"
 
 
+def _transpose(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
+    x, order = shapes[0], values.get("perm")
+    if x is not None and order is not None and sorted(order) != list(range(len(x))):
+        yield f"{list(order)} is no permutation of the axes of its input {list(x)}"
+
+
+def _pooling(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
+    kernel, pads = values.get("kernel_shape", ()), values.get("pads", ())
+    yield from _automatic_pads(values)
+    for axis, taps in enumerate(kernel):
+        ends = pads[axis :: len(kernel)]
+        if ends and max(ends) >= taps:
+            yield f"its pads {list(pads)} are not smaller than its window {list(kernel)}"
+            return
+
+
+def _normalisation(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
+    x, *vectors = shapes
+    if x is None or len(x) < 2:
+        return
+    for name, vector in zip(("scale", "bias"), vectors, strict=False):
+        if vector is not None and vector != (x[1],):
+            yield f"its {name} is {list(vector)} and its input has {x[1]} channels"
+
+
+def _layer_normalisation(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
+    x, axis = shapes[0], values.get("axis", -1)
+    if x is not None and not -len(x) <= axis < len(x):
+        yield f"its axis is {axis} and its input {list(x)}"
+        return
+    for name, vector in zip(("scale", "bias"), shapes[1:], strict=False):
+        if x is not None and vector is not None and not _broadcasts(vector, x):
+            yield f"its {name} is {list(vector)}, which does not broadcast to its input {list(x)}"
+
+
+def _depth_to_space(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
+    x, size = shapes[0], values.get("blocksize", 1)
+    if x is not None and len(x) == 4 and (size < 1 or x[1] % (size * size)):
+        yield f"its input has {x[1]} channels, which are no multiple of {size} * {size}"
+
+
+def _dequantize(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
+    x, scale = (*shapes, None, None)[:2]
+    axis = values.get("axis", 1)
+    if x is not None and scale is not None and len(scale) and scale != (1,):
+        if not -len(x) <= axis < len(x):
+            yield f"its axis is {axis} and its input {list(x)}"
+        elif len(scale) == 1 and scale[0] != x[axis]:
+            yield f"its scales are {list(scale)}, axis {axis} of its input {list(x)} has {x[axis]}"
+
+
+def _recurrent(gates: int) -> Check:
+    def check(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
+        x, w, r = (*shapes, None, None)[:3]
+        hidden = values.get("hidden_size")
+        count = 2 if values.get("direction", b"forward") == b"bidirectional" else 1
+        if hidden is None or x is None or len(x) != 3:
+            return
+        for name, given, last in (("W", w, x[2]), ("R", r, hidden)):
+            wanted = (count, gates * hidden, last)
+            if given is not None and given != wanted:
+                yield f"its {name} is {list(given)}, not {list(wanted)}"
+
+    return check
+
+
+def _reshape(x: Shape, y: Shape | None, numbers: Numbers, _: Mapping[str, Any]) -> Iterator[str]:
+    if y is not None and prod(x) != prod(y):
+        yield f"its input {list(x)} has {prod(x)} elements, and its result {list(y)} {prod(y)}"
+
+
+def _gather(
+    x: Shape, _: Shape | None, numbers: Numbers, values: Mapping[str, Any]
+) -> Iterator[str]:
+    axis = values.get("axis", 0)
+    indices = numbers[0] if numbers else None
+    if indices is None or not indices.size or not -len(x) <= axis < len(x):
+        return
+    if indices.min() < -x[axis] or indices.max() >= x[axis]:
+        yield (
+            f"its indices go from {indices.min()} to {indices.max()}, axis {axis} of its input"
+            f" {list(x)} has {x[axis]}"
+        )
+
+
+def _resize(
+    x: Shape, y: Shape | None, numbers: Numbers, values: Mapping[str, Any]
+) -> Iterator[str]:
+    for given in numbers[-1:] if len(numbers) < 3 else numbers[1:3]:
+        if given is not None and given.size and not (given > 0).all():
+            yield f"it resizes to {given.tolist()}, which must be above 0"
+
+
+def _pad(x: Shape, y: Shape | None, numbers: Numbers, values: Mapping[str, Any]) -> Iterator[str]:
+    pads = numbers[0] if numbers else None
+    if pads is None or pads.size != 2 * len(x):
+        return
+    left = np.array(x) + np.minimum(pads[: len(x)], 0) + np.minimum(pads[len(x) :], 0)
+    if (left < 0).any():
+        yield f"its pads {pads.tolist()} cut off more than its input {list(x)} has"
+
+
 def _prelu(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
     x, slope = (*shapes, None, None)[:2]
     if x is not None and slope is not None and not _broadcasts(slope, x):
@@ -165,11 +326,30 @@ def _broadcasts(shape: Shape, to: Shape) -> bool:
     return all(extent in (1, wanted) for extent, wanted in pairs)
 
 
-_CHECKS: Mapping[str, Callable[[Shapes, Mapping[str, Any]], Iterator[str]]] = {
+_CHECKS: Mapping[str, Check] = {
+    "AveragePool": _pooling,
     "BatchNormalization": _batch_norm,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
+    "DepthToSpace": _depth_to_space,
+    "DequantizeLinear": _dequantize,
+    "GRU": _recurrent(3),
     "Gemm": _gemm,
+    "InstanceNormalization": _normalisation,
+    "LSTM": _recurrent(4),
+    "LayerNormalization": _layer_normalisation,
+    "MaxPool": _pooling,
     "PRelu": _prelu,
+    "QuantizeLinear": _dequantize,
+    "RNN": _recurrent(1),
+    "Transpose": _transpose,
 }
 """For each layer, a check of the operands' shapes and the node's attributes."""
+
+_NUMBER_CHECKS: Mapping[str, NumberCheck] = {
+    "Gather": _gather,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Resize": _resize,
+}
+"""For each such operator, a check of the constants that it takes."""

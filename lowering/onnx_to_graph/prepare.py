@@ -15,6 +15,7 @@ from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
 from vtac.lowering.onnx_to_graph.check import large_constants, opsets_of, skeleton
 from vtac.lowering.onnx_to_graph.dynamic_quantisation import undo_dynamic_quantisation
 from vtac.lowering.onnx_to_graph.expansions.expand import expand
+from vtac.lowering.onnx_to_graph.explicit_transposes import make_pads_explicit
 from vtac.lowering.onnx_to_graph.fold import fold_constants
 from vtac.lowering.onnx_to_graph.functions import inline_functions
 from vtac.lowering.onnx_to_graph.fused_operators import split_fused
@@ -100,6 +101,8 @@ def _settle(model: ModelProto) -> dict[str, TypeProto]:
     """Fold and correct until nothing changes; the types of all values."""
     types = infer_types(model)
     for _ in range(ROUNDS):
+        if make_pads_explicit(model, types):
+            types = infer_types(model)
         if not correct_ceiling(model, types) and not fold_constants(model, types):
             break
         types = infer_types(model)

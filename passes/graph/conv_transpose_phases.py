@@ -210,8 +210,12 @@ def _dimensions(op: HostOp) -> list[Dimension] | None:
     x, w, y = (shape_of(value) for value in (op.inputs[0], op.inputs[1], op.outputs[0]))
     attributes = op.onnx_attributes.data
     automatic = attributes.get("auto_pad", StringAttr("NOTSET"))
-    if x is None or w is None or y is None or not is_static(op.outputs[0]):
-        return None
+    asked = "output_shape" in attributes or automatic not in (
+        StringAttr("NOTSET"),
+        StringAttr("VALID"),
+    )
+    if x is None or w is None or y is None or not is_static(op.outputs[0]) or asked:
+        return None  # import makes pads explicit wherever shapes are known
     rank = len(x) - 2
     strides, dilations = (
         _integers(op, "strides", [1] * rank),
@@ -220,16 +224,6 @@ def _dimensions(op: HostOp) -> list[Dimension] | None:
     pads = _integers(op, "pads", [0] * (2 * rank))
     if automatic == StringAttr("VALID"):
         pads = [0] * (2 * rank)
-    elif "output_shape" in attributes or automatic != StringAttr("NOTSET"):
-        more = _integers(op, "output_padding", [0] * rank)
-        totals = [
-            max(0, stride * (size - 1) + extra + (taps - 1) * dilation + 1 - extent)
-            for size, stride, extra, taps, dilation, extent in zip(
-                x[2:], strides, more, w[2:], dilations, y[2:], strict=True
-            )
-        ]
-        upper = automatic == StringAttr("SAME_UPPER")
-        pads = [total // 2 if upper else total - total // 2 for total in totals]
     found = [
         Dimension.of(*numbers)
         for numbers in zip(x[2:], w[2:], strides, dilations, pads, y[2:], strict=False)

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from small_models import context, floats, run, small_model
 
 from vtac.dialects.errors import CompileError
@@ -26,6 +26,19 @@ WRONG = {
     "transposed bias": ("ConvTranspose", {"w": (4, 4, 3, 3), "b": (3,)}, {}, "its bias is"),
     "norm": ("BatchNormalization", dict.fromkeys("sbmv", (3,)), {}, r"its scale is \[3\]"),
     "slope": ("PRelu", {"w": (3, 1, 1)}, {}, "does not broadcast"),
+    "automatic pads": ("Conv", {"w": (4, 4, 3, 3)}, {"auto_pad": "SAME"}, "auto_pad is 'SAME'"),
+    "output padding": ("ConvTranspose", {"w": (4, 2, 3, 3)}, {"output_padding": [0, 1]}, "1 more"),
+    "pads of a pooling": (
+        "MaxPool",
+        {},
+        {"kernel_shape": [2, 2], "pads": [2, 0, 0, 0]},
+        "not smaller than its window",
+    ),
+    "order": ("Transpose", {}, {"perm": [0, 2, 1]}, r"\[0, 2, 1\] is no permutation"),
+    "instance norm": ("InstanceNormalization", dict.fromkeys("sb", (3,)), {}, "its scale is"),
+    "layer norm": ("LayerNormalization", {"s": (5,)}, {"axis": 4}, "its axis is 4"),
+    "layer norm's scale": ("LayerNormalization", {"s": (4,)}, {}, r"its scale is \[4\]"),
+    "depth": ("DepthToSpace", {}, {"blocksize": 3}, r"no multiple of 3 \* 3"),
     "addend": ("Add", {"w": (4, 3)}, {}, r"operands \[1, 4, 5, 5\], \[4, 3\]"),
     "product": ("MatMul", {"w": (4, 3)}, {}, r"operands \[1, 4, 5, 5\], \[4, 3\]"),
 }
@@ -59,6 +72,66 @@ def test_all_are_told_at_once():
         import_model(wrong_model(*kinds), context())
     for number, kind in enumerate(kinds):
         assert f"node 'node{number}' ({WRONG[kind][0]})" in str(error.value), kind
+
+
+PLACES = {
+    "elements": ("Reshape", [[4, 26]], {}, r"has 100 elements, and its result \[4, 26\] 104"),
+    "more elements": ("Reshape", [[0, 4, 7, 4]], {}, "has 100 elements"),
+    "indices": ("Gather", [[0, 4]], {"axis": 1}, r"from 0 to 4, axis 1 of its input .* has 4"),
+    "negative indices": ("Gather", [[[-6]]], {"axis": -1}, "indices go from -6 to -6"),
+    "pads": ("Pad", [[0, 0, -3, 0, 0, 0, -3, 0]], {}, "cut off more than its input"),
+    "scales": ("Resize", ["", [1.0, 1.0, 0.0, 2.0]], {}, "must be above 0"),
+    "negative scales": ("Resize", ["", [1.0, 1.0, 2.0, -2.0]], {}, "must be above 0"),
+    "sizes": ("Resize", ["", "", [1, 4, 0, 5]], {}, "must be above 0"),
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("as_node", [False, True])
+def test_constants_that_name_no_place(kind, as_node):
+    """As initialisers and as Constant nodes."""
+    operator, operands, attributes, message = PLACES[kind]
+    arrays = {
+        f"c{number}": np.array(given, np.float32 if isinstance(given[-1], float) else np.int64)
+        for number, given in enumerate(operands)
+        if given != ""
+    }
+    names = [f"c{number}" if f"c{number}" in arrays else "" for number in range(len(operands))]
+    nodes = [node(operator, ["x", *names], ["y"], "it", **attributes)]
+    if as_node:
+        made = [
+            node("Constant", [], [name], value=numpy_helper.from_array(array))
+            for name, array in arrays.items()
+        ]
+        nodes, arrays = [*made, *nodes], {}
+    model = small_model(nodes, {"x": IMAGE}, ["y"], arrays)
+    with pytest.raises(Exception, match=r"."):
+        run(model, {"x": floats(IMAGE)})
+    with pytest.raises(CompileError, match=message) as error:
+        import_model(model, context())
+    assert f"node 'it' ({operator})" in str(error.value)
+
+
+RECURRENT = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+@pytest.mark.parametrize("operator", RECURRENT)
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("fault", ["", "W", "R"])
+def test_weights_of_recurrent_layers(operator, direction, fault):
+    count = 2 if direction == "bidirectional" else 1
+    gates = RECURRENT[operator] * 6
+    shapes = {"W": (count, gates, 5), "R": (count, gates, 6)}
+    weights = {
+        name: floats((*shape[:2], shape[2] + (name == fault)), 1) for name, shape in shapes.items()
+    }
+    layer = node(operator, ["x", "W", "R"], ["y"], "it", hidden_size=6, direction=direction)
+    model = small_model([layer], {"x": [3, 1, 5]}, ["y"], weights)
+    if not fault:
+        import_model(model, context())
+        return
+    with pytest.raises(CompileError, match=f"node 'it' .* its {fault} is"):
+        import_model(model, context())
 
 
 def test_third_operands_of_gemm():
