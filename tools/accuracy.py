@@ -79,7 +79,7 @@ def print_json(values: Mapping[str, Any]) -> None:
 
 
 def read_layer_errors(path: str) -> tuple[LayerError, ...]:
-    """The errors of layers in a file that holds what `accuracy_json` writes.
+    """The errors of layers in a file that holds what `accuracy_values` returns, as JSON.
 
     Raises `CompileError` if it holds none.
     """

@@ -18,7 +18,7 @@ from small_models import small_model
 
 import vtac
 from vtac.dialects.errors import CompileError
-from vtac.tools.accuracy import accuracy_json, read_layer_errors
+from vtac.tools.accuracy import accuracy_values, read_layer_errors
 from vtac.tools.layer_errors import LayerError
 from vtac.tools.report_page import page
 from vtac.tools.report_page.contents import contents_of, module_rows, page_data
@@ -242,7 +242,7 @@ def test_spans_merge_where_there_are_too_many(module: vtac.Module) -> None:
 def test_errors_of_layers_are_read_back(tmp_path: Path) -> None:
     errors = (LayerError("a", ("conv",), 31.5, float("inf")), LayerError("b", (), 1.0, 2.0, "why"))
     file = tmp_path / "errors.json"
-    file.write_text(accuracy_json(None, errors))
+    file.write_text(json.dumps(accuracy_values(None, errors)))
     assert read_layer_errors(str(file)) == errors
     for text in ("", "[]", "{}", '{"layer_errors": [{"node": "a"}]}'):
         file.write_text(text)
@@ -265,6 +265,14 @@ def test_advice_names_what_is_at_stake(module: vtac.Module) -> None:
         assert 0 < advice.cycles <= nodes[advice.node].cycles
     stakes = [advice.cycles for advice in found.on_accelerator]
     assert stakes == sorted(stakes, reverse=True)
+
+
+def test_advice_names_what_parts_launches(module: vtac.Module) -> None:
+    found = contents_of(module, "x")
+    hosted = {each.name: each for each in found.nodes if each.is_hosted}
+    assert any("Softmax" in advice.text for advice in found.on_host)
+    for advice in found.on_host:
+        assert hosted[advice.node].placement.reason in advice.text
 
 
 @pytest.mark.parametrize("package", ["jinja2", "vl_convert"])

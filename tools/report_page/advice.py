@@ -1,7 +1,7 @@
 """What would help a network most, read off the clock's accounts and the reasons of the partition.
 
 Each piece of advice names the cycles that are at stake: what a layer takes beyond the lower bound
-of its resources, or the products that it computes in lanes that nothing uses.
+of its resources, or the products that it computes beyond those of the network.
 """
 
 from collections import Counter
@@ -53,18 +53,37 @@ def accelerator_advice(nodes: Iterable[Node], cycles: int) -> list[Advice]:
 
 
 def host_advice(nodes: Sequence[Node]) -> list[Advice]:
-    """The nodes on the host with most multiply-accumulates, each with its reason and way out."""
+    """The nodes on the host with most multiply-accumulates, then those that part launches."""
     hosted = [node for node in nodes if node.is_hosted and node.placement.macs]
     hosted.sort(key=lambda node: -node.placement.macs)
-    return [
-        Advice(
-            node.name,
-            f"{node.placement.macs:,} multiply-accumulates on the host: {node.placement.reason}."
-            f" {node.placement.way_out}".strip(),
-            0,
-        )
-        for node in hosted[:MOST]
-    ]
+    found = [_hosted(n, f"{n.placement.macs:,} multiply-accumulates") for n in hosted]
+    groups: dict[tuple[str, str], list[Node]] = {}
+    for node in _between(nodes):
+        if not node.placement.macs and not node.part_of:
+            groups.setdefault((node.operator, node.placement.way_out), []).append(node)
+    for (operator, _), members in sorted(groups.items(), key=lambda item: -len(item[1])):
+        count = f" and {len(members) - 1:,} more" if len(members) > 1 else ""
+        what = f"{operator}{count} between nodes of the accelerator, which part its launches"
+        found.append(_hosted(members[0], what))
+    return found[:MOST]
+
+
+def _hosted(node: Node, what: str) -> Advice:
+    placement = node.placement
+    return Advice(node.name, f"{what}: {placement.reason}. {placement.way_out}".strip(), 0)
+
+
+def _between(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes on the host that need results of the accelerator, and that it needs."""
+    behind: set[str] = set()
+    for node in nodes:
+        if any(name in behind for name in node.placement.after) or not node.is_hosted:
+            behind.add(node.name)
+    before: set[str] = set()
+    for node in reversed(nodes):
+        if node.name in before or not node.is_hosted:
+            before.update(node.placement.after)
+    return [n for n in nodes if n.is_hosted and n.name in behind and n.name in before]
 
 
 def _waiting(node: Node, cost: Cost) -> Iterable[Advice]:
@@ -84,15 +103,15 @@ def _waiting(node: Node, cost: Cost) -> Iterable[Advice]:
 
 
 def _unused_lanes(node: Node, cost: Cost) -> Iterable[Advice]:
-    """The cycles of products in lanes that hold no channel or row of the layer."""
+    """The cycles of products that are none of the layer's own."""
     macs, done = node.placement.macs, cost.products
     if not node.placement.macs_known or not macs or done <= macs:
         return
     gemm = cost.modules.get("compute", Counter())[Cause.GEMM.value]
     share = macs / done
     text = (
-        f"{done:,} products are computed for {macs:,}: channels, rows or borders fill"
-        f" {share:.0%} of the lanes. Channels in multiples of the block, or a machine with smaller"
-        " blocks, would help."
+        f"{done:,} products are computed for the {macs:,} of the network. The others are in lanes"
+        " that hold no channel or row, at borders, or add biases. Channels in multiples of the"
+        " block, or a machine with smaller blocks, would help with lanes."
     )
     yield Advice(node.name, text, round(gemm * (1 - share)))

@@ -133,7 +133,7 @@ def _node_data(node: Node, contents: Contents, texts: dict[str, int]) -> dict[st
     ]
     return {
         "name": node.name,
-        "op": operator(placement),
+        "op": node.operator,
         "where": placement.where,
         "partOf": numbers.get(node.part_of, -1) if node.part_of else -1,
         "reads": [numbers[name] for name in placement.after if name in numbers],
@@ -214,11 +214,6 @@ def _roofline(contents: Contents) -> dict[str, Any] | None:
     report = contents.profile.launches[0].report
     roofs = Roofs.of(report.target, report.preset)
     return {"peak": roofs.peak, "bandwidth": roofs.bandwidth, "dots": dots}
-
-
-def operator(placement: Placement) -> str:
-    """The operator of a node as users know it."""
-    return placement.op.removeprefix("graph.")
 
 
 def macs_text(placement: Placement) -> str:

@@ -87,6 +87,11 @@ class Node:
         return self.placement.node
 
     @property
+    def operator(self) -> str:
+        """The node's operator as users know it."""
+        return self.placement.op.removeprefix("graph.")
+
+    @property
     def is_hosted(self) -> bool:
         """Whether the node runs on the host."""
         return self.placement.where == HOST

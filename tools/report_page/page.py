@@ -17,7 +17,6 @@ from vtac.tools.report_page.contents import (
     machine_text,
     macs_text,
     module_rows,
-    operator,
     page_data,
 )
 from vtac.tools.report_page.lanes import LaneRow, width
@@ -120,7 +119,6 @@ class Row:
 
     number: int
     node: Node
-    operator: str
     macs: str
     lines: Sequence[Line]
     x: float
@@ -142,7 +140,6 @@ def _rows(contents: Contents) -> list[Row]:
             Row(
                 number,
                 node,
-                operator(node.placement),
                 macs_text(node.placement),
                 _lines(lanes, pitch),
                 _x(lanes.lane, pitch),
