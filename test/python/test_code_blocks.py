@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from code_blocks import WRITTEN, Page, blocks_of, pages
-from page_names import GIVEN, names_of
+from page_names import GIVEN, NEEDED, names_of
 from xdsl.dialects import get_all_dialects
 
 from vtac.tools.discovery import our_codegens, our_dialects
@@ -13,6 +13,8 @@ from vtac.tools.discovery import our_codegens, our_dialects
 
 @pytest.mark.parametrize("page", pages())
 def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
+    for package in NEEDED.get(page, ()):
+        pytest.importorskip(package, reason=f"{page} needs {package}")
     run = Page(page, tmp_path, names_of(page, tmp_path))
     try:
         run.run()

@@ -57,6 +57,9 @@ def _small_model(image: str, logits: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opset, ir_version=8)
 
 
+NEEDED: Mapping[str, tuple[str, ...]] = {"docs/report.md": ("jinja2", "vl_convert")}
+"""Packages without which the blocks of a page do not run: those of an extra."""
+
 GIVEN: Mapping[str, Callable[[Path], Names]] = {
     "docs/partitioning.md": _partitioning,
     "docs/primitives.md": _kernel,
