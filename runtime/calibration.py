@@ -12,7 +12,7 @@ element is rounded, and at most one bit of resolution is lost compared with the 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import frexp, inf
+from math import frexp, inf, prod
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,11 @@ Watch = Callable[[int, str, Array], None]
 """Called with each value of each batch: the number of the batch, the value's name, the array."""
 
 _MANTISSA_BITS = 53
-_OUTPUTS_AT_ONCE = 64
-"""How many values one run of the model computes; more values take more runs, not more memory."""
+BYTES_AT_ONCE = 64 << 20
+"""Bytes of the values that one run of the model returns; more take more runs, not more memory."""
+
+UNKNOWN_BYTES = BYTES_AT_ONCE // 64
+"""Bytes assumed of a value whose shape onnxruntime does not know."""
 
 
 @dataclass
@@ -218,14 +221,31 @@ def open_float_model(model: ModelProto, weights: Weights | None = None) -> Any:
         ) from error
 
 
+def _runs(session: Any, names: Sequence[str]) -> Iterator[list[str]]:
+    """The outputs of a session in as few runs as their bytes allow: each computes the whole network
+    again."""
+    shapes = {output.name: output.shape for output in session.get_outputs()}
+    some, total = list[str](), 0
+    for name in names:
+        shape = shapes[name]
+        known = all(isinstance(extent, int) for extent in shape)
+        size = 4 * prod(shape) if known else UNKNOWN_BYTES
+        if some and total + size > BYTES_AT_ONCE:
+            yield some
+            some, total = [], 0
+        some.append(name)
+        total += size
+    if some:
+        yield some
+
+
 def _values(
     session: Any, names: Sequence[str], batch: Mapping[str, Array]
 ) -> Iterator[tuple[str, Array]]:
     """The values of one batch: inputs as they are, outputs computed a few at a time."""
     wanted = [name for name in names if name not in batch]
     yield from ((name, batch[name]) for name in names if name in batch)
-    for start in range(0, len(wanted), _OUTPUTS_AT_ONCE):
-        some = wanted[start : start + _OUTPUTS_AT_ONCE]
+    for some in _runs(session, wanted):
         try:
             arrays = session.run(some, dict(batch))
         except FAILURES as error:

@@ -94,13 +94,26 @@ NOT_QUANTISED = Reason(
 )
 
 
-MOST_OPERANDS = 1 << 30
-"""The most operands of one kernel."""
+MOST_OPERANDS = 512
+"""The most values that one kernel reads, each counted as often as it is read."""
+
+MOST_JOINED = 128
+"""The most operands of a concatenation.
+
+Where they fill no whole elements, it is a sum of convolutions whose weights grow with the square of
+the channels.
+"""
 
 TOO_WIDE = Reason(
     f"it reads more than {MOST_OPERANDS} values at once",
     ReasonKind.OPERATOR,
-    "Join or add fewer values in one node.",
+    "Add fewer values in one sum.",
+)
+
+JOINS_MANY = Reason(
+    f"it joins more than {MOST_JOINED} values at once",
+    ReasonKind.OPERATOR,
+    "Join fewer values in one node.",
 )
 
 NO_PRODUCTS = Reason(
@@ -186,9 +199,8 @@ def _moves_space_only(operation: Operation) -> str | None:
 
 
 def _joins_many(operation: Operation) -> str | None:
-    """A reason for concatenations of very many operands: as sums of convolutions, their weights
-    grow with the square of the channels."""
-    return TOO_WIDE if len(operation.operands) > MOST_OPERANDS else None
+    """A reason for concatenations of very many operands."""
+    return JOINS_MANY if len(operation.operands) > MOST_JOINED else None
 
 
 def _multiplies_accumulators(operation: Operation) -> str | None:
@@ -305,10 +317,11 @@ class VtaCodegen(Codegen):
         return weights_of(composite)
 
     def refusal(self, composite: CompositeOp, target: Target | None) -> str | None:
-        """A reason for groups of very many operands: scheduling a kernel takes time quadratic in
-        their number."""
-        variable = [v for v in composite.inputs if not isinstance(v.owner, ConstantOp)]
-        return TOO_WIDE if len(variable) > MOST_OPERANDS else None
+        """A reason for groups that read very many values."""
+        pairs = zip(composite.body.block.args, composite.inputs, strict=True)
+        inputs = {argument for argument, v in pairs if not isinstance(v.owner, ConstantOp)}
+        read = sum(value in inputs for op in composite.body.block.ops for value in op.operands)
+        return TOO_WIDE if read > MOST_OPERANDS else None
 
     def why_not(self, op: Operation, target: Target | None) -> str | None:
         """A missing calibration; other reasons are those of the quantiser."""
