@@ -8,7 +8,7 @@ import onnx.inliner
 from onnx import ModelProto, helper
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.lowering.onnx_to_graph.check import plain_domain
+from vtac.lowering.onnx_to_graph.check import describe, plain_domain
 
 STANDARD = frozenset({"Attention", "CausalConvWithState", "CenterCropPad", "SwiGLU"})
 """Operators of the default domain whose bodies hold products, or move elements."""
@@ -21,11 +21,17 @@ def inline_functions(model: ModelProto) -> ModelProto:
     CompileError for a function of the model's own.
     """
     if model.functions:
+        own = {(function.domain, function.name) for function in model.functions}
         try:
             model = onnx.inliner.inline_local_functions(model)
         except (RuntimeError, ValueError) as error:
             what = f"onnx cannot inline its functions: {' '.join(str(error).split())}"
             raise CompileError(Problem("model", what)) from error
+        what = "its function is written for another opset than the model"
+        hint = "Export the model with one opset for all functions."
+        left = [node for node in model.graph.node if (node.domain, node.op_type) in own]
+        if left:
+            raise CompileError([Problem(describe(node), what, hint) for node in left])
     found = {
         node.op_type
         for node in model.graph.node

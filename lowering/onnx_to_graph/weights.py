@@ -10,9 +10,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 from vtac.dialects.context import Array
+from vtac.lowering.onnx_to_graph.attributes import subgraphs
 
 LARGE_BYTES = 1024
 """Weights of at least this many bytes lie beside the model."""
@@ -33,8 +34,10 @@ def reference_to(name: str, array: Array) -> TensorProto:
 def without_weights(model: ModelProto) -> tuple[ModelProto, dict[str, Array]]:
     """A copy of a model without its large weights, and these by the names of their initialisers.
 
-    Only top-level initialisers and Constant nodes are large in practice; all others stay.
+    Only top-level initialisers and Constant nodes are large in practice; all others stay. Weights
+    that nothing reads are left out, since onnxruntime refuses arrays for them.
     """
+    read = _names_read(model.graph)
     small, weights = ModelProto(), dict[str, Array]()
     for field, value in model.ListFields():
         if field.name != "graph":
@@ -43,15 +46,28 @@ def without_weights(model: ModelProto) -> tuple[ModelProto, dict[str, Array]]:
         if field.name not in ("initializer", "node"):
             _copy(field, value, small.graph)
     for tensor in model.graph.initializer:
-        small.graph.initializer.append(_light(tensor, tensor.name, weights))
+        if tensor.name in read or not _is_large(tensor):
+            small.graph.initializer.append(_light(tensor, tensor.name, weights))
     for node in model.graph.node:
         values = [a.t for a in node.attribute if a.name == "value" and node.op_type == "Constant"]
         if values and _is_large(values[0]):
             (name,) = node.output
+            if name not in read:
+                continue
             small.graph.initializer.append(_light(values[0], name, weights))
         else:
             small.graph.node.append(node)
     return small, weights
+
+
+def _names_read(graph: GraphProto) -> set[str]:
+    """Names that nodes read, in subgraphs too, those of results, and those of inputs."""
+    found = {value.name for value in (*graph.input, *graph.output)}
+    for node in graph.node:
+        found.update(node.input)
+        for inner in subgraphs(node.attribute):
+            found |= _names_read(inner)
+    return found
 
 
 def _copy(field: Any, value: Any, to: Any) -> None:

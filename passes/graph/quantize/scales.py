@@ -212,10 +212,11 @@ class _Choice:
         """Let the scales of an operand and of the result differ by a power of two only."""
         result, operand = self._variable(group.root.results[0]), self._variable(form.operand)
         is_free = form.divisor == 1 and operand not in self.given
-        if is_free and self._is_read_here(group, form.operand):
+        largest = float(np.abs(form.factor).max(initial=0.0))  # 0: the sum does without the operand
+        if is_free and largest and self._is_read_here(group, form.operand):
             # It has no other reader, so steps finer than the result's (in a sum, much finer) would
             # be lost.
-            finest = self.needs[result] / float(np.abs(form.factor).max())
+            finest = self.needs[result] / largest
             finest *= _FINEST_ADDEND if form.plain else 1
             self.needs[operand] = max(self.needs[operand], finest)
         self._union(group, result, operand, Fraction(1, odd_part(form.divisor)[0]))
