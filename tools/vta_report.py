@@ -8,8 +8,11 @@ The page is one file that needs no network connection. Details of nodes come fro
 """
 
 import argparse
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from vtac.runtime.atomic import write_whole
 from vtac.runtime.executor import load
@@ -17,7 +20,7 @@ from vtac.tools.accuracy import read_layer_errors
 from vtac.tools.arguments import verify_paths
 from vtac.tools.diagnostics import run_command
 from vtac.tools.parsers.vta_report import argument_parser
-from vtac.tools.report_page import report_html
+from vtac.tools.report_page import Contents, contents_of, html_of
 from vtac.tools.timing_output import chosen_preset
 
 
@@ -33,7 +36,20 @@ def _run(args: argparse.Namespace) -> None:
     errors = None if args.layer_errors is None else read_layer_errors(args.layer_errors)
     module = load(args.package, allow_native=args.allow_native)
     preset = None if module.target is None else chosen_preset(args, module.target)
-    text = report_html(module, title=args.title or name, preset=preset, layer_errors=errors)
-    page = text.encode()
+    contents = contents_of(module, args.title or name, preset, errors)
+    page = html_of(contents).encode()
     write_whole(output, page)
-    print(f"{output}: {len(page):,} bytes, {len(module.explain):,} nodes")
+    if args.json:
+        print(json.dumps(_summary(contents, output, len(page)), indent=2))
+    elif not args.quiet:
+        print(f"{output}: {len(page):,} bytes, {len(contents.nodes):,} nodes")
+
+
+def _summary(contents: Contents, output: str, size: int) -> dict[str, Any]:
+    return {
+        "page": output,
+        "bytes": size,
+        "nodes": len(contents.nodes),
+        "cycles": contents.profile.cycles,
+        "advice": [asdict(each) for each in (*contents.on_accelerator, *contents.on_host)],
+    }

@@ -298,6 +298,13 @@ def test_the_command_writes_a_page(
     module.save("net.vtapkg")
     main(["net.vtapkg", "--preset", "chisel-pynq", "--set", "latency=40"])
     assert f"{len(module.explain)} nodes" in capsys.readouterr().out
+    main(["net.vtapkg", "-o", "other.html", "--quiet"])
+    assert capsys.readouterr() == ("", "")
+    main(["net.vtapkg", "-o", "other.html", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["page"] == "other.html" and found["cycles"] == module.profile().cycles
+    assert found["bytes"] == (tmp_path / "other.html").stat().st_size
+    assert all(each["text"] for each in found["advice"])
     assert "<h1>net</h1>" in (tmp_path / "net.html").read_text()
     with pytest.raises(SystemExit):
         main(["none.vtapkg"])

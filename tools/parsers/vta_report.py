@@ -2,7 +2,7 @@
 
 import argparse
 
-from vtac.tools.parsers.argument_parser import ArgumentParser
+from vtac.tools.parsers.argument_parser import ArgumentParser, add_quiet_argument
 from vtac.tools.parsers.clock import PRESET_HELP, add_clock_arguments
 
 
@@ -29,5 +29,11 @@ def argument_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="open packages with code for this machine (codegen c); only if you trust them",
     )
+    add(
+        "--json",
+        action="store_true",
+        help="print as JSON: the page, its bytes, nodes, cycles, and what would help",
+    )
+    add_quiet_argument(parser)
     add_clock_arguments(parser.add_argument_group("clock"))
     return parser

@@ -6,6 +6,7 @@ placements and of the kept IR; nothing is simulated for the page alone. Plots ar
 vl-convert-python brings along, as SVG with roles and labels for screen readers.
 """
 
-from vtac.tools.report_page.page import report_html
+from vtac.tools.report_page.contents import Contents, contents_of
+from vtac.tools.report_page.page import html_of, report_html
 
-__all__ = ["report_html"]
+__all__ = ["Contents", "contents_of", "html_of", "report_html"]

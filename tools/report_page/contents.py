@@ -70,9 +70,11 @@ def contents_of(
     module: Module,
     title: str,
     preset: str | TimingPreset | None = None,
-    layer_errors: Iterable[LayerError] = (),
+    layer_errors: Iterable[LayerError] | None = None,
 ) -> Contents:
     """What the page of a module shows. Arguments as of `vtac.tools.report_page.report_html`."""
+    if layer_errors is None:
+        layer_errors = getattr(module.report, "layer_errors", ())
     profile = module.profile(preset) if module.target is not None else Profile(())
     nodes, rest = nodes_of(module.explain, profile, layer_errors)
     names = [node.name for node in nodes]

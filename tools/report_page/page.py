@@ -49,10 +49,12 @@ def report_html(
     errors of layers; by default those that the compiler measured, if it did so in this process.
     Raises `CompileError` if a package that the page needs is not installed, or as `Module.profile`.
     """
+    return html_of(contents_of(module, title or "A compiled network", preset, layer_errors))
+
+
+def html_of(contents: Contents) -> str:
+    """The page that shows the contents. Raises `CompileError` as `report_html`."""
     environment, library = _environment(), _plot_library()
-    if layer_errors is None:
-        layer_errors = getattr(module.report, "layer_errors", ())
-    contents = contents_of(module, title or "A compiled network", preset, layer_errors)
     scripts = [library, *(_source(name) for name in ("charts.js", "page.js"))]
     return str(
         environment.get_template("page.html.j2").render(
