@@ -142,7 +142,7 @@ def _rows(contents: Contents) -> list[Row]:
             Row(
                 number,
                 node,
-                macs_text(node.placement),
+                macs_text(node.placement).replace("at least", "\N{GREATER-THAN OR EQUAL TO}"),
                 _lines(lanes, pitch),
                 _x(lanes.lane, pitch),
                 round(3 + 3.5 * (node.cycles / most) ** 0.5, 1),
