@@ -128,7 +128,7 @@ def _run_step(
         data = package.host_parts[step.part]
         return add_host_part(step.part, data, package.blobs, inputs, body)
     outputs = [_value(body, package.value(name)) for name in step.outputs]
-    pointers = ([body.pointer(tensor) for tensor in tensors] for tensors in (inputs, outputs))
+    pointers = ([body.pointer(tensor) for tensor in ends] for ends in (inputs, outputs))
     lines = launch_lines(device.programs[step.part], device.base, *pointers)
     reads = tuple(tensor.value for tensor in inputs if tensor.value is not None)
     writes = tuple(tensor.value for tensor in outputs if tensor.value is not None)

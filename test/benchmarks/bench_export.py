@@ -9,7 +9,6 @@ errors, and to run it once for each input. Run: ``python FILE --help``.
 import argparse
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -92,13 +91,14 @@ def judge(module: Module, batches: list[Batch], compiler: str) -> Verdict:
         project.write(folder)
         (folder / "tracing.c").write_text(TRACING)
         started = _seconds()
-        program = build(folder, compiler, flags="-O2")
+        program = build(folder, compiler, driver="tracing.c vta_decoder.c")
         built = _seconds() - started
         started = _seconds()
         found = run_model(program, module.package, batches)
         seconds = (_seconds() - started) / len(batches)
-        expected = [module.run(feeds) for feeds in batches]
-        integers = _reads(folder, module, batches, compiler) == _launched(module, batches)
+        expected, wanted = _run(module, batches)
+        reads = folder / "reads.bin"
+        returned = reads.read_bytes() if reads.exists() else b""
     pairs = [
         (ours[name], theirs[name])
         for ours, theirs in zip(found, expected, strict=True)
@@ -110,7 +110,7 @@ def judge(module: Module, batches: list[Batch], compiler: str) -> Verdict:
         for a, b in pairs
     )
     launches = sum(step.kind == "launch" for step in module.package.steps)
-    return Verdict(integers, equal, apart, launches, built, seconds, project)
+    return Verdict(returned == wanted, equal, apart, launches, built, seconds, project)
 
 
 def _seconds() -> float:
@@ -119,22 +119,8 @@ def _seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _reads(folder: Path, module: Module, batches: list[Batch], compiler: str) -> bytes:
-    """All bytes that launches return to the C program."""
-    command = ["make", "-s", "-B", "-C", folder, f"CC={compiler}"]
-    subprocess.run([*command, "DRIVER=tracing.c vta_decoder.c"], check=True)
-    package = module.package
-    arguments = [
-        *(f"{name}={folder}/input_{n}.bin" for n, name in enumerate(package.inputs)),
-        *(f"{output.name}={folder}/output_{n}.bin" for n, output in enumerate(package.outputs)),
-    ]
-    subprocess.run([folder / "model", *arguments], check=True, cwd=folder)
-    file = folder / "reads.bin"
-    return file.read_bytes() if file.exists() else b""
-
-
-def _launched(module: Module, batches: list[Batch]) -> bytes:
-    """All bytes that launches return to Python, in the same order."""
+def _run(module: Module, batches: list[Batch]) -> tuple[list[dict[str, Any]], bytes]:
+    """The outputs of all batches, and all bytes that launches returned, in order."""
     parts: list[bytes] = []
     for name, session in module._sessions.items():
         launch = session.launch
@@ -145,9 +131,8 @@ def _launched(module: Module, batches: list[Batch]) -> bytes:
             return result
 
         module._sessions[name] = type("Traced", (), {"launch": staticmethod(traced)})()
-    for feeds in batches:
-        module.run(feeds)
-    return b"".join(parts)
+    results = [module.run(feeds) for feeds in batches]
+    return results, b"".join(parts)
 
 
 def models(names: list[str], targets: list[str], inputs: int) -> Iterator[tuple[str, str, Any]]:
