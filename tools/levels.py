@@ -6,10 +6,12 @@ up at any level. The codegens say which passes come before and after partitionin
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from math import isfinite
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.passes.graph.codegen import Codegen
+from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.merge_regions import MergeRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.quantise_options import QuantiseOptions
@@ -73,7 +75,15 @@ class Criteria:
         problems = [
             Problem(f"criterion {name}", f"{number} is less than {least[name]}")
             for name in least
-            if (number := getattr(self, name)) is not None and number < least[name]
+            if (number := getattr(self, name)) is not None and not number >= least[name]
+        ]
+        known = {field.name for field in fields(HostModel)}
+        problems += [
+            Problem(f"criterion host[{name!r}]", f"there is none; there are {', '.join(known)}")
+            if name not in known
+            else Problem(f"criterion host[{name!r}]", f"{rate} is no finite number above 0")
+            for name, rate in self.host.items()
+            if name not in known or not _is_rate(name, rate)
         ]
         if problems:
             raise CompileError(problems)
@@ -93,6 +103,11 @@ class Criteria:
             *Pipeline.of("outline-regions").passes,
         )
         return Pipeline((Segment(specs),))
+
+
+def _is_rate(name: str, value: float) -> bool:
+    """Whether a host may be so fast: rates are above 0, fixed costs may be 0."""
+    return isfinite(value) and (value > 0 or (value == 0 and name.startswith("cycles")))
 
 
 def pipeline_of(

@@ -81,7 +81,10 @@ class CompileOptions:
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
-        """Raise `CompileError` with all values that make no sense."""
+        """Raise `CompileError` with all values that make no sense. One name is a list of one."""
+        for name in ("keep_float", "codegens"):
+            if isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, (getattr(self, name),))
         problems = [
             Problem(f"option {name}", f"there is no {value!r}", f"Choose {', '.join(known)}.")
             for name, value, known in (

@@ -4,6 +4,7 @@ import argparse
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,6 +105,40 @@ def test_numbers_of_the_library() -> None:
     ):
         with pytest.raises(CompileError, match=f"option {next(iter(keywords))}"):
             vtac.compile(MODEL, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("criteria", "message"),
+    [
+        ({"min_macs": -1}, "criterion min_macs"),
+        ({"min_macs": float("nan")}, "criterion min_macs"),
+        ({"max_ops": 0}, "criterion max_ops"),
+        ({"max_border_bytes": float("-inf")}, "criterion max_border_bytes"),
+        ({"host": {"speed": 1.0}}, r"host\['speed'\]: there is none; there are macs_a_cycle"),
+        ({"host": {"macs_a_cycle": 0.0}}, "is no finite number above 0"),
+        ({"host": {"cycles_an_op": -1.0}}, "is no finite number above 0"),
+        ({"host": {"bytes_a_cycle": float("nan")}}, "is no finite number above 0"),
+    ],
+)
+def test_criteria_of_the_library(criteria: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        vtac.Criteria(**criteria)
+
+
+def test_one_name_is_a_list_of_one() -> None:
+    options = vtac.CompileOptions(keep_float="first", codegens="vta")
+    assert options.keep_float == ("first",) and options.codegens == ("vta",)
+
+
+def test_strict_compilations_offload_something(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = [str(MODEL), "--calibrate", "samples.npz", "-o", "o.vtapkg", "--min-macs", "999999999"]
+    vta_compile.main(args)
+    assert "nothing runs on the accelerator" in capsys.readouterr().err
+    (folder / "o.vtapkg").unlink()
+    found = said("vta-compile", [*args, "--strict"], capsys)
+    assert "nothing runs on the accelerator" in found and not (folder / "o.vtapkg").exists()
 
 
 @pytest.fixture
