@@ -77,7 +77,7 @@ class Criteria:
             for name in least
             if (number := getattr(self, name)) is not None and not number >= least[name]
         ]
-        known = {field.name for field in fields(HostModel)}
+        known = [field.name for field in fields(HostModel)]
         problems += [
             Problem(f"criterion host[{name!r}]", f"there is none; there are {', '.join(known)}")
             if name not in known
