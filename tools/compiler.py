@@ -176,8 +176,8 @@ class _Driver:
                     raise
                 module = unpartitioned
                 self._forget_levels(recorded)
-        if not cut.made:
-            self.report.notes.append(NOTHING_OFFLOADED)
+        if not cut.made and NO_CALIBRATION not in self.report.warnings:
+            self.report.warnings.append(NOTHING_OFFLOADED)
         with self._step("open"):
             return Module(package, report=self.report, engines=self._engines)
 

@@ -17,7 +17,6 @@ from vtac.dialects.graph import (
     CompositeOp,
     ConstantOp,
     DequantizeOp,
-    HostOp,
     MacCount,
     MovesElements,
     OpaqueType,
@@ -28,7 +27,13 @@ from vtac.dialects.graph import (
 from vtac.dialects.locations import layer_of
 from vtac.passes.graph.annotate import needs_reason
 from vtac.passes.graph.codegen import CODEGEN
-from vtac.passes.graph.reasons import NOTE, HostReason, ReasonKind, host_reason
+from vtac.passes.graph.reasons import (
+    NOTE,
+    HostReason,
+    ReasonKind,
+    host_reason,
+    onnx_operator,
+)
 from vtac.runtime.package import Placement, Quantisation
 from vtac.tools.planner import main_function
 
@@ -82,7 +87,7 @@ class Nodes:
 
 
 def _kind(op: Operation) -> str:
-    return op.op_type.data if isinstance(op, HostOp) else op.name
+    return onnx_operator(op) or op.name
 
 
 def type_text(value: SSAValue) -> str:

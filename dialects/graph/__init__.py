@@ -2,6 +2,7 @@
 
 from xdsl.ir import Dialect
 
+from vtac.dialects.graph.activations import ACTIVATIONS, Activation, ActivationOp
 from vtac.dialects.graph.arrangement import (
     ConcatOp,
     DepthToSpaceOp,
@@ -103,6 +104,7 @@ Graph = Dialect(
     "graph",
     [
         AbsOp,
+        ActivationOp,
         AddBiasOp,
         AddOp,
         AveragePoolOp,
@@ -154,8 +156,11 @@ Graph = Dialect(
 )
 
 __all__ = [
+    "ACTIVATIONS",
     "RANGES_ATTRIBUTE",
     "AbsOp",
+    "Activation",
+    "ActivationOp",
     "AddBiasOp",
     "AddOp",
     "AveragePoolOp",

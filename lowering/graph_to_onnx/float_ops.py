@@ -10,6 +10,8 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects.context import Array, element_dtype
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import (
+    ACTIVATIONS,
+    ActivationOp,
     AveragePoolOp,
     BatchNormOp,
     ClipOp,
@@ -54,6 +56,13 @@ def named_operators() -> dict[type[Operation], Callable[[OnnxBuilder, Operation]
     """Converters of all ops that say which ONNX operator they are."""
     named = [(op, op.get_trait(OnnxOperator)) for op in Graph.operations]
     return {op: same(trait.operator, trait.attributes) for op, trait in named if trait is not None}
+
+
+def activation(b: OnnxBuilder, op: ActivationOp) -> None:
+    """The operator that it names."""
+    operator, result = op.operator.data, b.name_for(op.result)
+    b.require(op, ACTIVATIONS[operator].opset)
+    b.define(op.result, b.add(operator, [b.name(op.x)], result, **op.attributes_by_name))
 
 
 def _window(op: WindowOp) -> dict[str, list[int]]:

@@ -33,6 +33,7 @@ IR_VERSION = 8
 
 _CONVERTERS: Mapping[type[Operation], Any] = {
     **float_ops.named_operators(),
+    graph.ActivationOp: float_ops.activation,
     graph.AddBiasOp: integer_ops.add_bias,
     graph.AveragePoolOp: float_ops.average_pool,
     graph.BatchMatMulOp: products.batch_matmul,

@@ -1,10 +1,10 @@
-"""Shapes: symbolic dimensions fixed by the user, and onnx's own inference."""
+"""Shapes: symbolic dimensions fixed by the user, onnx's own inference, and what that lacks."""
 
 from collections.abc import Mapping, Sequence
 from operator import index
 
 import onnx
-from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
+from onnx import ModelProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from vtac.dialects.errors import CompileError, Problem
 
@@ -12,6 +12,10 @@ _MOST = 1 << 31
 """Above the largest extent that a shape may have."""
 
 Shapes = Mapping[str, Sequence[int]]
+
+SHAPE_KEEPING = frozenset({"Binarizer", "Imputer", "Normalizer", "Scaler"})
+"""Operators of ``ai.onnx.ml`` whose result has the shape of their operand; onnx does not infer
+it."""
 
 
 def network_inputs(model: ModelProto) -> list[ValueInfoProto]:
@@ -103,7 +107,40 @@ def _text(dims: Sequence[int | str]) -> str:
 
 
 def infer_types(model: ModelProto) -> dict[str, TypeProto]:
-    """The type of every value of the main graph that onnx's shape inference finds."""
+    """The type of every value of the main graph that shape inference finds.
+
+    Results of operators of `SHAPE_KEEPING` are declared in the model.
+    """
+    types = _inferred(model)
+    while _declare_kept_shapes(model, types):
+        types = _inferred(model)
+    return types
+
+
+def _declare_kept_shapes(model: ModelProto, types: Mapping[str, TypeProto]) -> bool:
+    """Declare results that have the shape of an operand whose shape is known; whether there are
+    any."""
+    declared = {value.name: value for value in [*model.graph.value_info, *model.graph.output]}
+    found = False
+    for node in model.graph.node:
+        if node.domain != "ai.onnx.ml" or node.op_type not in SHAPE_KEEPING:
+            continue
+        before, after = types.get(node.input[0]), types.get(node.output[0])
+        if before is None or not before.tensor_type.HasField("shape"):
+            continue
+        if after is not None and after.tensor_type.HasField("shape"):
+            continue
+        name = node.output[0]
+        type = (declared.get(name) or model.graph.value_info.add(name=name)).type
+        type.CopyFrom(before)
+        if node.op_type in ("Normalizer", "Scaler"):
+            type.tensor_type.elem_type = TensorProto.FLOAT
+        found = True
+    return found
+
+
+def _inferred(model: ModelProto) -> dict[str, TypeProto]:
+    """What onnx infers."""
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:

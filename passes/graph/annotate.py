@@ -17,13 +17,18 @@ from xdsl.passes import ModulePass
 from vtac.dialects.graph import (
     CompositeOp,
     ConstantOp,
-    HostOp,
     ServesOthers,
     YieldOp,
 )
 from vtac.dialects.target import Target
 from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of, target_of_module
-from vtac.passes.graph.reasons import HOST_REASON, Reason, ReasonKind, keep_on_host
+from vtac.passes.graph.reasons import (
+    HOST_REASON,
+    Reason,
+    ReasonKind,
+    keep_on_host,
+    onnx_operator,
+)
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,8 @@ def needs_reason(kind: type[Operation]) -> bool:
 
 
 def operator_of(op: Operation) -> str:
-    """The name of an op's kind for messages: the ONNX operator, for an op that is carried whole."""
-    return op.op_type.data if isinstance(op, HostOp) else op.name.removeprefix("graph.")
+    """The name of an op's kind for messages: the ONNX operator, if the op itself says which."""
+    return onnx_operator(op) or op.name.removeprefix("graph.")
 
 
 def _usual(op: Operation) -> Reason:

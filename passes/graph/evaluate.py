@@ -15,6 +15,7 @@ from xdsl.ir import Operation
 from vtac.dialects.context import Array
 from vtac.dialects.graph import (
     AbsOp,
+    ActivationOp,
     AddOp,
     AveragePoolOp,
     BatchNormOp,
@@ -57,6 +58,11 @@ def evaluate(op: Operation, operands: Sequence[Array]) -> Array | None:
     with np.errstate(all="ignore"):
         result = np.asarray(function(op, *operands))
     return np.ascontiguousarray(result.astype(operands[0].dtype, copy=False))
+
+
+def has_meaning(op: Operation) -> bool:
+    """Whether `evaluate` knows what an op computes of floats."""
+    return type(op) in _MEANINGS
 
 
 def _add(op: AddOp, a: Array, b: Array) -> Array:
@@ -204,6 +210,7 @@ def _sum_pool(op: SumPoolOp, x: Array) -> Array:
 
 _MEANINGS: Mapping[type[Operation], Any] = {
     AbsOp: lambda op, x: np.abs(x),
+    ActivationOp: lambda op, x: op(x),
     AddOp: _add,
     AveragePoolOp: _average_pool,
     BatchNormOp: _batch_norm,

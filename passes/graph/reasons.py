@@ -11,7 +11,7 @@ from enum import Enum
 from xdsl.dialects.builtin import DYNAMIC_INDEX, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from vtac.dialects.graph import HostOp, shape_of
+from vtac.dialects.graph import ActivationOp, HostOp, shape_of
 
 HOST_REASON = "graph.host_reason"
 """Attribute of an op that stays on the host: why, in words for the user."""
@@ -143,8 +143,14 @@ def _way_out(op: Operation, kind: ReasonKind, hint: Attribute | None) -> str:
     """The hint that was written on an op, else what helps with its operator or its kind."""
     if isinstance(hint, StringAttr):
         return hint.data
-    operator = op.op_type.data if isinstance(op, HostOp) else ""
-    return WAYS_OUT_OF_OPERATORS.get(operator, WAYS_OUT[kind])
+    return WAYS_OUT_OF_OPERATORS.get(onnx_operator(op), WAYS_OUT[kind])
+
+
+def onnx_operator(op: Operation) -> str:
+    """The ONNX operator that an op of several operators stands for, "" for other ops."""
+    if isinstance(op, HostOp):
+        return op.op_type.data
+    return op.operator.data if isinstance(op, ActivationOp) else ""
 
 
 def is_settled(op: Operation) -> bool:

@@ -25,6 +25,10 @@ func.func @arrangement(%x: tensor<1x2x4x6xf32>, %y: tensor<1x3x4x6xf32>, %u: ten
 func.func @elementwise(%x: tensor<1x2x4xf32>, %k: tensor<2x1xf32>) {
   // CHECK-NEXT: graph.sub %x, %k : (tensor<1x2x4xf32>, tensor<2x1xf32>) -> tensor<1x2x4xf32>
   %a = graph.sub %x, %k : (tensor<1x2x4xf32>, tensor<2x1xf32>) -> tensor<1x2x4xf32>
+  // CHECK-NEXT: graph.activation %x {operator = "Sigmoid"} : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
+  %sigmoid = graph.activation %x {operator = "Sigmoid"} : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
+  // CHECK-NEXT: graph.activation %x {operator = "Elu", alpha = 5.000000e-01 : f64} : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
+  %elu = graph.activation %x {operator = "Elu", alpha = 0.5 : f64} : (tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   // CHECK-NEXT: graph.mul %k, %x : (tensor<2x1xf32>, tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   %b = graph.mul %k, %x : (tensor<2x1xf32>, tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   // CHECK-NEXT: graph.div %x, %k : (tensor<1x2x4xf32>, tensor<2x1xf32>) -> tensor<1x2x4xf32>

@@ -52,6 +52,16 @@ FORMS = {
     "graph.max": [elementwise("max", 2), elementwise("max", 2, type=BYTES)],
     "graph.min": [elementwise("min", 2), elementwise("min", 2, type=BYTES)],
     "graph.abs": [elementwise("abs", 1)],
+    "graph.activation": [
+        elementwise("activation", 1, f'{{operator = "{name}"{more}}}')
+        for name, more in (
+            ("Sigmoid", ""),
+            ("Erf", ""),
+            ("Softsign", ""),
+            ("Elu", ", alpha = 0.5 : f64"),
+            ("Selu", ", alpha = 0.5 : f64, gamma = 2.0 : f64"),
+        )
+    ],
     "graph.neg": [elementwise("neg", 1)],
     "graph.relu": [elementwise("relu", 1)],
     "graph.prelu": [elementwise("prelu", 2)],

@@ -165,3 +165,23 @@ def test_extremes_of_tensors_or_of_unequal_numbers_stay() -> None:
     for inputs in (["a", "v"], ["a", "a"]):
         model, _ = around([node("Max", inputs, ["b"])], weights, 8, 13)
         assert "Max" in kinds(import_model(model, context()))
+
+
+ACTIVATIONS = [
+    ("Celu", 12, {}),
+    ("Celu", 12, {"alpha": 0.4}),
+    ("Gelu", 20, {}),
+    ("Gelu", 20, {"approximate": "tanh"}),
+    ("Mish", 18, {}),
+    ("Swish", 24, {}),
+    ("Swish", 24, {"alpha": 1.7}),
+]
+
+
+@pytest.mark.parametrize(("operator", "opset", "attributes"), ACTIVATIONS)
+def test_activations(operator: str, opset: int, attributes: dict) -> None:
+    """Each is a function of one value, and so runs on the accelerator."""
+    made = node(operator, ["a"], ["b"], "activation", **attributes)
+    model, shape = around([made], {}, 20, opset)
+    assert_expanded(model, shape)
+    assert_accelerated(model, shape, 0.08)

@@ -36,6 +36,7 @@ EXAMPLES: dict[type[Operation], tuple[Make, Sequence[Sequence[int]]]] = {
     graph.MaxOp: (lambda a, b: graph.MaxOp(a, b, _type(*IMAGE)), [IMAGE, IMAGE]),
     graph.MinOp: (lambda a, b: graph.MinOp(a, b, _type(*IMAGE)), [IMAGE, IMAGE]),
     graph.AbsOp: (lambda x: graph.AbsOp(x, x.type), [IMAGE]),
+    graph.ActivationOp: (lambda x: graph.ActivationOp(x, "Selu", x.type, gamma=2.0), [IMAGE]),
     graph.NegOp: (lambda x: graph.NegOp(x, x.type), [IMAGE]),
     graph.ReluOp: (lambda x: graph.ReluOp(x, x.type), [IMAGE]),
     graph.ClipOp: (lambda x: graph.ClipOp(x, x.type), [IMAGE]),

@@ -9,6 +9,7 @@ The model is the definition in code that ONNX's reference evaluator is for ONNX.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
+from math import erf
 from typing import Any, cast
 
 import numpy as np
@@ -379,6 +380,26 @@ def upsample(op: graph.UpsampleOp, x: Array) -> Array:
     return x
 
 
+def activation(operator: str, x: Array, op: Any) -> Array:
+    """ONNX's formulas, as they stand there."""
+    x = x.astype(np.float64)
+    match operator:
+        case "Sigmoid":
+            return 1 / (1 + np.exp(-x))
+        case "Tanh":
+            return np.tanh(x)
+        case "Erf":
+            return np.array([erf(number) for number in x.flat]).reshape(x.shape)
+        case "Softplus":
+            return np.log(np.exp(x) + 1)
+        case "Softsign":
+            return x / (1 + np.abs(x))
+        case _:
+            alpha = op.alpha.value.data
+            gamma = op.gamma.value.data if operator == "Selu" else 1.0
+            return np.where(x < 0, gamma * alpha * (np.exp(x) - 1), gamma * x)
+
+
 def leaky_relu(x: Array, slope: Array | float) -> Array:
     """``x``, or ``slope * x`` where x is negative."""
     return cast(Array, np.where(x < 0, slope * x, x))
@@ -422,6 +443,7 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.AbsOp: lambda op, x: np.abs(x),
     graph.AddBiasOp: lambda op, acc, bias: add_bias(acc, bias),
     graph.AddOp: lambda op, a, b: _wide(a) + _wide(b),
+    graph.ActivationOp: lambda op, x: activation(op.operator.data, x, op),
     graph.AveragePoolOp: lambda op, x: average_pool(x, op),
     graph.BatchMatMulOp: batch_matmul,
     graph.BatchNormOp: batch_norm,

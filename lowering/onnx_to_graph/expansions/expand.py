@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto
 
 from vtac.lowering.onnx_to_graph.check import plain_domain
+from vtac.lowering.onnx_to_graph.expansions.activations import activation
 from vtac.lowering.onnx_to_graph.expansions.arrangements import pad, prelu, resize
 from vtac.lowering.onnx_to_graph.expansions.recurrent import recurrent
 from vtac.lowering.onnx_to_graph.expansions.site import Site
@@ -14,12 +15,16 @@ Expansion = Callable[[Site], bool]
 """Writes the nodes that a node becomes; answers whether it did."""
 
 EXPANSIONS: Mapping[str, Expansion] = {
+    "Celu": activation,
     "GRU": recurrent,
+    "Gelu": activation,
     "LSTM": recurrent,
+    "Mish": activation,
     "PRelu": prelu,
     "Pad": pad,
     "RNN": recurrent,
     "Resize": resize,
+    "Swish": activation,
     "Upsample": resize,
 }
 """By operator of the default domain."""

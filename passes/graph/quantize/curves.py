@@ -2,21 +2,22 @@
 
 ::
 
-    q = clamp((sum_k clip(w_k (x - x_k), 0, h_k) + c) >> s, lo, hi)
+    q = clamp((sum_k clip(w_k x - a_k, 0, h_k) + c) >> s, lo, hi)
 
-x_0 = -128 < x_1 < ... are whole numbers, w_k int8, and ``h_k = w_k (x_{k+1} - x_k)``, so that one
-line begins where the line before it ends (bounds change places where w_k < 0). s is the largest
-shift for which all slopes fit int8. All 256 values of x are known, so the largest distance from the
-function is too: it is found by evaluating them.
+w_k is int8, a_k and h_k are whole numbers (the bounds change places where w_k < 0). One line begins
+between the last of the line before it and the next integer. s is the largest shift for which all
+slopes fit int8. All 256 values of x are known, so the largest distance from the function is too: it
+is found by evaluating them.
 
-Lines are fitted from left to right: each is as long as some whole slope stays within a tolerance
-(O'Rourke, "An on-line algorithm for fitting straight lines between data ranges"; here each line
-begins at the end of the one before).
+The integers are divided from left to right into segments, each as long as some line with a whole
+slope stays within a tolerance of all its values (as in O'Rourke, "An on-line algorithm for fitting
+straight lines between data ranges"). Only integers count, so that neighbouring lines need not meet:
+between two integers each of the two may still grow by its slope.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, floor, log2
+from math import floor, log2
 from typing import cast
 
 import numpy as np
@@ -27,6 +28,7 @@ from vtac.passes.graph.quantize.layer import LARGEST_INT8, OVERFLOW, Layer, Term
 from vtac.passes.graph.quantize.numbers import Draft
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
 from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
+from vtac.passes.graph.reasons import Reason, ReasonKind
 
 Curve = Callable[[Array], Array]
 """A function of one variable, on arrays of float64."""
@@ -34,33 +36,71 @@ Curve = Callable[[Array], Array]
 STORED = np.arange(-128, 128)
 """All values of int8."""
 
-MOST_PIECES = 8
+MOST_PIECES = 10
 """The most lines of one function."""
 
-TOLERANCES = (0.25, 0.375, 0.5, 0.75, 1.0)
+FEW_PIECES = 8
+"""The most lines of one function for less than half a step."""
+
+TOLERANCES = (0.25, 0.375, 0.5, 0.75, 1.0, 1.5)
 """How far lines may lie from the function, in steps of the result: the first that suffices."""
 
 STEEPEST = 127
 """The largest weight of a line."""
 
+SLOPES = np.arange(-STEEPEST, STEEPEST + 1)
+"""All weights of lines."""
+
+WAY_OUT = "Train with Relu, LeakyRelu or HardSwish instead, or quantise over a smaller range."
+
 
 @dataclass(frozen=True)
 class Piece:
-    """A line over the stored integers ``first`` to ``last``, with a whole slope."""
+    """A clamped line: ``slope * x - start`` between 0 and ``height``, which may be negative."""
 
-    first: int
-    last: int
     slope: int
+    start: int
+    height: int
 
     @property
-    def height(self) -> int:
-        """By what the sum grows along the line."""
-        return self.slope * (self.last - self.first)
+    def bounds(self) -> tuple[int, int]:
+        """The bounds between which the line is clamped, the lower one first."""
+        return min(0, self.height), max(0, self.height)
 
     def at(self, stored: Array) -> Array:
         """What the line adds to the sum."""
-        low, high = sorted((0, self.height))
-        return cast(Array, np.clip(self.slope * (stored - self.first), low, high))
+        return cast(Array, np.clip(self.slope * stored - self.start, *self.bounds))
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A sum of lines and a constant, ``base``."""
+
+    base: int
+    pieces: Sequence[Piece]
+
+    def at(self, stored: Array) -> Array:
+        """The sum."""
+        return cast(Array, sum((piece.at(stored) for piece in self.pieces), start=self.base + 0.0))
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Integers ``first`` to ``last`` whose values lie near ``slope * x + offset``.
+
+    least, most: between which offsets they do, and the line can follow the segment before.
+    """
+
+    slope: int
+    least: int
+    most: int
+    first: int
+    last: int
+
+    def growth(self, behind: "_Segment") -> tuple[int, int]:
+        """Between what both lines can grow together from its last integer to the next one."""
+        slopes = self.slope, behind.slope
+        return sum(min(0, w) for w in slopes), sum(max(0, w) for w in slopes)
 
 
 def number_curve(draft: Draft) -> Layer:
@@ -68,23 +108,27 @@ def number_curve(draft: Draft) -> Layer:
     (term,), group, result = draft.terms, draft.group, draft.scale
     assert result is not None and group.curve is not None, "a function ends in int8"
     real = group.curve(_reals(term.scale))
+    if not np.isfinite(real).all():
+        raise Obstacle(group, "its function is not finite for all integers of its operand")
     wanted = (real - real[0]) / result.value
     steepest = float(np.abs(np.diff(wanted)).max())
     if steepest > STEEPEST:
         raise Obstacle(group, "its slope is too steep for its result's scale")
     shift = min(floor(log2(STEEPEST / steepest)), 16) if steepest else 0
-    pieces = _fewest(np.ldexp(wanted, shift), 2.0**shift)
-    if pieces is None:
-        what = f"{MOST_PIECES} lines do not come within a step of the result's scale"
-        raise Obstacle(group, what)
-    terms = [_line(term, piece) for piece in pieces]
-    reach = sum(4 * LARGEST_INT8 * abs(piece.slope) for piece in pieces)
+    lines = _fewest(np.ldexp(wanted, shift), 2.0**shift)
+    if lines is None:
+        most = TOLERANCES[-1]
+        what = f"{MOST_PIECES} lines do not come within {most} steps of the result's scale"
+        raise Obstacle(group, Reason(what, ReasonKind.NUMBERS, WAY_OUT))
+    terms = [_line(term, piece) for piece in lines.pieces]
+    reach = sum(4 * LARGEST_INT8 * abs(piece.slope) for piece in lines.pieces)
+    unit = float(np.ldexp(result.value, -shift))
     channels = np.zeros(draft.channels)
     layer = make_layer(
         group,
         terms,
-        channels + real[0],
-        channels + np.ldexp(result.value, -shift),
+        channels + real[0] + lines.base * unit,
+        channels + unit,
         np.full(draft.channels, shift, np.int64),
         result,
         offset=channels,
@@ -100,20 +144,25 @@ def curve_error(layer: Layer) -> float:
 
     What the clamp of the result cuts off does not count.
     """
+    found, real = _both(layer)
+    return float(np.abs(found - real).max())
+
+
+def steepest_slope(layer: Layer) -> float:
+    """By what an error of the operand grows at most, in the function or in the lines."""
+    step = float(layer.terms[0].scale.value)
+    return max(float(np.abs(np.diff(values)).max()) for values in _both(layer)) / step
+
+
+def _both(layer: Layer) -> tuple[Array, Array]:
+    """For each stored integer what the lines make of it and what the function does, clamped."""
     group, result = layer.group, layer.scale
     assert isinstance(group, Sum) and group.curve is not None and result is not None
     real = group.curve(_reals(layer.terms[0].scale))
     sums = sum((_evaluated(term) for term in layer.terms), start=np.zeros(len(STORED)))
     found = layer.constant[0] + sums * layer.steps[0]
     low, high = ((end - result.zero_point) * result.value for end in (layer.lo, layer.hi))
-    return float(np.abs(np.clip(found, low, high) - np.clip(real, low, high)).max())
-
-
-def steepest_slope(layer: Layer) -> float:
-    """By what an error of the operand grows at most."""
-    step = float(layer.terms[0].scale.value)
-    steepest = max(float(np.abs(term.weights).max()) for term in layer.terms)
-    return steepest * float(layer.steps[0]) / step
+    return np.clip(found, low, high), np.clip(real, low, high)
 
 
 def note(layer: Layer) -> str:
@@ -129,42 +178,101 @@ def _reals(scale: Scale) -> Array:
     return (STORED - scale.zero_point) * scale.value
 
 
-def _fewest(wanted: Array, step: float) -> Sequence[Piece] | None:
+def _fewest(wanted: Array, step: float) -> Lines | None:
+    """The lines of the finest tolerance that needs few enough of them."""
     for tolerance in TOLERANCES:
-        pieces = fitted(wanted, tolerance * step)
-        if pieces is not None and len(pieces) <= MOST_PIECES:
-            return pieces
+        both = (fitted(wanted, tolerance * step), _turned(fitted(wanted[::-1], tolerance * step)))
+        lines = min(filter(None, both), key=lambda each: len(each.pieces), default=None)
+        most = FEW_PIECES if tolerance < 0.5 else MOST_PIECES
+        if lines is not None and len(lines.pieces) <= most:
+            return lines
     return None
 
 
-def fitted(wanted: Array, tolerance: float) -> list[Piece] | None:
-    """Lines with whole slopes from ``wanted[0]``, each as long as the tolerance allows.
+def _turned(lines: Lines | None) -> Lines | None:
+    """The lines for ``f(x)`` from those for ``f(-1 - x)``, which were fitted from the right."""
+    if lines is None:
+        return None
+    turned = [
+        Piece(-piece.slope, piece.start + piece.slope, piece.height) for piece in lines.pieces
+    ]
+    return Lines(lines.base, turned)
 
-    wanted: float64 [256], of each stored integer. None where no whole slope leads on. Lines of
-    slope 0 add nothing and are left out, but for the only one.
+
+def fitted(wanted: Array, tolerance: float) -> Lines | None:
+    """Lines with whole slopes, each for as many integers as the tolerance allows.
+
+    wanted: float64 [256], of each stored integer. None where no slope leads on. Lines of height
+    0 add nothing and are left out, but for the only one.
     """
-    pieces: list[Piece] = []
-    start, value = 0, float(wanted[0])
-    while start < len(wanted) - 1:
-        runs = np.arange(1, len(wanted) - start)
-        rest = wanted[start + 1 :] - value
-        least = np.maximum.accumulate(np.ceil((rest - tolerance) / runs).clip(min=-STEEPEST))
-        most = np.minimum.accumulate(np.floor((rest + tolerance) / runs).clip(max=STEEPEST))
-        length = int((least <= most).sum())  # bounds only tighten
+    rest = wanted - SLOPES[:, None] * STORED
+    segments: list[_Segment] = []
+    first = 0
+    while first < len(wanted):
+        # Between which offsets a line of each slope is near all integers up to each one.
+        least = np.maximum.accumulate(rest[:, first:], axis=1) - tolerance
+        most = np.minimum.accumulate(rest[:, first:], axis=1) + tolerance
+        if segments:
+            low, high = _joining(segments[-1])
+            least, most = np.maximum(least, low[:, None]), np.minimum(most, high[:, None])
+        least, most = np.ceil(least), np.floor(most)
+        lengths = (least <= most).sum(axis=1)  # the ranges only shrink
+        length = int(lengths.max())
         if length == 0:
             return None
-        best = rest[length - 1] / length
-        slope = int(np.clip(round(best), ceil(least[length - 1]), floor(most[length - 1])))
-        pieces.append(Piece(start - 128, start + length - 128, slope))
-        start, value = start + length, value + slope * length
-    return [piece for piece in pieces if piece.slope] or pieces[:1]
+        longest = np.flatnonzero(lengths == length)
+        widest = longest[(most - least)[longest, length - 1].argmax()]
+        ends = int(least[widest, length - 1]), int(most[widest, length - 1])
+        segments.append(_Segment(int(SLOPES[widest]), *ends, first - 128, first + length - 129))
+        first += length
+    return _lines_of(segments, _offsets(segments))
+
+
+def _joining(before: _Segment) -> tuple[Array, Array]:
+    """The least and the largest offset with which a line of each slope can follow a segment."""
+    level, place = before.slope * before.last, before.last + 1
+    low = before.least + level + min(0, before.slope) + np.minimum(SLOPES, 0)
+    high = before.most + level + max(0, before.slope) + np.maximum(SLOPES, 0)
+    return low - SLOPES * place, high - SLOPES * place
+
+
+def _offsets(segments: Sequence[_Segment]) -> list[int]:
+    """An offset for each segment, near the middle of its range, so that each can follow."""
+    offsets: list[int] = []
+    for number in reversed(range(len(segments))):
+        segment = segments[number]
+        least, most = segment.least, segment.most
+        if offsets:
+            behind = segments[number + 1]
+            low, high = segment.growth(behind)
+            rest = behind.slope * behind.first + offsets[-1] - segment.slope * segment.last
+            least, most = max(least, rest - high), min(most, rest - low)
+        middle = (segment.least + segment.most) // 2
+        offsets.append(min(max(middle, least), most))
+    return offsets[::-1]
+
+
+def _lines_of(segments: Sequence[_Segment], offsets: Sequence[int]) -> Lines:
+    """One clamped line for each segment; the sum takes the values of all segments."""
+    base = level = segments[0].slope * segments[0].first + offsets[0]
+    pieces: list[Piece] = []
+    for number, (segment, offset) in enumerate(zip(segments, offsets, strict=True)):
+        start = level - offset
+        height = segment.slope * segment.last - start
+        if number + 1 < len(segments):
+            # As much as possible of the growth up to the next segment is this line's.
+            behind = segments[number + 1]
+            grown = behind.slope * behind.first + offsets[number + 1] - (level + height)
+            height += min(max(grown, min(0, segment.slope)), max(0, segment.slope))
+        level += height
+        pieces.append(Piece(segment.slope, start, height))
+    return Lines(base, [piece for piece in pieces if piece.height] or pieces[:1])
 
 
 def _line(term: Term, piece: Piece) -> Term:
     weighed = term.with_weights(np.full(term.shape, float(piece.slope)))
-    low, high = sorted((0, piece.height))
-    added = np.full(len(weighed.weights), -piece.slope * piece.first)
-    return replace(weighed, added=added, bounds=(low, high))
+    added = np.full(len(weighed.weights), -piece.start)
+    return replace(weighed, added=added, bounds=piece.bounds)
 
 
 def _evaluated(term: Term) -> Array:

@@ -20,17 +20,19 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import (
+    ActivationOp,
     ConcatOp,
     ConvOp,
     ElementWise,
     FakeQuantizeOp,
+    HardSwishOp,
     HostOp,
     ReshapeOp,
     is_static,
     shape_of,
 )
 from vtac.passes.graph.quantize.contractions import Contraction, contraction_at
-from vtac.passes.graph.quantize.forms import Form, taken_apart
+from vtac.passes.graph.quantize.forms import Form, diagonal, taken_apart
 from vtac.passes.graph.quantize.network import (
     Network,
     channels_of,
@@ -40,6 +42,7 @@ from vtac.passes.graph.quantize.network import (
     is_matrix_product,
     producer,
 )
+from vtac.passes.graph.quantize.one_variable import OneVariable, function_at
 from vtac.passes.graph.quantize.rules import computes, rule_of
 from vtac.passes.graph.quantize.rules.rule import (
     ClampRule,
@@ -52,6 +55,12 @@ from vtac.passes.graph.quantize.rules.rule import (
     Terms,
 )
 from vtac.passes.graph.reasons import Reason, ReasonKind, unusable_shape
+
+NOT_READ = Reason(
+    "what reads its result is on the host, where int8 would only lose precision",
+    ReasonKind.NUMBERS,
+    "None needed: the host computes it of the integers that the accelerator leaves.",
+)
 
 COMPARING_OPERATORS = frozenset({"ArgMax", "Softmax", "LogSoftmax"})
 """ONNX operators that compare the elements of their operand; rounding to int8 would make ties."""
@@ -175,12 +184,17 @@ def find_groups(
         if computes(op) and op not in declined and (reason := why_not(op, network)) is not None:
             grouping.reasons[op] = reason
     grower = _Grower(network, grouping.reasons, apart)
+    order = {op: place for place, op in enumerate(network.block.ops)}
     covered: set[Operation] = set()
     for op in reversed(list(network.block.ops)):
         rule = rule_of(op)
         if op in covered or rule is None:
             continue
         group: Group | None = _contraction_at(op, network, grouping.reasons, declined)
+        if group is None:
+            function = function_at(op, network, declined, order)
+            if function is not None and _is_wanted(op, function, covered, network):
+                group = _curve(op, function)
         if group is not None:
             for other in group.covered:  # a group may contain ops that are declined by themselves
                 grouping.reasons.pop(other, None)
@@ -190,6 +204,8 @@ def find_groups(
             group = grower.sum_at(op)
         elif isinstance(rule, PassingRule) and (rule.computes or _feeds(op, covered)):
             group = PassThrough(op)
+        elif isinstance(op, ActivationOp):
+            grouping.reasons[op] = NOT_READ
         if group is not None:
             grouping.groups.append(group)
             covered.update(group.covered)
@@ -199,6 +215,16 @@ def find_groups(
 
 def why_not(op: Operation, network: Network) -> str | None:
     """Why an op that computes has no integer form, as far as it can be told from the op alone."""
+    if (unfit := _unfit(op)) is not None:
+        return unfit
+    if (reason := network.refusal(op)) is not None:
+        return reason
+    rule = rule_of(op)
+    return None if rule is None else rule.why_not(op, network)
+
+
+def _unfit(op: Operation) -> Reason | None:
+    """Why the types and shapes of an op keep it float, whatever it computes."""
     for value in (*op.operands, *op.results):
         if (unusable := unusable_shape(value)) is not None:
             return unusable
@@ -206,10 +232,30 @@ def why_not(op: Operation, network: Network) -> str | None:
             return Reason(f"it computes with {value.type}, only f32 is quantised", ReasonKind.TYPE)
     if len(shape_of(op.results[0]) or ()) < 2:
         return Reason("its result has no channels: rank below 2", ReasonKind.SHAPE)
-    if (reason := network.refusal(op)) is not None:
-        return reason
-    rule = rule_of(op)
-    return None if rule is None else rule.why_not(op, network)
+    return None
+
+
+def _is_wanted(
+    root: Operation, function: OneVariable, covered: Set[Operation], network: Network
+) -> bool:
+    """Whether lines for a function win anything: a group reads its result.
+
+    A hard swish bends so little that it leaves the network as int8, too.
+    """
+    if any(_unfit(op) is not None for op in function.ops):
+        return False
+    is_read = any(use.operation in covered for use in root.results[0].uses)
+    return is_read or any(isinstance(op, HardSwishOp) for op in function.ops)
+
+
+def _curve(root: Operation, function: OneVariable) -> Sum:
+    """A function of one variable as a group."""
+    form = diagonal(function.ops[-1], function.variable, root.results[0], np.ones(1))
+    bias = np.zeros(channels_of(root.results[0]))
+    return Sum(
+        root, None, [form], bias, function.lo, function.hi, function.covered,
+        join="curve", curve=function,
+    )  # fmt: skip
 
 
 def _contraction_at(
@@ -281,7 +327,7 @@ class _Grower:
         if isinstance(rule, JoinRule) and (found := rule.joined(op, self.network, result)):
             return Sum(
                 root, None, found.forms, terms.bias, lo, hi, covered,
-                join=found.join, gate=found.gate, curve=found.curve,
+                join=found.join, gate=found.gate,
             )  # fmt: skip
         assert isinstance(rule, LinearRule), "what neither clamps nor joins is linear"
         for walk in _WALKS:

@@ -14,6 +14,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import (
+    ActivationOp,
     AddOp,
     ClipOp,
     DivOp,
@@ -29,7 +30,7 @@ from vtac.dialects.graph import (
 )
 from vtac.passes.graph.constants import constant_of, new_constant
 
-Unary = ClipOp | HardSigmoidOp | HardSwishOp | LeakyReluOp | NegOp | ReluOp
+Unary = ActivationOp | ClipOp | HardSigmoidOp | HardSwishOp | LeakyReluOp | NegOp | ReluOp
 Arithmetic = AddOp | DivOp | MulOp | SubOp
 
 

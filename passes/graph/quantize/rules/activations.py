@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from vtac.dialects.context import Array
 from vtac.dialects.graph import (
     AbsOp,
+    ActivationOp,
     ClipOp,
     FakeQuantizeOp,
     HardSigmoidOp,
@@ -27,6 +28,7 @@ from vtac.passes.graph.quantize.rules.rule import (
     Joined,
     JoinRule,
     LinearRule,
+    Rule,
     Rules,
     Terms,
     known_shape,
@@ -35,12 +37,6 @@ from vtac.passes.graph.reasons import Reason, ReasonKind
 
 HARD_SWISH = 1 / 6, 1 / 2
 """Slope and offset of the hard sigmoid in a hard swish."""
-
-
-def hard_swish(x: Array) -> Array:
-    """``x * clip(x / 6 + 1 / 2, 0, 1)``."""
-    slope, offset = HARD_SWISH
-    return x * np.clip(slope * x + offset, 0.0, 1.0)
 
 
 class Relu(ClampRule[ReluOp]):
@@ -166,19 +162,31 @@ class Abs(JoinRule[AbsOp]):
         return errors[0]
 
 
+class Activation(Rule[ActivationOp]):
+    """A function that lines stand for (`one_variable`)."""
+
+    def error(
+        self, op: ActivationOp, errors: Sequence[Array], around: ErrorContext
+    ) -> Array | None:
+        """The error of the operand, multiplied by the steepest slope."""
+        return errors[0] * op.slope
+
+
 class HardSwish(JoinRule[HardSwishOp]):
-    """``x`` times its hard sigmoid: a product, or lines where the target does not multiply."""
+    """``x`` times its hard sigmoid.
+
+    Where the target does not multiply, lines stand for it (`one_variable`).
+    """
 
     def joined(self, op: HardSwishOp, network: Network, result: SSAValue) -> Joined | None:
         """x, and x as the gate reads it."""
         x = diagonal(op, op.x, result, np.ones(1))
-        if network.multiplies:
-            return Joined([x, x], "mul", HARD_SWISH)
-        return Joined([x], "curve", curve=hard_swish)
+        return Joined([x, x], "mul", HARD_SWISH)
 
 
 RULES: Rules = {
     AbsOp: Abs(),
+    ActivationOp: Activation(),
     ClipOp: Clip(),
     FakeQuantizeOp: FakeQuantize(),
     HardSigmoidOp: HardSigmoid(),

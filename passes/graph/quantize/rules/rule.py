@@ -172,19 +172,18 @@ class ClampRule(SumRule[OpT]):
 
 @dataclass(frozen=True)
 class Joined:
-    """Two forms whose accumulators are compared or multiplied, or one that a function is taken of.
+    """Two forms whose accumulators are compared or multiplied.
 
-    gate: slope and offset of the second factor, if that is a hard sigmoid. curve: the function.
+    gate: slope and offset of the second factor, if that is a hard sigmoid.
     """
 
     forms: Sequence[Form]
     join: Join
     gate: tuple[float, float] | None = None
-    curve: Callable[[Array], Array] | None = None
 
 
 class JoinRule(SumRule[OpT]):
-    """Ops whose result is the larger, the smaller or the product of two sums, or a curve of one."""
+    """Ops whose result is the larger, the smaller or the product of two sums."""
 
     @abstractmethod
     def joined(self, op: OpT, network: Network, result: SSAValue) -> Joined | None:
