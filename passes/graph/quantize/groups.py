@@ -27,6 +27,7 @@ from vtac.dialects.graph import (
     FakeQuantizeOp,
     HardSwishOp,
     HostOp,
+    MulOp,
     ReshapeOp,
     is_static,
     shape_of,
@@ -240,12 +241,21 @@ def _is_wanted(
 ) -> bool:
     """Whether lines for a function win anything: a group reads its result.
 
-    A hard swish bends so little that it leaves the network as int8, too.
+    Not if it only gates another tensor of its shape, as in an LSTM, whose state stays float then. A
+    hard swish bends so little that it leaves the network as int8, too.
     """
     if any(_unfit(op) is not None for op in function.ops):
         return False
-    is_read = any(use.operation in covered for use in root.results[0].uses)
+    readers = [use.operation for use in root.results[0].uses]
+    is_read = any(op in covered and not _is_gate(op, network) for op in readers)
     return is_read or any(isinstance(op, HardSwishOp) for op in function.ops)
+
+
+def _is_gate(op: Operation, network: Network) -> bool:
+    """Whether an op multiplies two variable tensors of one shape."""
+    if not isinstance(op, MulOp) or shape_of(op.a) != shape_of(op.b):
+        return False
+    return all(network.constant(value) is None for value in op.operands)
 
 
 def _curve(root: Operation, function: OneVariable) -> Sum:
