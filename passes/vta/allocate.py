@@ -6,15 +6,16 @@ time lie apart; a site is alive from its first buffer to the last use of any of 
 
 Spare room lets instructions start early (``vta-order-instructions``), since a buffer can be loaded
 only after the last use of the elements in its place. So a site lies where the last use is longest
-ago, and the sites of a layer take more slots than they need while they leave half of a memory to
-other layers. Option ``most-slots``: up to how many; 0 keeps those of the schedule.
+ago; behind the end of a memory its slots go on at the beginning. The sites of a layer take more
+slots than they need while they leave half of a memory to other layers, those of the last layer as
+many as fit. Option ``most-slots``: up to how many in other layers; 0 keeps those of the schedule.
 
 Takes instructions on ``vta.alloc`` values; leaves none of them.
 """
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
@@ -111,7 +112,7 @@ def addresses_of(
     addresses = [0] * len(buffers)
     for site in sites:
         for turn, number in enumerate(site.buffers):
-            addresses[number] = site.base + turn % site.slots * site.size
+            addresses[number] = site.bases[turn % site.slots]
     return addresses
 
 
@@ -119,7 +120,8 @@ def addresses_of(
 class _Site:
     """The buffers of one place in a schedule: when each is alive, and where they lie.
 
-    buffers: their numbers, in the order of their birth. last: the last use of any of them.
+    buffers: their numbers, in the order of their birth. last: the last use of any of them. bases:
+    the first element of each slot.
     """
 
     number: int
@@ -130,7 +132,7 @@ class _Site:
     buffers: list[int] = field(default_factory=list)
     lives: list[tuple[int, int]] = field(default_factory=list)
     last: int = -1
-    base: int = -1
+    bases: list[int] = field(default_factory=list)
 
     @property
     def places(self) -> int:
@@ -146,6 +148,10 @@ class _Site:
     def life(self) -> tuple[int, int]:
         """First place in the program where it is alive, and last."""
         return self.lives[0][0], self.last
+
+    def regions(self) -> Iterator[tuple[int, int]]:
+        """The elements of each slot that is used: the first, and the one behind the last."""
+        return ((base, base + self.size) for base in self.bases)
 
     def meets(self, other: "_Site", exactly: bool) -> bool:
         """Whether both are alive at the same time: as a whole, or (exactly) buffer by buffer."""
@@ -210,8 +216,14 @@ def _place_memory(sites: Sequence[_Site], depth: int, most_slots: int) -> list[P
     if problems:
         return problems
     used = np.zeros(depth, np.int64)
-    for group in _groups(sites):
-        if not _place_group(group, used, most_slots):
+    groups = _groups(sites)
+    for group in groups:
+        # No layer follows the last one that would need room.
+        is_last = group is groups[-1]
+        room, most = depth if is_last else depth // 2, most_slots
+        if is_last and most_slots:
+            most = max(len(site.buffers) for site in group)
+        if not _place_group(group, used, room, most):
             problems.append(_does_not_fit(group, depth))
     return problems
 
@@ -240,13 +252,15 @@ def _groups(sites: Sequence[_Site]) -> list[list[_Site]]:
     return groups
 
 
-def _place_group(group: Sequence[_Site], used: NDArray[np.int64], most_slots: int) -> bool:
-    """Place the sites of a group.
+def _place_group(
+    group: Sequence[_Site], used: NDArray[np.int64], room: int, most_slots: int
+) -> bool:
+    """Place the sites of a group, with more slots than they need if these take at most ``room``.
 
     used: when each element of the memory is used for the last time; brought up to date.
     """
     needed = [site.slots for site in group]
-    _widen(group, len(used) // 2, most_slots)
+    _widen(group, room, most_slots)
     placed = _place_by_age(group, used)
     if not placed:
         for site, slots in zip(group, needed, strict=True):
@@ -256,8 +270,8 @@ def _place_group(group: Sequence[_Site], used: NDArray[np.int64], most_slots: in
         )
     if placed:
         for site in group:
-            here = used[site.base : site.base + site.elements]
-            np.maximum(here, site.life[1], out=here)
+            for start, end in site.regions():
+                np.maximum(used[start:end], site.life[1], out=used[start:end])
     return placed
 
 
@@ -274,10 +288,10 @@ def _place_by_age(group: Sequence[_Site], used: NDArray[np.int64]) -> bool:
     """Place each site, the largest first, where the last use is longest ago; whether all fit."""
     placed = _Placed(len(group))
     for site in sorted(group, key=lambda site: (-site.elements, site.number)):
-        latest, base = _longest_ago(placed.last_uses(site, used), site.elements)
-        if latest == _NEVER_FREE:
+        bases = _longest_ago(placed.last_uses(site, used), site.size, site.places)
+        if bases is None:
             return False
-        site.base = base
+        site.bases = bases
         placed.add(site)
     return True
 
@@ -288,12 +302,11 @@ class _Placed:
     def __init__(self, most: int):
         self._count = 0
         self._first, self._last, self._number = np.zeros((3, most), np.int64)
-        self._places: dict[tuple[int, int], int] = {}
+        self._places: dict[tuple[tuple[int, int], ...], int] = {}
 
     def add(self, site: _Site) -> None:
         """Record where a site lies."""
-        place = site.base, site.base + site.elements
-        number = self._places.setdefault(place, len(self._places))
+        number = self._places.setdefault(tuple(site.regions()), len(self._places))
         self._first[self._count], self._last[self._count] = site.life
         self._number[self._count] = number
         self._count += 1
@@ -311,19 +324,33 @@ class _Placed:
         latest = np.full(len(self._places), -1, np.int64)
         np.maximum.at(latest, number, until)
         found = used.copy()
-        for (low, high), time in zip(self._places, latest.tolist(), strict=True):
-            here = found[low:high]
-            np.maximum(here, time, out=here)
+        for place, time in zip(self._places, latest.tolist(), strict=True):
+            for low, high in place:
+                np.maximum(found[low:high], time, out=found[low:high])
         return found
 
 
-def _longest_ago(last: NDArray[np.int64], size: int) -> tuple[int, int]:
-    """The latest of the last uses of `size` elements, and the first of these; the least of all."""
-    if size > len(last):
-        return _NEVER_FREE, 0
-    latest = _sliding_maximum(last, size)
-    base = int(latest.argmin())
-    return int(latest[base]), base
+def _longest_ago(last: NDArray[np.int64], size: int, places: int) -> list[int] | None:
+    """The bases of so many slots, one behind the other, and behind the end of the memory at 0.
+
+    They lie where the latest of the last uses of their elements is least; of several such places,
+    where slots are free earliest on average, then the first of them. None if they fit nowhere.
+    """
+    if size * places > len(last):
+        return None
+    free = _sliding_maximum(last, size)
+    start = np.arange(len(free))[:, None]
+    place = np.arange(places)
+    behind = (len(last) - start) // size
+    bases = np.where(place < behind, start + place * size, (place - behind) * size)
+    fits = (places - behind[:, 0]) * size <= start[:, 0]
+    uses = free[bases]
+    latest = np.where(fits, uses.max(axis=1), _NEVER_FREE)
+    if latest.min() == _NEVER_FREE:
+        return None
+    best = np.lexsort([uses[:, 0], uses.mean(axis=1), latest])[0]
+    found: list[int] = bases[best].tolist()
+    return found
 
 
 def _sliding_maximum(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
@@ -347,13 +374,13 @@ def _first_fit(group: Sequence[_Site], depth: int, *, exactly: bool) -> bool:
     for site in sorted(group, key=lambda site: (-site.elements, site.number)):
         taken = [other for other in placed if site.meets(other, exactly)]
         base = 0
-        for start, end in sorted((other.base, other.base + other.elements) for other in taken):
+        for start, end in sorted(region for other in taken for region in other.regions()):
             if base + site.elements <= start:
                 break
             base = max(base, end)
         if base + site.elements > depth:
             return False
-        site.base = base
+        site.bases = [base + place * site.size for place in range(site.places)]
         placed.append(site)
     return True
 

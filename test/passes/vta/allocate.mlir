@@ -52,6 +52,36 @@ vta.program @turns attributes {vtac.target = #target.vta<"pynq">} {
   vta.load inp %1 sram 0 from @x dram 8 size [1, 8] stride 8
   %2 = vta.alloc site 0 slots 2 size 400 : !vta.sram<inp>
   vta.load inp %2 sram 0 from @x dram 16 size [1, 8] stride 8
+  %3 = vta.alloc site 1 slots 1 size 400 : !vta.sram<inp>
+  vta.load inp %3 sram 0 from @x dram 24 size [1, 8] stride 8
+  vta.finish
+}
+
+// -----
+
+// The last layer takes all that fits, so that all three of its buffers can be loaded ahead: the first
+// two where the second layer was, then, from the beginning, where the third was.
+// CHECK-LABEL: @last
+// CHECK:         vta.load inp sram 0 from @x dram 0
+// CHECK-NEXT:    vta.load inp sram 1000 from @x dram 8
+// CHECK-NEXT:    vta.load inp sram 0 from @x dram 16
+// CHECK-NEXT:    vta.load inp sram 1000 from @x dram 24
+// CHECK-NEXT:    vta.load inp sram 1500 from @x dram 32
+// CHECK-NEXT:    vta.load inp sram 0 from @x dram 40
+vta.program @last attributes {vtac.target = #target.vta<"pynq">} {
+  vta.buffer @x input index 0 bytes 1024 align 256
+  %0 = vta.alloc site 0 slots 1 size 1000 : !vta.sram<inp>
+  vta.load inp %0 sram 0 from @x dram 0 size [1, 8] stride 8
+  %1 = vta.alloc site 1 slots 1 size 1000 : !vta.sram<inp>
+  vta.load inp %1 sram 0 from @x dram 8 size [1, 8] stride 8
+  %2 = vta.alloc site 2 slots 1 size 1000 : !vta.sram<inp>
+  vta.load inp %2 sram 0 from @x dram 16 size [1, 8] stride 8
+  %3 = vta.alloc site 3 slots 1 size 500 : !vta.sram<inp>
+  vta.load inp %3 sram 0 from @x dram 24 size [1, 8] stride 8
+  %4 = vta.alloc site 3 slots 1 size 500 : !vta.sram<inp>
+  vta.load inp %4 sram 0 from @x dram 32 size [1, 8] stride 8
+  %5 = vta.alloc site 3 slots 1 size 500 : !vta.sram<inp>
+  vta.load inp %5 sram 0 from @x dram 40 size [1, 8] stride 8
   vta.finish
 }
 
