@@ -79,8 +79,8 @@ LOWERING = (
         "loops",
     )
     + Pipeline.of(
-        "te-to-vta,vta-place-scratch,vta-allocate,vta-order-instructions,vta-plan-microops,"
-        "vta-insert-dependences",
+        "te-to-vta,vta-place-scratch,vta-allocate,vta-split-loads,vta-order-instructions,"
+        "vta-plan-microops,vta-insert-dependences",
         "vta",
         is_checked_later=True,  # by encoding and by the hazard checker
     )
