@@ -9,10 +9,11 @@ In a network that rounds itself a small error costs most in the first layers: wh
 hardly differ are rounded, few results differ, but by a whole step
 (`error_models.Expected.both_rounded`), and every further rounding spreads that. So planes are added
 where the estimated error of the accelerator's results falls most per added cycle, one layer at a
-time, as long as that is worth it and a budget lasts: mixed precision by sensitivity and cost (Dong
-et al., "HAWQ", section 3), with the quantiser's own error model for the sensitivity. One choice may
-make another worth more (errors of the second layer count once the first has none), so gains are
-estimated anew in each step, for the layers that promised most before.
+time, as long as that is worth it, the error is larger than a step of int8, and a budget lasts:
+mixed precision by sensitivity and cost (Dong et al., "HAWQ", section 3), with the quantiser's own
+error model for the sensitivity. One choice may make another worth more (errors of the second layer
+count once the first has none), so gains are estimated anew in each step, for the layers that
+promised most before.
 """
 
 from collections.abc import Iterable
@@ -26,15 +27,19 @@ from vtac.dialects.graph import shape_of
 from vtac.passes.graph.quantize.bounds import Remembered, value_errors
 from vtac.passes.graph.quantize.error_models import Expected
 from vtac.passes.graph.quantize.groups import Sum
-from vtac.passes.graph.quantize.layer import Layer
+from vtac.passes.graph.quantize.layer import Layer, Term
 from vtac.passes.graph.quantize.numbers import ShiftPolicy
 from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.planes import split
 from vtac.passes.graph.quantize.requantisation import number
 from vtac.passes.graph.quantize.scales import Obstacle
 
-MORE_CYCLES = 0.2
+MORE_CYCLES = 0.15
 """Second planes add at most this share of the estimated cycles of all layers."""
+
+NEAR = 1 / 256
+"""Results whose errors are smaller than this share of their range (root mean square; a step of
+int8) get no more second planes."""
 
 WORTH = 0.5
 """A second plane that adds one percent of cycles must lower the error's power by so many
@@ -86,12 +91,13 @@ class _Choice:
     def run(self) -> QuantisationPlan:
         notes: dict[Operation, str] = {}
         sums = [layer for group, layer in self.plan.layers.items() if isinstance(group, Sum)]
-        total = sum(_cycles(layer, self.policy) for layer in sums)
+        total = sum(self._cycles(layer) for layer in sums)
         left = MORE_CYCLES * total
         power = self._power(self.plan)
         found = self._candidates()
         looked_at = len(found)
-        while power and (found := [gain for gain in found if gain.cycles <= left]):
+        near = len(self.leaving) * NEAR**2
+        while power > near and (found := [gain for gain in found if gain.cycles <= left]):
             found.sort(key=lambda gain: gain.a_cycle, reverse=True)
             found[:looked_at] = [self._estimated(gain, power) for gain in found[:looked_at]]
             best = max(found[:looked_at], key=lambda gain: gain.a_cycle)
@@ -115,7 +121,7 @@ class _Choice:
                 finer = number(self.plan.network, group, self.plan.scales, exact)
             except Obstacle:
                 continue
-            more = _cycles(finer, self.policy) - _cycles(layer, self.policy)
+            more = self._cycles(finer) - self._cycles(layer)
             if more > 0:
                 found.append(_Gain(group, finer, more))
         return found
@@ -139,6 +145,39 @@ class _Choice:
                 total += float(np.mean(np.square(error))) / (hi - lo or 1.0) ** 2
         return total
 
+    def _cycles(self, layer: Layer) -> float:
+        """Rough cycles of a layer: its products, block by block, or the loads of its weights."""
+        block, timing = self.policy.block, self.policy.timing
+        batch, channels, *space = shape_of(layer.group.root.results[0]) or ()
+        blocks = -(-channels // block)
+        products, plain, high = 0, 0, False
+        for term in layer.terms:
+            if term.form.plain:
+                plain += prod(term.weights.shape[2:])
+                continue
+            planes = 1 if split(term.weights)[0] is None else 2
+            high |= planes == 2
+            products += planes * self._blocks_read(term)
+        loads = blocks * products * block * block / timing.port_bytes
+        steps = (products + plain) * timing.gemm_cycles + timing.alu_register_cycles
+        steps += (_IMMEDIATES + high) * timing.alu_immediate_cycles
+        return max(batch * prod(space) * blocks * steps, loads)
+
+    def _blocks_read(self, term: Term) -> int:
+        """Blocks of input channels that one block of results takes, over all taps.
+
+        The host lays out the taps of what it makes as channels (`fold-first-layer`), so that these
+        fill their blocks.
+        """
+        form, block = term.form, self.policy.block
+        taps: int = prod(term.weights.shape[2:])
+        outputs = len(term.weights) // form.group
+        inputs: int = term.weights.shape[1]
+        read = min(form.group, -(-block // outputs)) * inputs
+        if form.group == 1 and form.operand.owner not in self.plan.covered:
+            return -(-taps * read // block)
+        return taps * -(-read // block)
+
 
 def _leaving(plan: QuantisationPlan) -> Iterable[SSAValue]:
     """Results of groups that others than groups read, or the network returns."""
@@ -146,28 +185,6 @@ def _leaving(plan: QuantisationPlan) -> Iterable[SSAValue]:
         result = group.root.results[0]
         if any(use.operation not in plan.covered for use in result.uses):
             yield result
-
-
-def _cycles(layer: Layer, policy: ShiftPolicy) -> float:
-    """Rough cycles of a layer: its products, block by block, or the loads of its weights."""
-    block, timing = policy.block, policy.timing
-    batch, channels, *space = shape_of(layer.group.root.results[0]) or ()
-    blocks = -(-channels // block)
-    products, plain, high = 0, 0, False
-    for term in layer.terms:
-        form, taps = term.form, prod(term.weights.shape[2:])
-        if form.plain:
-            plain += taps
-            continue
-        outputs, inputs = len(term.weights) // form.group, term.weights.shape[1]
-        read = min(form.group, -(-block // outputs)) * inputs
-        planes = 1 if split(term.weights)[0] is None else 2
-        high |= planes == 2
-        products += planes * taps * -(-read // block)
-    loads = blocks * products * block * block / timing.port_bytes
-    steps = (products + plain) * timing.gemm_cycles + timing.alu_register_cycles
-    steps += (_IMMEDIATES + high) * timing.alu_immediate_cycles
-    return max(batch * prod(space) * blocks * steps, loads)
 
 
 def _note(gain: _Gain, before: float, total: float) -> str:
