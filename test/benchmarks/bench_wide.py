@@ -4,7 +4,7 @@ Every kind of `wide_networks` is compiled at several sizes, each in a fresh proc
 seconds, the exponent of growth between the last two sizes (1 is linear), and with --steps the
 slowest steps of the largest size.
 
-Usage: bench_wide.py [--sizes 250 500 1000 2000] [--kinds sum concat] [--target chisel-pynq]
+Usage: bench_wide.py [--sizes 250 500 1000 2000 5000] [--kinds sum concat] [--target chisel-pynq]
        [--float] [--steps 5] [--frames 0] [--limit 60]
 """
 
@@ -57,7 +57,7 @@ def measure(
 def main() -> None:
     """Measure the kinds asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[250, 500, 1000, 2000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[250, 500, 1000, 2000, 5000])
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--target", default="chisel-pynq")
     parser.add_argument("--float", action="store_true", help="without calibration samples")
