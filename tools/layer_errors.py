@@ -150,7 +150,7 @@ class LayerErrors:
         for stored in observed.stored:
             value, maker = values[stored.value], stored.result.owner
             assert isinstance(maker, Operation), "what stands for a value is computed"
-            if value not in self.names:
+            if value not in self.names or maker.parent is None:  # what a later pass took back
                 continue
             known[stored] = self.names[value]
             # What passes integers on unchanged is no layer.

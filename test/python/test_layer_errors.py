@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+import encoder
 import numpy as np
 import pytest
 from graph_reference import run_reference
@@ -12,6 +13,7 @@ from small_models import CLEANING, context, floats, small_model
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+import vtac
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import RequantizeOp
@@ -212,3 +214,12 @@ def test_every_name_that_is_no_node_is_told_with_the_nearest() -> None:
     assert "(did you mean last?)" in error.value.problems[0].what
     assert "(did you mean first?)" in error.value.problems[1].what
     assert not made.reasons()
+
+
+def test_what_is_not_left_in_integers_is_no_layer() -> None:
+    """The division of a GELU is rounded at first, but runs on the host with what reads it."""
+    model, samples = encoder.build(1, 16, 32, 2), encoder.samples(2, 16, 32)
+    module = vtac.compile(model, "pynq", samples, layer_errors=True)
+    found = {error.node for error in module.report.layer_errors}
+    assert "layer0.gelu.div" not in found
+    assert {"layer0.up.product", "layer0.attention.scores"} <= found
