@@ -49,7 +49,7 @@ def page_of(name: str) -> str:
         model, samples = resnet18.build(), resnet18.images(2)
     else:
         model, samples = encoder.build(), encoder.samples(4)
-    options = {"keep_ir": LEVELS, "layer_errors": name == "resnet18"}
+    options = {"keep_ir": LEVELS, "layer_errors": True}
     return vtac.report_html(vtac.compile(model, "pynq", samples, **options), title=name)
 
 
