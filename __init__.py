@@ -7,8 +7,8 @@ returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads
 ``vtac.export_c(module, folder)`` writes it as a C project. ``vtac.te`` is for computations written
 in Python instead of a model. `CompileOptions` are the options of ``compile``, which also takes them
 as keywords; a `Pipeline` is the passes that it runs. A `Codegen` compiles parts of a network;
-`Criteria` say which parts are worth it. `InferenceSession` is onnxruntime's interface over all
-this. Mistakes of the user raise `CompileError`.
+`Criteria` say which parts are worth it. `connect` opens a device behind a wire. `InferenceSession`
+is onnxruntime's interface over all this. Mistakes of the user raise `CompileError`.
 """
 
 import importlib
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vtac.passes.pipeline import Pipeline
     from vtac.runtime.c_project import export_c
     from vtac.runtime.executor import Module, load
+    from vtac.runtime.remote.client import connect
     from vtac.session import InferenceSession
     from vtac.tools import tensor_expressions as te
     from vtac.tools.compiler import compile_model as compile
@@ -39,6 +40,7 @@ __all__ = [
     "Pipeline",
     "Target",
     "compile",
+    "connect",
     "evaluate",
     "export_c",
     "load",
@@ -56,6 +58,7 @@ _WHERE = {
     "Pipeline": ("vtac.passes.pipeline", "Pipeline"),
     "Target": ("vtac.dialects.target", "Target"),
     "compile": ("vtac.tools.compiler", "compile_model"),
+    "connect": ("vtac.runtime.remote.client", "connect"),
     "evaluate": ("vtac.tools.evaluation", "evaluate"),
     "export_c": ("vtac.runtime.c_project", "export_c"),
     "load": ("vtac.runtime.executor", "load"),

@@ -92,11 +92,17 @@ class Module:
         self.report = report
         self.last_run = RunRecord()
         self._values = {value.name: value for value in package.values}
-        self._hosts: dict[str, HostPart] = {
+        self._hosts: dict[str, HostPart] = {}
+        self._sessions: dict[str, Session] = {}
+        self._open(device, engines)
+
+    def _open(self, device: Device | None, engines: Mapping[str, Engine] | None) -> None:
+        """Open whatever runs the parts of the package."""
+        package = self.package
+        self._hosts = {
             name: open_host_part(name, data, package.blobs)
             for name, data in package.host_parts.items()
         }
-        self._sessions: dict[str, Session] = {}
         for codegen in sorted({f.codegen for f in package.functions.values()}):
             functions = [f for f in package.functions.values() if f.codegen == codegen]
             session = engine_named(codegen, "package", engines).open(package, functions, device)

@@ -46,6 +46,11 @@ def vta_run() -> None:
     _run("vta_run")
 
 
+def vta_serve() -> None:
+    """Offer simulated accelerators to others."""
+    _run("vta_serve")
+
+
 def vta_sim() -> None:
     """Time a program."""
     _run("vta_sim")
@@ -56,5 +61,14 @@ def vta_translate() -> None:
     _run("vta_translate")
 
 
-COMMANDS = (vta_compile, vta_run, vta_report, vta_export, vta_sim, vta_opt, vta_translate)
+COMMANDS = (
+    vta_compile,
+    vta_run,
+    vta_report,
+    vta_export,
+    vta_sim,
+    vta_serve,
+    vta_opt,
+    vta_translate,
+)
 """The entry points of the commands that `vtac` names."""

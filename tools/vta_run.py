@@ -9,8 +9,9 @@ Cycles do not depend on data: a profile needs no samples.
 
 import argparse
 import io
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,12 @@ from vtac.runtime.device import total
 from vtac.runtime.executor import Module, RunRecord, load
 from vtac.runtime.joining import join_batches
 from vtac.runtime.samples import Samples, load_samples
-from vtac.tools.accuracy import evaluated, print_accuracy
+from vtac.tools.accuracy import evaluated, print_accuracy, print_json
 from vtac.tools.arguments import file_of, verify_paths, verify_used
 from vtac.tools.diagnostics import run_command
 from vtac.tools.evaluation import Judge, Original, module_specs, told_of
 from vtac.tools.parsers.vta_run import argument_parser
+from vtac.tools.parsers.vta_serve import TOKEN
 from vtac.tools.presentation import evaluation_table, time_table, work_table
 from vtac.tools.timing_output import (
     chosen_preset,
@@ -55,7 +57,7 @@ def _run(args: argparse.Namespace) -> None:
     if args.input is None and args.evaluate is None and not profiles:
         hint = "Or ask for --evaluate or --profile."
         raise CompileError(Problem("", "say what to run it on: --input", hint))
-    module = load(args.package, allow_native=args.allow_native)
+    module = _opened(args)
     if args.input is not None:
         _run_samples(args, module)
     if args.evaluate is not None:
@@ -65,12 +67,40 @@ def _run(args: argparse.Namespace) -> None:
         _profile(args, module)
 
 
+def _opened(args: argparse.Namespace) -> Module:
+    """The package, to be run here or at the place that the arguments name."""
+    if args.remote is None:
+        return load(args.package, allow_native=args.allow_native)
+    try:
+        from vtac.runtime.remote.client import connect
+    except ImportError as error:
+        hint = "Install it: pip install 'vtac[remote]'."
+        raise CompileError(Problem("--remote", f"needs the package {error.name}", hint)) from None
+    token = os.environ.get(TOKEN) or None
+    device = connect(args.remote, token, certificates=args.remote_certificates)
+    return device.load(args.package)
+
+
 def _verify(args: argparse.Namespace) -> None:
     """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
     verify_paths(
-        (args.package, args.input, args.evaluate, args.reference, file_of(args.preset)),
+        (
+            args.package,
+            args.input,
+            args.evaluate,
+            args.reference,
+            file_of(args.preset),
+            args.remote_certificates,
+        ),
         (args.output, args.trace, args.timeline, args.roofline),
         [args.dump_programs],
+    )
+    here = "packages that run here (no --remote)"
+    verify_used(
+        (
+            ("--remote-certificates", not args.remote and args.remote_certificates, "--remote"),
+            *((name, args.remote and value, here) for name, value in _only_here(args)),
+        )
     )
     if args.input is None:
         samples = "--input or --evaluate" if args.evaluate is None else None
@@ -85,7 +115,20 @@ def _verify(args: argparse.Namespace) -> None:
         )
 
 
+def _only_here(args: argparse.Namespace) -> Iterator[tuple[str, object]]:
+    """The options that a device behind a wire does not have, with their values."""
+    names = ("dump-programs", "order-seed", "allow-native", "set", "csv", "trace", "timeline")
+    for name in (*names, "roofline"):
+        yield f"--{name}", getattr(args, name.replace("-", "_")) or None
+
+
 def _profile(args: argparse.Namespace, module: Module) -> None:
+    if args.remote is not None:
+        from vtac.runtime.remote.client import RemoteModule
+
+        assert isinstance(module, RemoteModule)
+        print_json(module.remote_profile(args.preset))
+        return
     if module.target is None:
         print("no profile: nothing runs on a VTA")
         return

@@ -16,6 +16,7 @@ COMMANDS = {
     "vta-opt",
     "vta-report",
     "vta-run",
+    "vta-serve",
     "vta-sim",
     "vta-translate",
 }

@@ -6,6 +6,7 @@ from vtac.tools.parsers.accuracy import add_evaluate_argument
 from vtac.tools.parsers.argument_parser import ArgumentParser, add_quiet_argument
 from vtac.tools.parsers.clock import PRESET_HELP, add_clock_arguments, add_report_arguments
 from vtac.tools.parsers.types import at_least
+from vtac.tools.parsers.vta_serve import TOKEN
 
 
 def argument_parser() -> argparse.ArgumentParser:
@@ -51,6 +52,15 @@ def argument_parser() -> argparse.ArgumentParser:
         help="run code in the package that is for this machine (codegen c); only if you trust it",
     )
     add_quiet_argument(parser)
+    remote = parser.add_argument_group("a device behind a wire (vta-serve)")
+    remote.add_argument(
+        "--remote",
+        metavar="HOST:PORT",
+        help=f"run and time it there; the token is that of the variable {TOKEN}",
+    )
+    remote.add_argument(
+        "--remote-certificates", metavar="FILE.pem", help="encrypt, and trust these certificates"
+    )
     profile = parser.add_argument_group("profile")
     profile.add_argument(
         "--profile", action="store_true", help="say where the accelerator's cycles go"

@@ -1,0 +1,180 @@
+"""The client: a device behind a wire, and modules that run there."""
+
+import hashlib
+import json
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
+
+import httpx
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.runtime.device import Device
+from vtac.runtime.engine import Engine
+from vtac.runtime.executor import Launch, Module
+from vtac.runtime.package import Package, read_package, write_package
+from vtac.runtime.remote.wire import (
+    ARRAYS,
+    HEALTH,
+    PACKAGE,
+    PACKAGES,
+    PROFILE,
+    RECORD,
+    RUN,
+    from_bytes,
+    to_bytes,
+)
+from vtac.sim import Counters, TimingPreset
+
+MOST = 1 << 32
+"""The most bytes that an answer may unpack to."""
+
+
+class RemoteDevice:
+    """A server of `vta-serve`. Use it as a context manager, or `close` it."""
+
+    def __init__(self, address: str, token: str | None, tls: ssl.SSLContext | None, seconds: float):
+        scheme = "http" if tls is None else "https"
+        self.address = address
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(
+            base_url=f"{scheme}://{address}",
+            headers=headers,
+            verify=True if tls is None else tls,
+            timeout=httpx.Timeout(seconds, connect=10),
+            trust_env=False,
+        )
+        self.request("GET", HEALTH)
+
+    def __enter__(self) -> "RemoteDevice":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def load(self, package: str | os.PathLike[str] | Module) -> "RemoteModule":
+        """A package, or a module that was compiled here, to be run there; sent if it is new there.
+
+        Raises `CompileError`.
+        """
+        if isinstance(package, Module):
+            contents, data = package.package, _bytes_of(package.package)
+        else:
+            contents, data = read_package(package, allow_native=True), Path(package).read_bytes()
+        return RemoteModule(self, contents, data)
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """The answer to a request. Raises `CompileError` with what the server refuses."""
+        try:
+            response = self._http.request(method, path, **options)
+        except httpx.HTTPError as error:
+            what = f"no answer: {error or type(error).__name__}"
+            hint = "Is vta-serve running there?"
+            raise CompileError(Problem(self.address, what, hint)) from None
+        if response.is_success or response.status_code == 404:
+            return response
+        try:
+            problems = [str(problem) for problem in response.json()["problems"]]
+        except (ValueError, KeyError, TypeError):
+            problems = [f"answers with status {response.status_code}"]
+        raise CompileError([Problem(self.address, problem) for problem in problems])
+
+
+class RemoteModule(Module):
+    """A compiled model that runs on another machine.
+
+    Inputs are checked, cast and regrouped into batches here, as `vtac.Module` does; each batch is a
+    request.
+    """
+
+    def __init__(self, device: RemoteDevice, package: Package, data: bytes) -> None:
+        super().__init__(package)
+        self._remote, self._data = device, data
+        self._path = f"{PACKAGES}/{hashlib.sha256(data).hexdigest()}"
+        if device.request("GET", self._path).status_code == 404:
+            self._send()
+
+    def _open(self, device: Device | None, engines: Mapping[str, Engine] | None) -> None:
+        """Nothing runs here."""
+
+    def _run_batch(
+        self, feeds: Mapping[str, Any], order_seed: int | None, folder: Path | None
+    ) -> dict[str, Any]:
+        if order_seed is not None or folder is not None:
+            what = "orders and dumps are for modules that run here"
+            raise CompileError(Problem(self._remote.address, what))
+        headers = {"Content-Type": ARRAYS}
+        response = self._asked("POST", RUN, content=to_bytes(feeds), headers=headers)
+        self._add(json.loads(response.headers.get(RECORD, "{}")))
+        found = from_bytes(response.content, MOST)
+        return {name: found[name] for name in self.output_names}
+
+    def profile(self, preset: str | TimingPreset | None = None) -> NoReturn:
+        """Raise `CompileError`: `remote_profile` has the times of the other machine."""
+        raise CompileError(Problem(self._remote.address, "see remote_profile"))
+
+    def remote_profile(self, preset: str | None = None) -> dict[str, Any]:
+        """How long each launch takes there, as plain values: the JSON of `vtac.Module.profile`."""
+        query = {} if preset is None else {"preset": preset}
+        found: dict[str, Any] = self._asked("GET", PROFILE, params=query).json()
+        return found
+
+    def _add(self, record: Mapping[str, Any]) -> None:
+        """Add the record of a batch to that of the run."""
+        self.last_run.host_seconds += record.get("host_seconds", 0.0)
+        self.last_run.launches += [
+            Launch(each["function"], Counters(**each["counters"]), each["seconds"])
+            for each in record.get("launches", ())
+        ]
+
+    def _asked(self, method: str, what: str, **options: Any) -> httpx.Response:
+        """An answer about the package, which is sent again if the server has dropped it."""
+        response = self._remote.request(method, f"{self._path}/{what}", **options)
+        if response.status_code == 404:
+            self._send()
+            response = self._remote.request(method, f"{self._path}/{what}", **options)
+        if response.status_code == 404:
+            raise CompileError(Problem(self._remote.address, "does not keep the package"))
+        return response
+
+    def _send(self) -> None:
+        headers = {"Content-Type": PACKAGE}
+        self._remote.request("PUT", self._path, content=self._data, headers=headers)
+
+
+def connect(
+    address: str,
+    token: str | None = None,
+    *,
+    certificates: str | os.PathLike[str] | None = None,
+    seconds: float = 150.0,
+) -> RemoteDevice:
+    """A device behind a wire. Raises `CompileError` if there is none.
+
+    address: ``HOST:PORT`` of a `vta-serve`. token: what the server asks for. certificates: a file
+    of those to trust; the connection is then encrypted. seconds: how long to wait for an answer.
+    """
+    tls = None
+    if certificates is not None:
+        try:
+            tls = ssl.create_default_context(cafile=os.fspath(certificates))
+        except (OSError, ssl.SSLError) as error:
+            raise CompileError(Problem(str(certificates), f"cannot be read: {error}")) from None
+    try:
+        return RemoteDevice(address, token, tls, seconds)
+    except httpx.InvalidURL as error:
+        raise CompileError(Problem(address, f"is not HOST:PORT: {error}")) from None
+
+
+def _bytes_of(package: Package) -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.vtapkg"
+        write_package(package, path)
+        return path.read_bytes()

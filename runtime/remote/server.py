@@ -1,0 +1,256 @@
+"""The server: packages come in once, by digest; runs and profiles of them go to processes.
+
+Every request is bounded in size, memory and time (`Limits`), and what is refused is said, counted
+and forgotten. A process that takes too long, or more memory than it may, is ended and replaced; the
+others go on.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from pebble import ProcessExpired, ProcessPool
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.runtime.remote import worker
+from vtac.runtime.remote.limits import Limits
+from vtac.runtime.remote.store import PackageStore
+from vtac.runtime.remote.wire import ARRAYS, HEALTH, METRICS, PACKAGES, PROFILE, RECORD, RUN
+
+_KINDS = {RUN, PROFILE, HEALTH[1:], METRICS[1:]}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Tell = Callable[[str], None]
+"""Called with a line about each request that was refused."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may use a server, and how. token: what clients must know; None lets everybody in.
+
+    tls: the certificate of the server; None for plain HTTP. native: whether code for this machine
+    in packages may run.
+    """
+
+    token: str | None = None
+    tls: ssl.SSLContext | None = None
+    native: bool = False
+
+    def admits(self, header: str | None) -> bool:
+        """Whether a request with this ``Authorization`` may pass; takes the same time for all."""
+        if self.token is None:
+            return True
+        expected = hashlib.sha256(f"Bearer {self.token}".encode()).digest()
+        given = hashlib.sha256((header or "").encode(errors="replace")).digest()
+        return hmac.compare_digest(expected, given)
+
+
+@dataclass
+class _Metrics:
+    """What ``/metrics`` shows."""
+
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        room = self.registry
+        self.requests = Counter(
+            "vtac_requests", "Requests by kind and status.", ["kind", "status"], registry=room
+        )
+        self.seconds = Histogram(
+            "vtac_run_seconds", "Seconds of runs and profiles, with waiting.", registry=room
+        )
+        self.waiting = Gauge("vtac_waiting", "Requests that run or wait.", registry=room)
+        self.packages = Gauge("vtac_packages", "Packages in the store.", registry=room)
+        self.store = Gauge("vtac_store_bytes", "Bytes of packages in the store.", registry=room)
+        self.ended = Counter("vtac_processes_ended", "Processes that ended early.", registry=room)
+
+
+class Server:
+    """A server of simulators. `start` and `stop` it in one event loop."""
+
+    def __init__(self, limits: Limits, access: Access, tell: Tell = lambda _: None) -> None:
+        self._limits, self._access, self._tell = limits, access, tell
+        self._metrics = _Metrics()
+        self._folder = tempfile.TemporaryDirectory(prefix="vtac-serve-")
+        self._store = PackageStore(Path(self._folder.name), limits.store_bytes)
+        self._busy = 0
+        self._pool = ProcessPool(
+            limits.workers,
+            initializer=worker.start,
+            initargs=(limits.worker_bytes,),
+            context=get_context("spawn"),
+        )
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen. Returns the address, with the port that was free where ``port`` is 0."""
+        size = self._limits.request_bytes
+        app = web.Application(middlewares=[self._guarded], client_max_size=size)
+        app.router.add_get(HEALTH, self._health)
+        app.router.add_get(METRICS, self._show_metrics)
+        app.router.add_get(f"{PACKAGES}/{{digest}}", self._has)
+        app.router.add_put(f"{PACKAGES}/{{digest}}", self._put)
+        app.router.add_post(f"{PACKAGES}/{{digest}}/{RUN}", self._run)
+        app.router.add_get(f"{PACKAGES}/{{digest}}/{PROFILE}", self._profile)
+        idle = self._limits.idle_seconds
+        self._runner = web.AppRunner(app, keepalive_timeout=idle, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner, host, port, ssl_context=self._access.tls, backlog=self._limits.connections
+        )
+        await site.start()
+        address = self._runner.addresses[0]
+        return str(address[0]), int(address[1])
+
+    async def stop(self) -> None:
+        """Finish what runs, end the processes, and remove the packages."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._pool.stop()  # type: ignore[no-untyped-call]
+        self._pool.join()
+        self._folder.cleanup()
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let known clients in, turn failures into answers, and count everything."""
+        last = request.path.rsplit("/", 1)[-1]
+        kind = last if last in _KINDS else "package"
+        try:
+            response = await self._admitted(request, handler)
+        except asyncio.CancelledError:  # the client has gone
+            self._metrics.requests.labels(kind, "gone").inc()
+            raise
+        if response.status >= 400:
+            self._tell(f"{request.remote}: {request.method} {request.path}: {response.status}")
+        self._metrics.requests.labels(kind, response.status).inc()
+        return response
+
+    async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        manager = self._runner.server if self._runner is not None else None
+        if manager is not None and len(manager.connections) > self._limits.connections:
+            return _refusal(503, "there are too many connections", close=True)
+        if request.path != HEALTH and not self._access.admits(request.headers.get("Authorization")):
+            return _refusal(401, "the token is missing or wrong", close=True)
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return _refusal(error.status, error.reason, close=True)
+        except CompileError as error:
+            return _refusal(422, *map(str, error.problems))
+        except TimeoutError:
+            return _refusal(408, "the request did not arrive in time", close=True)
+
+    async def _health(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"status": "ok", "waiting": self._busy})
+
+    async def _show_metrics(self, request: web.Request) -> web.StreamResponse:
+        self._metrics.packages.set(len(self._store))
+        self._metrics.store.set(self._store.total)
+        return web.Response(body=generate_latest(self._metrics.registry), content_type="text/plain")
+
+    async def _has(self, request: web.Request) -> web.StreamResponse:
+        known = request.match_info["digest"] in self._store
+        return web.Response(status=200 if known else 404)
+
+    async def _put(self, request: web.Request) -> web.StreamResponse:
+        self._store.add(request.match_info["digest"], await self._body(request))
+        return web.Response(status=201)
+
+    async def _run(self, request: web.Request) -> web.StreamResponse:
+        with self._package(request) as path:
+            body = await self._body(request)
+            arguments = (path, self._access.native, body, self._limits.request_bytes)
+            outputs, record = await self._in_process(worker.run, *arguments)
+        return web.Response(body=outputs, content_type=ARRAYS, headers={RECORD: record})
+
+    async def _profile(self, request: web.Request) -> web.StreamResponse:
+        preset = request.query.get("preset")
+        with self._package(request) as path:
+            text = await self._in_process(worker.profile, path, self._access.native, preset)
+        return web.Response(text=text, content_type="application/json")
+
+    @contextlib.contextmanager
+    def _package(self, request: web.Request) -> Iterator[str]:
+        """The file of the package that a request names, which stays. Raises HTTPNotFound."""
+        digest = request.match_info["digest"]
+        if digest not in self._store:
+            raise web.HTTPNotFound(reason="there is no such package; send it again")
+        with self._store.holding(digest) as path:
+            yield str(path)
+
+    async def _body(self, request: web.Request) -> bytes:
+        """The body of a request. Raises TimeoutError if the client is too slow."""
+        size = request.content_length
+        if size is not None and size > self._limits.request_bytes:
+            raise web.HTTPRequestEntityTooLarge(self._limits.request_bytes, size)
+        async with asyncio.timeout(self._limits.idle_seconds):
+            return await request.read()
+
+    async def _in_process(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function returns that runs in one of the processes. Raises HTTPException."""
+        if self._busy >= self._limits.workers + self._limits.waiting:
+            raise web.HTTPServiceUnavailable(reason="too many requests wait; try again later")
+        with self._waiting(), self._metrics.seconds.time():
+            future = self._pool.schedule(work, args=list(arguments), timeout=self._limits.seconds)
+            try:
+                return await asyncio.wrap_future(future)
+            except (FutureTimeout, TimeoutError):
+                self._metrics.ended.inc()
+                raise web.HTTPGatewayTimeout(
+                    reason=f"it took more than {self._limits.seconds:g} s"
+                ) from None
+            except (ProcessExpired, MemoryError):
+                self._metrics.ended.inc()
+                raise web.HTTPInternalServerError(
+                    reason="its process ended, most likely for want of memory"
+                ) from None
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        self._busy += 1
+        self._metrics.waiting.set(self._busy)
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            self._metrics.waiting.set(self._busy)
+
+
+def _refusal(status: int, *problems: str, close: bool = False) -> web.Response:
+    response = web.json_response({"problems": list(problems)}, status=status)
+    if close:
+        response.force_close()
+    return response
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    limits: Limits, access: Access, host: str, port: int, tell: Tell = lambda _: None
+) -> AsyncIterator[tuple[str, int]]:
+    """A server that runs while the body does. Yields its address."""
+    server = Server(limits, access, tell)
+    try:
+        yield await server.start(host, port)
+    finally:
+        await server.stop()
+
+
+def tls_context(certificate: str, key: str) -> ssl.SSLContext:
+    """The TLS settings for a certificate and its key. Raises `CompileError`."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise CompileError(Problem(certificate, f"cannot be used for TLS: {error}")) from None
+    return context
