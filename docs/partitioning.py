@@ -119,6 +119,13 @@ Other criteria are the user's alone:
 | `compare=False` | `--host-model none` | no comparison with the host |
 | `host` | `--host-model NAME=NUMBER,...` | the numbers above |
 
+A product of two variable tensors (squeeze and excite, `x[n, c, h, w] * s[n, c, 1, 1]`) stays on the
+host where the ALU does not multiply. The GEMM core could form it, with s as a diagonal matrix of
+weights that is loaded at run time; but nothing on the machine can write s so that each number has a
+tile row of its own with zeros around it, and the host would have to, between two launches. Products
+that are a function of one value, such as `x * Sigmoid(x)`, run there as clamped lines
+([quantisation.md](quantisation.md)).
+
 Nodes that the user keeps on the host (`keep_float=[...]`, `--keep-float NODE`) are settled before
 anybody is asked: no preparation rounds them, and no codegen's pattern matches them.
 

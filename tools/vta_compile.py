@@ -22,7 +22,7 @@ from vtac.tools.arguments import (
     verify_paths,
     verify_used,
 )
-from vtac.tools.compiler import NOTHING_OFFLOADED, compile_model
+from vtac.tools.compiler import compile_model
 from vtac.tools.diagnostics import run_command
 from vtac.tools.discovery import chosen_codegens
 from vtac.tools.explain_order import Order
@@ -62,9 +62,8 @@ def _compile(args: argparse.Namespace) -> None:
         warnings.simplefilter("ignore")  # printed from the report below
         module = compile_model(args.model, args.target, args.calibrate, _options(args, progress))
     warned = module.report.warnings
-    doubts = [*warned, *(note for note in module.report.notes if note == NOTHING_OFFLOADED)]
-    if args.strict and doubts:
-        raise CompileError([Problem("", text, "(--strict)") for text in doubts])
+    if args.strict and warned:
+        raise CompileError([Problem("", text, "(--strict)") for text in warned])
     if args.output:
         module.save(args.output)
     for note in () if args.quiet else module.report.notes:
