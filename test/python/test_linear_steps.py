@@ -23,7 +23,7 @@ PACKAGE = str(Path(vtac.__file__).parent)
 SIZES = {
     "sum": 80,
     "adds of constants": 100,
-    "initialisers": 100,
+    "initialisers": 150,
     "concat": 150,
     "relus": 150,
     "layers": 30,
