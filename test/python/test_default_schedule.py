@@ -21,10 +21,11 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.target import Memory, Target
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.passes.te.schedule.describe import ESTIMATE
-from vtac.passes.te.schedule.evaluate import fits
-from vtac.passes.te.schedule.plan import Plan
-from vtac.passes.te.schedule.search import search, tile_sizes
+from vtac.passes.te.schedule.refine import Candidate
+from vtac.passes.te.schedule.search import search
+from vtac.passes.te.schedule.simulated_cost import CostSimulator
 from vtac.passes.te.schedule.structure import Structure, structure_of
+from vtac.passes.te.schedule.tiling import tile_sizes
 from vtac.sim import estimate
 
 PYNQ = TARGETS["1x16"]
@@ -105,7 +106,7 @@ def test_a_network_is_one_program() -> None:
 
 def structure_and_plan(
     f: IntegerFunction, module: ModuleOp, target: Target
-) -> tuple[Structure, Plan]:
+) -> tuple[Structure, Candidate]:
     f.apply(module, [GraphToTePass, *REWRITES])
     structure = structure_of(only_kernel(module), "layer")
     return structure, search(structure, target, "layer")
@@ -136,8 +137,8 @@ def test_plans_for_layers_of_a_large_network(target: str, layer: tuple[int, ...]
     f = IntegerFunction(Target.named(target))
     module, limit = large_layer(f, *layer)
     structure, plan = structure_and_plan(f, module, f.target)
-    assert min(plan.slots) >= 2
-    assert fits(structure, f.target, plan)
+    assert min(plan.tiling.slots) >= 2
+    assert CostSimulator(structure, f.target).needs.fits(plan.tiling)
     if target.startswith("chisel"):
         assert plan.cycles < (1.03 if layer[3] == 3 else 1.06) * limit
 

@@ -12,11 +12,8 @@ from math import prod
 import numpy as np
 
 from vtac.dialects.te import LANES, Row, shaped
-from vtac.passes.te.schedule.footprint import Flags
+from vtac.passes.te.schedule.footprint import Flags, Range
 from vtac.passes.te.schedule.structure import ScheduledStage
-
-Range = tuple[int, int]
-"""Start and length."""
 
 
 def inside_share(stage: ScheduledStage) -> float:

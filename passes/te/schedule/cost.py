@@ -29,9 +29,12 @@ class Rates:
     load: what the first load costs besides its beats.
     fetch: an instruction.
     beat: bytes a cycle on the memory port.
+    request: bytes of a read request at most. request_interval: from one request to the next.
+    store_instruction: what a store instruction costs besides its requests.
     store: an output element. row: what a request of a store costs besides.
     burst: output elements of a request at most.
     launch: until the first instruction starts.
+    fetch_ahead: of further requests for instructions that share the port with loads: `FetchAhead`.
     """
 
     gemm: int
@@ -41,10 +44,14 @@ class Rates:
     load: int
     fetch: int
     beat: int
+    request: int
+    request_interval: int
     store: int
     row: int
     burst: int
+    store_instruction: int
     launch: int
+    fetch_ahead: "FetchAhead"
 
     @staticmethod
     @lru_cache(maxsize=64)
@@ -52,30 +59,71 @@ class Rates:
         """The rates of a target, derived from its `TimingPreset` and the rules of the clock."""
         timing, element = target.timing, target.element_bytes(Memory.OUT)
         ideal = timing.ideal_memory
-        # A machine that fetches ahead is taken to hide two cycles of an instruction, and the reads
-        # of a store, as the estimates of the HLS design always have.
-        ahead = timing.fetch_ahead
-        idle = 0 if ahead else timing.store_idle_cycles
         added = timing.gemm_cycles + timing.alu_register_cycles, 2  # to accumulators that are reset
         return Rates(
             gemm=timing.gemm_cycles,
             alu=(timing.alu_immediate_cycles, timing.alu_register_cycles),
             copy=(timing.alu_immediate_cycles, 1) if target.alu_imm_src else added,
-            instruction=max(timing.compute_overhead + (-1 if ahead else 1), 0),
+            instruction=timing.compute_overhead + 1,
             load=_IDEAL_LOAD if ideal else timing.latency + _LOAD,
             fetch=_fetch(timing),
-            beat=_IDEAL_BEAT if ideal else _bytes_a_cycle(timing),
-            store=max(idle + (0 if ideal else timing.beats(element)), 1),
+            beat=IDEAL_BEAT if ideal else _bytes_a_cycle(timing),
+            request=timing.burst_bytes,
+            request_interval=0 if ideal else timing.request_interval,
+            store=max(timing.store_idle_cycles + (0 if ideal else timing.beats(element)), 1),
             row=0 if ideal else timing.store_request_cycles,
             burst=max(timing.burst_bytes // element, 1),
+            store_instruction=_STORE,
             launch=_launch(timing),
+            fetch_ahead=FetchAhead.of(timing),
         )
 
+
+@dataclass(frozen=True)
+class FetchAhead:
+    """The requests for instructions that follow the first, which was waited for at launch.
+
+    Fetch goes on until a queue is full, long before most instructions are due. While it does, loads
+    share the port with it.
+
+    instructions: of one request. beats: that it occupies the port, 0 where fetch has its own.
+    latency, dispatch: cycles from a request to its first beat on an idle port, and from its last
+    beat to the next request. waits: cycles for which loads that were requested before may delay it.
+    depth: instructions that a queue holds.
+    """
+
+    instructions: int
+    beats: int
+    latency: int
+    dispatch: int
+    waits: int
+    depth: int
+
+    @staticmethod
+    def of(timing: TimingPreset) -> "FetchAhead":
+        """That of a machine."""
+        count = timing.fetch_instructions
+        alone = timing.ideal_memory or timing.read_channels >= _OWN_FETCH_CHANNEL
+        return FetchAhead(
+            count,
+            0 if alone else timing.beats(INSTRUCTION_BYTES * count),
+            timing.latency + 1,
+            2 if timing.fetch_ahead else count + 4,
+            timing.latency + timing.outstanding * timing.burst_beats,
+            timing.queue_depth,
+        )
+
+
+_OWN_FETCH_CHANNEL = 3
+"""With so many read channels, fetch shares none."""
+
+_STORE = 1
+"""Cycles of a store that are neither elements nor requests."""
 
 _LOAD = 7
 """Cycles of a load that are neither beats nor the memory's latency."""
 
-_IDEAL_LOAD, _IDEAL_BEAT = 6, 1 << 30
+_IDEAL_LOAD, IDEAL_BEAT = 6, 1 << 30
 """A load's cycles where memory is ideal, and bytes a cycle that no transfer reaches."""
 
 _FETCH = 5

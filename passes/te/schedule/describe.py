@@ -6,32 +6,32 @@ They stand on the `te.schedule`; ``vta-compile --explain`` prints them.
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from vtac.passes.te.schedule.plan import Plan
 from vtac.passes.te.schedule.structure import ScheduledStage, Structure
+from vtac.passes.te.schedule.tiling import Tiling
 
 ESTIMATE, CHOICE = "estimate", "choice"
 """Attributes of a schedule: the cycles expected, and lines about how it computes."""
 
 
-def described(structure: Structure, plan: Plan) -> list[str]:
+def described(structure: Structure, tiling: Tiling) -> list[str]:
     """A line on tiles, one on each product's reduction, one on slots, and one on pieces."""
     names = structure.root.compute.spatial.names
-    cut = [axis for axis in plan.order if len(plan.tiles[axis]) > 1]
-    tiles = [f"{names[axis]} {_sizes(plan.tiles[axis])}" for axis in cut]
+    cut = [axis for axis in tiling.order if len(tiling.tiles[axis]) > 1]
+    tiles = [f"{names[axis]} {_sizes(tiling.tiles[axis])}" for axis in cut]
     lines = ["tiles " + (", in them ".join(tiles) or "none: all outputs stay in the accumulators")]
     for stage in structure.products:
-        lines += _reduction(structure, stage, plan)
-    inp, wgt, acc = plan.slots
+        lines += _reduction(structure, stage, tiling)
+    inp, wgt, acc = tiling.slots
     lines.append(f"slots {inp} activations, {wgt} weights, {acc if cut else 1} accumulators")
-    if plan.piece is not None:
-        axis, size = plan.piece
+    if tiling.piece is not None:
+        axis, size = tiling.piece
         lines.append(f"end of a tile in pieces of {size} {names[axis]}")
     return lines
 
 
-def _reduction(structure: Structure, stage: ScheduledStage, plan: Plan) -> Iterator[str]:
+def _reduction(structure: Structure, stage: ScheduledStage, tiling: Tiling) -> Iterator[str]:
     """How a product goes through its reduction, and what is loaded where."""
-    part = plan.products[stage.number]
+    part = tiling.products[stage.number]
     names = stage.compute.reduce.names
     cut = [f"{names[axis]} {_sizes(part.cuts[axis])}" for axis in part.loops]
     loads = []

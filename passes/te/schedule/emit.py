@@ -1,4 +1,4 @@
-"""Writes a plan down as a `te.schedule`."""
+"""Writes a tiling down as a `te.schedule`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,22 +28,25 @@ from vtac.dialects.te import (
 )
 from vtac.passes.te.schedule.describe import CHOICE, ESTIMATE, described
 from vtac.passes.te.schedule.footprint import axes_of_operand
-from vtac.passes.te.schedule.plan import Plan, even
 from vtac.passes.te.schedule.structure import INIT, ScheduledStage, StageRole, Structure
+from vtac.passes.te.schedule.tiling import Tiling, even
 
 
 def schedule_of(
-    kernel: KernelOp, structure: Structure, plan: Plan, copying: Sequence[str]
+    kernel: KernelOp, structure: Structure, tiling: Tiling, cycles: int, copying: Sequence[str]
 ) -> ScheduleOp:
-    """The schedule that a plan describes; copying: the intrinsics that copy accumulators."""
+    """The schedule that a tiling describes.
+
+    cycles: its estimate. copying: the intrinsics that copy accumulators.
+    """
     block = Block(arg_types=[StageType()] * len(structure.stages))
     for argument, stage in zip(block.args, structure.stages, strict=True):
         argument.name_hint = stage.compute.label.data
     with ImplicitBuilder(block):
-        _Writer(structure, plan, copying, block.args).write()
+        _Writer(structure, tiling, copying, block.args).write()
     schedule = ScheduleOp(kernel.sym_name.data, Region(block))
-    schedule.attributes[ESTIMATE] = IntegerAttr(plan.cycles, i64)
-    schedule.attributes[CHOICE] = ArrayAttr(StringAttr(line) for line in described(structure, plan))
+    schedule.attributes[ESTIMATE] = IntegerAttr(cycles, i64)
+    schedule.attributes[CHOICE] = ArrayAttr(map(StringAttr, described(structure, tiling)))
     return schedule
 
 
@@ -59,7 +62,7 @@ class _Cache:
 @dataclass
 class _Writer:
     structure: Structure
-    plan: Plan
+    tiling: Tiling
     copying: Sequence[str]
     handles: Sequence[SSAValue]
     outer: dict[int, SSAValue] = field(default_factory=dict)
@@ -71,7 +74,7 @@ class _Writer:
     @cached_property
     def epilogue(self) -> Sequence[ScheduledStage]:
         """The stages that are computed and stored piece by piece."""
-        return self.structure.epilogue if self.plan.piece is not None else ()
+        return self.structure.epilogue if self.tiling.piece is not None else ()
 
     def write(self) -> None:
         """The primitives, in an order in which each finds what it needs."""
@@ -87,7 +90,7 @@ class _Writer:
         compute_axes = {
             stage.number: self._compute_axis(stage)
             for stage in self.structure.stages
-            if stage.kind is not StageRole.STORE
+            if stage.role is not StageRole.STORE
         }
         for cache in self.caches:
             self._place_cache(cache)
@@ -95,7 +98,7 @@ class _Writer:
             self.inner[0] = self._cut_piece(self.inner)
             JoinOp(*self.pieces)
         for stage in self.structure.stages:
-            if stage.kind is StageRole.STORE:
+            if stage.role is StageRole.STORE:
                 DmaOp(self._handle(stage), self._store_axis(stage))
             else:
                 self._tensorize(stage, compute_axes[stage.number])
@@ -109,29 +112,29 @@ class _Writer:
     @property
     def _tile_loop(self) -> SSAValue | None:
         """The innermost tile loop, if there is one."""
-        loops = [self.outer[axis] for axis in self.plan.order if axis in self.outer]
+        loops = [self.outer[axis] for axis in self.tiling.order if axis in self.outer]
         return loops[-1] if loops else None
 
     def _tile_root(self) -> None:
         """Tile loops of the root outside, the loops of one tile inside."""
         root = self.structure.root
         axes = AxesOp(self._handle(root), root.compute.spatial.names).axes
-        for number, sizes in enumerate(self.plan.tiles):
+        for number, sizes in enumerate(self.tiling.tiles):
             if len(sizes) == 1:
                 self.inner.append(axes[number])
                 continue
             split = _split(axes[number], sizes)
             self.outer[number] = split.outer
             self.inner.append(split.inner)
-        loops = [self.outer[axis] for axis in self.plan.order if axis in self.outer]
+        loops = [self.outer[axis] for axis in self.tiling.order if axis in self.outer]
         if loops:
             ReorderOp(*loops, *self.inner)
 
     def _cache_operands(self, stage: ScheduledStage) -> None:
         """Read what comes from main memory through a scratchpad; where, is decided later."""
-        inp, wgt, acc = self.plan.slots
+        inp, wgt, acc = self.tiling.slots
         operands = [(number, Scope.ACC, acc) for number in self.structure.vectors(stage)]
-        if stage.kind is StageRole.PRODUCT:
+        if stage.role is StageRole.PRODUCT:
             operands = [(stage.activations, Scope.INP, inp), (stage.weights, Scope.WGT, wgt)]
         for operand, scope, slots in operands:
             place = self._tile_loop_of(stage, operand)
@@ -143,15 +146,15 @@ class _Writer:
 
     def _place_stages(self) -> None:
         """Every stage in the innermost tile loop, readers before what they read."""
-        place, slots = self._tile_loop, self.plan.slots[2]
+        place, slots = self._tile_loop, self.tiling.slots[2]
         root = self.structure.root
         for stage in self.structure.stages:
-            if stage.kind is not StageRole.STORE:
+            if stage.role is not StageRole.STORE:
                 SetScopeOp(self._handle(stage), Scope.ACC, slots if place is not None else 1)
         if place is None:
             return
         for stage in reversed(self.structure.stages):
-            if stage.kind is not StageRole.STORE:
+            if stage.role is not StageRole.STORE:
                 ComputeAtOp(self._handle(stage), place)
             elif stage is not root:
                 ComputeWithOp(self._handle(stage), place)
@@ -163,7 +166,7 @@ class _Writer:
         axes = AxesOp(self._handle(stage), names).axes
         spatial, taps = axes[: len(stage.extents)], axes[len(compute.spatial) :]
         taps = taps[: len(stage.taps)]
-        if stage.kind is not StageRole.PRODUCT:
+        if stage.role is not StageRole.PRODUCT:
             if taps:
                 ReorderOp(*taps, *spatial)
             elif stage in self.epilogue:
@@ -171,7 +174,7 @@ class _Writer:
             return [*taps, *spatial][0]
         outer: dict[int, SSAValue] = {}
         inner: list[SSAValue] = []
-        cuts = self.plan.products[stage.number].cuts
+        cuts = self.tiling.products[stage.number].cuts
         for number, (axis, sizes) in enumerate(zip(taps, cuts, strict=True)):
             if len(sizes) == 1:
                 inner.append(axis)
@@ -186,8 +189,8 @@ class _Writer:
 
     def _cut_piece(self, axes: list[SSAValue]) -> SSAValue:
         """Cut an axis of a stage of the epilogue into pieces; returns the first loop in a piece."""
-        assert self.plan.piece is not None
-        place, size = self.plan.piece
+        assert self.tiling.piece is not None
+        place, size = self.tiling.piece
         split = SplitOp(axes[place], factor=size)
         split.outer.name_hint = split.inner.name_hint = axes[place].name_hint
         axes[place] = split.inner
@@ -208,13 +211,13 @@ class _Writer:
         """The innermost tile loop of the root that moves an operand's window."""
         own = self.structure.root_axes[stage.number]
         axes = axes_of_operand(stage, operand, own)
-        moving = [axis for axis in self.plan.order if axis in axes and axis in self.outer]
+        moving = [axis for axis in self.tiling.order if axis in axes and axis in self.outer]
         return self.outer[moving[-1]] if moving else None
 
     def _around(self, stage: ScheduledStage, operand: int) -> int:
         """How many reduction loops are around an operand's load."""
-        plan = self.plan.products.get(stage.number)
-        return 0 if plan is None else plan.around(stage, operand)
+        tiling = self.tiling.products.get(stage.number)
+        return 0 if tiling is None else tiling.around(stage, operand)
 
     def _store_axis(self, stage: ScheduledStage) -> SSAValue:
         """The outermost loop that one store covers."""
@@ -225,7 +228,7 @@ class _Writer:
     def _tensorize(self, stage: ScheduledStage, axis: SSAValue) -> None:
         """Instructions for a stage, and for what its reduction starts from."""
         handle, names = self._handle(stage), stage.compute.spatial.names
-        if stage.kind is StageRole.ELEMENTWISE:
+        if stage.role is StageRole.ELEMENTWISE:
             before = [] if stage.in_place is not None else ["reset", "add"]
             TensorizeOp(handle, axis, self.copying if stage.copies else [*before, stage.intrinsic])
             return
@@ -233,7 +236,7 @@ class _Writer:
             init = InitOp(handle).init
             start = ["reset"] if _starts_from_zero(stage) else ["reset", "add_imm"]
             TensorizeOp(init, AxesOp(init, names).axes[0], start)
-        TensorizeOp(handle, axis, ["gemm" if stage.kind is StageRole.PRODUCT else stage.intrinsic])
+        TensorizeOp(handle, axis, ["gemm" if stage.role is StageRole.PRODUCT else stage.intrinsic])
 
 
 def _split(axis: SSAValue, sizes: Sequence[int]) -> SplitOp:

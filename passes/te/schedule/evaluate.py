@@ -1,7 +1,7 @@
-"""Whether tilings fit the machine, and what they cost: one order of loops, all tilings at once."""
+"""A first estimate of many tilings at once, by a formula: one order of loops. It only prunes."""
 
-from collections.abc import Collection, Container, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -9,7 +9,9 @@ import numpy as np
 
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.te import LANES, shaped
+from vtac.passes.te.schedule.columns import Columns
 from vtac.passes.te.schedule.cost import Rates, Work, cycles
+from vtac.passes.te.schedule.fits import MEMORIES
 from vtac.passes.te.schedule.footprint import (
     Extents,
     Flags,
@@ -19,9 +21,9 @@ from vtac.passes.te.schedule.footprint import (
     volume,
     window,
 )
-from vtac.passes.te.schedule.plan import Plan, ProductPlan, even
-from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure
-from vtac.passes.te.schedule.tilings import Tilings, micro_ops
+from vtac.passes.te.schedule.space import Point, Space, Value
+from vtac.passes.te.schedule.structure import ScheduledStage, StageRole
+from vtac.passes.te.schedule.tilings import micro_ops
 
 MICRO_OP_SHARE = 4
 """One instruction may use this part of the micro-op buffer: two slots a buffer need variants."""
@@ -33,30 +35,10 @@ PIECES = 6
 """In so many pieces the last operations on a tile and its store are thought of."""
 
 ALIKE = 2
-"""Plans of the same tile, which then differ in their reductions, that are worth a rehearsal."""
+"""Points of the same tile, which then differ in their reductions, that are worth simulating."""
 
 LIKE = 40
-"""So many times the plans that are wanted are looked at for different tiles."""
-
-MEMORIES = (Memory.INP, Memory.WGT, Memory.ACC)
-"""The scratchpads of a kernel, in the order of ``Plan.slots``."""
-
-
-@dataclass(frozen=True)
-class Reductions:
-    """How the products of each tiling accumulate.
-
-    taps: for each product, by number, the tiles of its reduction axes.
-    whole: whether activations and weights are loaded for the whole reduction at once.
-    windows: whether taps that only move a window of activations have a load each.
-    turns, extents: what evaluations of the same tilings have worked out, whatever their order.
-    """
-
-    taps: Mapping[int, Sequence[Extents]]
-    whole: tuple[Flags, Flags]
-    windows: bool = False
-    turns: dict[Hashable, Extents] = field(default_factory=dict)
-    extents: dict[tuple[int, int], list[Extents]] = field(default_factory=dict)
+"""So many times the points that are wanted are looked at for different tiles."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +60,18 @@ class Evaluation:
     Extents and counts are arrays with an entry a tiling.
     """
 
-    def __init__(
-        self, tilings: Tilings, target: Target, order: Sequence[int], reductions: Reductions
-    ):
-        self.tilings, self.target, self.order, self.reductions = tilings, target, order, reductions
-        self.structure = tilings.structure
-        self.one, self.none = tilings.one, tilings.none
+    def __init__(self, space: Space, columns: Columns, target: Target, order: Sequence[int]):
+        self.space, self.columns, self.target, self.order = space, columns, target, order
+        self.tilings, self.reductions = columns.tilings, columns.reductions
+        self.structure = space.structure
+        self.one, self.none = self.tilings.one, self.tilings.none
 
     @cached_property
     def loads(self) -> list[Load]:
         """Every operand that comes from main memory."""
         found: list[Load] = []
         for stage in self.structure.stages:
-            if stage.kind is StageRole.PRODUCT:
+            if stage.role is StageRole.PRODUCT:
                 found.append(self._load(stage, stage.activations, Memory.INP))
                 found.append(self._load(stage, stage.weights, Memory.WGT))
             else:
@@ -102,7 +83,7 @@ class Evaluation:
 
     def _load(self, stage: ScheduledStage, operand: int, memory: Memory) -> Load:
         taps, turns = [self.one * extent for extent in stage.taps], self.one
-        if stage.kind is StageRole.PRODUCT:
+        if stage.role is StageRole.PRODUCT:
             whole = self.reductions.whole[memory is Memory.WGT]
             windows = self.reductions.windows or memory is Memory.WGT
             used = stage.taps_of(operand, windows)
@@ -177,10 +158,6 @@ class Evaluation:
             return total + contexts * self.tilings.accumulators
         return total
 
-    def needs(self) -> dict[Memory, int]:
-        """What the first tiling needs of each memory, one slot a buffer."""
-        return {memory: int(self.need(memory, 1)[0]) for memory in MEMORIES}
-
     def _slots(self, memory: Memory) -> Extents:
         """Slots of a memory's buffers: two, or one, or 0 where not even that fits."""
         depth = self.target.depth(memory)
@@ -207,7 +184,7 @@ class Evaluation:
             busy, count = self._stage_work(stage, rates)
             busy = busy + count * rates.instruction
             compute, instructions = compute + busy, instructions + count
-            if stage.kind is StageRole.PRODUCT:
+            if stage.role is StageRole.PRODUCT:
                 gemms = gemms + self._all_turns(stage) * self.tilings.tiles
             else:
                 other = other + busy
@@ -243,9 +220,9 @@ class Evaluation:
         """Cycles and instructions over all tiles."""
         immediate, register = rates.alu
         total, tiles, taps = self.tilings.total(stage), self.tilings.tiles, prod(stage.taps)
-        if stage.kind is StageRole.STORE:
+        if stage.role is StageRole.STORE:
             return self.none, self.none
-        if stage.kind is StageRole.PRODUCT:
+        if stage.role is StageRole.PRODUCT:
             starts = stage.in_place is None
             share, gemms = self.tilings.border(stage)
             points: Extents = (total * taps * share).astype(np.int64) + total * starts
@@ -254,7 +231,7 @@ class Evaluation:
             plain = self._turns(stage, set(range(len(stage.taps))) - windows, windows)
             gemms = np.maximum(gemms * plain, tiles * turns) + tiles * starts
             return points * rates.gemm, gemms
-        if stage.kind is StageRole.REDUCTION:
+        if stage.role is StageRole.REDUCTION:
             begun = stage.in_place is not None
             start, before = (0, 0) if begun else (rates.gemm + immediate, 2)
             return total * (start + register * taps), (1 + before) * tiles
@@ -267,8 +244,8 @@ class Evaluation:
         region = self.tilings.regions[stage.number]
         return total * rate, tiles * volume([region[axis] for axis in stage.table_axes], self.one)
 
-    def best(self, count: int) -> list[Plan]:
-        """The cheapest tilings that fit, at most so many, the best first."""
+    def best(self, count: int) -> list[tuple[int, Point]]:
+        """The cheapest points that may fit, at most so many, the best first, each with its cost."""
         slots = {memory: self._slots(memory) for memory in MEMORIES}
         fits: Flags = np.logical_and.reduce([found > 0 for found in slots.values()])
         limit = max(self.target.uop_entries // MICRO_OP_SHARE, 1)
@@ -283,41 +260,27 @@ class Evaluation:
             fits, cycles(self._work(slots), Rates.of(self.target), self.target), np.iinfo(int).max
         )
         found: dict[tuple[int, ...], int] = {}
-        plans: list[Plan] = []
+        points: list[tuple[int, Point]] = []
         for index in _smallest(cost, count * LIKE):
-            if len(plans) == count:
+            if len(points) == count:
                 break
             tile = tuple(int(size[index]) for size in self.tilings.tile)
             found[tile] = found.get(tile, 0) + 1
             if fits[index] and found[tile] <= ALIKE:
-                plans.append(self._plan(int(index), slots, int(cost[index])))
-        return plans
+                points.append((int(cost[index]), self._point(int(index), slots)))
+        return points
 
-    def _plan(self, index: int, slots: Mapping[Memory, Extents], cost: int) -> Plan:
-        inp, wgt, acc = slots.values()
-        activations, weights = self.reductions.whole
-        return Plan(
-            tiles=[
-                even(extent, int(size[index]))
-                for extent, size in zip(self.structure.root.extents, self.tilings.tile, strict=True)
-            ],
-            order=list(self.order),
-            products={
-                number: ProductPlan(
-                    [
-                        even(extent, int(size[index]))
-                        for extent, size in zip(
-                            self.structure.stages[number].taps, taps, strict=True
-                        )
-                    ],
-                    (bool(activations[index]), bool(weights[index])),
-                    self.reductions.windows,
-                )
-                for number, taps in self.reductions.taps.items()
-            },
-            slots=(int(inp[index]), int(wgt[index]), int(acc[index])),
-            cycles=cost,
-        )
+    def _point(self, index: int, slots: Mapping[Memory, Extents]) -> Point:
+        """The values of the knobs in one row of the columns."""
+        values: dict[str, Value] = {
+            name: bool(column[index]) if column.dtype == np.bool_ else int(column[index])
+            for name, column in self.columns.values.items()
+        }
+        names = self.space.axes
+        values["order"] = tuple(names[axis] for axis in self.order)
+        for memory, column in slots.items():
+            values[f"slots.{memory.name.lower()}"] = int(column[index])
+        return self.space.with_values({}, values)
 
 
 def _smallest(costs: Extents, count: int) -> Extents:
@@ -326,19 +289,3 @@ def _smallest(costs: Extents, count: int) -> Extents:
         return np.argsort(costs, kind="stable")
     (among,) = np.nonzero(costs <= np.partition(costs, count - 1)[count - 1])
     return among[np.argsort(costs[among], kind="stable")][:count]
-
-
-def fits(structure: Structure, target: Target, plan: Plan) -> bool:
-    """Whether the buffers of a plan, with its slots, fit the scratchpads."""
-    one = np.ones(1, np.int64)
-    taps = {n: [one * size for size in part.taps] for n, part in plan.products.items()}
-    parts = list(plan.products.values())
-    whole = parts[0].whole if parts else (True, True)
-    windows = any(part.windows for part in parts)
-    reductions = Reductions(taps, (one * whole[0] > 0, one * whole[1] > 0), windows)
-    tilings = Tilings(structure, [one * size for size in plan.tile])
-    evaluation = Evaluation(tilings, target, plan.order, reductions)
-    return all(
-        int(evaluation.need(memory, slots)[0]) <= target.depth(memory)
-        for memory, slots in zip(MEMORIES, plan.slots, strict=True)
-    )

@@ -7,6 +7,7 @@ inference; positions do not matter, only extents, cut to the tensor.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from math import gcd
 from typing import Any
 
@@ -120,7 +121,7 @@ def regions_of(structure: Structure, tile: Sequence[Extents]) -> Regions:
     for stage in reversed(structure.stages):
         region, first = regions[stage.number], starts[stage.number]
         need(stage.init, first, region)
-        if stage.kind is StageRole.PRODUCT:
+        if stage.role is StageRole.PRODUCT:
             continue
         taps = [np.full_like(region[0], extent) for extent in stage.taps]
         for number, read in enumerate(stage.reads):
@@ -162,6 +163,12 @@ def axes_of_operand(stage: ScheduledStage, operand: int, own: Sequence[set[int]]
 
 Range = tuple[int, int]
 """Start and length."""
+
+
+def ranges_of(sizes: Sequence[int]) -> list[Range]:
+    """The ranges of tiles that follow each other."""
+    starts = accumulate(sizes, initial=0)
+    return [(start, size) for start, size in zip(starts, sizes, strict=False)]
 
 
 def range_of_row(row: Row, ranges: Sequence[Range], size: int, step: int = 1) -> Range:
@@ -212,7 +219,7 @@ class TileRegions:
     ) -> Iterator[tuple[int, Sequence[tuple[Row, int]] | None]]:
         """The stages that a stage reads, and subscripts and sizes, or None for its own elements."""
         same = stage.own_rows
-        reads = [] if stage.kind is StageRole.PRODUCT else [(r.value, r.rows) for r in stage.reads]
+        reads = [] if stage.role is StageRole.PRODUCT else [(r.value, r.rows) for r in stage.reads]
         if stage.init is not None:
             reads.append((stage.init, same))
         for value, rows in reads:

@@ -1,107 +1,103 @@
-"""From the plans that a formula likes to the one that runs best: rehearsed, then varied.
+"""From the points that the formula likes to one whose tiling costs least: simulated, then varied.
 
-What the formula leaves alone is tried here, one kind of change after the other: the last operations
+What the formula leaves alone is tried here, one group of knobs after the other: the last operations
 and the store in pieces, so that little is left to store at the end; the first tiles of a reduction
 smaller, so that the first product starts early; more slots; first or last tiles that are smaller.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
-from vtac.dialects.target import Target
-from vtac.passes.te.schedule.evaluate import fits
-from vtac.passes.te.schedule.plan import Plan, even
-from vtac.passes.te.schedule.rehearsal import Rehearsals
-from vtac.passes.te.schedule.structure import Structure
+from vtac.passes.te.schedule.simulated_cost import CostSimulator
+from vtac.passes.te.schedule.space import Point, Space, different
+from vtac.passes.te.schedule.tiling import Tiling
 
 LEAST, WORTH = 3, 1_000
-"""So many plans are rehearsed at least, and one more for each so many cycles of the kernel."""
+"""So many points are simulated at least, and one more for each so many cycles of the kernel."""
 
 LARGE = 10_000
-"""Cycles of a kernel from which on its plans are varied in every way."""
+"""Cycles of a kernel from which on its points are varied in every way."""
 
 SOME = 6
 """Pieces of a tile to begin with."""
 
-GROWTHS = ((1,), (2,), (1, 1), (1, 2), (1, 1, 2))
-"""First tiles of a reduction that are tried."""
-
-Variants = Callable[[Structure, Plan], Iterator[Plan]]
+LEADING = 2
+"""So many axes with more than one element in a tile, from the first on, are cut into pieces."""
 
 
-def refine(structure: Structure, target: Target, plans: Sequence[Plan]) -> Plan:
-    """The best plan found, with the cycles that its rehearsal says."""
-    rehearsals = Rehearsals(structure, target)
+class Candidate(NamedTuple):
+    """A point, its tiling, and the cycles that this takes."""
 
-    def better(plan: Plan, than: Plan | None) -> Plan | None:
-        """The plan with its cycles, if they are fewer."""
+    point: Point
+    tiling: Tiling
+    cycles: int
+
+
+def refine(
+    space: Space, simulator: CostSimulator, found: Sequence[tuple[int, Point]]
+) -> Candidate | None:
+    """The best point found; None if none fits.
+
+    found: points with the costs that the formula gives them, those of one order of loops together,
+    the best of them first.
+    """
+
+    def better(point: Point, tiling: Tiling, than: Candidate | None) -> Candidate | None:
+        """The point with its cycles, if they are fewer and it fits."""
         limit = None if than is None else than.cycles
-        cycles = rehearsals.cycles(plan, limit)
-        return replace(plan, cycles=cycles) if limit is None or cycles < limit else None
+        cycles = simulator.cycles(tiling, limit)
+        is_better = (limit is None or cycles < limit) and simulator.needs.fits(tiling)
+        return Candidate(point, tiling, cycles) if is_better else None
 
-    different = list({plan.loops: plan for plan in reversed(plans)}.values())[::-1]
-    expected = min(plan.cycles for plan in plans)
-    best: Plan | None = None
-    for plan in different[: max(LEAST, expected // WORTH)]:
-        best = better(_with_pieces(structure, plan), best) or best
-    assert best is not None
-    kinds: list[Variants] = [_pieces, _growths, _slots, _ends, _pieces]
-    for variants in kinds if expected > LARGE else kinds[:1]:
-        for variant in variants(structure, best):
-            found = better(variant, best)
-            if found is not None and fits(structure, target, found):
-                best = found
+    distinct = different((point, space.tiling(point)) for _, point in found)
+    expected = min(cost for cost, _ in found)
+    best: Candidate | None = None
+    for _, (point, _) in zip(range(max(LEAST, expected // WORTH)), distinct, strict=False):
+        start = _with_pieces(space, point)
+        best = better(start, space.tiling(start), best) or best
+    neighbourhoods: list[Callable[[Space, Point], Iterator[Point]]]
+    neighbourhoods = [_pieces, _starts, _slots, _ends, _pieces]
+    for varied in neighbourhoods if expected > LARGE else neighbourhoods[:1]:
+        if best is None:
+            break
+        for point in varied(space, best.point):
+            best = better(point, space.tiling(point), best) or best
     return best
 
 
-def _with_pieces(structure: Structure, plan: Plan) -> Plan:
+def _cut_axes(space: Space, point: Point) -> list[str]:
+    """The axes with more than one element in a tile."""
+    return [axis for axis in space.axes if space.value(point, f"tile.{axis}") != 1]
+
+
+def _with_pieces(space: Space, point: Point) -> Point:
     """The end of each tile in some pieces, if there is something to cut."""
-    axis = next((axis for axis, size in enumerate(plan.tile) if size > 1), None)
-    if not structure.epilogue or axis is None:
-        return plan
-    return replace(plan, piece=(axis, -(-plan.tile[axis] // SOME)))
+    axes = _cut_axes(space, point)
+    if not space.structure.epilogue or not axes:
+        return point
+    return space.with_values(point, {"piece": (axes[0], SOME)})
 
 
-def _pieces(structure: Structure, plan: Plan) -> Iterator[Plan]:
-    """The end of each tile in 2 to 16 pieces."""
-    if not structure.epilogue:
-        return
-    yield replace(plan, piece=None)
-    for axis in [axis for axis, size in enumerate(plan.tile) if size > 1][:2]:
-        size = plan.tile[axis]
-        for count in (2, 4, 8, 16):
-            if count < 2 * size:
-                yield replace(plan, piece=(axis, -(-size // count)))
+def _pieces(space: Space, point: Point) -> Iterator[Point]:
+    """The end of each tile whole, or in pieces along one of the first axes that can be cut."""
+    leading = _cut_axes(space, point)[:LEADING]
+    for varied in space.varied(point, "piece") if space.structure.epilogue else ():
+        value = space.value(varied, "piece")
+        if value is None or (isinstance(value, tuple) and value[0] in leading):
+            yield varied
 
 
-def _growths(structure: Structure, plan: Plan) -> Iterator[Plan]:
-    """The first tiles of a reduction small."""
-    for stage in structure.products[:1]:
-        cuts = plan.products[stage.number].cuts
-        for axis, sizes in enumerate(cuts):
-            for first in GROWTHS:
-                rest = sum(sizes) - sum(first)
-                if len(sizes) > 1 and max(first) < sizes[0] and rest > 0:
-                    grown = (*first, *even(rest, sizes[0]))
-                    yield plan.with_cuts(stage.number, [*cuts[:axis], grown, *cuts[axis + 1 :]])
+def _starts(space: Space, point: Point) -> Iterator[Point]:
+    """The first tiles of the largest product's reduction small."""
+    for stage in space.structure.products[:1]:
+        yield from space.varied(point, f"start.{stage.compute.label.data}.")
 
 
-def _slots(structure: Structure, plan: Plan) -> Iterator[Plan]:
+def _slots(space: Space, point: Point) -> Iterator[Point]:
     """More slots for operands."""
-    for inp, wgt in ((2, 3), (2, 4), (3, 2), (3, 3), (3, 4)):
-        yield replace(plan, slots=(inp, wgt, plan.slots[2]))
+    yield from space.grid(point, {"slots.inp": (2, 3), "slots.wgt": (2, 3, 4)})
 
 
-def _ends(structure: Structure, plan: Plan) -> Iterator[Plan]:
+def _ends(space: Space, point: Point) -> Iterator[Point]:
     """The first or the last tile of an axis cut in two."""
-    for axis, sizes in enumerate(plan.tiles):
-        first, last = sizes[0], sizes[-1]
-        for part in (2, 4):
-            small = last // part
-            if len(sizes) > 1 and small:
-                cut = (*sizes[:-1], last - small, small)
-                yield replace(plan, tiles=[*plan.tiles[:axis], cut, *plan.tiles[axis + 1 :]])
-            small = first // part
-            if len(sizes) > 1 and small:
-                cut = (small, first - small, *sizes[1:])
-                yield replace(plan, tiles=[*plan.tiles[:axis], cut, *plan.tiles[axis + 1 :]])
+    yield from space.varied(point, "end.")

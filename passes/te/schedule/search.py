@@ -2,7 +2,7 @@
 
 The space: tiles of the root's axes, the reduction's tiles, weights' axes inside or outside of the
 others, and for each operand of the products whether it is loaded whole or a part a reduction tile.
-All candidates of one order of loops are evaluated at once, by a formula; the best are rehearsed and
+All candidates of one order of loops are evaluated at once, by a formula; the best are simulated and
 refined (`refine`).
 """
 
@@ -15,11 +15,15 @@ import numpy as np
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
 from vtac.passes.te.schedule.border import inside_share
-from vtac.passes.te.schedule.evaluate import Evaluation, Reductions
+from vtac.passes.te.schedule.columns import Column, Columns
+from vtac.passes.te.schedule.evaluate import Evaluation
+from vtac.passes.te.schedule.fits import BufferNeeds, smallest
 from vtac.passes.te.schedule.footprint import Extents, axes_of_operand
-from vtac.passes.te.schedule.plan import Plan
-from vtac.passes.te.schedule.refine import refine
+from vtac.passes.te.schedule.refine import Candidate, refine
+from vtac.passes.te.schedule.simulated_cost import CostSimulator
+from vtac.passes.te.schedule.space import Space
 from vtac.passes.te.schedule.structure import ScheduledStage, Structure
+from vtac.passes.te.schedule.tiling import tile_sizes
 from vtac.passes.te.schedule.tilings import Tilings
 
 CANDIDATES = 12
@@ -32,35 +36,33 @@ FEW_REDUCTIONS = 6
 """Tile sizes tried for the reduction of the largest product."""
 
 FINALISTS = 8
-"""Plans of one order of loops that are rehearsed."""
+"""Points of one order of loops that are simulated."""
 
 SPARSE = 0.5
 """A product of which so much at most lies inside, besides another, is best loaded at once."""
 
 
-def tile_sizes(extent: int, most: int) -> list[int]:
-    """Sizes of equal tiles (the last perhaps shorter), largest first, at most ``most`` of them."""
-    sizes = sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)
-    if len(sizes) <= most:
-        return sizes
-    picked = np.linspace(0, len(sizes) - 1, most).round().astype(int)
-    return [sizes[index] for index in dict.fromkeys(picked.tolist())]
+def search(
+    structure: Structure, target: Target, layer: str, *, is_program: bool = True
+) -> Candidate:
+    """The point with the lowest cost that is found. Raises `CompileError` where nothing fits.
 
-
-def search(structure: Structure, target: Target, layer: str) -> Plan:
-    """The plan with the lowest expected cost. Raises `CompileError` where nothing fits."""
+    layer: what errors name. is_program: whether the kernel is a program of its own.
+    """
+    space, simulator = Space(structure), CostSimulator(structure, target, is_program=is_program)
     tiles = _tiles(structure, target)
     sparse = [stage for stage in structure.products[1:] if inside_share(stage) <= SPARSE]
     for windows_split, whole in [(False, sparse)] * bool(sparse) + [(False, []), (True, [])]:
-        tilings, reductions = _candidates(structure, tiles, windows_split, whole)
+        columns = Columns(space, _candidates(space, tiles, windows_split, whole))
         found = [
-            plan
+            point
             for order in _orders(structure)
-            for plan in Evaluation(tilings, target, order, reductions).best(FINALISTS)
+            for point in Evaluation(space, columns, target, order).best(FINALISTS)
         ]
-        if found:
-            return refine(structure, target, found)
-    raise CompileError(_why_not(structure, target, layer))
+        best = refine(space, simulator, found) if found else None
+        if best is not None:
+            return best
+    raise CompileError(_why_not(simulator.needs, structure, layer))
 
 
 def _tiles(structure: Structure, target: Target) -> list[Extents]:
@@ -86,13 +88,10 @@ def _orders(structure: Structure) -> list[list[int]]:
 
 
 def _candidates(
-    structure: Structure,
-    tiles: Sequence[Extents],
-    windows_split: bool,
-    whole: Sequence[ScheduledStage],
-) -> tuple[Tilings, Reductions]:
+    space: Space, tiles: Sequence[Extents], windows_split: bool, whole: Sequence[ScheduledStage]
+) -> dict[str, Column]:
     """Every tiling of the root with every way to accumulate; the products of ``whole`` at once."""
-    stages = structure.products
+    stages = space.structure.products
     choices = [
         [stage.taps]
         if stage in whole
@@ -106,20 +105,21 @@ def _candidates(
         ways += [(taps, activations, weights) for activations, weights in wholes]
     count = len(tiles[0])
 
-    def spread(values: Sequence[int]) -> Extents:
+    def spread(values: Sequence[int]) -> Column:
         return np.repeat(np.array(values, np.int64), count)
 
-    reductions = Reductions(
-        {
-            stage.number: [
-                spread([taps[place][tap] for taps, _, _ in ways]) for tap in range(len(stage.taps))
-            ]
-            for place, stage in enumerate(stages)
-        },
-        (spread([way[1] for way in ways]) > 0, spread([way[2] for way in ways]) > 0),
-        windows_split,
-    )
-    return Tilings(structure, [np.tile(axis, len(ways)) for axis in tiles]), reductions
+    columns: dict[str, Column] = {
+        f"tile.{axis}": np.tile(sizes, len(ways))
+        for axis, sizes in zip(space.axes, tiles, strict=True)
+    }
+    for place, stage in enumerate(stages):
+        label = stage.compute.label.data
+        for tap, axis in enumerate(stage.compute.reduce.names[: len(stage.taps)]):
+            columns[f"cut.{label}.{axis}"] = spread([taps[place][tap] for taps, _, _ in ways])
+        columns[f"whole.{label}.activations"] = spread([way[1] for way in ways]) > 0
+        columns[f"whole.{label}.weights"] = spread([way[2] for way in ways]) > 0
+        columns[f"windows.{label}"] = spread([windows_split for _ in ways]) > 0
+    return columns
 
 
 def _axes_of_weights(structure: Structure) -> set[int]:
@@ -163,20 +163,11 @@ def _reductions(stage: ScheduledStage, windows_split: bool, most: int) -> list[t
     return found or [tuple(1 for _ in stage.taps)]
 
 
-def _why_not(structure: Structure, target: Target, layer: str) -> Problem:
+def _why_not(needs: BufferNeeds, structure: Structure, layer: str) -> Problem:
     """What even the smallest tile needs."""
-    one = np.ones(1, np.int64)
-    smallest = Tilings(structure, [one for _ in structure.root.extents])
-    taps = {stage.number: [one for _ in stage.taps] for stage in structure.products}
-    reductions = Reductions(taps, (one < 0, one < 0))
-    evaluation = Evaluation(smallest, target, range(len(structure.root.extents)), reductions)
-    needs = [
-        f"{need} elements of {memory.name} ({memory.name} has {target.depth(memory)})"
-        for memory, need in evaluation.needs().items()
-        if need > target.depth(memory)
-    ]
+    problem = needs.problem(smallest(structure)) or "it needs too many micro-ops"
     return Problem(
         layer,
-        f"even its smallest tile needs {', '.join(needs) or 'too many micro-ops'}",
+        f"even its smallest tile {problem.removeprefix('it ')}",
         "Choose a target with larger buffers.",
     )

@@ -64,7 +64,7 @@ class ScheduledStage:
 
     number: int
     compute: ComputeOp
-    kind: StageRole
+    role: StageRole
     in_place: int | None = None
     buffer: int = -1
     intrinsic: str = ""
@@ -104,7 +104,7 @@ class ScheduledStage:
     def taps(self) -> tuple[int, ...]:
         """Extents of the reduction axes that are loops, the lane of a product not among them."""
         extents = self.compute.reduce.extents
-        return extents[:-1] if self.kind is StageRole.PRODUCT else extents
+        return extents[:-1] if self.role is StageRole.PRODUCT else extents
 
     @cached_property
     def own_rows(self) -> tuple[Row, ...]:
@@ -176,7 +176,7 @@ class Structure:
     @property
     def products(self) -> list[ScheduledStage]:
         """The stages of the GEMM core, the one with the most work first."""
-        found = [stage for stage in self.stages if stage.kind is StageRole.PRODUCT]
+        found = [stage for stage in self.stages if stage.role is StageRole.PRODUCT]
         return sorted(found, key=_work, reverse=True)
 
     @cached_property
@@ -211,15 +211,15 @@ class Structure:
 
     def _handed_on(self, reader: ScheduledStage) -> ScheduledStage | None:
         """The elementwise stage just before one that works in its buffer, or stores it."""
-        operand = 0 if reader.kind is StageRole.STORE else reader.in_place
-        if operand is None or reader.kind not in (StageRole.STORE, StageRole.ELEMENTWISE):
+        operand = 0 if reader.role is StageRole.STORE else reader.in_place
+        if operand is None or reader.role not in (StageRole.STORE, StageRole.ELEMENTWISE):
             return None
         read = reader.reads[operand]
         maker = self.stage_of(read.value)
         same = read.rows == rows_of(identity_map(len(reader.compute.spatial)))
         if maker is None or not same or maker.number != reader.number - 1:
             return None
-        in_place = maker.kind is StageRole.ELEMENTWISE and maker.in_place is not None
+        in_place = maker.role is StageRole.ELEMENTWISE and maker.in_place is not None
         return maker if in_place and len(list(maker.compute.result.uses)) == 1 else None
 
     def stage_of(self, value: SSAValue) -> ScheduledStage | None:
@@ -232,7 +232,7 @@ class Structure:
 
     def vectors(self, stage: ScheduledStage) -> list[int]:
         """Operands of an ALU stage that come from main memory."""
-        if stage.kind not in (StageRole.ELEMENTWISE, StageRole.REDUCTION):
+        if stage.role not in (StageRole.ELEMENTWISE, StageRole.REDUCTION):
             return []
         return [
             number
@@ -277,20 +277,20 @@ def structure_of(kernel: KernelOp, layer: str) -> Structure:
     places = {op: place for place, op in enumerate(kernel.body.block.ops)}
     made: dict[SSAValue, ScheduledStage] = {}
     for number, compute in enumerate(kernel.computes):
-        kind = _kind(compute, layer)
-        if (kind is StageRole.STORE) != (compute.result in results):
+        role = _role(compute, layer)
+        if (role is StageRole.STORE) != (compute.result in results):
             raise _unknown(compute, layer, "an int8 value is made and used inside one kernel")
-        if kind is StageRole.STORE and compute.inputs[0] not in made:
+        if role is StageRole.STORE and compute.inputs[0] not in made:
             raise _unknown(compute, layer, "nothing computed to store")
-        stages.append(_placed(number, compute, kind, made, places))
+        stages.append(_placed(number, compute, role, made, places))
         made[compute.result] = stages[-1]
-    roots = [stage for stage in stages if stage.kind is StageRole.STORE]
+    roots = [stage for stage in stages if stage.role is StageRole.STORE]
     if not roots or len({stage.compute.spatial.extents for stage in roots}) > 1:
         raise CompileError(Problem(layer, "the results of one kernel must have one shape"))
     return Structure(stages, roots)
 
 
-def _kind(compute: ComputeOp, layer: str) -> StageRole:
+def _role(compute: ComputeOp, layer: str) -> StageRole:
     operations = [op for op in compute.body.block.ops if type(op) in ALU_NAMES]
     if is_product(compute):
         if _has_lanes_of_product(compute):
@@ -333,7 +333,7 @@ def _unknown(compute: ComputeOp, layer: str, what: str) -> CompileError:
 def _placed(
     number: int,
     compute: ComputeOp,
-    kind: StageRole,
+    role: StageRole,
     made: Mapping[SSAValue, ScheduledStage],
     places: Mapping[Operation, int],
 ) -> ScheduledStage:
@@ -342,12 +342,12 @@ def _placed(
     made: the stages before it, by their results. places: of the kernel's operations in its block. A
     buffer of its own has the number of the stage.
     """
-    if kind is StageRole.STORE:
-        return ScheduledStage(number, compute, kind)
+    if role is StageRole.STORE:
+        return ScheduledStage(number, compute, role)
     intrinsic, in_place, buffer = "", None, number
-    if kind is not StageRole.PRODUCT:
+    if role is not StageRole.PRODUCT:
         intrinsic = _intrinsic(compute)
-    if kind is StageRole.ELEMENTWISE:
+    if role is StageRole.ELEMENTWISE:
         candidates = list(enumerate(compute.reads))
     else:
         candidates = [] if compute.init is None else [(INIT, _same(compute, compute.init))]
@@ -356,7 +356,7 @@ def _placed(
         if maker is not None and _may_overwrite(compute, operand, read, places):
             in_place, buffer = operand, maker.buffer
             break
-    return ScheduledStage(number, compute, kind, in_place, buffer, intrinsic)
+    return ScheduledStage(number, compute, role, in_place, buffer, intrinsic)
 
 
 def _same(compute: ComputeOp, value: SSAValue) -> Read:

@@ -24,7 +24,7 @@ from vtac.dialects.te import (
     copying_intrinsics,
 )
 from vtac.passes.te.schedule.emit import schedule_of
-from vtac.passes.te.schedule.plan import Plan
+from vtac.passes.te.schedule.refine import Candidate
 from vtac.passes.te.schedule.search import search
 from vtac.passes.te.schedule.structure import structure_of
 
@@ -43,7 +43,8 @@ class TeSchedulePass(ModulePass):
                 Problem("", "there is no vtac.target on the module", "vta-opt --target sets one.")
             )
         scheduled = {s.kernel.root_reference.data for s in op.ops if isinstance(s, ScheduleOp)}
-        layers, plans = _layers(op), dict[str, Plan]()
+        layers, alone = _layers(op), _programs(op)
+        found = dict[tuple[str, bool], Candidate]()
         copying, problems = copying_intrinsics(target), list[Problem]()
         for kernel in list(op.ops):
             if not isinstance(kernel, KernelOp) or kernel.is_lowered:
@@ -54,10 +55,11 @@ class TeSchedulePass(ModulePass):
             layer = ", ".join(layers.get(name, ())) or f"te.kernel @{name}"
             try:
                 structure = structure_of(kernel, layer)
-                text = canonical_text(kernel)
-                if text not in plans:
-                    plans[text] = search(structure, target, layer)
-                schedule = schedule_of(kernel, structure, plans[text], copying)
+                key = canonical_text(kernel), name in alone
+                if key not in found:
+                    found[key] = search(structure, target, layer, is_program=name in alone)
+                _, tiling, cycles = found[key]
+                schedule = schedule_of(kernel, structure, tiling, cycles, copying)
                 op.body.block.insert_op_after(schedule, kernel)
             except CompileError as error:
                 problems += [
@@ -66,6 +68,16 @@ class TeSchedulePass(ModulePass):
                 ]
         if problems:
             raise CompileError(problems)
+
+
+def _programs(module: ModuleOp) -> set[str]:
+    """The kernels that are programs of their own: no function calls them beside others."""
+    found = {op.sym_name.data for op in module.ops if isinstance(op, KernelOp)}
+    for function in module.ops:
+        calls = [op.callee.root_reference.data for op in function.walk() if isinstance(op, CallOp)]
+        if len(calls) > 1:
+            found.difference_update(calls)
+    return found
 
 
 def _layers(module: ModuleOp) -> dict[str, list[str]]:

@@ -82,7 +82,7 @@ class Tilings:
         """Elements of ACC for the values of one tile, buffers shared where stages work in place."""
         buffers: dict[int, Extents] = {}
         for stage in self.structure.stages:
-            if stage.kind is not StageRole.STORE:
+            if stage.role is not StageRole.STORE:
                 size = volume(self.regions[stage.number], self.one)
                 buffers[stage.buffer] = np.maximum(buffers.get(stage.buffer, size), size)
         return sum(buffers.values(), self.none)
@@ -92,8 +92,8 @@ class Tilings:
         """Micro-ops of one instruction of each stage, started or computed by the ALU."""
         found = []
         for stage in self.structure.stages:
-            if stage.kind is not StageRole.STORE:
-                taps = stage.taps if stage.kind is StageRole.REDUCTION else ()
+            if stage.role is not StageRole.STORE:
+                taps = stage.taps if stage.role is StageRole.REDUCTION else ()
                 extents = [self.one * size for size in taps]
                 found.append(micro_ops([*self.regions[stage.number], *extents]))
         return found

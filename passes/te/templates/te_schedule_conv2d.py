@@ -101,13 +101,13 @@ def _structure(kernel: KernelOp) -> Structure | None:
     except CompileError:
         return None
     products = structure.products
-    others = [stage for stage in structure.stages if stage.kind is not StageRole.PRODUCT]
+    others = [stage for stage in structure.stages if stage.role is not StageRole.PRODUCT]
     fits = (
         len(structure.root.extents) == AXES
         and len(structure.roots) == len(products) == 1
         and len(products[0].taps) == AXES - 1
         and products[0].compute.init is None
-        and all(stage.kind is StageRole.STORE or stage.in_place == 0 for stage in others)
+        and all(stage.role is StageRole.STORE or stage.in_place == 0 for stage in others)
     )
     return structure if fits else None
 
@@ -137,7 +137,7 @@ class _Template:
         for stage in reversed(others):
             self._place(self._handle(stage))
         for stage in others:
-            if stage.kind is StageRole.PRODUCT:
+            if stage.role is StageRole.PRODUCT:
                 self._product(stage)
             else:
                 self._elementwise(stage)

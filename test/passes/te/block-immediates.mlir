@@ -107,7 +107,7 @@ builtin.module attributes {vtac.target = #target.vta<"pynq">} {
   }
 }
 // CHECK:       te.kernel @k(
-// CHECK-SAME:    te.choices = ["y: vector, 8,016 cycles (immediates 8,020)"]
+// CHECK-SAME:    te.choices = ["y: vector, 8,016 cycles (immediates 8,028)"]
 
 // -----
 

@@ -1,7 +1,9 @@
-"""What the default rule decides for a kernel: tiles, their order, where operands are loaded."""
+"""One tiling of a kernel: its tiles, the order of their loops, and where operands are loaded."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import numpy as np
 
 from vtac.passes.te.schedule.structure import ScheduledStage
 
@@ -12,24 +14,28 @@ def even(extent: int, size: int) -> tuple[int, ...]:
     return (size,) * full + ((rest,) if rest else ())
 
 
+def tile_sizes(extent: int, most: int) -> list[int]:
+    """Sizes of equal tiles (the last perhaps shorter), largest first, at most ``most`` of them."""
+    sizes = sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)
+    if len(sizes) <= most:
+        return sizes
+    picked = np.linspace(0, len(sizes) - 1, most).round().astype(int)
+    return [sizes[index] for index in dict.fromkeys(picked.tolist())]
+
+
 @dataclass(frozen=True)
-class ProductPlan:
+class Reduction:
     """How a product accumulates in one tile.
 
     cuts: tiles of each reduction axis that is a loop (the lane is none), in their order.
-    whole: for the operands (activations, weights): loaded for all of the reduction at once, rather
-        than a part a reduction tile.
+    whole: for the operands (activations, weights): loaded for the whole reduction at once, rather
+        than one part per reduction tile.
     windows: activations are loaded anew also for taps that only move their window.
     """
 
     cuts: Sequence[tuple[int, ...]]
     whole: tuple[bool, bool]
     windows: bool = False
-
-    @property
-    def taps(self) -> list[int]:
-        """The largest tile of each axis."""
-        return [max(sizes) for sizes in self.cuts]
 
     @property
     def loops(self) -> list[int]:
@@ -46,38 +52,35 @@ class ProductPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """One schedule.
+class Tiling:
+    """The loops and buffers of one schedule.
 
     tiles: of each axis of the root before its lanes, in their order.
     order: those axes, outermost tile loop first.
-    products: by number of the stage.
+    products: how each product accumulates, by number of the stage.
     slots: of the buffers for activations, weights and accumulators.
-    cycles: what the cost model expects.
     piece: an axis and a size: in these pieces of a tile the last operations and the store follow
         each other, so that the store of one runs beside the operations on the next.
     """
 
     tiles: Sequence[tuple[int, ...]]
     order: Sequence[int]
-    products: dict[int, ProductPlan]
+    products: dict[int, Reduction]
     slots: tuple[int, int, int]
-    cycles: int
     piece: tuple[int, int] | None = None
 
     @property
-    def tile(self) -> list[int]:
-        """The largest tile of each axis."""
-        return [max(sizes) for sizes in self.tiles]
+    def cut(self) -> list[int]:
+        """The axes that have a tile loop, outermost first."""
+        return [axis for axis in self.order if len(self.tiles[axis]) > 1]
 
     @property
     def loops(self) -> Hashable:
         """What its loops are: axes in one tile have none, so their place does not matter."""
-        order = tuple(axis for axis in self.order if len(self.tiles[axis]) > 1)
         products = ((*part.cuts, part.whole, part.windows) for part in self.products.values())
-        return order, tuple(self.tiles), tuple(products)
+        return tuple(self.cut), tuple(self.tiles), tuple(products)
 
-    def with_cuts(self, number: int, cuts: Sequence[tuple[int, ...]]) -> "Plan":
-        """The same with other reduction tiles of one product."""
-        changed = replace(self.products[number], cuts=cuts)
-        return replace(self, products={**self.products, number: changed})
+    @property
+    def key(self) -> Hashable:
+        """Equal for tilings whose programs are equal."""
+        return self.loops, self.slots, self.piece

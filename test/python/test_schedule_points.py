@@ -1,0 +1,154 @@
+"""Points of schedule spaces: what fits compiles and is exact, and what does not fit is refused."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from integer_groups import LOOPS, REWRITES
+from random_groups import KINDS, SMALL, TARGETS, RandomGroup
+from vta_runner import run_loops, straight_binaries
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from vtac.dialects import te
+from vtac.dialects.errors import CompileError
+from vtac.dialects.target import Memory, Target
+from vtac.lowering.graph_to_te import GraphToTePass
+from vtac.passes.te.schedule.emit import schedule_of
+from vtac.passes.te.schedule.fits import operands_of, smallest
+from vtac.passes.te.schedule.search import search
+from vtac.passes.te.schedule.simulated_cost import CostSimulator
+from vtac.passes.te.schedule.space import Point, Space
+from vtac.passes.te.schedule.structure import structure_of
+from vtac.passes.te.schedule.te_schedule import TeSchedulePass
+from vtac.passes.te.schedule.tiling import Tiling
+
+AT = LOOPS.index(TeSchedulePass)
+
+MACHINES = {
+    **{f"{name}, small": target for name, target in SMALL.items()},
+    **TARGETS,
+    "ultra96": Target.named("ultra96"),
+    "chisel-de10, small": Target.named("chisel-de10").replace(
+        log_inp_buff_size=10, log_wgt_buff_size=13, log_acc_buff_size=12
+    ),
+}
+
+DRAWS = 60
+"""Points drawn from a space at most."""
+
+
+class Scheduled:
+    """A random function that is one kernel, before it is scheduled."""
+
+    def __init__(self, random: Random, machine: str, kind: str):
+        group = RandomGroup(random, MACHINES[machine], largest=9, channels=36)
+        self.function, self.random = group.function, random
+        self.module = group.build(kind, fused=True)
+        (op,) = [op for op in self.module.ops if isinstance(op, FuncOp)]
+        self.rank = max(len(type.get_shape()) for type in op.function_type.inputs) - 4
+        self.function.apply(self.module, [GraphToTePass, *REWRITES, *LOOPS[:AT]])
+        self.structure = structure_of(kernel_of(self.module), "layer")
+        self.space = Space(self.structure)
+        self.simulator = CostSimulator(self.structure, self.function.target)
+
+    def points(self, *, fit: bool) -> Iterator[Point]:
+        """Random points that fit, or that do not."""
+        for _ in range(DRAWS):
+            point = self.space.draw(self.random)
+            assert self.space.check(point) is None
+            if self.simulator.needs.fits(self.space.tiling(point)) == fit:
+                yield point
+
+    def lowered(self, tiling: Tiling) -> ModuleOp:
+        """Loops under a schedule with this tiling."""
+        module, target = self.module.clone(), self.function.target
+        kernel = kernel_of(module)
+        structure, copying = structure_of(kernel, "layer"), te.copying_intrinsics(target)
+        cost = self.simulator.cycles(tiling)
+        assert cost > 0
+        schedule = schedule_of(kernel, structure, tiling, cost, copying)
+        module.body.block.insert_op_after(schedule, kernel)
+        self.function.apply(module, LOOPS[AT + 1 :])
+        return module
+
+    def shares_places(self, tiling: Tiling) -> bool:
+        """Whether each scratchpad that is too small holds more than one buffer."""
+        needs, target = self.simulator.needs, self.function.target
+        counts = Counter(
+            memory
+            for stage in self.structure.stages
+            for _, memory in operands_of(self.structure, stage)
+        )
+        counts[Memory.ACC] += len({stage.buffer for stage in self.structure.stages})
+        lacking = [m for m, need in needs.needs(tiling).items() if need > target.depth(m)]
+        return all(counts[memory] > 1 for memory in lacking)
+
+    def check(self, tiling: Tiling) -> None:
+        """The program is free of hazards and its results are exact."""
+        ctx, module = self.function.ctx, self.lowered(tiling)
+        self.function.check(module, lambda m, inputs: run_loops(ctx, m, inputs), self.rank)
+
+
+def kernel_of(module: ModuleOp) -> te.KernelOp:
+    (kernel,) = [op for op in module.ops if isinstance(op, te.KernelOp)]
+    return kernel
+
+
+KERNELS = st.sampled_from(sorted(MACHINES)), st.sampled_from(KINDS)
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False), *KERNELS)
+def test_points_that_fit_compile_and_are_exact(random: Random, machine: str, kind: str) -> None:
+    kernel = Scheduled(random, machine, kind)
+    for point in islice(kernel.points(fit=True), 2):
+        kernel.check(kernel.space.tiling(point))
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False), *KERNELS)
+def test_points_near_the_default_are_exact(random: Random, machine: str, kind: str) -> None:
+    kernel = Scheduled(random, machine, kind)
+    point = search(kernel.structure, kernel.function.target, "layer").point
+    assert kernel.simulator.needs.fits(kernel.space.tiling(point))
+    for _ in range(3):
+        near = random.choice(list(kernel.space.neighbours(point)))
+        if kernel.simulator.needs.fits(kernel.space.tiling(near)):
+            point = near
+    kernel.check(kernel.space.tiling(point))
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False), st.sampled_from(sorted(SMALL)), st.sampled_from(KINDS))
+def test_points_that_do_not_fit_are_refused(random: Random, machine: str, kind: str) -> None:
+    kernel = Scheduled(random, f"{machine}, small", kind)
+    for point in islice(kernel.points(fit=False), 2):
+        tiling = kernel.space.tiling(point)
+        assert kernel.simulator.needs.problem(tiling)
+        (found,) = straight_binaries(kernel.function.ctx, kernel.lowered(tiling)).values()
+        if not isinstance(found, CompileError):
+            # Buffers that are never in use at the same time share their place after all.
+            assert kernel.shares_places(tiling), kernel.simulator.needs.problem(tiling)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_smallest_tiling_fits_and_is_exact(kind: str) -> None:
+    kernel = Scheduled(Random(3), "1x16, small", kind)
+    tiling = smallest(kernel.structure)
+    assert kernel.simulator.needs.fits(tiling)
+    kernel.check(tiling)
+
+
+def test_a_point_of_another_space_is_refused() -> None:
+    space = Scheduled(Random(0), "1x16", "conv").space
+    axis = space.axes[0]
+    assert space.check({f"tile.{axis}": 0}) == f"knob 'tile.{axis}' has no value 0"
+    assert space.check({"slots.inp": True}) == "knob 'slots.inp' has no value True"
+    assert space.check({"order": space.axes[1:]}) is not None
+    assert space.check({"tile.nowhere": 1}) == "there is no knob 'tile.nowhere'"
+    assert space.check({"order": space.axes[::-1]}) is None
