@@ -194,19 +194,24 @@ class TileSteps:
                 if not self._ends_in_pieces:
                     duration = self.durations.store([length for _, length in tile])
                     yield Store(self.buffers[self._source(stage).buffer], *duration)
-            elif stage.number not in self._ends_in_pieces:
-                yield from self._operation(stage, region, changed)
+            else:
+                yield from self._vector_loads(stage, region, changed)
+                if stage.number not in self._ends_in_pieces:
+                    yield self._operation(stage, region)
         if self._ends_in_pieces:
             yield from self._pieces([length for _, length in tile])
 
-    def _operation(
+    def _vector_loads(
         self, stage: ScheduledStage, region: Sequence[Range], changed: int
     ) -> Iterator[Action]:
+        """The loads of an operation's operands, also of one that is computed piece by piece."""
         for operand in self._vectors[stage.number]:
             if changed < 0 or changed < operand.level:
                 yield Compute(-1, *self._load(operand, region), True)
+
+    def _operation(self, stage: ScheduledStage, region: Sequence[Range]) -> Action:
         duration = self.durations.alu(stage, [length for _, length in region])
-        yield Compute(self.buffers.get(stage.buffer, -1), *duration)
+        return Compute(self.buffers.get(stage.buffer, -1), *duration)
 
     def _load(self, operand: Operand, region: Sequence[Range]) -> Duration:
         """A load for all of a tile; of all there is, where no loop moves it."""
