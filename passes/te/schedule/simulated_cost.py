@@ -12,7 +12,7 @@ then the state before a tile, or before a whole loop of tiles, soon comes back, 
 from it is known.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from vtac.dialects.target import Target
@@ -22,7 +22,7 @@ from vtac.passes.te.schedule.fits import BufferNeeds
 from vtac.passes.te.schedule.footprint import Range
 from vtac.passes.te.schedule.micro_op_loads import MicroOpCounter
 from vtac.passes.te.schedule.structure import Structure
-from vtac.passes.te.schedule.tile_steps import Action, Compute, Kinds, Load, Product, TileSteps
+from vtac.passes.te.schedule.tile_steps import Compute, Kinds, Load, Product, TileSteps
 from vtac.passes.te.schedule.tiling import Tiling
 
 
@@ -165,7 +165,7 @@ class _Simulation:
         self._requests, self._fetch = state.requests, state.fetch
         ready, ends = list(state.ready), [list(part) for part in state.ends]
         stored = [list(part) for part in state.stored]
-        for place, action in enumerate(actions):
+        for action in actions:
             if isinstance(action, Product):
                 if action.buffer >= 0 and stored[action.buffer][0] > compute:
                     compute = stored[action.buffer][0]
@@ -173,8 +173,8 @@ class _Simulation:
             elif isinstance(action, Compute):
                 if action.buffer >= 0 and stored[action.buffer][0] > compute:
                     compute = stored[action.buffer][0]
-                if action.loads:
-                    compute = self._port_free(actions[place + 1 :], load, compute, ends)
+                if action.after is not None:
+                    compute = self._port_free(action.after, load, compute, ends)
                 compute += action.cycles
             elif isinstance(action, Load):
                 queue = ends[action.operand]
@@ -209,25 +209,26 @@ class _Simulation:
         return load, compute
 
     def _port_free(
-        self, actions: Sequence[Action], load: int, compute: int, ends: Sequence[Sequence[int]]
+        self,
+        loads: Sequence[tuple[int, int]],
+        load: int,
+        compute: int,
+        ends: Sequence[Sequence[int]],
     ) -> int:
         """When the compute module's load is served that is asked for at its clock.
 
         The load module comes first: what it is loading then is loaded to the end. As it runs ahead,
-        that may be something that comes later in the program; actions: what comes later in the
-        tile.
+        that may be one of the loads that come later in the program.
         """
         if self.rates.beat >= IDEAL_BEAT:
             return compute
         taken = dict[int, int]()
-        for operand, cycles in _loads_of(actions):
+        for operand, cycles in loads:
             slot = taken.get(operand, 0)
             taken[operand] = slot + 1
-            if slot == len(ends[operand]):
-                break
             load = max(load, ends[operand][slot])
             if load > compute:
-                break
+                return compute
             load += cycles
         return max(load, compute)
 
@@ -275,15 +276,3 @@ class _Simulation:
             self._requests,
             self._fetch - compute if self._requests else 0,
         )
-
-
-def _loads_of(actions: Sequence[Action]) -> Iterator[tuple[int, int]]:
-    """Operands that are loaded, and the cycles of each load, in program order."""
-    for action in actions:
-        if isinstance(action, Load):
-            yield action.operand, action.cycles
-        elif isinstance(action, Product):
-            pair = action.activations, action.weights
-            for step in action.steps:
-                for number, cycles in step.fills:
-                    yield pair[number], cycles

@@ -4,7 +4,7 @@ Along each axis of the root, tiles look alike if every stage computes as much of
 same borders of tensors, and loads as much. So a tiling of thousands of tiles has a few kinds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from vtac.dialects.target import Memory
@@ -46,14 +46,15 @@ class Load(NamedTuple):
 class Compute(NamedTuple):
     """Operations of the compute module that write a buffer, or read nothing that loads bring.
 
-    buffer: the number of an accumulator buffer that is stored, or -1. loads: whether they read main
-    memory.
+    buffer: the number of an accumulator buffer that is stored, or -1. after: for a load of the
+    compute module, the loads of the load module that follow in program order, by operand and
+    cycles, into this tile and the next one; None if nothing is loaded.
     """
 
     buffer: int
     cycles: int
     instructions: int
-    loads: bool = False
+    after: Sequence[tuple[int, int]] | None = None
 
 
 class Product(NamedTuple):
@@ -177,10 +178,35 @@ class TileSteps:
             for axis, part in zip(self.loops, tile, strict=True):
                 ranges[axis] = part
             actions = list(self._actions(ranges, changed))
+            if any(isinstance(action, Compute) and action.after is not None for action in actions):
+                actions = self._with_loads_after(actions, ranges)
             work = sum(action.work for action in actions if isinstance(action, Product))
             work += self.rate * _volume([length for _, length in ranges])
             found = self._known[kinds, changed] = actions, work
         return found
+
+    def _with_loads_after(self, actions: Sequence[Action], tile: Sequence[Range]) -> list[Action]:
+        """The actions, loads of the compute module with what the load module loads after them.
+
+        The next tile is taken to be as large as this one, and the next turn of the innermost loop.
+        """
+        following = self._actions(tile, len(self.loops) - 1) if self.loops else ()
+        later, found = list(_loads_of(following)), list[Action]()
+        for action in reversed(actions):
+            if isinstance(action, Compute) and action.after is not None:
+                action = action._replace(after=tuple(self._within_slots(later)))
+            later = [*_loads_of([action]), *later]
+            found.append(action)
+        return found[::-1]
+
+    def _within_slots(self, loads: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """The loads that come before one whose buffer is taken by an earlier one of them."""
+        taken = [0] * len(self.operands)
+        for operand, cycles in loads:
+            taken[operand] += 1
+            if taken[operand] > self.operands[operand].slots:
+                return
+            yield operand, cycles
 
     def _actions(self, tile: Sequence[Range], changed: int) -> Iterator[Action]:
         regions = self.durations.regions.at(tile)
@@ -207,7 +233,7 @@ class TileSteps:
         """The loads of an operation's operands, also of one that is computed piece by piece."""
         for operand in self._vectors[stage.number]:
             if changed < 0 or changed < operand.level:
-                yield Compute(-1, *self._load(operand, region), True)
+                yield Compute(-1, *self._load(operand, region), ())
 
     def _operation(self, stage: ScheduledStage, region: Sequence[Range]) -> Action:
         duration = self.durations.alu(stage, [length for _, length in region])
@@ -250,6 +276,18 @@ class TileSteps:
             cycles, instructions = map(sum, zip(*parts, strict=True))
             yield Compute(buffer if place == 0 else -1, cycles, instructions)
             yield Store(buffer, *self.durations.store(piece))
+
+
+def _loads_of(actions: Iterable[Action]) -> Iterator[tuple[int, int]]:
+    """Operands that are loaded, and the cycles of each load, in program order."""
+    for action in actions:
+        if isinstance(action, Load):
+            yield action.operand, action.cycles
+        elif isinstance(action, Product):
+            pair = action.activations, action.weights
+            for step in action.steps:
+                for number, cycles in step.fills:
+                    yield pair[number], cycles
 
 
 def _volume(extents: Sequence[int]) -> int:
