@@ -29,6 +29,9 @@ from vtac.passes.te.schedule.footprint import (
 from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure, axes_of_row
 from vtac.passes.te.schedule.tiling import Reduction
 
+ACTIVATIONS, WEIGHTS = 0, 1
+"""The operands of a product, as `Step` numbers them."""
+
 
 class Duration(NamedTuple):
     """Cycles of a module for one or more instructions, and how many instructions they are."""
@@ -40,10 +43,10 @@ class Duration(NamedTuple):
 class Step(NamedTuple):
     """One tile of a reduction: what is loaded for it, and the instructions of the product.
 
-    fills: operands (0 activations, 1 weights) and the cycles of their loads. points: the micro-ops
-        of the product. cycles: what its micro-ops and instructions take. instructions, loads: of
-        the product, and of the loads. kernel, micro_ops: a number for the micro-ops, the slots left
-        aside, and how many there are.
+    fills: operands (`ACTIVATIONS` or `WEIGHTS`) and the cycles of their loads. points: the
+        micro-ops of the product. cycles: what its micro-ops and instructions take. instructions,
+        loads: of the product, and of the loads. kernel, micro_ops: a number for the micro-ops,
+        without regard to slots, and how many there are.
     """
 
     fills: Sequence[tuple[int, int]]

@@ -42,14 +42,12 @@ SPARSE = 0.5
 """A product of which so much at most lies inside, besides another, is best loaded at once."""
 
 
-def search(
-    structure: Structure, target: Target, layer: str, *, is_program: bool = True
-) -> Candidate:
+def search(structure: Structure, target: Target, layer: str) -> Candidate:
     """The point with the lowest cost that is found. Raises `CompileError` where nothing fits.
 
-    layer: what errors name. is_program: whether the kernel is a program of its own.
+    layer: what errors name.
     """
-    space, simulator = Space(structure), CostSimulator(structure, target, is_program=is_program)
+    space, simulator = Space(structure), CostSimulator(structure, target)
     tiles = _tiles(structure, target)
     sparse = [stage for stage in structure.products[1:] if inside_share(stage) <= SPARSE]
     for windows_split, whole in [(False, sparse)] * bool(sparse) + [(False, []), (True, [])]:

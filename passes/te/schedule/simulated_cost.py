@@ -29,18 +29,18 @@ from vtac.passes.te.schedule.tiling import Tiling
 class CostSimulator:
     """Simulates tilings of one kernel; what they have in common is worked out once.
 
-    is_program: whether the kernel is a program of its own. If it is not, its instructions are taken
-    to be fetched while the kernel before it runs, and no launch counts.
+    A kernel of a network is judged as a program of its own: launch is a constant, and fetch shares
+    the port with loads there, too.
     """
 
-    def __init__(self, structure: Structure, target: Target, *, is_program: bool = True):
-        self.structure, self.target, self.is_program = structure, target, is_program
+    def __init__(self, structure: Structure, target: Target):
+        self.structure, self.target = structure, target
         self.durations = Durations(structure, target)
         self.needs = BufferNeeds(structure, target, self.durations.regions)
         self._known: dict[object, tuple[int, bool]] = {}
 
     def cycles(self, tiling: Tiling, limit: int | None = None) -> int:
-        """The cycles that a tiling takes, from launch (or its first load) to the last store.
+        """The cycles that a tiling takes, from launch to the last store.
 
         Where they reach the limit: some number from the limit on that they reach, too.
         """
@@ -57,7 +57,8 @@ class _State(NamedTuple):
     load, store: the other clocks. ready: of each operand of a product, when what is in its buffer
     was loaded. ends: of each, when its other slots were last read, the next one to be loaded first,
     then the one in use. stored: of each accumulator buffer that is stored, when the last store from
-    each context is done, the one of the next tile first.
+    each context is done, the one of the next tile first. requests: those for instructions that
+    are still to be made. fetch: when the next of them is.
     """
 
     load: int
@@ -91,11 +92,10 @@ class _Simulation:
         self._known: dict[object, _After] = {}
         self._limit: int | None = None
         # The clock of the compute module, and the work that is left.
-        self._is_program = simulator.is_program
-        self._start_time = self.rates.launch if self._is_program else 0
+        self._start_time = self.rates.launch
         self._now, self._left = self._start_time, self.steps.work
         self._first_product = -1
-        # Requests for instructions, and when the next is made, as in `_State`.
+        # As in `_State`.
         self._requests, self._fetch = 0, 0
 
     def run(self, limit: int | None) -> tuple[int, bool]:
@@ -132,7 +132,7 @@ class _Simulation:
     def _requests_ahead(self) -> int:
         """The requests for instructions after the first until a queue is full, or all are there."""
         ahead = self.rates.fetch_ahead
-        if not ahead.beats or not self._is_program:
+        if not ahead.beats:
             return 0
         return -(-self.steps.queued(ahead.depth) // ahead.instructions) - 1
 

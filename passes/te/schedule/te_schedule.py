@@ -43,8 +43,7 @@ class TeSchedulePass(ModulePass):
                 Problem("", "there is no vtac.target on the module", "vta-opt --target sets one.")
             )
         scheduled = {s.kernel.root_reference.data for s in op.ops if isinstance(s, ScheduleOp)}
-        layers, alone = _layers(op), _programs(op)
-        found = dict[tuple[str, bool], Candidate]()
+        layers, found = _layers(op), dict[str, Candidate]()
         copying, problems = copying_intrinsics(target), list[Problem]()
         for kernel in list(op.ops):
             if not isinstance(kernel, KernelOp) or kernel.is_lowered:
@@ -55,9 +54,9 @@ class TeSchedulePass(ModulePass):
             layer = ", ".join(layers.get(name, ())) or f"te.kernel @{name}"
             try:
                 structure = structure_of(kernel, layer)
-                key = canonical_text(kernel), name in alone
+                key = canonical_text(kernel)
                 if key not in found:
-                    found[key] = search(structure, target, layer, is_program=name in alone)
+                    found[key] = search(structure, target, layer)
                 _, tiling, cycles = found[key]
                 schedule = schedule_of(kernel, structure, tiling, cycles, copying)
                 op.body.block.insert_op_after(schedule, kernel)
@@ -68,16 +67,6 @@ class TeSchedulePass(ModulePass):
                 ]
         if problems:
             raise CompileError(problems)
-
-
-def _programs(module: ModuleOp) -> set[str]:
-    """The kernels that are programs of their own: no function calls them beside others."""
-    found = {op.sym_name.data for op in module.ops if isinstance(op, KernelOp)}
-    for function in module.ops:
-        calls = [op.callee.root_reference.data for op in function.walk() if isinstance(op, CallOp)]
-        if len(calls) > 1:
-            found.difference_update(calls)
-    return found
 
 
 def _layers(module: ModuleOp) -> dict[str, list[str]]:
