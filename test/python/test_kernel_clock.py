@@ -69,9 +69,9 @@ def test_other_tiles_give_other_cycles() -> None:
     result, module, schedule = compiled(LAYERS[0], "chisel-pynq")
     clock = KernelClock(module, schedule.kernel.root_reference.data, result.context)
     other = schedule.clone()
-    split = next(op for op in other.body.block.ops if isinstance(op, te.SplitOp))
-    assert split.factor is not None
-    split.factor = IntegerAttr(max(1, split.factor.value.data // 2), i64)
+    for op in other.body.block.ops:
+        if isinstance(op, te.SplitOp):
+            op.factor = IntegerAttr(1, i64)
     assert clock.cycles(other) > clock.cycles(schedule)
 
 

@@ -1,7 +1,8 @@
 """Rates of a machine move the clock, and the cost that the scheduler simulates, alike.
 
-Two rates that the costs do not follow closely enough are left out: `read_channels` and
-`fetch_batch`. `fetch_ahead`, `queue_depth` and `aligned_bursts` are not tried.
+Three rates that the costs do not follow closely enough are left out: `request_interval` where rows
+are short, `read_channels` and `fetch_batch`. `fetch_ahead`, `queue_depth` and `aligned_bursts` are
+not tried.
 """
 
 from functools import cache
@@ -27,7 +28,6 @@ CHANGES: dict[str, dict[str, Any]] = {
         "burst_beats": 1,
         "latency": 200,
         "outstanding": 1,
-        "request_interval": 300,
         "ideal_memory": True,
         "gemm_cycles": 2,
         "alu_immediate_cycles": 3,
