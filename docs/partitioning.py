@@ -186,10 +186,11 @@ The nodes, most costly first (`--explain-order network`: in the model's order): 
 the cycles that its schedules expect, on the host those of the host model. Then the regions with
 both numbers, the share of the network that they are, and each node on the host with its reason and
 the way out. What conversion left of a node as several operations is one row, and operations that
-only move the data of a node on the accelerator have none. Here a network with a `Sin` in its middle,
-whose last pooling the user keeps on the host, on a board where launches are dear: `vta-compile
-model.onnx --calibrate x.npz --explain --keep-float pool --host-model cycles_a_launch=13000`. The
-first convolution is worth one, the second, over a quarter of the pixels, is not."""
+only move the data of a node on the accelerator have none. Here a network with a `Sin` in its
+middle, whose last pooling the user keeps on the host, on a board where launches are dear:
+`vta-compile model.onnx --calibrate x.npz --explain --keep-float pool --host-model
+cycles_a_launch=13000`. The first convolution is worth one, the second, over a quarter of the
+pixels, is not."""
 
 
 def network() -> onnx.ModelProto:

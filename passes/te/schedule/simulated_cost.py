@@ -217,8 +217,8 @@ class _Simulation:
     ) -> int:
         """When the compute module's load is served that is asked for at its clock.
 
-        The load module comes first: what it is loading then is loaded to the end. As it runs ahead,
-        that may be one of the loads that come later in the program.
+        loads: those of the load module that follow. It waits only for the last of them for which
+        buffers are free; before an earlier one `vta-order-instructions` moves it to a gap.
         """
         if self.rates.beat >= IDEAL_BEAT:
             return compute
