@@ -93,8 +93,16 @@ def test_another_machine(module: Module) -> None:
     assert module.profile(slow).cycles > cycles > module.profile("chisel-pynq-ideal").cycles
     with pytest.raises(ValueError, match="no timing preset 'fast'"):
         module.profile("fast")
-    with pytest.raises(CompileError, match=r"function vta_\d: .*deadlock"):
-        module.profile(slow.replace(token_depth=1))
+
+
+def test_a_machine_with_too_few_tokens() -> None:
+    """The tiles of a larger layer have more tokens on the way than this machine can hold."""
+    conv = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    model = small_model([conv], {"x": [1, 16, 24, 24]}, ["y"], {"w": floats((16, 16, 3, 3), 1)})
+    module = vtac.compile(model, "chisel-pynq", floats((2, 16, 24, 24)))
+    few = TimingPreset.named("chisel-pynq").replace(token_depth=1, queue_depth=1)
+    with pytest.raises(CompileError, match=r"function vta_0: .*deadlock"):
+        module.profile(few)
 
 
 def test_forms(module: Module) -> None:
