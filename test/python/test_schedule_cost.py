@@ -58,4 +58,5 @@ def test_operands_of_the_last_operations_are_loaded_however_these_are_cut(
     layer: ChannelShifts, pieces: Value
 ) -> None:
     cost, cycles = layer.cost_and_cycles({**SMALL_TILES, "piece": pieces})
-    assert cost == pytest.approx(cycles, rel=0.03)
+    # Loads of weights are made in pieces later (`vta-split-loads`), which costs here up to 5 %.
+    assert cost == pytest.approx(cycles, rel=0.06)
