@@ -27,6 +27,9 @@ OUTSIDE = {
 """Files at the root of the repository, and the pages that they are."""
 
 _LINK = re.compile(r"(!?\[[^\]]*\])\(([^)#\s]+)(#[^)\s]*)?\)")
+# Folders of sources that are not there when the plugins start are not looked at later.
+SOURCES.parent.mkdir(parents=True, exist_ok=True)
+
 _FENCE = re.compile(r"^(```.*?^```)", re.DOTALL | re.MULTILINE)
 _log = logging.getLogger("mkdocs.hooks.site")
 

@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import vtac
 from vtac.dialects.errors import CompileError
 from vtac.runtime.package import write_package
 from vtac.tools import parsers, vta_compile, vta_export, vta_opt, vta_run, vta_sim, vta_translate
+
+QUOTED = shlex.quote(str(MODEL))
 
 COMMANDS = {
     "vta-compile": (vta_compile.main, parsers.vta_compile.argument_parser),
@@ -176,11 +179,11 @@ def test_all_missing_files_are_reported_at_once(
 
 
 OUTPUTS = {
-    "vta-compile": (f"{MODEL} --calibrate samples.npz -o",),
+    "vta-compile": (f"{QUOTED} --calibrate samples.npz -o",),
     "vta-run": ("m.vtapkg --input x.npy -o", "m.vtapkg --profile --trace"),
     "vta-sim": ("m.vtapkg --trace",),
-    "vta-translate": ("--decode m.vtapkg -o", f"--import-onnx {MODEL} -o"),
-    "vta-opt": (f"{MODEL} -o",),
+    "vta-translate": ("--decode m.vtapkg -o", f"--import-onnx {QUOTED} -o"),
+    "vta-opt": (f"{QUOTED} -o",),
 }
 
 
@@ -197,7 +200,7 @@ def test_outputs_that_cannot_be_written_are_reported_first(
 ) -> None:
     np.save(folder / "x.npy", np.zeros((1, 16), np.float32))
     before = sorted(folder.iterdir())
-    found = said(command, [*start.split(), target], capsys)
+    found = said(command, [*shlex.split(start), target], capsys)
     assert f"{target}: is a folder" in found or f"{target}: cannot write it" in found
     assert sorted(folder.iterdir()) == before
 
@@ -205,20 +208,20 @@ def test_outputs_that_cannot_be_written_are_reported_first(
 @pytest.mark.parametrize(
     ("command", "args", "name"),
     [
-        ("vta-compile", f"{MODEL} --limit 3", "--limit"),
-        ("vta-compile", f"{MODEL} --explain --keep-ir", "--keep-ir"),
-        ("vta-compile", f"{MODEL} --percentile 99", "--percentile"),
+        ("vta-compile", f"{QUOTED} --limit 3", "--limit"),
+        ("vta-compile", f"{QUOTED} --explain --keep-ir", "--keep-ir"),
+        ("vta-compile", f"{QUOTED} --percentile 99", "--percentile"),
         ("vta-run", "m.vtapkg --profile --order-seed 0", "--order-seed"),
         ("vta-run", "m.vtapkg --profile -o y.npz", "--output"),
         ("vta-run", "m.vtapkg --profile --dump-programs d", "--dump-programs"),
         ("vta-run", "m.vtapkg --profile --limit 1", "--limit"),
-        ("vta-run", f"m.vtapkg --profile --reference {MODEL}", "--reference"),
+        ("vta-run", f"m.vtapkg --profile --reference {QUOTED}", "--reference"),
         ("vta-translate", "--decode m.vtapkg --shape x=1", "--shape"),
-        ("vta-translate", f"--import-onnx {MODEL} --target pynq", "--target"),
-        ("vta-translate", f"--import-onnx {MODEL} --function f", "--function"),
+        ("vta-translate", f"--import-onnx {QUOTED} --target pynq", "--target"),
+        ("vta-translate", f"--import-onnx {QUOTED} --function f", "--function"),
     ],
 )
 def test_options_that_would_be_ignored(
     command: str, args: str, name: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert f"{name}: is for " in said(command, args.split(), capsys)
+    assert f"{name}: is for " in said(command, shlex.split(args), capsys)
