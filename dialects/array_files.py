@@ -1,7 +1,8 @@
-"""Files of arrays as NumPy writes them, read without running code of theirs."""
+"""Files of arrays as NumPy writes them, written under any names, read without running code."""
 
 import zipfile
 import zlib
+from collections.abc import Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -42,3 +43,15 @@ def read_npz(stream: IO[bytes], path: str) -> dict[str, Array]:
     if isinstance(found, dict) and all(isinstance(each, np.ndarray) for each in found.values()):
         return found
     raise CompileError(Problem(path, "is no .npz file of arrays", _HINT))
+
+
+def write_npz(stream: IO[bytes], arrays: Mapping[str, Array], *, compress: bool = False) -> None:
+    """Write arrays by name as ``numpy.savez`` does, which cannot take names of its own arguments.
+
+    Raises ValueError on arrays of objects.
+    """
+    method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

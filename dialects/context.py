@@ -174,12 +174,6 @@ class Resources(Mapping[str, Array]):
             )
         return array
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all arrays as an ``.npz`` file."""
-        import numpy as np
-
-        np.savez_compressed(path, **cast(Any, self._arrays))
-
     def load(self, path: str | os.PathLike[str]) -> None:
         """Add the arrays of an ``.npz`` file under their own names. Raises `CompileError`."""
         from vtac.dialects.array_files import read_npz

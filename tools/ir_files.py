@@ -62,10 +62,11 @@ def write_ir(path: str | os.PathLike[str], text: str, module: ModuleOp, ctx: Vta
     if is_file(path):
         used = used_constants(module, ctx)
         if used:
-            import numpy as np  # takes longer to import than most passes run
+            # NumPy takes longer to import than most passes run.
+            from vtac.dialects.array_files import write_npz
 
             with whole_file(resources_file(path)) as temporary, temporary.open("wb") as stream:
-                np.savez_compressed(stream, **used)  # type: ignore[arg-type]
+                write_npz(stream, used, compress=True)
         _write_observations(observations_file(path), ctx)
     write_whole(path, text.encode())
 

@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from vtac.dialects.array_files import read_npz
+from vtac.dialects.array_files import read_npz, write_npz
 from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import is_static, shape_of, total_macs
@@ -126,7 +126,7 @@ class Observed:
         arrays = {prefix + name: a for prefix, table in tables for name, a in table.items()}
         stream = io.BytesIO()
         arrays |= {"format": np.array(FORMAT), **inputs}
-        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+        write_npz(stream, arrays, compress=True)
         write_whole(path, stream.getvalue())
 
     @classmethod

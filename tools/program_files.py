@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from vtac.dialects.array_files import read_npz
+from vtac.dialects.array_files import read_npz, write_npz
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import FEATURES, PRESETS, Target
 from vtac.dialects.vta.program import BinaryProgram
@@ -52,7 +52,7 @@ def write_program(
     }
     arrays |= {_BLOBS + key: np.frombuffer(data, np.uint8) for key, data in blobs.items()}
     stream = io.BytesIO()
-    np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+    write_npz(stream, arrays, compress=True)
     write_whole(path, stream.getvalue())
 
 

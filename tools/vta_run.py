@@ -18,6 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from vtac.dialects.array_files import write_npz
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.atomic import write_whole
 from vtac.runtime.device import total
@@ -169,7 +170,7 @@ def _run_samples(args: argparse.Namespace, module: Module) -> None:
     told.print(time_table(records))
     if args.output:
         stream = io.BytesIO()
-        np.savez(stream, **outputs)
+        write_npz(stream, outputs)
         write_whole(args.output, stream.getvalue())
         told.print(f"{args.output}: {', '.join(outputs)}", highlight=False, soft_wrap=True)
 

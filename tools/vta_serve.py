@@ -7,11 +7,15 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.remote.limits import MEGABYTE, Limits
 from vtac.tools.diagnostics import run_command
 from vtac.tools.parsers.vta_serve import TOKEN, argument_parser
+
+if TYPE_CHECKING:
+    from vtac.runtime.remote.server import Access
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -46,11 +50,10 @@ def _serve(args: argparse.Namespace) -> None:
     asyncio.run(_until_stopped(limits, Access(token, tls, args.allow_native), host, port))
 
 
-async def _until_stopped(limits: Limits, access: "object", host: str, port: int) -> None:
+async def _until_stopped(limits: Limits, access: "Access", host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM."""
-    from vtac.runtime.remote.server import Access, serving
+    from vtac.runtime.remote.server import serving
 
-    assert isinstance(access, Access)
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

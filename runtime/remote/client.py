@@ -6,7 +6,6 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import httpx
@@ -15,7 +14,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.device import Device
 from vtac.runtime.engine import Engine
 from vtac.runtime.executor import Launch, Module
-from vtac.runtime.package import Package, read_package, write_package
+from vtac.runtime.package import Package, package_to_bytes, read_package
 from vtac.runtime.remote.wire import (
     ARRAYS,
     HEALTH,
@@ -65,7 +64,7 @@ class RemoteDevice:
         Raises `CompileError`.
         """
         if isinstance(package, Module):
-            contents, data = package.package, _bytes_of(package.package)
+            contents, data = package.package, package_to_bytes(package.package)
         else:
             contents, data = read_package(package, allow_native=True), Path(package).read_bytes()
         return RemoteModule(self, contents, data)
@@ -171,10 +170,3 @@ def connect(
         return RemoteDevice(address, token, tls, seconds)
     except httpx.InvalidURL as error:
         raise CompileError(Problem(address, f"is not HOST:PORT: {error}")) from None
-
-
-def _bytes_of(package: Package) -> bytes:
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "model.vtapkg"
-        write_package(package, path)
-        return path.read_bytes()

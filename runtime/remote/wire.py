@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from vtac.dialects.array_files import Array, read_npz, write_npz
 from vtac.dialects.errors import CompileError, Problem
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 PACKAGES, HEALTH, METRICS = "/packages", "/health", "/metrics"
 RUN, PROFILE = "run", "profile"
@@ -32,10 +31,7 @@ def to_bytes(arrays: Mapping[str, Any]) -> bytes:
     if problems:
         raise CompileError(problems)
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:  # numpy.savez has names of its own for arguments
-        for name, value in named.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, value, allow_pickle=False)
+    write_npz(stream, named)
     return stream.getvalue()
 
 
@@ -47,16 +43,8 @@ def from_bytes(data: bytes, most: int) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = sum(info.file_size for info in archive.infolist())
-            if size > most:
-                raise CompileError(Problem("body", f"has {size:,} bytes, at most {most:,} may be"))
-        with np.load(io.BytesIO(data), allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-    except (
-        zipfile.BadZipFile,
-        ValueError,
-        OSError,
-        EOFError,
-        KeyError,
-        NotImplementedError,
-    ) as error:
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError) as error:
         raise CompileError(Problem("body", f"is no .npz file: {error}")) from None
+    if size > most:
+        raise CompileError(Problem("body", f"has {size:,} bytes, at most {most:,} may be"))
+    return read_npz(io.BytesIO(data), "body")
