@@ -1,4 +1,5 @@
-"""The machine that programs are compiled for, as one attribute: ``#target.vta``.
+"""The machine that programs are compiled for, as one attribute: ``#target.vta``, or for several
+cores ``#target.cluster``.
 
 A VTA is nine log2 parameters (widths, GEMM shape, buffer sizes; the ``vta_config.json`` of the open
 hardware), a few features and quirks in which its implementations differ, and its rates. All of it
@@ -8,19 +9,34 @@ Hardware-Software Stack for Deep Learning", and of Apache tvm-vta.
 
 ``#target.vta<"pynq">`` is a preset; what differs from it follows by name:
 ``#target.vta<"chisel-pynq", log_batch = 2, log_block = 3, latency = 64>``. `configuration` has the
-fields and the presets, `timing` the rates, `files` the files that describe machines.
+fields and the presets, `timing` the rates, `files` the files that describe machines. `cluster` has
+the machine of several cores, `windows` its address map.
 """
 
-from .attribute import Target, TargetDialect
+from xdsl.ir import Dialect
+
+from .attribute import Target
+from .cluster import ClusterTarget, Machine, cores_of, machine_from_fields, machine_of
+from .cluster_configuration import (
+    CLUSTER_FIELDS,
+    CLUSTER_PRESETS,
+    ClusterConfiguration,
+    ClusterTiming,
+)
 from .configuration import FEATURES, PRESETS, Configuration, Memory
 from .errors import PresetError, TargetError
 from .files import VTA_CONFIG_KEYS
 from .timing import INSTRUCTION_BYTES, TIMING_FIELDS, TIMING_PRESETS, TimingPreset
+from .windows import MemoryScope
+
+TargetDialect = Dialect("target", [], [Target, ClusterTarget])
 
 TARGET_ATTRIBUTE = "vtac.target"
 """Name of the attribute that carries the target on modules, functions and programs."""
 
 __all__ = [
+    "CLUSTER_FIELDS",
+    "CLUSTER_PRESETS",
     "FEATURES",
     "INSTRUCTION_BYTES",
     "PRESETS",
@@ -28,11 +44,19 @@ __all__ = [
     "TIMING_FIELDS",
     "TIMING_PRESETS",
     "VTA_CONFIG_KEYS",
+    "ClusterConfiguration",
+    "ClusterTarget",
+    "ClusterTiming",
     "Configuration",
+    "Machine",
     "Memory",
+    "MemoryScope",
     "PresetError",
     "Target",
     "TargetDialect",
     "TargetError",
     "TimingPreset",
+    "cores_of",
+    "machine_from_fields",
+    "machine_of",
 ]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xdsl.ir import Data, Dialect
+from xdsl.ir import Data
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
@@ -320,6 +320,3 @@ def _parse_value(parser: AttrParser) -> bool | int | float | str | None:
         if (value := alternative()) is not None:
             return value
     return parser.parse_number()
-
-
-TargetDialect = Dialect("target", [], [Target])
