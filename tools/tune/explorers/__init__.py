@@ -1,0 +1,1 @@
+"""Methods of search, one per file; `vtac.tools.tune.methods` finds them."""
