@@ -80,7 +80,7 @@ LOWERING = (
     )
     + Pipeline.of(
         "te-to-vta,vta-place-scratch,vta-allocate,vta-split-loads,vta-order-instructions,"
-        "vta-plan-microops,vta-insert-dependences",
+        "vta-join-loads,vta-plan-microops,vta-insert-dependences",
         "vta",
         is_checked_later=True,  # by encoding and by the hazard checker
     )

@@ -48,17 +48,12 @@ class OrderInstructionsPass(ModulePass):
 def order_instructions(program: ProgramOp) -> None:
     """Order the instructions of one program, if that makes it faster by the model."""
     instructions = program.instructions()
-    if not _can_be_ordered(instructions):
+    if not can_be_ordered(instructions):
         return
     *moved, _ = instructions
     target = program.target
-    stored = {op.buffer_name for op in moved if isinstance(op, StoreOp) and op.buffer_name}
-    accesses = Accesses(target, program.buffers(), stored)
-    order = better_order(
-        target.timing,
-        [_work_of(op, target) for op in moved],
-        [_spans_of(op, accesses) for op in moved],
-    )
+    work = [_work_of(op, target) for op in moved]
+    order = better_order(target.timing, work, spans_of_program(program, moved))
     if order is not None:
         _arrange(program, [moved[number] for number in order])
 
@@ -73,6 +68,13 @@ def better_order(
     before = predecessors([each.module for each in work], spans)
     kept, chosen = (run(timing, work, before, keep_order=keep) for keep in (True, False))
     return chosen.order if chosen.cycles < kept.cycles else None
+
+
+def spans_of_program(program: ProgramOp, instructions: Sequence[InstructionOp]) -> list[list[Span]]:
+    """The spans that each of a program's instructions touches; FINISH is none of them."""
+    stored = {op.buffer_name for op in instructions if isinstance(op, StoreOp) and op.buffer_name}
+    accesses = Accesses(program.target, program.buffers(), stored)
+    return [_spans_of(op, accesses) for op in instructions]
 
 
 def _work_of(op: InstructionOp, target: Target) -> Work:
@@ -94,7 +96,7 @@ def _spans_of(op: InstructionOp, accesses: Accesses) -> list[Span]:
     return compute_spans(op, op.micro_ops)
 
 
-def _can_be_ordered(instructions: Sequence[InstructionOp]) -> bool:
+def can_be_ordered(instructions: Sequence[InstructionOp]) -> bool:
     """Whether all are as ``vta-allocate`` leaves them, and only the last is a FINISH."""
     finishes = [number for number, op in enumerate(instructions) if op.OPCODE is Opcode.FINISH]
     return finishes == [len(instructions) - 1] and all(map(_is_known, instructions[:-1]))
