@@ -27,6 +27,17 @@ from .canonical import canonical_text, digest_of_kernel
 from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
 from .fusion import UnfuseOp
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
+from .knobs import (
+    Direction,
+    Knob,
+    KnobKind,
+    Knobs,
+    Point,
+    Value,
+    parse_point,
+    point_text,
+    value_text,
+)
 from .layout import LAYOUT_ATTRIBUTE, Dimension, Layout, LayoutAttr
 from .loop_primitives import (
     AxesOp,
@@ -80,6 +91,7 @@ __all__ = [
     "ConstantOp",
     "CopyOp",
     "Dimension",
+    "Direction",
     "DmaOp",
     "DomainAttr",
     "ForOp",
@@ -94,12 +106,16 @@ __all__ = [
     "InvokeOp",
     "JoinOp",
     "KernelOp",
+    "Knob",
+    "KnobKind",
+    "Knobs",
     "Lanes",
     "Layout",
     "LayoutAttr",
     "PackedAttr",
     "PadOp",
     "Padded",
+    "Point",
     "Primitive",
     "Range",
     "Read",
@@ -119,6 +135,7 @@ __all__ = [
     "UnfuseOp",
     "UnrollOp",
     "UpdateOp",
+    "Value",
     "ViewOp",
     "VthreadOp",
     "WindowOp",
@@ -134,12 +151,15 @@ __all__ = [
     "map_of",
     "outside_value",
     "packing_of",
+    "parse_point",
+    "point_text",
     "row_major",
     "rows_of",
     "scalar_body",
     "scope_of",
     "shaped",
     "standard_intrinsics",
+    "value_text",
     "viewed",
     "yielded",
 ]

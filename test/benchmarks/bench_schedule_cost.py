@@ -26,7 +26,7 @@ from vtac.dialects.errors import CompileError
 from vtac.passes.te.schedule.emit import schedule_of
 from vtac.passes.te.schedule.search import search
 from vtac.passes.te.schedule.simulated_cost import CostSimulator
-from vtac.passes.te.schedule.space import Point, Space
+from vtac.passes.te.schedule.space import Space
 from vtac.passes.te.schedule.structure import structure_of
 from vtac.tools.kernel_clock import KernelClock
 
@@ -40,7 +40,7 @@ MOST_DRAWS = 200
 class Judged(NamedTuple):
     """A point, its simulated cost and its cycles by the clock; None where it was refused."""
 
-    point: Point
+    point: te.Point
     cost: int
     cycles: int | None
 
@@ -60,7 +60,7 @@ class Comparison:
         self.simulator = CostSimulator(self.structure, self.clock.target)
         self.default = search(self.structure, self.clock.target, kernel.name)
 
-    def judge(self, point: Point) -> Judged:
+    def judge(self, point: te.Point) -> Judged:
         """A point that fits, by both."""
         tiling = self.space.tiling(point)
         cost = self.simulator.cycles(tiling)
@@ -71,16 +71,16 @@ class Comparison:
             print("refused:", point, error, file=sys.stderr)
             return Judged(point, cost, None)
 
-    def at_random(self, count: int, seed: int) -> Iterator[Point]:
+    def at_random(self, count: int, seed: int) -> Iterator[te.Point]:
         """Points of the whole space that fit."""
         rng = random.Random(seed)
         yield from self._fitting((self.space.draw(rng) for _ in range(count * MOST_DRAWS)), count)
 
-    def near_default(self, count: int, seed: int) -> Iterator[Point]:
+    def near_default(self, count: int, seed: int) -> Iterator[te.Point]:
         """Points one to three steps away from the default that fit and cost little more."""
         rng = random.Random(seed)
 
-        def walks() -> Iterator[Point]:
+        def walks() -> Iterator[te.Point]:
             for _ in range(count * MOST_DRAWS):
                 point = self.default.point
                 for _ in range(rng.randint(1, 3)):
@@ -92,7 +92,7 @@ class Comparison:
 
         yield from self._fitting(walks(), count)
 
-    def _fitting(self, points: Iterator[Point], count: int) -> Iterator[Point]:
+    def _fitting(self, points: Iterator[te.Point], count: int) -> Iterator[te.Point]:
         seen = set[object]()
         for point in points:
             tiling = self.space.tiling(point)
@@ -103,7 +103,7 @@ class Comparison:
             if len(seen) == count:
                 return
 
-    def rate(self, points: list[Point]) -> float:
+    def rate(self, points: list[te.Point]) -> float:
         """Costs a second of points whose costs are not known yet."""
         simulator = CostSimulator(self.structure, self.clock.target)
         tilings = [self.space.tiling(point) for point in points]

@@ -22,10 +22,13 @@ from vtac.passes.te.schedule.emit import schedule_of
 from vtac.passes.te.schedule.fits import operands_of, smallest
 from vtac.passes.te.schedule.search import search
 from vtac.passes.te.schedule.simulated_cost import CostSimulator
-from vtac.passes.te.schedule.space import Point, Space
+from vtac.passes.te.schedule.space import Space
 from vtac.passes.te.schedule.structure import structure_of
 from vtac.passes.te.schedule.te_schedule import TeSchedulePass
 from vtac.passes.te.schedule.tiling import Tiling
+from vtac.passes.te.templates.conv2d_threads import Conv2dThreadsTemplate
+from vtac.passes.te.templates.tiles import TilesTemplate
+from vtac.tools.kernel_clock import KernelClock
 
 AT = LOOPS.index(TeSchedulePass)
 
@@ -52,11 +55,13 @@ class Scheduled:
         (op,) = [op for op in self.module.ops if isinstance(op, FuncOp)]
         self.rank = max(len(type.get_shape()) for type in op.function_type.inputs) - 4
         self.function.apply(self.module, [GraphToTePass, *REWRITES, *LOOPS[:AT]])
-        self.structure = structure_of(kernel_of(self.module), "layer")
+        self.kernel = kernel_of(self.module)
+        self.structure = structure_of(self.kernel, "layer")
+        self.tiled = TilesTemplate().declare(self.structure, self.function.target)
         self.space = Space(self.structure)
         self.simulator = CostSimulator(self.structure, self.function.target)
 
-    def points(self, *, fit: bool) -> Iterator[Point]:
+    def points(self, *, fit: bool) -> Iterator[te.Point]:
         """Random points that fit, or that do not."""
         for _ in range(DRAWS):
             point = self.space.draw(self.random)
@@ -64,17 +69,24 @@ class Scheduled:
             if self.simulator.needs.fits(self.space.tiling(point)) == fit:
                 yield point
 
-    def lowered(self, tiling: Tiling) -> ModuleOp:
-        """Loops under a schedule with this tiling."""
-        module, target = self.module.clone(), self.function.target
-        kernel = kernel_of(module)
-        structure, copying = structure_of(kernel, "layer"), te.copying_intrinsics(target)
-        cost = self.simulator.cycles(tiling)
-        assert cost > 0
-        schedule = schedule_of(kernel, structure, tiling, cost, copying)
-        module.body.block.insert_op_after(schedule, kernel)
+    def lowered(self, schedule: te.ScheduleOp) -> ModuleOp:
+        """Loops under a schedule."""
+        module = self.module.clone()
+        module.body.block.insert_op_after(schedule.clone(), kernel_of(module))
         self.function.apply(module, LOOPS[AT + 1 :])
         return module
+
+    def schedule(self, tiling: Tiling) -> te.ScheduleOp:
+        """The schedule with this tiling."""
+        copying = te.copying_intrinsics(self.function.target)
+        cost = self.simulator.cycles(tiling)
+        assert cost > 0
+        return schedule_of(self.kernel, self.structure, tiling, cost, copying)
+
+    def words(self, schedule: te.ScheduleOp) -> list[int]:
+        """The program under a schedule."""
+        clock = KernelClock(self.module, self.kernel.sym_name.data, self.function.ctx)
+        return clock.words(schedule).ravel().tolist()
 
     def shares_places(self, tiling: Tiling) -> bool:
         """Whether each scratchpad that is too small holds more than one buffer."""
@@ -89,8 +101,12 @@ class Scheduled:
         return all(counts[memory] > 1 for memory in lacking)
 
     def check(self, tiling: Tiling) -> None:
-        """The program is free of hazards and its results are exact."""
-        ctx, module = self.function.ctx, self.lowered(tiling)
+        """The program of a tiling is free of hazards and its results are exact."""
+        self.check_schedule(self.schedule(tiling))
+
+    def check_schedule(self, schedule: te.ScheduleOp) -> None:
+        """The program of a schedule is free of hazards and its results are exact."""
+        ctx, module = self.function.ctx, self.lowered(schedule)
         self.function.check(module, lambda m, inputs: run_loops(ctx, m, inputs), self.rank)
 
 
@@ -130,10 +146,63 @@ def test_points_that_do_not_fit_are_refused(random: Random, machine: str, kind: 
     for point in islice(kernel.points(fit=False), 2):
         tiling = kernel.space.tiling(point)
         assert kernel.simulator.needs.problem(tiling)
-        (found,) = straight_binaries(kernel.function.ctx, kernel.lowered(tiling)).values()
+        (found,) = straight_binaries(
+            kernel.function.ctx, kernel.lowered(kernel.schedule(tiling))
+        ).values()
         if not isinstance(found, CompileError):
             # Buffers that are never in use at the same time share their place after all.
             assert kernel.shares_places(tiling), kernel.simulator.needs.problem(tiling)
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False), *KERNELS)
+def test_a_canonical_point_has_the_same_program(random: Random, machine: str, kind: str) -> None:
+    kernel = Scheduled(random, machine, kind)
+    space, changed = kernel.tiled, 0
+    for point in kernel.points(fit=True):
+        same = space.canonical(point)
+        assert space.canonical(same) == same
+        assert space.check(same) is None
+        assert space.problem(same) is None
+        changed += same != point
+        if same != point and changed <= 2:
+            schedules = [space.schedule(kernel.kernel, p, 1) for p in (point, same)]
+            assert kernel.words(schedules[0]) == kernel.words(schedules[1]), (point, same)
+
+
+@settings(max_examples=20)
+@given(st.randoms(use_true_random=False), *KERNELS)
+def test_points_with_equal_loops_have_one_canonical_point(
+    random: Random, machine: str, kind: str
+) -> None:
+    kernel = Scheduled(random, machine, kind)
+    known: dict[object, te.Point] = {}
+    for _ in range(DRAWS):
+        point = kernel.space.draw(random)
+        same = kernel.tiled.canonical(point)
+        key = kernel.space.tiling(point).key
+        assert known.setdefault(key, same) == same
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False), st.sampled_from(sorted(MACHINES)))
+def test_points_of_threads_that_fit_are_exact(random: Random, machine: str) -> None:
+    kernel = Scheduled(random, machine, "conv")
+    template = Conv2dThreadsTemplate()
+    if template.refuses(kernel.structure) is not None:
+        return
+    space = template.declare(kernel.structure, kernel.function.target)
+    drawn = (space.draw(random) for _ in range(DRAWS))
+    try:
+        rule = [space.rule("layer").point]
+    except CompileError:
+        rule = []
+    for point in (*rule, *islice((p for p in drawn if space.problem(p) is None), 2)):
+        same = space.canonical(point)
+        kernel.check_schedule(space.schedule(kernel.kernel, point))
+        assert space.problem(same) is None
+        schedules = [space.schedule(kernel.kernel, p) for p in (point, same)]
+        assert kernel.words(schedules[0]) == kernel.words(schedules[1])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,7 +217,7 @@ def test_a_point_of_another_space_is_refused() -> None:
     space = Scheduled(Random(0), "1x16", "conv").space
     axis = space.axes[0]
     assert space.check({f"tile.{axis}": 0}) == f"knob 'tile.{axis}' has no value 0"
-    assert space.check({"slots.inp": True}) == "knob 'slots.inp' has no value True"
+    assert space.check({"slots.inp": True}) == "knob 'slots.inp' has no value true"
     assert space.check({"order": space.axes[1:]}) is not None
     assert space.check({"tile.nowhere": 1}) == "there is no knob 'tile.nowhere'"
     assert space.check({"order": space.axes[::-1]}) is None

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from vtac.dialects.target import Memory, Target
-from vtac.dialects.te import LANES, shaped
+from vtac.dialects.te import LANES, Point, Value, shaped
 from vtac.passes.te.schedule.columns import Columns
 from vtac.passes.te.schedule.cost import Rates, Work, cycles
 from vtac.passes.te.schedule.fits import MEMORIES
@@ -21,7 +21,7 @@ from vtac.passes.te.schedule.footprint import (
     volume,
     window,
 )
-from vtac.passes.te.schedule.space import Point, Space, Value
+from vtac.passes.te.schedule.space import Space
 from vtac.passes.te.schedule.structure import ScheduledStage, StageRole
 from vtac.passes.te.schedule.tilings import micro_ops
 

@@ -80,6 +80,14 @@ class BufferNeeds:
         needs[Memory.ACC] += min(turns, slots[Memory.ACC]) * self._accumulators(tiling)
         return needs
 
+    def turns(self, tiling: Tiling) -> Mapping[Memory, int]:
+        """How often the buffer of each scratchpad that is filled most often is filled."""
+        turns = dict.fromkeys(MEMORIES, 1)
+        turns[Memory.ACC] = prod(len(sizes) for sizes in tiling.tiles)
+        for stage, operand, memory in self._operands:
+            turns[memory] = max(turns[memory], self._load(stage, operand, tiling)[1])
+        return turns
+
     def _load(self, stage: ScheduledStage, operand: int, tiling: Tiling) -> tuple[int, int]:
         """Elements of the largest load of an operand, and how often it is loaded."""
         moving = self._moving[stage.number, operand]

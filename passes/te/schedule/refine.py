@@ -8,8 +8,9 @@ smaller, so that the first product starts early; more slots; first or last tiles
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from vtac.dialects.te import Point
 from vtac.passes.te.schedule.simulated_cost import CostSimulator
-from vtac.passes.te.schedule.space import Point, Space, different
+from vtac.passes.te.schedule.space import Space, different, piece_of
 from vtac.passes.te.schedule.tiling import Tiling
 
 LEAST, WORTH = 3, 1_000
@@ -75,7 +76,7 @@ def _with_pieces(space: Space, point: Point) -> Point:
     axes = _cut_axes(space, point)
     if not space.structure.epilogue or not axes:
         return point
-    return space.with_values(point, {"piece": (axes[0], SOME)})
+    return space.with_values(point, {"piece": piece_of(axes[0], SOME)})
 
 
 def _pieces(space: Space, point: Point) -> Iterator[Point]:
@@ -83,7 +84,7 @@ def _pieces(space: Space, point: Point) -> Iterator[Point]:
     leading = _cut_axes(space, point)[:LEADING]
     for varied in space.varied(point, "piece") if space.structure.epilogue else ():
         value = space.value(varied, "piece")
-        if value is None or (isinstance(value, tuple) and value[0] in leading):
+        if value is None or (str(value).rpartition("/")[0] in leading):
             yield varied
 
 

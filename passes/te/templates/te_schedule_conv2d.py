@@ -100,16 +100,22 @@ def _structure(kernel: KernelOp) -> Structure | None:
         structure = structure_of(kernel, "")
     except CompileError:
         return None
+    return structure if misfit(structure) is None else None
+
+
+def misfit(structure: Structure) -> str | None:
+    """Why the template does not fit a kernel; None if it does."""
     products = structure.products
     others = [stage for stage in structure.stages if stage.role is not StageRole.PRODUCT]
-    fits = (
-        len(structure.root.extents) == AXES
-        and len(structure.roots) == len(products) == 1
-        and len(products[0].taps) == AXES - 1
-        and products[0].compute.init is None
-        and all(stage.role is StageRole.STORE or stage.in_place == 0 for stage in others)
-    )
-    return structure if fits else None
+    if len(structure.roots) != 1 or len(products) != 1:
+        return "it has other than one product and one result"
+    if len(structure.root.extents) != AXES or len(products[0].taps) != AXES - 1:
+        return "its product is no convolution over rows and columns"
+    if products[0].compute.init is not None:
+        return "its sum starts from a tensor"
+    if any(stage.role is not StageRole.STORE and stage.in_place != 0 for stage in others):
+        return "an operation on its accumulators is not in place"
+    return None
 
 
 def conv2d_schedule(kernel: KernelOp, structure: Structure, tiles: Tiles) -> ScheduleOp:

@@ -1,0 +1,86 @@
+"""The canonical point of a tiling: values that make no difference are replaced by one of them.
+
+A tile loop that turns once has no place in the order, an operand that is loaded once has no slots,
+and so on. Searches judge points with the same canonical point once.
+"""
+
+from vtac.dialects.te import Point, Value
+from vtac.passes.te.schedule.fits import MEMORIES, BufferNeeds
+from vtac.passes.te.schedule.space import (
+    PIECES,
+    Space,
+    knobs_of_cuts,
+    knobs_of_tiles,
+    piece_of,
+)
+from vtac.passes.te.schedule.structure import ScheduledStage
+from vtac.passes.te.schedule.tiling import Reduction, Tiling
+
+
+def canonical_point(space: Space, needs: BufferNeeds, point: Point) -> Point:
+    """The one point for all those whose schedules lower to the same program as this one's."""
+    tiling = space.tiling(point)
+    values: dict[str, Value] = {
+        "order": _order(space, tiling),
+        "piece": _piece(space, point, tiling),
+        **_slots(needs, point, space, tiling),
+    }
+    for axis, sizes in zip(space.axes, tiling.tiles, strict=True):
+        end = point.get(f"end.{axis}")
+        values[f"tile.{axis}"], values[f"end.{axis}"] = knobs_of_tiles(sizes, end)
+    for stage in space.structure.products:
+        values |= _reduction(space, stage, tiling.products[stage.number], point)
+    return space.with_values(point, values)
+
+
+def _order(space: Space, tiling: Tiling) -> tuple[str, ...]:
+    """The tile loops in their order, then the axes in one tile; as declared if that is the same."""
+    cut = tiling.cut
+    if cut == sorted(cut):
+        return space.axes
+    rest = [axis for axis in range(len(space.axes)) if axis not in cut]
+    return tuple(space.axes[axis] for axis in (*cut, *rest))
+
+
+def _piece(space: Space, point: Point, tiling: Tiling) -> Value:
+    """The smallest number of pieces that gives pieces of this size."""
+    if tiling.piece is None:
+        return None
+    place, size = tiling.piece
+    largest = max(tiling.tiles[place])
+    count = next(count for count in PIECES if -(-largest // count) == size)
+    return piece_of(space.axes[place], count)
+
+
+def _slots(needs: BufferNeeds, point: Point, space: Space, tiling: Tiling) -> dict[str, Value]:
+    """No more slots than buffers are filled; any number where none is filled twice."""
+    found: dict[str, Value] = {}
+    turns = needs.turns(tiling)
+    for memory in MEMORIES:
+        name = f"slots.{memory.name.lower()}"
+        most = turns[memory]
+        value = space.value(point, name)
+        assert isinstance(value, int)
+        found[name] = min(value, most) if most > 1 else space.knobs[name].default
+    return found
+
+
+def _reduction(
+    space: Space, stage: ScheduledStage, reduction: Reduction, point: Point
+) -> dict[str, Value]:
+    label = stage.compute.label.data
+    values: dict[str, Value] = {}
+    for axis, sizes in zip(stage.compute.reduce.names, reduction.cuts, strict=False):
+        start = point.get(f"start.{label}.{axis}")
+        cut, start = knobs_of_cuts(sizes, start)
+        values |= {f"cut.{label}.{axis}": cut, f"start.{label}.{axis}": start}
+    plain = Reduction(reduction.cuts, reduction.whole, False)
+    operand = stage.activations
+    if plain.around(stage, operand) != reduction.around(stage, operand):
+        plain = Reduction(reduction.cuts, reduction.whole, True)
+    values[f"windows.{label}"] = plain.windows
+    parts = Reduction(reduction.cuts, (False, False), plain.windows)
+    operands = (stage.activations, "activations"), (stage.weights, "weights")
+    for (operand, name), whole in zip(operands, reduction.whole, strict=True):
+        values[f"whole.{label}.{name}"] = whole and parts.around(stage, operand) > 0
+    return values
