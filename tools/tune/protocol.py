@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from vtac.dialects.target import Target
-from vtac.passes.te.schedule.space import Point, Space
+from vtac.dialects.te import Point
+from vtac.passes.te.schedule.space import Space
 
 SIMULATED = "simulated"
 """``Trial.why`` of a point that was not clocked: its simulated cost said that it is too slow."""
