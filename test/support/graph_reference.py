@@ -134,7 +134,7 @@ class _Evaluator:
         """The results of one op, in the element types the IR says."""
         if isinstance(op, graph.ConstantOp):
             return [constant_value(self.context, op.value, op.result.type)]
-        if isinstance(op, graph.CompositeOp):
+        if isinstance(op, graph.CompositeOp | graph.LayersOp):
             return self.run_block(op.body.block, operands)
         if isinstance(op, CallOp):
             name = op.callee.root_reference.data
@@ -349,6 +349,19 @@ def concat(op: graph.ConcatOp, *inputs: Array) -> Array:
     return np.concatenate(inputs, axis=op.axis.value.data)
 
 
+def window(op: graph.TensorWindowOp, x: Array) -> Array:
+    """The rectangle."""
+    return x[tuple(slice(start, end) for start, end in op.rectangle)]
+
+
+def assemble(op: graph.TensorAssembleOp, *pieces: Array) -> Array:
+    """Each piece at its place; the verifier knows that they cover the tensor."""
+    result = np.zeros(op.result.type.get_shape(), pieces[0].dtype)
+    for piece, rectangle in zip(pieces, op.rectangles, strict=True):
+        result[tuple(slice(start, end) for start, end in rectangle)] = piece
+    return result
+
+
 def slice_(op: graph.SliceOp, x: Array) -> Array:
     """As many elements from the starts on as the result has, at the distance of the steps."""
     starts, steps = op.starts.get_values(), op.steps.get_values()
@@ -482,6 +495,8 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.SliceOp: slice_,
     graph.SubOp: lambda op, a, b: _wide(a) - _wide(b),
     graph.SumPoolOp: lambda op, x: window_sum(x, op),
+    graph.TensorAssembleOp: assemble,
+    graph.TensorWindowOp: window,
     graph.TakeChannelsOp: lambda op, x: x.take(op.indices.get_values(), axis=1),
     graph.TransposeOp: lambda op, x: x.transpose(op.permutation.get_values()),
     graph.UnfoldOp: lambda op, x: unfold(x, op),
