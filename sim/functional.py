@@ -25,8 +25,11 @@ class Machine(Protocol):
 
     position: int
 
-    def run(self, program: Launch, dram: NDArray[np.uint8], /) -> None:
-        """Run from undefined buffers on ``dram``, in place; raises `Fault`."""
+    def begin(self, program: Launch, dram: NDArray[np.uint8], /) -> None:
+        """Make ready to run a program from undefined buffers on ``dram``, in place."""
+
+    def advance(self, until: int, /) -> None:
+        """Run its instructions that have not run, up to place ``until``; raises `Fault`."""
 
 
 class Simulator:
@@ -60,7 +63,8 @@ class Simulator:
         words = np.ascontiguousarray(insns, np.uint64)
         program = launch(self.target, words.tobytes(), len(dram), strict, order_seed)
         try:
-            self._machine.run(program, dram)
+            self._machine.begin(program, dram)
+            self._machine.advance(len(program.instructions))
         except Fault as fault:
             position = self._machine.position
             place, instruction = program.places[position], program.instructions[position]

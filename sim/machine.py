@@ -28,7 +28,7 @@ from .elements import Elements, Loops, loops_of, touched
 from .errors import Fault, TooLarge
 from .gemm_plan import GemmPlan, Placement
 from .large import adjacent, alu_step, run_gemm
-from .launch import Launch
+from .launch import Counters, Launch
 from .pending import Pending
 from .plans import plans_of
 from .steps import (
@@ -70,7 +70,7 @@ def _short_buffer() -> Iterator[None]:
 class FastMachine:
     """The buffers of one VTA and the programs that it knows.
 
-    `position` is the place of the instruction that runs, also when `run` has raised a `Fault`.
+    `position` is the place of the instruction that runs, also when `advance` has raised a `Fault`.
     """
 
     def __init__(self, target: Target) -> None:
@@ -80,6 +80,10 @@ class FastMachine:
         self.position = 0
         self._strict = True
         self._plans = plans_of(target)
+        self._program = Launch([], [], strict=True, counters=Counters())
+        self._steps: list[Step] = []
+        self._done = 0
+        self._fault: Fault | None = None
         self._recordings: dict[Launch, list[Step]] = {}
         self._bound: dict[Hashable, Any] = {}
         self._pending = Pending(self.buffers)
@@ -91,55 +95,55 @@ class FastMachine:
             Finish: self._finish,
         }
 
-    def run(self, program: Launch, dram: NDArray[np.uint8]) -> None:
-        """Run legal instructions from undefined buffers, on ``dram`` in place; raises `Fault`."""
+    def begin(self, program: Launch, dram: NDArray[np.uint8]) -> None:
+        """Make ready to run legal instructions from undefined buffers, on ``dram`` in place."""
         self.buffers.clear(dram)
         self._pending.clear()
         self._strict = program.strict
-        steps = self._recordings.pop(program, [])
-        if not self._replay(steps):
-            self._record(program.instructions, steps)
-        self._keep(program, steps)
+        self._program, self._done, self._fault = program, 0, None
+        self._steps = self._recordings.pop(program, [])
 
-    def _replay(self, steps: list[Step]) -> bool:
-        """Run recorded steps; where other micro-ops are loaded than before, forget the rest and
-        stop."""
-        if not steps:
-            return False
-        with _short_buffer():
-            for self.position, step in enumerate(steps):
-                if step() is True:
-                    del steps[self.position + 1 :]
-                    return False
-        return True
+    def advance(self, until: int) -> None:
+        """Run the program's instructions that have not run, up to place `until`; raises `Fault`.
 
-    def _record(self, instructions: list[Instruction], steps: list[Step]) -> None:
-        """Bind the rest of a program and run it, stretch by stretch.
-
-        Within a stretch no binding depends on the effect of its steps. Binding all of it first
-        keeps the code that binds and the code that runs from displacing each other in the
-        processor's caches.
+        Recorded steps run again; where other micro-ops are loaded than before, the rest is
+        forgotten and bound anew, stretch by stretch. Within a stretch no binding depends on the
+        effect of its steps. Binding all of it first keeps the code that binds and the code that
+        runs from displacing each other in the processor's caches.
         """
-        while len(steps) < len(instructions):
-            first, fault = len(steps), None
-            try:
-                self._bind_stretch(instructions, steps)
-            except Fault as found:
-                fault = found  # the instructions before it run first, and may raise another one
+        steps = self._steps
+        while self._done < until:
+            if self._done == len(steps):
+                self._bind_stretch(self._program.instructions, steps)
+            done, stop = self._done, min(until, len(steps))
             with _short_buffer():
-                for self.position in range(first, len(steps)):
-                    steps[self.position]()
-            if fault is not None:
-                self.position = len(steps)
-                raise fault
+                for self.position, step in enumerate(steps[done:stop], done):
+                    if step() is True:
+                        del steps[self.position + 1 :]
+                        self._fault = None
+                        stop = self.position + 1
+                        break
+            self._done = stop
+            if self._fault is not None and stop == len(steps) < until:
+                self.position = stop
+                raise self._fault
+        if until == len(self._program.instructions):
+            self._keep(self._program, steps)
 
     def _bind_stretch(self, instructions: list[Instruction], steps: list[Step]) -> None:
-        """Add the steps of instructions up to the next LOAD of micro-ops, on which more depend."""
-        for instruction in itertools.islice(instructions, len(steps), None):
-            bind = self._bind.get(type(instruction))
-            steps.append(nothing if bind is None else bind(instruction))
-            if isinstance(instruction, Load) and instruction.memory is Memory.UOP:
-                break
+        """Add the steps of instructions up to the next LOAD of micro-ops, on which more depend.
+
+        A fault that the binding finds waits until the instructions before it have run, which may
+        raise another one.
+        """
+        try:
+            for instruction in itertools.islice(instructions, len(steps), None):
+                bind = self._bind.get(type(instruction))
+                steps.append(nothing if bind is None else bind(instruction))
+                if isinstance(instruction, Load) and instruction.memory is Memory.UOP:
+                    break
+        except Fault as fault:
+            self._fault = fault
 
     def _keep(self, program: Launch, steps: list[Step]) -> None:
         kept = self._recordings

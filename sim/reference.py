@@ -36,9 +36,10 @@ class ReferenceMachine:
         self.target = target
         self.position = 0
 
-    def run(self, program: Launch, dram: NDArray[np.uint8]) -> None:
-        """Run legal instructions from undefined buffers, on ``dram`` in place; raises `Fault`."""
+    def begin(self, program: Launch, dram: NDArray[np.uint8]) -> None:
+        """Make ready to run legal instructions from undefined buffers, on ``dram`` in place."""
         target = self.target
+        self.instructions, self.done = program.instructions, 0
         self.dram, self.strict = dram, program.strict
         batch, block = target.batch, target.block
         self.uop = np.zeros(target.uop_entries, np.uint32)
@@ -47,8 +48,13 @@ class ReferenceMachine:
         self.acc = np.zeros((target.acc_depth, batch, block), np.int32)
         self.out = np.zeros((target.acc_depth, batch, block), np.int8)
         self.out_written = np.zeros(target.acc_depth, bool)
-        for self.position, instruction in enumerate(program.instructions):
+
+    def advance(self, until: int) -> None:
+        """Run the instructions that have not run, up to place `until`; raises `Fault`."""
+        for position, instruction in enumerate(self.instructions[self.done : until], self.done):
+            self.position = position
             self.execute(instruction)
+        self.done = until
 
     def execute(self, instruction: Instruction) -> None:
         """Run one instruction to which `legality.objection` has no objection."""

@@ -49,7 +49,7 @@ def test_a_second_call_plans_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def planned(*_: object) -> None:
         raise AssertionError("the program was planned again")
 
-    monkeypatch.setattr(FastMachine, "_record", planned)
+    monkeypatch.setattr(FastMachine, "_bind_stretch", planned)
     for seed in range(3):
         other = image(seed)
         np.testing.assert_array_equal(execute(TARGET, words, other), expected(other))
