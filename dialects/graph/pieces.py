@@ -21,7 +21,7 @@ Rectangle: TypeAlias = tuple[tuple[int, int], ...]
 """For each dimension its first index and the index behind its last one."""
 
 DIMENSIONS: Mapping[str, int] = {"n": 0, "h": 2, "c": 1}
-"""The dimensions that are cut, outermost first in the order of parts, by name."""
+"""The dimensions that are cut, by name; those that are cut first come first."""
 
 
 def whole(value: SSAValue) -> Rectangle:
@@ -94,21 +94,17 @@ def even_ranges(extent: int, factor: int, unit: int = 1) -> list[tuple[int, int]
 
 
 def pieces_of(value: SSAValue, factors: Mapping[str, int]) -> list[Rectangle]:
-    """The pieces of a tensor, in the order n, h, c with n outermost; they cover it exactly once.
+    """The pieces of a tensor in row-major order, [n, c, h]; they cover it exactly once.
 
     factors: the number of pieces of dimensions by name, 1 for any other.
     """
     shape = shape_of(value) or ()
-    ranges = {name: [(0, 1)] for name in DIMENSIONS}
+    ranges = [[(0, extent)] for extent in shape]
     for name, dimension in DIMENSIONS.items():
         if dimension < len(shape):
             unit = unit_of(value, dimension)
-            ranges[name] = even_ranges(shape[dimension], factors.get(name, 1), unit)
-    found = []
-    for chosen in product(*ranges.values()):
-        by_dimension = dict(zip(DIMENSIONS.values(), chosen, strict=True))
-        found.append(tuple(by_dimension.get(i, (0, n)) for i, n in enumerate(shape)))
-    return found
+            ranges[dimension] = even_ranges(shape[dimension], factors.get(name, 1), unit)
+    return list(product(*ranges))
 
 
 def is_aligned(value: SSAValue, starts: Sequence[int], ends: Sequence[int]) -> bool:

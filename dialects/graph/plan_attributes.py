@@ -87,8 +87,9 @@ class BindingAttr(ParametrizedAttribute):
 
     The first result of the layer is cut into n ranges of batch entries, h ranges of rows and c
     ranges of channels, as `pieces_of` does. (All results of a layer have one shape if it is cut.)
-    Parts are numbered with n outermost, then h, then c, and part p runs on core ``first + p``. So
-    n * h * c is at most the number of cores; other cores have no part.
+    Parts are numbered row-major in the dimensions of the tensor, n outermost, then c, then h, and
+    part p runs on core ``first + p``. So n * h * c is at most the number of cores; other cores have
+    no part.
 
     A part computes its rectangle of the results and nothing else. What it reads of each operand
     follows from the rules of `split_rules`: parts share no results, but may share rows of operands.
