@@ -23,7 +23,7 @@ from .attributes import (
 from .body import YieldOp, combiner, scalar_body, yielded
 from .buffer_assignment import BufferAssignment, StridedView, row_major
 from .buffers import AllocOp, CopyOp, Padded
-from .canonical import canonical_text, digest_of_kernel
+from .canonical import canonical_kernel, canonical_text, digest_of_kernel
 from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
 from .fusion import UnfuseOp
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
@@ -141,6 +141,7 @@ __all__ = [
     "WindowOp",
     "YieldOp",
     "buffer_type",
+    "canonical_kernel",
     "canonical_text",
     "combiner",
     "copying_intrinsics",

@@ -3,16 +3,18 @@
 Two kernels have the same text exactly if they differ in nothing but the names of kernel, values,
 stages and axes, locations, attributes, and the numbers in the bodies of their computes. Layers of
 one shape therefore share their schedule, and a record of a schedule finds its kernel by the digest
-of this text.
+of this text. `canonical_kernel` is a kernel with that text and names that follow from it.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr
 from xdsl.ir import Block, SSAValue
 
 from .affine import Row
+from .attributes import DomainAttr
 from .compute import ComputeOp, KernelOp, Read
 
 
@@ -38,6 +40,42 @@ def canonical_text(kernel: KernelOp) -> str:
 def digest_of_kernel(kernel: KernelOp) -> str:
     """SHA-256 of the canonical text, in hexadecimal."""
     return hashlib.sha256(canonical_text(kernel).encode()).hexdigest()
+
+
+def canonical_kernel(kernel: KernelOp) -> KernelOp:
+    """The kernel ``@kernel`` that stands for all kernels of this canonical text.
+
+    A copy in which parameters, stages and axes have names by their number (``p0``, ``s0``, ``i0``,
+    and ``r0`` where it is a reduction axis), numbers in bodies are 1, and attributes and locations
+    are left out. Kernels of equal canonical texts give equal copies.
+    """
+    found = kernel.clone()
+    found.properties["sym_name"] = StringAttr("kernel")
+    for op in found.walk():
+        op.attributes.clear()
+        for value in (
+            *op.results,
+            *(v for region in op.regions for v in _arguments(region.blocks)),
+        ):
+            value.name_hint = None
+        if isinstance(op, arith.ConstantOp) and isinstance(op.result.type, IntegerType):
+            op.properties["value"] = IntegerAttr(1, op.result.type)
+    for number, value in enumerate(found.body.block.args):
+        value.name_hint = f"p{number}"
+    for number, compute in enumerate(found.computes):
+        compute.properties["label"] = StringAttr(f"s{number}")
+        compute.result.name_hint = f"s{number}"
+        for name, prefix in (("spatial", "i"), ("reduce", "r")):
+            domain = compute.properties[name]
+            assert isinstance(domain, DomainAttr)
+            axes = [(f"{prefix}{axis}", extent) for axis, extent in enumerate(domain.extents)]
+            compute.properties[name] = DomainAttr(axes)
+    return found
+
+
+def _arguments(blocks: Iterable[Block]) -> Iterator[SSAValue]:
+    for block in blocks:
+        yield from block.args
 
 
 def _compute(compute: ComputeOp, numbers: dict[SSAValue, int]) -> str:

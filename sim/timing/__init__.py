@@ -9,10 +9,11 @@ spent.
 
 from ...dialects.target import TIMING_PRESETS, PresetError, TimingPreset
 from .accounts import CLASSES, Account, Cause
-from .report import TimingReport, estimate, preset_for
+from .report import RULES, TimingReport, estimate, preset_for
 
 __all__ = [
     "CLASSES",
+    "RULES",
     "TIMING_PRESETS",
     "Account",
     "Cause",

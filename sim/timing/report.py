@@ -14,6 +14,9 @@ from .machine import Machine, Timeline
 from .together import run
 from .work import Work, prepare
 
+RULES = 1
+"""The version of the clock's rules: cycles that clocks of two versions count do not compare."""
+
 
 class TimingReport:
     """The run of one program on one machine.
