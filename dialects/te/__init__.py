@@ -55,6 +55,7 @@ from .operation import declared
 from .packing import Box, PackedAttr, packing_of
 from .ranges import Range, integers
 from .schedule import Primitive, ScheduleOp
+from .space import KnobAttr, KnobOp, PointAttr, PointOp, SpaceOp
 from .stage_primitives import (
     CacheReadOp,
     CacheWriteOp,
@@ -107,7 +108,9 @@ __all__ = [
     "JoinOp",
     "KernelOp",
     "Knob",
+    "KnobAttr",
     "KnobKind",
+    "KnobOp",
     "Knobs",
     "Lanes",
     "Layout",
@@ -116,6 +119,8 @@ __all__ = [
     "PadOp",
     "Padded",
     "Point",
+    "PointAttr",
+    "PointOp",
     "Primitive",
     "Range",
     "Read",
@@ -125,6 +130,7 @@ __all__ = [
     "Scope",
     "ScopeAttr",
     "SetScopeOp",
+    "SpaceOp",
     "SpanOp",
     "SplitOp",
     "StageType",
@@ -174,6 +180,9 @@ Te = Dialect(
         YieldOp,
         ComputeOp,
         ScheduleOp,
+        SpaceOp,
+        KnobOp,
+        PointOp,
         AxesOp,
         InitOp,
         SplitOp,
@@ -206,5 +215,15 @@ Te = Dialect(
         UpdateOp,
         InvokeOp,
     ],
-    [ScopeAttr, DomainAttr, StageType, AxisType, InstructionAttr, LayoutAttr, PackedAttr],
+    [
+        ScopeAttr,
+        DomainAttr,
+        StageType,
+        AxisType,
+        InstructionAttr,
+        LayoutAttr,
+        PackedAttr,
+        KnobAttr,
+        PointAttr,
+    ],
 )

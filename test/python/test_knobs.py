@@ -5,36 +5,9 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_knobs import VALUES, WORDS, random_knobs
 
 from vtac.dialects.te import Knob, KnobKind, Knobs, Point, parse_point, point_text
-
-WORDS = st.from_regex(r"[a-z_][a-z0-9_./-]{0,4}", fullmatch=True) | st.sampled_from(
-    ["true", "false", "none", "1", "-3", "a b", "1,2", "x=y", "ö", "", "j/2"]
-)
-NUMBERS = st.integers(-(10**17), 10**17)
-VALUES = st.one_of(
-    NUMBERS,
-    st.booleans(),
-    st.none(),
-    WORDS,
-    st.lists(NUMBERS, max_size=3).map(tuple),
-    st.lists(WORDS, max_size=3).map(tuple),
-)
-
-
-@st.composite
-def knobs(draw: st.DrawFn) -> Knobs:
-    found = []
-    for number in range(draw(st.integers(1, 4))):
-        kind = draw(st.sampled_from(KnobKind))
-        name = draw(st.sampled_from(["tile.", "slots."])) + str(number)
-        if kind is KnobKind.PERMUTATION:
-            default = tuple("abcd"[: draw(st.integers(0, 3))])
-            found.append(Knob(name, kind, (), default))
-            continue
-        values = tuple(draw(st.lists(VALUES, min_size=1, max_size=4, unique=True)))
-        found.append(Knob(name, kind, values, draw(st.sampled_from(values))))
-    return Knobs(found)
 
 
 @given(st.dictionaries(WORDS, VALUES, max_size=5))
@@ -69,7 +42,7 @@ def test_what_is_no_point_is_refused(text: str, what: str) -> None:
         parse_point(text)
 
 
-@given(knobs(), st.randoms(use_true_random=False))
+@given(random_knobs(), st.randoms(use_true_random=False))
 def test_every_point_is_in_the_space_once(space: Knobs, random: Random) -> None:
     points = list(space.points())
     assert len({repr(sorted(point.items())) for point in points}) == len(points) == space.size
@@ -78,7 +51,7 @@ def test_every_point_is_in_the_space_once(space: Knobs, random: Random) -> None:
     assert all(space.check(point) is None for point in points)
 
 
-@given(knobs(), st.randoms(use_true_random=False))
+@given(random_knobs(), st.randoms(use_true_random=False))
 def test_neighbours_differ_in_one_knob_or_in_a_pair(space: Knobs, random: Random) -> None:
     point = space.draw(random)
     found = list(space.neighbours(point))
@@ -91,7 +64,7 @@ def test_neighbours_differ_in_one_knob_or_in_a_pair(space: Knobs, random: Random
         assert point in list(space.neighbours(other))
 
 
-@given(knobs())
+@given(random_knobs())
 def test_every_point_can_be_reached(space: Knobs) -> None:
     seen, todo = [dict[str, object]()], [dict[str, object]()]
     while todo:

@@ -1,5 +1,8 @@
 """``te-schedule``: the default rule writes a schedule beside each kernel that has none.
 
+It is ``te-declare-space``, ``te-choose-point`` and ``te-apply-point`` in a row, with template
+``tiles`` and the point of its rule, without writing spaces and points down.
+
 Products run on the GEMM core, everything else on the ALU, in place where that is possible; all of
 it tile by tile, in two accumulator contexts where they fit, so that a tile is stored while the next
 is computed; operands are loaded into two slots for the same reason. Which tiles: `search`.
@@ -11,22 +14,19 @@ are, each with a `te.schedule`, which names the standard intrinsics (te-declare-
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, NameLoc
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from vtac.dialects.errors import CompileError, DoesNotFit, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.dialects.te import (
-    CallOp,
-    KernelOp,
-    ScheduleOp,
-    canonical_text,
-    copying_intrinsics,
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.te import canonical_text
+from vtac.passes.te.templates.kernels import (
+    Layers,
+    space_of,
+    target_of_module,
+    unscheduled_kernels,
 )
-from vtac.passes.te.schedule.emit import schedule_of
-from vtac.passes.te.schedule.refine import Candidate
-from vtac.passes.te.schedule.search import search
-from vtac.passes.te.schedule.structure import structure_of
+from vtac.passes.te.templates.template import RulePoint
+from vtac.passes.te.templates.tiles import TilesTemplate
 
 
 @dataclass(frozen=True)
@@ -37,43 +37,19 @@ class TeSchedulePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Schedule every kernel of tensors that has no schedule; report all problems together."""
-        target = op.attributes.get(TARGET_ATTRIBUTE)
-        if not isinstance(target, Target):
-            raise CompileError(
-                Problem("", "there is no vtac.target on the module", "vta-opt --target sets one.")
-            )
-        scheduled = {s.kernel.root_reference.data for s in op.ops if isinstance(s, ScheduleOp)}
-        layers, found = _layers(op), dict[str, Candidate]()
-        copying, problems = copying_intrinsics(target), list[Problem]()
-        for kernel in list(op.ops):
-            if not isinstance(kernel, KernelOp) or kernel.is_lowered:
-                continue
-            name = kernel.sym_name.data
-            if name in scheduled:
-                continue
-            layer = ", ".join(layers.get(name, ())) or f"te.kernel @{name}"
+        template, target, layers = TilesTemplate(), target_of_module(op), Layers(op)
+        found, problems = dict[str, RulePoint](), list[Problem]()
+        for kernel in unscheduled_kernels(op):
+            layer = layers.of(kernel)
             try:
-                structure = structure_of(kernel, layer)
+                space = space_of(kernel, template, target, layer)
                 key = canonical_text(kernel)
                 if key not in found:
-                    found[key] = search(structure, target, layer)
-                _, tiling, cycles = found[key]
-                schedule = schedule_of(kernel, structure, tiling, cycles, copying)
-                op.body.block.insert_op_after(schedule, kernel)
+                    found[key] = space.rule(layer)
+                schedule = space.schedule(kernel, *found[key])
             except CompileError as error:
-                problems += [
-                    DoesNotFit(p.where, p.what, p.hint, tuple(layers.get(name, ())))
-                    for p in error.problems
-                ]
+                problems += layers.problems(kernel, error)
+                continue
+            op.body.block.insert_op_after(schedule, kernel)
         if problems:
             raise CompileError(problems)
-
-
-def _layers(module: ModuleOp) -> dict[str, list[str]]:
-    """For each kernel, the layers that call it: what messages are about."""
-    layers: dict[str, list[str]] = {}
-    for call in module.walk():
-        if isinstance(call, CallOp) and isinstance(call.location, NameLoc):
-            callee = call.callee.root_reference.data
-            layers.setdefault(callee, []).append(call.location.desc.data)
-    return layers
