@@ -37,6 +37,9 @@ INLINE_ELEMENTS = 64
 if TYPE_CHECKING:
     import numpy as np
 
+    from vtac.dialects.target import Target
+    from vtac.dialects.te import KernelOp, Point
+
     Array = np.ndarray[Any, np.dtype[Any]]
 else:
     Array = Any
@@ -212,6 +215,28 @@ class Stored:
     covered: Sequence[Operation]
 
 
+@dataclass(frozen=True)
+class RecordedPoint:
+    """A point of a schedule template that was found to be good for a kernel on a machine.
+
+    template, version: whose knobs the point has, by the names of the canonical kernel. cycles: what
+    the clock counted; default_cycles: for the default schedule then, if known. name: of the record;
+    source: of the file that it comes from.
+    """
+
+    template: str
+    version: int
+    point: "Point"
+    cycles: int
+    default_cycles: int | None
+    name: str
+    source: str
+
+
+Schedules = Callable[["KernelOp", "Target"], Sequence[RecordedPoint]]
+"""Recorded points for a kernel of tensors in its module, and a machine; the best first."""
+
+
 class Observations(Protocol):
     """What a float network does on a few batches of samples (the drivers observe it)."""
 
@@ -258,6 +283,9 @@ class VtacContext(Context):
     lowerings: Mapping[str, object] = field(default_factory=dict)
     """Of intrinsics beyond the target's, by the name they lower to (`vtac.lowering.te_to_vta`)."""
 
+    schedules: Schedules | None = None
+    """Finds recorded schedules for `te-schedule`."""
+
     def clone(self) -> "VtacContext":
         """A context with the same dialects whose resource table grows on its own."""
         base = super().clone()
@@ -272,6 +300,7 @@ class VtacContext(Context):
             self.codegens,
             self.observations,
             self.lowerings,
+            self.schedules,
         )
 
 

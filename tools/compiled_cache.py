@@ -2,8 +2,9 @@
 
 It does for whole models what the engine cache of BYOC does for a run (Chen et al., section 3.4). An
 entry is a package, named by the digest of everything that decides what is compiled: the model with
-its weights, the samples, the target, the options, the libraries and the compiler itself. So an
-entry never becomes wrong. Entries that nobody asks for any more stay until somebody removes them.
+its weights, the samples, the target, the options, the records of tuning, the libraries and the
+compiler itself. So an entry never becomes wrong. Entries that nobody asks for any more stay until
+somebody removes them.
 """
 
 import hashlib
@@ -28,6 +29,7 @@ from vtac.runtime.executor import Module, load
 from vtac.runtime.samples import Source, read_source
 from vtac.tools.compiler import compile_model
 from vtac.tools.options import CompileOptions
+from vtac.tools.tune.lookup import recorded_schedules
 
 LIBRARIES = ("xdsl", "numpy", "onnx", "onnxruntime")
 """The libraries whose versions decide what is compiled."""
@@ -35,7 +37,7 @@ LIBRARIES = ("xdsl", "numpy", "onnx", "onnxruntime")
 _NEED_A_COMPILATION = ("layer_errors", "observe", "pipeline", "save_ir")
 """Options that ask for more than a package, or are functions, which have no digest."""
 
-_WITHOUT_EFFECT = ("progress", *_NEED_A_COMPILATION)
+_WITHOUT_EFFECT = ("progress", "tuning", *_NEED_A_COMPILATION)
 
 _CHUNK = 1 << 20
 
@@ -94,6 +96,10 @@ def compilation_digest(
     _add_model(digest, model)
     _add(digest, str(target))
     _add(digest, _read(calibration))
+    recorded = recorded_schedules(options.tuning)
+    if recorded is not None:
+        _add(digest, recorded.digest_parts(target))
+        recorded.close()
     for field in fields(options):
         if field.name not in _WITHOUT_EFFECT:
             value = getattr(options, field.name)

@@ -30,7 +30,7 @@ from vtac.runtime.engine import Engine
 from vtac.runtime.engines import engine_named
 from vtac.runtime.executor import Module
 from vtac.runtime.memory import give_back_memory
-from vtac.runtime.package import Function, Package, Quantisation
+from vtac.runtime.package import Function, Package, Quantisation, TuningRecord
 from vtac.runtime.samples import (
     Samples,
     Source,
@@ -56,6 +56,7 @@ from vtac.tools.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.planner import NetworkSteps, main_function, network_steps
 from vtac.tools.positions import Positions, verify_module
 from vtac.tools.report import CompileReport, choices_of, count_ops
+from vtac.tools.tune.lookup import recorded_schedules
 
 GIVE_SAMPLES = "Give samples of its inputs: calibration=... (vta-compile: --calibrate data.npz)."
 NO_CALIBRATION = (
@@ -91,7 +92,10 @@ def compile_model(
     if options is not None and keywords:
         raise TypeError("compile() takes options, or their fields as keywords, but not both")
     driver = _Driver(Target.of(target), options or options_from(**keywords))
-    module = driver.compile(model, calibration)
+    try:
+        module = driver.compile(model, calibration)
+    finally:
+        driver.close()
     for warning in driver.report.warnings:
         warnings.warn(warning, stacklevel=2)
     return module
@@ -111,7 +115,8 @@ class _Driver:
 
     def __init__(self, target: Target, options: CompileOptions) -> None:
         codegens = chosen_codegens(options.codegens)
-        self.ctx = VtacContext(codegens=lambda: codegens)
+        self.recorded = recorded_schedules(options.tuning)
+        self.ctx = VtacContext(codegens=lambda: codegens, schedules=self.recorded)
         load_dialects(self.ctx)
         self.target = target
         self.codegens = {codegen.name: codegen for codegen in codegens}
@@ -122,6 +127,11 @@ class _Driver:
         self._save_ir = None if options.save_ir is None else Path(options.save_ir)
         self._observe = options.observe or (lambda name, module, ctx: None)
         self._progress = options.progress or (lambda _: None)
+
+    def close(self) -> None:
+        """Let go of the files of records."""
+        if self.recorded is not None:
+            self.recorded.close()
 
     def compile(self, source: ModelSource, calibration: Source | None) -> Module:
         """Import the model, run its pipeline, and pack the result."""
@@ -244,6 +254,20 @@ class _Driver:
             cut.quantisation,
             self.report.placements,
             self.report.ir,
+            self._records(),
+        )
+
+    def _records(self) -> tuple[TuningRecord, ...]:
+        """The records that schedules come from; notes on those that could not be used."""
+        if self.recorded is not None:
+            self.report.notes += self.recorded.notes
+        for choice in self.report.schedules:
+            if choice.record is not None and choice.record.refused:
+                layers = ", ".join(choice.layers)
+                self.report.notes.append(f"{layers}: the schedule is the {choice.record}")
+        return tuple(
+            TuningRecord(choice.layers, record.name, record.template, record.cycles)
+            for choice, record in self.report.tuned
         )
 
     def _import(

@@ -91,3 +91,13 @@ def _named(node: str, ops: Sequence[HostedOp], report: CompileReport) -> str:
         return f"{first.node or '-'} ({kinds.get(node, first.op)}): {first.types}"
     listed = ", ".join(f"{n} {kind}" for kind, n in Counter(op.op for op in ops).most_common())
     return f"{first.node or '-'} ({kinds.get(node, first.op)}): {len(ops)} operations, {listed}"
+
+
+def tuning_line(report: CompileReport) -> str:
+    """How many kernels had a recorded schedule, and how many use it; empty without kernels."""
+    schedules = report.schedules
+    if not schedules:
+        return ""
+    found = [choice for choice in schedules if choice.record is not None]
+    told = f"schedules: {len(schedules)} kernels, {len(found)} with a record"
+    return f"{told}, {len(report.tuned)} tuned by one" if found else told

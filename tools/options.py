@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite
-from typing import Any, TypedDict, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -27,6 +27,9 @@ Progress = Callable[[str], None]
 
 Observe = Callable[[str, ModuleOp, VtacContext], None]
 """Called with each level's name, the module as it is then, and the context with the weights."""
+
+Tuning = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Literal[False]
+"""A file of recorded schedules, several, or none at all."""
 
 ChangePipeline = Callable[[Pipeline], Pipeline]
 """Called with the pipeline that the other options lead to; returns the one to run."""
@@ -52,6 +55,9 @@ class CompileOptions:
     `Codegen` objects; None for the default. criteria: what a region must be like to be offloaded.
     keep_float: names of nodes that stay on the host in floating point.
 
+    *Schedules.* tuning: files of recorded schedules (``vta-tune``), the first of which counts most;
+    the records that come with vtac are looked at last. None: these alone; False: no records.
+
     *Pipeline.* pipeline: a function that gets the pipeline which the options lead to and returns
     the one to run, for experiments: ``lambda p: p.replace("te-schedule", "te-schedule-conv2d")``.
 
@@ -73,6 +79,8 @@ class CompileOptions:
     criteria: Criteria | None = None
     keep_float: Sequence[str] = ()
 
+    tuning: Tuning | None = None
+
     pipeline: ChangePipeline | None = None
 
     save_ir: str | os.PathLike[str] | None = None
@@ -85,6 +93,8 @@ class CompileOptions:
         for name in ("keep_float", "codegens"):
             if isinstance(getattr(self, name), str):
                 object.__setattr__(self, name, (getattr(self, name),))
+        if isinstance(self.tuning, str | os.PathLike):
+            object.__setattr__(self, "tuning", (self.tuning,))
         problems = [
             Problem(f"option {name}", f"there is no {value!r}", f"Choose {', '.join(known)}.")
             for name, value, known in (
@@ -136,6 +146,7 @@ class CompileKeywords(TypedDict, total=False):
     codegens: Sequence[str | Codegen] | None
     criteria: Criteria | None
     keep_float: Sequence[str]
+    tuning: Tuning | None
     pipeline: ChangePipeline | None
     save_ir: str | os.PathLike[str] | None
     keep_ir: Collection[str]

@@ -4,12 +4,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    IntegerAttr,
+    ModuleOp,
+    NameLoc,
+    StringAttr,
+)
 from xdsl.dialects.func import FuncOp
 
 from vtac.dialects.te import CallOp, KernelOp, ScheduleOp
 from vtac.passes.te.epilogue_costs import CHOICES
 from vtac.passes.te.schedule.describe import CHOICE, ESTIMATE
+from vtac.passes.te.templates.recorded import RECORD
 from vtac.runtime.package import Placement
 from vtac.tools.layer_errors import LayerError
 from vtac.tools.partition_report import PartitionReport
@@ -43,13 +51,44 @@ def count_ops(name: str, module: ModuleOp) -> LevelOps:
 class Choice:
     """What a pass chose by cost for a stage of a kernel, and the layers that call the kernel.
 
-    cycles: those that a call is expected to take, if the choice is a schedule.
+    cycles: those that a call is expected to take, if the choice is a schedule. record: what a
+    schedule comes from if there was a record for its kernel.
     """
 
     layers: tuple[str, ...]
     stage: str
     chosen: str
     cycles: int | None = None
+    record: "RecordChoice | None" = None
+
+
+@dataclass(frozen=True)
+class RecordChoice:
+    """A record of tuning that there was for a kernel.
+
+    name, source: of the record and of its file. template: with its version. cycles: of the kernel
+    alone, as the record has it; default: those of the default schedule then. refused: why the
+    default schedule was taken nevertheless; empty if the record was used.
+    """
+
+    name: str
+    source: str
+    template: str
+    cycles: int
+    default: int | None
+    refused: str
+
+    @property
+    def gain(self) -> float | None:
+        """How many times fewer cycles than by default."""
+        return None if self.default is None else self.default / self.cycles
+
+    def __str__(self) -> str:
+        record = f"record {self.name} of {self.source}"
+        if self.refused:
+            return f"default, not {record}: {self.refused}"
+        gain = "" if self.gain is None else f", {self.gain:.4f} times fewer than the default"
+        return f"tuned: {record}, {self.cycles:,} cycles{gain}"
 
 
 def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
@@ -76,8 +115,35 @@ def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
         if isinstance(lines, ArrayAttr) and isinstance(cycles, IntegerAttr):
             callers = tuple(filter(None, layers.get(schedule.kernel.root_reference.data, ())))
             text = [f"{cycles.value.data:,} cycles expected", *(line.data for line in lines)]
-            found.append(Choice(callers, "schedule", "\n".join(text), cycles.value.data))
+            record = _record_of(schedule)
+            text += [] if record is None else [str(record)]
+            chosen = "\n".join(text)
+            found.append(Choice(callers, "schedule", chosen, cycles.value.data, record))
     return tuple(found)
+
+
+def _record_of(schedule: ScheduleOp) -> RecordChoice | None:
+    """What a schedule says of a record for its kernel."""
+    entries = schedule.attributes.get(RECORD)
+    if not isinstance(entries, DictionaryAttr):
+        return None
+
+    def text(name: str) -> str:
+        value = entries.data.get(name)
+        return value.data if isinstance(value, StringAttr) else ""
+
+    def number(name: str) -> int | None:
+        value = entries.data.get(name)
+        return value.value.data if isinstance(value, IntegerAttr) else None
+
+    return RecordChoice(
+        text("name"),
+        text("source"),
+        text("template"),
+        number("cycles") or 0,
+        number("default"),
+        text("refused"),
+    )
 
 
 @dataclass
@@ -101,6 +167,17 @@ class CompileReport:
     choices: tuple[Choice, ...] = ()
     layer_errors: tuple[LayerError, ...] = ()
     partition: PartitionReport = field(default_factory=PartitionReport)
+
+    @property
+    def schedules(self) -> tuple[Choice, ...]:
+        """The choices that are schedules: one for each kernel."""
+        return tuple(choice for choice in self.choices if choice.cycles is not None)
+
+    @property
+    def tuned(self) -> tuple[tuple[Choice, RecordChoice], ...]:
+        """The schedules that come from records, with them."""
+        found = ((choice, choice.record) for choice in self.schedules)
+        return tuple((c, record) for c, record in found if record and not record.refused)
 
     @property
     def total_seconds(self) -> float:

@@ -5,14 +5,16 @@ from typing import Any
 
 from vtac.runtime.executor import Module, describe
 from vtac.tools.partition_report import RegionReport
+from vtac.tools.report import Choice
 
 
 def compilation_values(module: Module, output: str | None) -> dict[str, Any]:
     """The report of a module that was compiled now. output: the package's path, if one was written.
 
     Has the keys target, package, inputs, outputs (types by name), nodes (where each runs, and why),
-    regions, instructions (by program), levels (ops by kind), choices, seconds (by step), notes,
-    warnings. Keys stay; new ones may come.
+    regions, instructions (by program), levels (ops by kind), choices, schedules (of each kernel:
+    whether it comes from a record), seconds (by step), notes, warnings. Keys stay, and new ones may
+    come.
     """
     report = module.report
     return {
@@ -25,9 +27,20 @@ def compilation_values(module: Module, output: str | None) -> dict[str, Any]:
         "instructions": report.instructions,
         "levels": {level.name: dict(level.ops) for level in report.levels},
         "choices": [asdict(choice) for choice in report.choices],
+        "schedules": [_schedule(choice) for choice in report.schedules],
         "seconds": report.seconds,
         "notes": report.notes,
         "warnings": report.warnings,
+    }
+
+
+def _schedule(choice: Choice) -> dict[str, Any]:
+    record = choice.record
+    return {
+        "layers": list(choice.layers),
+        "origin": "tuned" if record is not None and not record.refused else "default",
+        "expected_cycles": choice.cycles,
+        "record": None if record is None else {**asdict(record), "gain": record.gain},
     }
 
 

@@ -1,6 +1,7 @@
 """``vta-compile``: compiles an ONNX model to a package."""
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -8,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 
@@ -26,12 +28,12 @@ from vtac.tools.compiler import compile_model
 from vtac.tools.diagnostics import run_command
 from vtac.tools.discovery import chosen_codegens
 from vtac.tools.explain_order import Order
-from vtac.tools.explanation import by_cost, hosted_table, node_cycles
+from vtac.tools.explanation import by_cost, hosted_table, node_cycles, tuning_line
 from vtac.tools.ir_files import note_constants
 from vtac.tools.levels import CALIBRATED, IMPORTED, calibration, part_of, pipeline_of
 from vtac.tools.options import CompileOptions, Progress
 from vtac.tools.parsers.shapes import parse_shapes
-from vtac.tools.parsers.vta_compile import argument_parser
+from vtac.tools.parsers.vta_compile import TUNING_VARIABLE, argument_parser
 from vtac.tools.partition_arguments import chosen_names, criteria_of
 from vtac.tools.partition_report import regions_table, share_lines
 from vtac.tools.presentation import choices_table, levels_table, placements_table, seconds_table
@@ -97,10 +99,12 @@ def _print(args: argparse.Namespace, module: Module, measures: bool) -> None:
 
 def _verify(args: argparse.Namespace) -> None:
     """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
-    read = (args.model, args.calibrate, args.evaluate, args.error_samples, file_of(args.target))
+    read = [args.model, args.calibrate, args.evaluate, args.error_samples, file_of(args.target)]
+    read += _tuning(args) or []
     verify_paths(read, [args.output], [args.save_ir])
     verify_used(
         (
+            ("--tuning", args.no_tuning and args.tuning, "a compilation without --no-tuning"),
             ("--limit", None if args.evaluate else args.limit, "--evaluate"),
             ("--keep-ir", not args.output and args.keep_ir, "the package: say --output"),
             (
@@ -129,10 +133,19 @@ def _options(args: argparse.Namespace, progress: Progress | None = None) -> Comp
         codegens=chosen_names(args),
         criteria=criteria_of(args),
         keep_float=args.keep_float,
+        tuning=_tuning(args),
         save_ir=args.save_ir,
         keep_ir=levels if args.keep_ir else [args.emit] if args.emit else [],
         progress=progress,
     )
+
+
+def _tuning(args: argparse.Namespace) -> list[str] | Literal[False] | None:
+    """The files of recorded schedules; None for those that come with vtac, False for none."""
+    if args.no_tuning:
+        return False
+    named = os.environ.get(TUNING_VARIABLE, "").split(os.pathsep)
+    return args.tuning or list(filter(None, named)) or None
 
 
 def _percentile(args: argparse.Namespace) -> float:
@@ -180,6 +193,8 @@ def _explain(module: Module, console: Console, order: Order) -> None:
         console.print(line, highlight=False)
     if module.report.choices:
         console.print(choices_table(module.report.choices))
+    if line := tuning_line(report):
+        console.print(line, highlight=False)
     console.print(levels_table(module.report.levels))
     console.print(seconds_table(module.report))
 

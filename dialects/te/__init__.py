@@ -23,7 +23,12 @@ from .attributes import (
 from .body import YieldOp, combiner, scalar_body, yielded
 from .buffer_assignment import BufferAssignment, StridedView, row_major
 from .buffers import AllocOp, CopyOp, Padded
-from .canonical import canonical_kernel, canonical_text, digest_of_kernel
+from .canonical import (
+    canonical_kernel,
+    canonical_text,
+    digest_of_kernel,
+    use_canonical_names,
+)
 from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
 from .fusion import UnfuseOp
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
@@ -166,6 +171,7 @@ __all__ = [
     "scope_of",
     "shaped",
     "standard_intrinsics",
+    "use_canonical_names",
     "value_text",
     "viewed",
     "yielded",

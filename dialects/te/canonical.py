@@ -45,24 +45,31 @@ def digest_of_kernel(kernel: KernelOp) -> str:
 def canonical_kernel(kernel: KernelOp) -> KernelOp:
     """The kernel ``@kernel`` that stands for all kernels of this canonical text.
 
-    A copy in which parameters, stages and axes have names by their number (``p0``, ``s0``, ``i0``,
-    and ``r0`` where it is a reduction axis), numbers in bodies are 1, and attributes and locations
-    are left out. Kernels of equal canonical texts give equal copies.
+    A copy with canonical names, in which numbers in bodies are 1, and attributes and locations are
+    left out. Kernels of equal canonical texts give equal copies.
     """
     found = kernel.clone()
     found.properties["sym_name"] = StringAttr("kernel")
+    use_canonical_names(found)
     for op in found.walk():
         op.attributes.clear()
-        for value in (
-            *op.results,
-            *(v for region in op.regions for v in _arguments(region.blocks)),
-        ):
-            value.name_hint = None
         if isinstance(op, arith.ConstantOp) and isinstance(op.result.type, IntegerType):
             op.properties["value"] = IntegerAttr(1, op.result.type)
-    for number, value in enumerate(found.body.block.args):
+    return found
+
+
+def use_canonical_names(kernel: KernelOp) -> None:
+    """Call parameters, stages and axes by their number.
+
+    ``p0`` is a parameter, ``s0`` a stage; ``i0`` is a spatial axis, ``r0`` a reduction axis.
+    """
+    for op in kernel.walk():
+        arguments = (value for region in op.regions for value in _arguments(region.blocks))
+        for value in (*op.results, *arguments):
+            value.name_hint = None
+    for number, value in enumerate(kernel.body.block.args):
         value.name_hint = f"p{number}"
-    for number, compute in enumerate(found.computes):
+    for number, compute in enumerate(kernel.computes):
         compute.properties["label"] = StringAttr(f"s{number}")
         compute.result.name_hint = f"s{number}"
         for name, prefix in (("spatial", "i"), ("reduce", "r")):
@@ -70,7 +77,6 @@ def canonical_kernel(kernel: KernelOp) -> KernelOp:
             assert isinstance(domain, DomainAttr)
             axes = [(f"{prefix}{axis}", extent) for axis, extent in enumerate(domain.extents)]
             compute.properties[name] = DomainAttr(axes)
-    return found
 
 
 def _arguments(blocks: Iterable[Block]) -> Iterator[SSAValue]:

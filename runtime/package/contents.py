@@ -123,6 +123,20 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class TuningRecord:
+    """A record of tuning that a schedule of the package comes from.
+
+    layers: that call the kernel. name: of the record. template: with its version, ``tiles/1``.
+    cycles: of the kernel alone, as the record has it.
+    """
+
+    layers: tuple[str, ...]
+    name: str
+    template: str
+    cycles: int
+
+
+@dataclass(frozen=True)
 class Package:
     """A compiled model with the contents of its file. target: None if no part depends on one."""
 
@@ -137,6 +151,7 @@ class Package:
     quantisation: tuple[Quantisation, ...] = ()
     placements: tuple[Placement, ...] = ()
     ir: Mapping[str, str] = field(default_factory=dict)
+    tuning: tuple[TuningRecord, ...] = ()
 
     def value(self, name: str) -> Value:
         """The value of that name."""

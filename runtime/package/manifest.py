@@ -20,6 +20,7 @@ from vtac.runtime.package.contents import (
     Placement,
     Quantisation,
     Step,
+    TuningRecord,
     Value,
     blob_digest,
 )
@@ -27,14 +28,18 @@ from vtac.runtime.package.records import from_json, to_json
 
 FORMAT = "vtapkg"
 VERSION = 4
-"""The version of packages that are written."""
+"""The version of packages that are written, if no record of tuning was used."""
 
-READABLE = (1, 2, 3, 4)
+VERSION_WITH_RECORDS = 5
+"""The version of packages that list the records of tuning that their schedules come from."""
+
+READABLE = (1, 2, 3, 4, 5)
 """The versions of packages that can be read.
 
 In version 2 the metadata and the files of programs have changed (`vtac.runtime.vta_program`): each
 program has a stream of instructions for each core, and scratch buffers have places and lifetimes.
 In version 3 placements have multiply-accumulates; in version 4 also neighbours, types and ways out.
+In version 5 there is a list of records of tuning.
 """
 
 NEW_IN_PLACEMENTS: Mapping[int, Mapping[str, Any]] = {
@@ -67,7 +72,7 @@ class BlobRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The fields of ``manifest.json``, all required."""
+    """The fields of ``manifest.json``, all required; ``tuning`` since `VERSION_WITH_RECORDS`."""
 
     format: str
     version: int
@@ -82,13 +87,14 @@ class Manifest:
     quantisation: tuple[Quantisation, ...]
     placements: tuple[Placement, ...]
     ir: tuple[str, ...]
+    tuning: tuple[TuningRecord, ...]
 
 
 def to_files(package: Package) -> dict[str, bytes]:
     """The files of a package."""
     manifest = Manifest(
         FORMAT,
-        VERSION,
+        VERSION_WITH_RECORDS if package.tuning else VERSION,
         None if package.target is None else package.target.fields(),
         package.inputs,
         package.outputs,
@@ -103,8 +109,12 @@ def to_files(package: Package) -> dict[str, bytes]:
         package.quantisation,
         package.placements,
         tuple(package.ir),
+        package.tuning,
     )
-    text = json.dumps(to_json(manifest), indent=1, sort_keys=True, ensure_ascii=True)
+    values = to_json(manifest)
+    if not package.tuning:
+        del values["tuning"]
+    text = json.dumps(values, indent=1, sort_keys=True, ensure_ascii=True)
     files = {MANIFEST: text.encode()}
     files.update({_host(name): data for name, data in package.host_parts.items()})
     for function in package.functions.values():
@@ -144,6 +154,7 @@ def from_files(files: Mapping[str, bytes], where: str) -> tuple[Package, int]:
         manifest.quantisation,
         manifest.placements,
         {name: files[_ir(name)].decode("utf-8", "replace") for name in manifest.ir},
+        manifest.tuning,
     )
     return package, manifest.version
 
@@ -170,6 +181,8 @@ def _read_manifest(files: Mapping[str, bytes], where: str) -> Manifest:
             for each in placements:
                 if isinstance(each, dict):
                     each.update({**fields, **each})
+    if data["version"] < VERSION_WITH_RECORDS:
+        data.setdefault("tuning", [])
     return from_json(Manifest, data, f"{where}: {MANIFEST}")
 
 

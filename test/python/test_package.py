@@ -15,13 +15,14 @@ from tiny_package import tiny_package
 from vtac.dialects.errors import CompileError
 from vtac.runtime.package import (
     Package,
+    TuningRecord,
     package_from_bytes,
     package_to_bytes,
     read_package,
     write_package,
 )
 from vtac.runtime.package.archive import pack_files, unpack_files
-from vtac.runtime.package.manifest import NEW_IN_PLACEMENTS
+from vtac.runtime.package.manifest import NEW_IN_PLACEMENTS, to_files
 
 DATA = package_to_bytes(tiny_package())
 
@@ -84,8 +85,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_versions_and_fields_it_does_not_know_are_refused() -> None:
-    assert "format version 5; this vtac reads versions 1, 2, 3, 4" in refusal(
-        changed_manifest(lambda m: m.update(version=5))
+    assert "format version 6; this vtac reads versions 1, 2, 3, 4, 5" in refusal(
+        changed_manifest(lambda m: m.update(version=6))
     )
     assert "unknown fields: colour" in refusal(changed_manifest(lambda m: m.update(colour=1)))
     assert "unknown fields: size" in refusal(
@@ -259,3 +260,14 @@ def test_constants_are_what_they_say() -> None:
 def test_ir_of_levels_is_kept() -> None:
     package: Package = dataclasses.replace(tiny_package(), ir={"graph": "a\n", "vta": "b\n"})
     assert package_from_bytes(package_to_bytes(package)).ir == {"graph": "a\n", "vta": "b\n"}
+
+
+def test_records_of_tuning_are_listed_where_there_are_any() -> None:
+    record = TuningRecord(("conv", "conv again"), "0123456789ab", "tiles/1", 4711)
+    tuned = dataclasses.replace(tiny_package(), tuning=(record,))
+    files = to_files(tuned)
+    assert json.loads(files["manifest.json"])["version"] == 5
+    assert package_from_bytes(package_to_bytes(tuned)) == tuned
+    plain = json.loads(to_files(tiny_package())["manifest.json"])
+    assert plain["version"] == 4 and "tuning" not in plain
+    assert "manifest.json" in refusal(changed_manifest(lambda m: m.update(tuning=[1])))

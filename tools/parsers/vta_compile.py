@@ -1,6 +1,7 @@
 """The arguments of ``vta-compile``."""
 
 import argparse
+import os
 from typing import get_args
 
 from vtac.passes.graph.quantise_options import Requantise, Sharing
@@ -12,9 +13,13 @@ from vtac.tools.parsers.partition import add_partition_arguments
 from vtac.tools.parsers.shapes import add_shape_argument
 from vtac.tools.parsers.types import finite_number, percentage
 
+TUNING_VARIABLE = "VTAC_TUNING"
+"""The environment variable with files of recorded schedules."""
+
 EXAMPLES = """examples:
   vta-compile model.onnx --calibrate samples.npz
   vta-compile model.onnx -o model.vtapkg --calibrate samples.npz --explain
+  vta-compile model.onnx --calibrate samples.npz --tuning tune.db --explain
   vta-compile model.onnx --calibrate samples.npz --evaluate test.npz --layer-errors
   vta-compile model.onnx --target my_config.json --calibrate samples.npz --emit te
 """
@@ -47,6 +52,7 @@ def argument_parser() -> argparse.ArgumentParser:
     add_shape_argument(parser)
     add_quiet_argument(parser)
     add("-v", "--verbose", action="store_true", help="print each step as it begins (to stderr)")
+    _add_tuning_arguments(parser)
     _add_quantisation_arguments(parser)
     add_accuracy_arguments(parser)
     add_partition_arguments(parser)
@@ -81,6 +87,20 @@ def argument_parser() -> argparse.ArgumentParser:
         " --save-ir wrote",
     )
     return parser
+
+
+def _add_tuning_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("schedules").add_argument
+    add(
+        "--tuning",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="recorded schedules that vta-tune found, a database or a file of JSON lines, looked at"
+        " before those that come with vtac; may be repeated, the first counts most (default:"
+        f" ${TUNING_VARIABLE}, file names separated by '{os.pathsep}')",
+    )
+    add("--no-tuning", action="store_true", help="use no recorded schedules at all")
 
 
 def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:

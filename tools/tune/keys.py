@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.parser import Parser
-from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from vtac.dialects import te
@@ -113,9 +112,10 @@ def kernel_digest(kernel: te.KernelOp, constants: Sequence[int]) -> str:
     return digest_of_text(marked)
 
 
-def constants_of(module: ModuleOp, name: str) -> tuple[int, ...]:
-    """Which arguments of a kernel are constants in the first call of it; none if there is none."""
-    for op in module.walk():
+def constants_in(kernel: te.KernelOp) -> tuple[int, ...]:
+    """Which arguments of a kernel are constants in the first call of it in its module, if any."""
+    module, name = kernel.parent_op(), kernel.sym_name.data
+    for op in () if module is None else module.walk():
         if isinstance(op, te.CallOp) and op.callee.root_reference.data == name:
             arguments = enumerate(op.arguments)
             return tuple(n for n, value in arguments if isinstance(value.owner, te.ConstantOp))
@@ -150,11 +150,8 @@ def kernel_text(kernel: te.KernelOp, constants: Sequence[int]) -> str:
     return module_text(ModuleOp([found, caller]))
 
 
-def parsed_kernel(text: str) -> tuple[ModuleOp, te.KernelOp, tuple[int, ...]]:
-    """The module of a kernel text, its kernel, and which arguments are constants.
-
-    Raises ValueError on a text that is none.
-    """
+def parsed_kernel(text: str) -> te.KernelOp:
+    """The kernel of a text, in its module. Raises ValueError on a text that is none."""
     ctx = VtacContext()
     load_dialects(ctx)
     try:
@@ -165,16 +162,17 @@ def parsed_kernel(text: str) -> tuple[ModuleOp, te.KernelOp, tuple[int, ...]]:
         raise ValueError(f"the kernel's text is no IR: {reason}") from None
     except RecursionError:
         raise ValueError("the kernel's text is nested too deeply") from None
-    kernel = SymbolTable.lookup_symbol(module, KERNEL)
-    if not isinstance(kernel, te.KernelOp) or kernel.is_lowered:
-        raise ValueError(f"the kernel's text has no te.kernel @{KERNEL} of tensors")
-    return module, kernel, constants_of(module, KERNEL)
+    kernels = [op for op in module.ops if isinstance(op, te.KernelOp) and not op.is_lowered]
+    if len(kernels) != 1:
+        raise ValueError("the kernel's text does not have one kernel of tensors")
+    return kernels[0]
 
 
 @lru_cache(maxsize=4096)
 def digest_of_kernel_text(text: str) -> str:
     """The digest of the kernel of a text. Raises ValueError on a text that is none."""
-    _, kernel, constants = parsed_kernel(text)
+    kernel = parsed_kernel(text)
+    constants = constants_in(kernel)
     if kernel_text(kernel, constants) != text:
         raise ValueError("the kernel's text is not canonical")
     return kernel_digest(kernel, constants)

@@ -9,6 +9,9 @@ is computed; operands are loaded into two slots for the same reason. Which tiles
 
 Takes kernels of tensors whose stages are single operations (te-split-bodies). Leaves them as they
 are, each with a `te.schedule`, which names the standard intrinsics (te-declare-intrinsics).
+
+Where the driver knows recorded points for a kernel (`VtacContext.schedules`), the best of them that
+holds takes the place of the rule's (`vtac.passes.te.templates.recorded`).
 """
 
 from dataclasses import dataclass
@@ -17,6 +20,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.te import canonical_text
 from vtac.passes.te.templates.kernels import (
@@ -25,6 +29,7 @@ from vtac.passes.te.templates.kernels import (
     target_of_module,
     unscheduled_kernels,
 )
+from vtac.passes.te.templates.recorded import RECORD, chosen_point
 from vtac.passes.te.templates.template import RulePoint
 from vtac.passes.te.templates.tiles import TilesTemplate
 
@@ -39,6 +44,7 @@ class TeSchedulePass(ModulePass):
         """Schedule every kernel of tensors that has no schedule; report all problems together."""
         template, target, layers = TilesTemplate(), target_of_module(op), Layers(op)
         found, problems = dict[str, RulePoint](), list[Problem]()
+        recorded = ctx.schedules if isinstance(ctx, VtacContext) else None
         for kernel in unscheduled_kernels(op):
             layer = layers.of(kernel)
             try:
@@ -46,10 +52,14 @@ class TeSchedulePass(ModulePass):
                 key = canonical_text(kernel)
                 if key not in found:
                     found[key] = space.rule(layer)
-                schedule = space.schedule(kernel, *found[key])
+                records = () if recorded is None else recorded(kernel, target)
+                chosen = chosen_point(kernel, space, found[key], records)
+                schedule = chosen.space.schedule(kernel, *chosen.point)
             except CompileError as error:
                 problems += layers.problems(kernel, error)
                 continue
+            if chosen.record is not None:
+                schedule.attributes[RECORD] = chosen.record
             op.body.block.insert_op_after(schedule, kernel)
         if problems:
             raise CompileError(problems)
