@@ -3,11 +3,14 @@
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from functools import cache
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.te import Knob, KnobKind, Knobs
 from vtac.tools.tune import explorers
-from vtac.tools.tune.protocol import Explorer
+from vtac.tools.tune.ladder import Ladder
+from vtac.tools.tune.protocol import Explorer, Options, Screen
 
 DEFAULT_METHOD = "model"
 """What a search uses unless told otherwise."""
@@ -34,3 +37,32 @@ def method_named(name: str) -> type[Explorer]:
             Problem("", f"there is no method {name!r}", f"Methods: {', '.join(methods())}.")
         )
     return found
+
+
+def explorer(method: str, knobs: Knobs, options: Options, screen: Screen) -> Explorer:
+    """An explorer as the options want it: of some knobs only, on the ladder or by the clock.
+
+    Raises `CompileError` where there is no such method, or it is not possible here.
+    """
+    found = method_named(method)
+    free = restricted(knobs, options, screen)
+    if options.oracle == "simulation":
+        return Ladder(found, free, options, screen)
+    return found(free, options, screen)
+
+
+def restricted(knobs: Knobs, options: Options, screen: Screen) -> Knobs:
+    """The knobs, of which those that no pattern of ``options.knobs`` names have one value left.
+
+    It is the value that they have at the default point.
+    """
+    if not options.knobs:
+        return knobs
+
+    def left(knob: Knob) -> Knob:
+        if any(fnmatchcase(knob.name, pattern) for pattern in options.knobs):
+            return knob
+        value = knobs.value(screen.default, knob.name)
+        return Knob(knob.name, KnobKind.CHOICE, (value,), knob.default)
+
+    return Knobs(map(left, knobs.knobs.values()))

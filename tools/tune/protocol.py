@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from vtac.dialects.target import Target
-from vtac.dialects.te import Point
-from vtac.passes.te.schedule.space import Space
+from vtac.dialects.te import Knobs, Point
 
 SIMULATED = "simulated"
 """``Trial.why`` of a point that was not clocked: its simulated cost said that it is too slow."""
@@ -122,7 +121,7 @@ class Explorer(Protocol):
 
     name: ClassVar[str]
 
-    def __init__(self, space: Space, options: Options, screen: Screen) -> None: ...
+    def __init__(self, knobs: Knobs, options: Options, screen: Screen) -> None: ...
 
     def ask(self, count: int) -> Sequence[Point]:
         """Points to judge next, at most so many; none if there is nothing left to ask."""
@@ -190,8 +189,9 @@ class NoJournal:
 class Stops:
     """When a search ends. None: never for this reason.
 
-    trials: clocked or failed points of all kernels together. seconds: of wall time. patience: a
-    kernel is left after so many trials without a better one. near: a kernel is left once its best
+    trials: clocked or failed points of all kernels together; batches are never cut, so that it
+    may be some more. seconds: of wall time. patience: a kernel is left after so many trials without
+    a better one. near: a kernel is left once its best
     is within this factor of its lower bound.
     """
 

@@ -1,0 +1,222 @@
+"""``model``: annealing on the simulated cost, corrected by what the clock has said so far.
+
+The simulated cost is 100 times quicker than the clock and nearly right. A ridge regression on the
+knobs' values learns log(clock / simulated cost) from the clocked trials. Chains of simulated
+annealing (Metropolis et al., 1953) walk over the sum of both; the best new points that they meet
+are clocked, and so on. The way of AutoTVM (Chen et al., "Learning to Optimize Tensor Programs",
+2018), with a simulator as the larger part of its model.
+"""
+
+import heapq
+import math
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from vtac.dialects.te import Knobs, Point
+from vtac.tools.tune.explorers.base import BaseExplorer
+from vtac.tools.tune.explorers.features import Features, Vector
+from vtac.tools.tune.protocol import Options, Screen, Trial
+
+CHAINS = 8
+
+STEPS_AT_FIRST, STEPS = 150, 40
+"""Steps of each chain before the first points are chosen, and before any later ones."""
+
+HOT, COLD, COOLING = 0.10, 0.002, 0.9
+"""Temperatures, in logarithms of cycles, at first and at last, and the factor for each call."""
+
+TWO_STEPS = 0.3
+"""How often a chain makes two steps at once."""
+
+RESTARTS = 3
+"""Chains that go on from the best points at each call; the others go on from where they are."""
+
+NEAR = 4
+"""Best clocked points all of whose neighbours are looked at."""
+
+POOL = 4_000
+"""Points that are remembered to be chosen from."""
+
+RIDGE = 1.0
+"""Weight of the squared coefficients in the regression of standardised features."""
+
+FEWEST = 6
+"""Clocked trials from which on there is a regression; before, only their mean is taken out."""
+
+
+class _Known(NamedTuple):
+    """A point that fits, and the logarithm of its simulated cost."""
+
+    point: Point
+    log_cost: float
+    vector: Vector
+
+
+class Model(BaseExplorer):
+    """Chains over simulated cost and regression; the best new points are asked."""
+
+    name: ClassVar[str] = "model"
+
+    def __init__(self, knobs: Knobs, options: Options, screen: Screen) -> None:
+        super().__init__(knobs, options, screen)
+        self._features = Features(knobs)
+        self._pool: dict[Hashable, _Known] = {}
+        self._chains: list[_Known] = []
+        self._expanded = set[Hashable]()
+        self._temperature = HOT
+        self._regression = Regression(self._features.length)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Remember them, and learn from those that were clocked."""
+        super().tell(trials)
+        rows, ratios = [], []
+        for trial in self.trials:
+            known = self._judge(trial.point)
+            if trial.clocked and trial.cycles and known is not None:
+                rows.append(known.vector)
+                ratios.append(math.log(trial.cycles) - known.log_cost)
+        self._regression.fit(np.array(rows), np.array(ratios))
+
+    def propose(self, count: int) -> Sequence[Point]:
+        """The best new points that the chains and the neighbours of the best points give."""
+        steps = STEPS if self._chains else STEPS_AT_FIRST
+        self._begin()
+        for number in range(len(self._chains)):
+            self._walk(number, steps)
+        self._look_around()
+        self._temperature = max(self._temperature * COOLING, COLD)
+        self._forget()
+        new = [key for key in self._pool if key not in self._asked]
+        scores = self._scores([self._pool[key] for key in new])
+        best = heapq.nsmallest(count, zip(scores, range(len(new)), strict=True))
+        found = [self._pool[new[place]].point for _, place in best]
+        found = [point for point in found if self.accepts(point)]
+        return found or self.at_random(count)
+
+    def _begin(self) -> None:
+        """Chains at the default point and at random ones; later some start from the best again."""
+        if not self._chains:
+            starts = [] if self.options.cold else [self.screen.default]
+            tries = 0
+            while len(starts) < CHAINS and tries < 100 * CHAINS:
+                tries += 1
+                point = self.knobs.draw(self.random)
+                if self.screen.fits(point):
+                    starts.append(point)
+            self._chains = [known for known in map(self._judge, starts) if known is not None]
+            return
+        judged = [t for t in self.trials if t.clocked and self._judge(t.point) is not None]
+        best = sorted(judged, key=lambda trial: trial.cycles or 0)[:RESTARTS]
+        for place, trial in zip(range(len(self._chains)), best, strict=False):
+            known = self._judge(trial.point)
+            assert known is not None
+            self._chains[place] = known
+
+    def _walk(self, number: int, steps: int) -> None:
+        """Metropolis steps of one chain."""
+        at = self._chains[number]
+        score = self._score(at)
+        for _ in range(steps):
+            point = self._step(at.point)
+            threshold = score - self._temperature * math.log(1 - self.random.random())
+            known = None if point is None else self._judge(point, threshold)
+            if known is not None and (found := self._score(known)) <= threshold:
+                at, score = known, found
+        self._chains[number] = at
+
+    def _step(self, point: Point) -> Point | None:
+        found = self.knobs.step(point, self.random.choice(self.knobs.directions))
+        if found is not None and self.random.random() < TWO_STEPS:
+            found = self.knobs.step(found, self.random.choice(self.knobs.directions)) or found
+        return found
+
+    def _look_around(self) -> None:
+        """All neighbours of the best clocked points."""
+        judged = [trial for trial in self.trials if trial.clocked]
+        for trial in sorted(judged, key=lambda trial: trial.cycles or 0)[:NEAR]:
+            key = self.screen.key(trial.point)
+            known = self._pool.get(key)
+            if key in self._expanded or known is None:
+                continue
+            self._expanded.add(key)
+            worst = self._score(known) + HOT
+            for point in self.knobs.neighbours(trial.point):
+                self._judge(point, worst)
+
+    def _judge(self, point: Point, most: float = math.inf) -> _Known | None:
+        """What is known of a point; None if it does not fit, or if its score exceeds ``most``."""
+        key = self.screen.key(point)
+        known = self._pool.get(key)
+        if known is not None:
+            return known
+        if not self.screen.fits(point):
+            return None
+        vector = self._features(point)
+        limit = None
+        if most < math.inf:
+            limit = math.ceil(math.exp(min(most - self._regression(vector), 60.0))) + 1
+        cost = self.screen.cost(point, limit)
+        if limit is not None and cost >= limit:
+            return None
+        known = self._pool[key] = _Known(point, math.log(max(cost, 1)), vector)
+        return known
+
+    def _score(self, known: _Known) -> float:
+        return known.log_cost + self._regression(known.vector)
+
+    def _scores(self, known: Sequence[_Known]) -> list[float]:
+        """The logarithms of the cycles that are expected."""
+        if not known:
+            return []
+        vectors = np.array([each.vector for each in known])
+        costs = np.array([each.log_cost for each in known])
+        expected: list[float] = (costs + self._regression.of(vectors)).tolist()
+        return expected
+
+    def _forget(self) -> None:
+        """Keep the points with the best scores, and those that were asked."""
+        if len(self._pool) <= 2 * POOL:
+            return
+        known = list(self._pool.items())
+        scores = self._scores([each for _, each in known])
+        kept = set(heapq.nsmallest(POOL, range(len(known)), key=scores.__getitem__))
+        self._pool = {
+            key: each
+            for place, (key, each) in enumerate(known)
+            if place in kept or key in self._asked
+        }
+
+
+class Regression:
+    """Ridge regression of standardised features; zero until it is fitted."""
+
+    def __init__(self, length: int) -> None:
+        self._mean = np.zeros(length)
+        self._weights = np.zeros(length)
+        self._offset = 0.0
+
+    def fit(self, rows: Vector, targets: Vector) -> None:
+        """Fit anew. rows: [N, length]. targets: [N]."""
+        if not len(rows):
+            return
+        self._mean, self._offset = rows.mean(axis=0), float(targets.mean())
+        self._weights = np.zeros(rows.shape[1])
+        if len(rows) < FEWEST:
+            return
+        deviations = rows.std(axis=0)
+        used = deviations > 0
+        scaled = (rows[:, used] - self._mean[used]) / deviations[used]
+        gram = scaled.T @ scaled + RIDGE * np.eye(scaled.shape[1])
+        found = np.linalg.solve(gram, scaled.T @ (targets - self._offset))
+        self._weights[used] = found / deviations[used]
+
+    def __call__(self, row: Vector) -> float:
+        """What is expected of one row, [length]."""
+        return float((row - self._mean) @ self._weights) + self._offset
+
+    def of(self, rows: Vector) -> Vector:
+        """What is expected of each row, [N]."""
+        expected: Vector = (rows - self._mean) @ self._weights + self._offset
+        return expected

@@ -1,0 +1,61 @@
+"""Where to go on from: FlexTensor's annealing over all points judged so far (section 5.1).
+
+A point p is a start with probability proportional to exp(-gamma (E* - E_p) / E*), where E is
+performance, here 1 / cycles, and E* the best of it.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vtac.dialects.te import Knobs, Point
+from vtac.tools.tune.explorers.base import MOST_TRIES, BaseExplorer
+from vtac.tools.tune.protocol import Options, Screen, Trial
+
+WARM_UP = 16
+"""Random points with which a method begins that needs points to start from."""
+
+
+class StartingExplorer(BaseExplorer):
+    """An explorer that goes on from points that it was told."""
+
+    def __init__(self, knobs: Knobs, options: Options, screen: Screen) -> None:
+        super().__init__(knobs, options, screen)
+        self._starts: list[Trial] = []
+        self._cycles: list[int] = []
+        self._weights: list[float] = []
+        self._warm_up = WARM_UP
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Remember them; those that were not refused are starts from now on."""
+        super().tell(trials)
+        for trial in trials:
+            if trial.cycles is not None:
+                self._starts.append(trial)
+                self._cycles.append(trial.cycles)
+        if self._cycles:
+            cycles = np.array(self._cycles, float)
+            weights = np.exp(-self.options.gamma * (1 - cycles.min() / cycles))
+            self._weights = np.cumsum(weights).tolist()
+
+    def propose(self, count: int) -> Sequence[Point]:
+        """Random points at first, then points next to starts; random ones where these run out."""
+        found = self.at_random(min(count, self._warm_up))
+        self._warm_up -= len(found)
+        if not self._starts:
+            return found or self.at_random(count)
+        tries = 0
+        while len(found) < count and tries < MOST_TRIES:
+            near = self.near(self.start(), count - len(found))
+            found += near
+            tries = 0 if near else tries + 1
+        return found or self.at_random(count)
+
+    def start(self) -> Trial:
+        """A point to go on from."""
+        (trial,) = self.random.choices(self._starts, cum_weights=self._weights)
+        return trial
+
+    def near(self, start: Trial, count: int) -> Sequence[Point]:
+        """At most so many new points next to a start."""
+        raise NotImplementedError

@@ -1,0 +1,125 @@
+"""The kernels of a module as tasks of a search: equal ones together, with how often they run."""
+
+import math
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import FunctionType, ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+from vtac.dialects import te
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.te import Point, digest_of_kernel
+from vtac.dialects.vtac import ResourceAttr
+from vtac.passes.te.accelerated import CODEGEN
+from vtac.sim import estimate
+from vtac.tools.tune.kernel import prepared
+from vtac.tools.tune.protocol import Task
+
+TEMPLATE = "tiles"
+"""The template whose points are searched unless another is named."""
+
+
+def tasks_of(module: ModuleOp, template: str = TEMPLATE) -> list[Task]:
+    """A task for each kernel of tensors that differs from those before, in their order.
+
+    module: at the level ``te``, with a `vtac.target`; schedules in it are not looked at. Raises
+    `CompileError` where it has no target, or a kernel has no schedule that fits.
+    """
+    target = module.attributes.get(TARGET_ATTRIBUTE)
+    if not isinstance(target, Target):
+        raise CompileError(Problem("", f"there is no {TARGET_ATTRIBUTE} on the module"))
+    kernels = {
+        op.sym_name.data: op
+        for op in module.ops
+        if isinstance(op, te.KernelOp) and not op.is_lowered
+    }
+    calls: dict[str, list[te.CallOp]] = {}
+    for op in module.walk():
+        if isinstance(op, te.CallOp):
+            calls.setdefault(op.callee.root_reference.data, []).append(op)
+    groups: dict[str, list[str]] = {}
+    for name, kernel in kernels.items():
+        groups.setdefault(digest_of_kernel(kernel), []).append(name)
+    return [
+        _task(digest, kernels[names[0]], [c for n in names for c in calls.get(n, ())], template)
+        for digest, names in groups.items()
+    ]
+
+
+def _task(digest: str, kernel: te.KernelOp, calls: Sequence[te.CallOp], template: str) -> Task:
+    text = module_text(kernel, calls[0] if calls else None)
+    name = kernel.sym_name.data
+    layers = [call.location.desc.data for call in calls if isinstance(call.location, NameLoc)]
+    ready = prepared(text, template)
+    default = ready.space.rule(", ".join(layers) or f"te.kernel @{name}").point
+    cycles, bound = clocked(text, template, default)
+    return Task(
+        name=name,
+        layers=tuple(dict.fromkeys(layers)),
+        digest=digest,
+        summary=_summary(kernel),
+        module=text,
+        target=ready.target,
+        multiplicity=max(len(calls), 1),
+        default=default,
+        default_cycles=cycles,
+        bound=bound,
+        template=template,
+        version=ready.version,
+    )
+
+
+def clocked(module: str, template: str, point: Point) -> tuple[int, int]:
+    """Cycles and lower bound of a point's program. Raises `CompileError` where it is refused."""
+    ready = prepared(module, template)
+    report = estimate(ready.target, ready.clock.words(ready.schedule(point)))
+    return report.cycles, report.total.lower_bound
+
+
+def module_text(kernel: te.KernelOp, call: te.CallOp | None) -> str:
+    """A module with the kernel and one call of it, whose constants are names without numbers.
+
+    call: says which arguments are constants; none are if there is no call.
+    """
+    name, types = kernel.sym_name.data, kernel.function_type
+    constants = {
+        place
+        for place, value in enumerate(call.arguments if call is not None else ())
+        if isinstance(value.owner, te.ConstantOp)
+    }
+    inputs = [type for place, type in enumerate(types.inputs) if place not in constants]
+    block = Block(arg_types=inputs)
+    parameters = iter(block.args)
+    arguments: list[SSAValue] = []
+    for place, type in enumerate(types.inputs):
+        if place in constants:
+            constant = te.ConstantOp(ResourceAttr(f"constant{place}", "0" * 16), type)
+            block.add_op(constant)
+            arguments.append(constant.result)
+        else:
+            arguments.append(next(parameters))
+    own = te.CallOp(name, arguments, list(types.outputs))
+    block.add_ops([own, ReturnOp(*own.outputs)])
+    results = FunctionType.from_lists(inputs, list(types.outputs))
+    function = FuncOp("caller", results, Region(block))
+    target = _target_of(kernel)
+    function.attributes |= {"codegen": StringAttr(CODEGEN), TARGET_ATTRIBUTE: target}
+    return str(ModuleOp([kernel.clone(), function], {TARGET_ATTRIBUTE: target}))
+
+
+def _target_of(kernel: te.KernelOp) -> Target:
+    module = kernel.parent_op()
+    target = None if module is None else module.attributes.get(TARGET_ATTRIBUTE)
+    assert isinstance(target, Target)
+    return target
+
+
+def _summary(kernel: te.KernelOp) -> str:
+    """The largest compute: its extents, those of its sum, and how many stages follow each other."""
+    computes = kernel.computes
+    main = max(computes, key=lambda compute: math.prod(compute.extents))
+    spatial = "x".join(map(str, main.spatial.extents))
+    reduce = "x".join(map(str, main.reduce.extents))
+    return f"{spatial}" + f" sum {reduce}" * bool(reduce) + f", {len(computes)} stages"
