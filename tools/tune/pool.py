@@ -38,7 +38,10 @@ def measurer(jobs: int, seconds: float = SECONDS) -> Measurer:
 
 
 class LocalPool:
-    """Processes of this machine. Raises `CompileError` where pebble is missing."""
+    """Processes of this machine. Raises `CompileError` where pebble is missing.
+
+    seconds: what a measurement may take, of wall time.
+    """
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class LocalPool:
             what = "several processes need pebble, which is not installed"
             raise CompileError(Problem("", what, hint)) from None
         self._expired = pebble.ProcessExpired
-        self._seconds, self._judge, self._prover = seconds, judge, prover
+        self.seconds, self._judge, self._prover = seconds, judge, prover
         self._pool: Any = pebble.ProcessPool(
             jobs, initializer=_ignore_interrupts, context=get_context("spawn")
         )
@@ -82,7 +85,7 @@ class LocalPool:
     def _schedule(self, task: Task, point: Point) -> "Future[Trial]":
         arguments = [task.module, task.template, point]
         future: Future[Trial] = self._pool.schedule(
-            self._judge, args=arguments, timeout=self._seconds
+            self._judge, args=arguments, timeout=self.seconds
         )
         return future
 

@@ -58,7 +58,7 @@ class Task:
     module: str
     target: Target
     multiplicity: int
-    default: Point
+    default: Point = field(hash=False)
     default_cycles: int
     bound: int
     template: str = "tiles"
@@ -94,7 +94,7 @@ class Options:
 class Screen(Protocol):
     """Cheap judgements of points of one kernel. They are counted, and are no trials."""
 
-    default: Point
+    default: Point = field(hash=False)
     """The point of the default rule."""
 
     judged: int

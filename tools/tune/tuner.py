@@ -1,9 +1,10 @@
 """The search over several kernels: who is asked next, what is measured, when it ends.
 
 The kernels share the trials, as in Ansor's task scheduler (Zheng et al., "Ansor", OSDI 2020): the
-next batch goes to the kernel where most cycles of the network may still be gained. Two batches, of
-two kernels, are under way at a time, whatever the number of processes, so that one is measured
-while the next is chosen; all decisions follow from what was told before, in the same order.
+next batch goes to the kernel where most cycles of the network may still be gained. At most two
+batches, of two kernels, are under way at a time, whatever the number of processes, so that one is
+measured while the next is chosen; all decisions follow from what was told before, in the same
+order.
 """
 
 import time
@@ -42,6 +43,9 @@ WINDOW = 32
 
 HOPE = 0.002
 """A relative gain that each kernel is expected to make even without a recent one."""
+
+WORTHWHILE = 0.25
+"""Part of the largest worth that another kernel must have to be measured at the same time."""
 
 FIRST_BATCHES = 2
 """Batches that each kernel gets before the gains are compared."""
@@ -262,12 +266,15 @@ class _Search:
         return sum(kernel.spent for kernel in self.kernels)
 
     def _next(self) -> _Batch | None:
-        """A batch of the kernel that is worth most; None if all are left or under way."""
+        """A batch of the kernel that is worth most; None if there is none to be measured now."""
         while True:
-            ready = [k for k in self.kernels if not k.busy and not k.stopped]
+            open_ones = [kernel for kernel in self.kernels if not kernel.stopped]
+            ready = [kernel for kernel in open_ones if not kernel.busy]
             if not ready:
                 return None
             kernel = max(ready, key=_Kernel.worth)
+            if kernel.worth() < WORTHWHILE * max(map(_Kernel.worth, open_ones)):
+                return None
             batch = kernel.next(self.measurer)
             if batch is not None:
                 return batch

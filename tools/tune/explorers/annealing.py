@@ -14,6 +14,11 @@ class Annealing(StartingExplorer):
     name: ClassVar[str] = "annealing"
 
     def near(self, start: Trial, count: int) -> Sequence[Point]:
-        """One point, if it is new."""
-        point = self.knobs.step(start.point, self.random.choice(self.knobs.directions))
-        return [point] if point is not None and self.accepts(point) else []
+        """The first new point in random directions."""
+        directions = self.knobs.directions
+        for number in self.random.sample(range(len(directions)), len(directions)):
+            point = self.knobs.step(start.point, directions[number])
+            if point is not None and self.accepts(point):
+                return [point]
+        self.retire(start)
+        return []

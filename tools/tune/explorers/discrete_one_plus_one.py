@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from vtac.dialects.te import KnobKind, Knobs, Point, Value
-from vtac.tools.tune.explorers.base import MOST_TRIES, BaseExplorer
+from vtac.tools.tune.explorers.base import BaseExplorer
 from vtac.tools.tune.explorers.extras import library
 from vtac.tools.tune.protocol import Options, Screen, Trial
+
+TRIES = 4
+"""Candidates that the optimiser is asked for each point; it is slow, and repeats itself."""
 
 REFUSED = 100.0
 """The loss of a point that does not fit or was refused; the others are logarithms of cycles."""
@@ -37,7 +40,7 @@ class DiscreteOnePlusOne(BaseExplorer):
         """What the optimiser suggests, as far as it fits and is new."""
         found: list[Point] = []
         tries = 0
-        while len(found) < count and tries < MOST_TRIES // 10:
+        while len(found) < count and tries < TRIES * count:
             tries += 1
             candidate = self._optimiser.ask()
             point = self._point(candidate.value)
@@ -46,7 +49,7 @@ class DiscreteOnePlusOne(BaseExplorer):
                 found.append(point)
             elif not self.is_known(point):
                 self._optimiser.tell(candidate, REFUSED)
-        return found or self.at_random(count)
+        return [*found, *self.at_random(count - len(found))]
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Tell the optimiser the logarithms of the cycles."""

@@ -22,6 +22,7 @@ class PMethod(StartingExplorer):
         """The next neighbours of an earlier start, if some are left; else those of this one."""
         if not self._left:
             self._left.extend(self.knobs.neighbours(start.point))
+            self.retire(start)
         found: list[Point] = []
         while self._left and len(found) < count:
             point = self._left.popleft()

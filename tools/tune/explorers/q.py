@@ -78,6 +78,7 @@ class QMethod(StartingExplorer):
             if point is not None and self.accepts(point):
                 self._taken[self.screen.key(point)] = start, number
                 return [point]
+        self.retire(start)
         return []
 
     def tell(self, trials: Sequence[Trial]) -> None:

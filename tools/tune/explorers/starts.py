@@ -22,7 +22,6 @@ class StartingExplorer(BaseExplorer):
     def __init__(self, knobs: Knobs, options: Options, screen: Screen) -> None:
         super().__init__(knobs, options, screen)
         self._starts: list[Trial] = []
-        self._cycles: list[int] = []
         self._weights: list[float] = []
         self._warm_up = WARM_UP
 
@@ -32,11 +31,7 @@ class StartingExplorer(BaseExplorer):
         for trial in trials:
             if trial.cycles is not None:
                 self._starts.append(trial)
-                self._cycles.append(trial.cycles)
-        if self._cycles:
-            cycles = np.array(self._cycles, float)
-            weights = np.exp(-self.options.gamma * (1 - cycles.min() / cycles))
-            self._weights = np.cumsum(weights).tolist()
+        self._weigh()
 
     def propose(self, count: int) -> Sequence[Point]:
         """Random points at first, then points next to starts; random ones where these run out."""
@@ -45,7 +40,7 @@ class StartingExplorer(BaseExplorer):
         if not self._starts:
             return found or self.at_random(count)
         tries = 0
-        while len(found) < count and tries < MOST_TRIES:
+        while self._starts and len(found) < count and tries < MOST_TRIES:
             near = self.near(self.start(), count - len(found))
             found += near
             tries = 0 if near else tries + 1
@@ -55,6 +50,17 @@ class StartingExplorer(BaseExplorer):
         """A point to go on from."""
         (trial,) = self.random.choices(self._starts, cum_weights=self._weights)
         return trial
+
+    def retire(self, start: Trial) -> None:
+        """Go on from a point no more: everything next to it was asked."""
+        self._starts = [trial for trial in self._starts if trial is not start]
+        self._weigh()
+
+    def _weigh(self) -> None:
+        cycles = np.array([trial.cycles for trial in self._starts], float)
+        if len(cycles):
+            weights = np.exp(-self.options.gamma * (1 - cycles.min() / cycles))
+            self._weights = np.cumsum(weights).tolist()
 
     def near(self, start: Trial, count: int) -> Sequence[Point]:
         """At most so many new points next to a start."""

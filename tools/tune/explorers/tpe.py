@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from vtac.dialects.te import KnobKind, Knobs, Point, Value
-from vtac.tools.tune.explorers.base import MOST_TRIES, BaseExplorer
+from vtac.tools.tune.explorers.base import BaseExplorer
 from vtac.tools.tune.explorers.extras import library
 from vtac.tools.tune.protocol import Options, Screen, Trial
+
+TRIES = 8
+"""Suggestions that the sampler is asked for each point."""
 
 
 class Tpe(BaseExplorer):
@@ -30,7 +33,7 @@ class Tpe(BaseExplorer):
         """What the sampler suggests, as far as it fits and is new."""
         found: list[Point] = []
         tries = 0
-        while len(found) < count and tries < MOST_TRIES // 10:
+        while len(found) < count and tries < TRIES * count:
             tries += 1
             trial = self._study.ask()
             point = self.knobs.with_values({}, {n: self._value(trial, n) for n in self.knobs.knobs})
@@ -39,7 +42,7 @@ class Tpe(BaseExplorer):
                 found.append(point)
             else:
                 self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
-        return found or self.at_random(count)
+        return [*found, *self.at_random(count - len(found))]
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Tell the study the logarithms of the cycles."""
