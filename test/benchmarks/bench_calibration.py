@@ -1,8 +1,9 @@
 """How many calibration samples each method needs, with onnxruntime's static int8 beside it.
 
-Each classifier of ``../shared/models`` is calibrated on its first 1, 3, 10, 30 and 100 images by
-each method, and judged on images behind the first hundred: the share of labels that equal those of
-onnxruntime on the model as it is. The quantised network runs in onnxruntime, whose integers are
+The images of each classifier of ``../shared/models`` are split at random several times: a hundred
+to calibrate on, of which each method gets the first 1, 3, 10, 30 and 100, and others to judge on. A
+figure is the mean over the splits of the share of labels that equal those of onnxruntime on the
+model as it is. The quantised network runs in onnxruntime, whose integers are
 exact. Float models are also quantised by onnxruntime itself (QDQ, one scale per channel of weights,
 minmax) on the same samples. One row per model and method, one column per number of samples;
 ``--page FILE`` replaces the table between the two marks in a page. Run: ``python FILE --help``.
@@ -51,11 +52,19 @@ def rows_of(model: Classifier, options: argparse.Namespace) -> Iterator[Row]:
     """Each method with its shares of equal labels, for each number of samples."""
     path, images, _ = model.load()
     name = session(path).get_inputs()[0].name
-    judged = images[CALIBRATION : CALIBRATION + options.images]
-    expected = labels_of(answers_of(path, name, judged))
+    splits = []
+    for seed in range(options.splits):
+        mixed = images[np.random.default_rng(seed).permutation(len(images))]
+        judged = mixed[CALIBRATION : CALIBRATION + options.images]
+        splits.append((mixed, judged, labels_of(answers_of(path, name, judged))))
 
     def share(method: str, count: int) -> float:
-        samples = images[:count]
+        return float(np.mean([share_of_split(method, count, *split) for split in splits]))
+
+    def share_of_split(
+        method: str, count: int, mixed: Array, judged: Array, expected: Array
+    ) -> float:
+        samples = mixed[:count]
         if method == STATIC:
             return float(np.mean(static_labels(path, name, samples, judged) == expected))
         given = None if method == BARE else {name: samples}
@@ -112,6 +121,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", choices=[*names, []], metavar="MODEL")
     parser.add_argument("--target", default="chisel-pynq")
     parser.add_argument("--images", type=int, default=300, help="judge on this many (300)")
+    parser.add_argument("--splits", type=int, default=4, help="split the images so many times (4)")
     parser.add_argument("--samples", type=int, nargs="*", default=COUNTS, help="calibrate on these")
     parser.add_argument("--page", type=Path, metavar="FILE", help="put the table into this page")
     options = parser.parse_args()

@@ -25,6 +25,10 @@ FLOAT32_STEP = 2.0**-23
 SLACK_STEPS = 2.0**-12
 """Error that QuantizeLinear's float32 division and a scale rounded to float32 add, in steps."""
 
+LARGEST = 1e100
+"""Errors of products grow no further. Over thousands of layers they would leave the range of
+floating-point numbers, and their squares sooner."""
+
 _SMALL = 0.25
 """Deviations, in steps, below which no error reaches a whole step."""
 
@@ -51,7 +55,7 @@ class WorstCase:
 
     def through(self, folded: Array, error: Array) -> Array:
         """The error of sums of weights times values that have an error."""
-        return _through(folded, error)
+        return np.minimum(_through(folded, error), LARGEST)
 
     def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
         """The error of sums of products whose weights have the errors ``weights``.
@@ -121,7 +125,7 @@ class Expected:
 
     def through(self, folded: Array, error: Array) -> Array:
         """The root of the sum of all powers."""
-        return cast(Array, np.sqrt(_through(folded, np.square(error))))
+        return np.minimum(np.sqrt(_through(folded, np.square(error))), LARGEST)
 
     def wrong(self, weights: Array, values: Range, power: float | None) -> Array:
         """As in `WorstCase`.
