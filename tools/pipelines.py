@@ -105,3 +105,11 @@ def describe_passes(passes: Mapping[str, type[ModulePass]]) -> str:
         if options:
             lines.append(f"  {'':{width}}    {{{options}}}")
     return "\n".join(lines)
+
+
+def listed_passes(passes: Mapping[str, type[ModulePass]]) -> list[dict[str, object]]:
+    """Name, summary and options (name and description) of each pass, for programs."""
+    return [
+        {"name": name, "summary": pass_summary(found), "options": dict(pass_options(found))}
+        for name, found in passes.items()
+    ]

@@ -6,8 +6,10 @@ xDSL's own driver looks for plug-ins of other packages, which takes longer than 
 everything is imported when it is needed.
 """
 
+import argparse
 import dataclasses
 import io
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -36,7 +38,7 @@ from vtac.tools.ir_files import (
     write_ir,
 )
 from vtac.tools.parsers.vta_opt import MLIR, ONNX, SEPARATOR, argument_parser
-from vtac.tools.pipelines import built_passes
+from vtac.tools.pipelines import built_passes, describe_passes, listed_passes
 from vtac.tools.positions import Positions, parse_module, verify_module
 from vtac.tools.round_trip import verify_round_trip
 
@@ -44,8 +46,9 @@ from vtac.tools.round_trip import verify_round_trip
 class VtaOpt:
     """One call of the command."""
 
-    def __init__(self, args: Sequence[str] | None = None) -> None:
-        self.args = argument_parser().parse_args(args)
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self._seconds: list[dict[str, str | float]] = []
         verify_paths(
             (self.args.input_file, self.args.calibrate, file_of(self.args.target)),
             [self.args.output_file],
@@ -92,6 +95,8 @@ class VtaOpt:
                 whole.body.block.add_op(module)
             except USER_ERRORS as error:
                 outputs.append(self._refusal(error, failures))
+        if self.args.time_passes and self.args.json:
+            print(json.dumps(self._seconds, indent=2), file=sys.stderr)
         if failures:
             raise CompileError(failures)
         self._write(f"{SEPARATOR}\n".join(outputs), whole)
@@ -140,7 +145,7 @@ class VtaOpt:
     def _note_lost_observations(self, module: ModuleOp) -> None:
         """Say that a calibrated network is about to be quantised without its observations."""
         quantises = any(found.name == "quantize" for found in self.passes)
-        if not quantises or self.ctx.observations is not None:
+        if self.args.quiet or not quantises or self.ctx.observations is not None:
             return
         from vtac.dialects.graph.value_names import VALUE_NAMES_ATTRIBUTE
 
@@ -165,6 +170,8 @@ class VtaOpt:
     def _apply(self, module: ModuleOp) -> None:
         for number, found in enumerate(self.passes, 1):
             started = time.perf_counter()
+            if self.args.verbose:
+                print(f"vta-opt: {found}", file=sys.stderr)
             try:
                 found.apply(self.ctx, module)
             except DiagnosticException as error:
@@ -172,8 +179,10 @@ class VtaOpt:
                 raise CompileError(
                     Problem(where, f"error: pass '{found.name}': {str(error).strip()}")
                 ) from None
-            if self.args.time_passes:
-                print(f"{time.perf_counter() - started:9.4f} s  {found}", file=sys.stderr)
+            seconds = time.perf_counter() - started
+            if self.args.time_passes and not self.args.json:
+                print(f"{seconds:9.4f} s  {found}", file=sys.stderr)
+            self._seconds.append({"pass": str(found), "seconds": seconds})
             self._verify(module, f"pass '{found.name}'")
             if self.args.print_between_passes and number < len(self.passes):
                 print(f"// IR after {found}:\n{module_text(module)}")
@@ -213,6 +222,22 @@ class VtaOpt:
             note_lost_constants(module, self.ctx, "vta-opt")
 
 
+def _list_passes(*, as_json: bool) -> None:
+    from vtac.tools.discovery import our_passes
+
+    passes = our_passes()
+    print(json.dumps(listed_passes(passes), indent=2) if as_json else describe_passes(passes))
+
+
+def _run(args: argparse.Namespace) -> None:
+    if args.json and not (args.list_passes or args.time_passes):
+        raise CompileError(Problem("--json", "belongs to --list-passes or --time-passes"))
+    if args.list_passes:
+        _list_passes(as_json=args.json)
+    else:
+        VtaOpt(args).run()
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
-    run_command(lambda: VtaOpt(args).run(), "vta-opt")
+    run_command(lambda: _run(argument_parser().parse_args(args)), "vta-opt")

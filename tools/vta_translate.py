@@ -5,8 +5,11 @@ on mlir-translate. Each translation imports what only it needs, so that all star
 """
 
 import argparse
+import dataclasses
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -15,7 +18,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.dialects.vta import ProgramOp
 from vtac.dialects.vta.assembly import disassemble
-from vtac.dialects.vta.encoding import EncodingError, decode
+from vtac.dialects.vta.encoding import EncodingError, Instruction, decode
 from vtac.lowering.vta_to_binary import decode_program, encode_program
 from vtac.runtime.atomic import read_whole, write_whole
 from vtac.tools.arguments import (
@@ -44,10 +47,17 @@ def _translate(args: argparse.Namespace) -> None:
             ("--shape", None if args.action == "import" else args.shape, "--import-onnx"),
             ("--target", None if reads_program else args.target, "--decode and --disassemble"),
             ("--function", args.function if args.action == "import" else None, "programs"),
+            (
+                "--json",
+                None if args.action == "disassemble" else args.json or None,
+                "--disassemble",
+            ),
         )
     )
     actions = {"import": _import, "encode": _encode, "decode": _decode, "disassemble": _disassemble}
     actions[args.action](args)
+    if args.verbose:
+        print(f"vta-translate: {args.input} -> {args.output or 'stdout'}", file=sys.stderr)
 
 
 def _context() -> VtacContext:
@@ -111,17 +121,45 @@ def _disassemble(args: argparse.Namespace) -> None:
     except EncodingError as error:
         raise CompileError(Problem(args.input, str(error))) from None
     buffers = dict(program.relocations)
+    lister = _json_listing if args.json else _text_listing
+    text = lister(instructions, buffers)
+    if args.output:
+        write_whole(args.output, text.encode())
+    else:
+        sys.stdout.write(text)
+
+
+def _text_listing(instructions: Sequence[Instruction], buffers: Mapping[int, str]) -> str:
+    """One line per instruction; buffers: the names of those that the transfers name."""
     width = len(str(len(instructions)))
     lines = [
         f"{index:{width}}  {disassemble(instruction)}"
         + (f"  ; @{buffers[index]}" if index in buffers else "")
         for index, instruction in enumerate(instructions)
     ]
-    text = "".join(f"{line}\n" for line in lines)
-    if args.output:
-        write_whole(args.output, text.encode())
-    else:
-        sys.stdout.write(text)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _json_listing(instructions: Sequence[Instruction], buffers: Mapping[int, str]) -> str:
+    """One object per instruction, with its fields by name."""
+    listed = [
+        {
+            "index": index,
+            "text": disassemble(instruction),
+            "opcode": type(instruction).__name__.lower(),
+            "buffer": buffers.get(index),
+            "fields": {
+                field.name: _plain(getattr(instruction, field.name))
+                for field in dataclasses.fields(instruction)
+            },
+        }
+        for index, instruction in enumerate(instructions)
+    ]
+    return json.dumps(listed, indent=2) + "\n"
+
+
+def _plain(value: object) -> object:
+    return value.name.lower() if isinstance(value, Enum) else value
 
 
 def _target(args: argparse.Namespace) -> Target | None:

@@ -7,6 +7,7 @@ from xdsl.printer import Printer
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError
+from vtac.tools.parsers.vta_opt import argument_parser
 from vtac.tools.vta_opt import VtaOpt
 
 SPAN = "%0, %1 = te.span [4 : 2]"
@@ -21,13 +22,13 @@ def file(tmp_path: Path) -> str:
 
 def refusal(file: str) -> str:
     with pytest.raises(CompileError) as caught:
-        VtaOpt([file, "--verify-roundtrip"]).run()
+        VtaOpt(argument_parser().parse_args([file, "--verify-roundtrip"])).run()
     (problem,) = caught.value.problems
     return str(problem)
 
 
 def test_what_comes_back_is_printed(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    VtaOpt([file, "--verify-roundtrip"]).run()
+    VtaOpt(argument_parser().parse_args([file, "--verify-roundtrip"])).run()
     assert SPAN in capsys.readouterr().out
 
 

@@ -3,19 +3,10 @@
 import argparse
 from typing import Any
 
-from vtac.tools.parsers.argument_parser import ArgumentParser
+from vtac.tools.parsers.argument_parser import ArgumentParser, add_quiet_argument
 
 SEPARATOR = "// -----"
 MLIR, ONNX = "mlir", "onnx"
-
-
-class _ListPasses(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from vtac.tools.discovery import our_passes
-        from vtac.tools.pipelines import describe_passes
-
-        print(describe_passes(our_passes()))
-        parser.exit()
 
 
 class _ListXdslPasses(argparse.Action):
@@ -72,11 +63,17 @@ def argument_parser() -> argparse.ArgumentParser:
     }
     for name, text in flags.items():
         add(f"--{name}", action="store_true", help=text)
+    add("-v", "--verbose", action="store_true", help="print each pass as it begins (to stderr)")
+    add_quiet_argument(parser)
     add(
         "--list-passes",
-        action=_ListPasses,
-        nargs=0,
-        help="print the passes of vtac, what each does, and its options",
+        action="store_true",
+        help="print the passes of vtac, what each does, and its options, and stop",
+    )
+    add(
+        "--json",
+        action="store_true",
+        help="print the list of --list-passes, or the seconds of --time-passes, as JSON",
     )
     add(
         "--list-xdsl-passes",

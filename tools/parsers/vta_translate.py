@@ -2,7 +2,7 @@
 
 import argparse
 
-from vtac.tools.parsers.argument_parser import ArgumentParser
+from vtac.tools.parsers.argument_parser import ArgumentParser, add_quiet_argument
 from vtac.tools.parsers.shapes import add_shape_argument
 
 
@@ -46,4 +46,7 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", help="the machine of a .bin: a preset or a vta_config.json")
     parser.add_argument("--function", help="which program, where there are several")
     add_shape_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print the listing as JSON")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what is read and written")
+    add_quiet_argument(parser)
     return parser
