@@ -15,6 +15,7 @@ reader. The same rules cycle by cycle are `Port` in ``test/support/clock_referen
 import itertools
 import operator
 from bisect import bisect_left, insort
+from collections.abc import Sequence
 
 from ...dialects.target import TimingPreset
 from .requests import Requests
@@ -40,7 +41,8 @@ class Transfer:
     unit, index: the machine, and its instruction, that it belongs to. visible: the cycle from which
     on the arbiter sees the next request. stop: the number of requests after which `Channel.issue`
     returns. spans: if traced, the cycles (c, l) of the beats so far, those that follow without a
-    gap perhaps as one.
+    gap perhaps as one. words: where each request begins, if its memory needs to know (see
+    `requests.first_words`).
     """
 
     __slots__ = (
@@ -55,6 +57,7 @@ class Transfer:
         "stop",
         "unit",
         "visible",
+        "words",
     )
 
     def __init__(
@@ -72,6 +75,7 @@ class Transfer:
         self.stop = len(self.beats)
         self.spans: list[tuple[int, int]] | None = [] if traced else None
         self.last_issue = self.last_end = -1
+        self.words: Sequence[int] = ()
 
 
 class Channel:

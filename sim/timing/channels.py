@@ -17,8 +17,9 @@ Who asked first is served first, among equals in round robin.
 """
 
 from bisect import insort
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...dialects.target import TimingPreset
@@ -38,15 +39,40 @@ class ReadChannel(Protocol):
         """Let requests leave up to a cycle, or until a transfer reaches its `stop`."""
 
 
+class WriteBuffer(Protocol):
+    """A memory for writes that no other machine writes through: the end of a STORE is known when
+    it starts."""
+
+    def store(self, index: int, start: int) -> int:
+        """The cycle in which STORE `index`, which starts in cycle `start`, ends."""
+
+
+class Writes(Protocol):
+    """The interface of a channel for writes that machines share."""
+
+    due: int
+    """No request is granted before this cycle, unless a STORE is added."""
+
+    def add(self, writing: "Writing") -> None:
+        """Let a STORE ask."""
+
+    def issue(self, until: int) -> "Writing | None":
+        """Grant requests up to a cycle, or until a STORE has reached its `stop`."""
+
+
 @dataclass(frozen=True)
 class Channels:
     """The channels that a machine uses.
 
     reads: as many as its `read_channels`. writes: None for a channel that nobody else uses.
+    other_reads, other_writes: for each LOAD and STORE, by its place in the program, that reaches
+    another memory than these, the channel of that memory.
     """
 
     reads: Sequence[ReadChannel]
-    writes: "WriteChannel | None" = None
+    writes: Writes | None = None
+    other_reads: Mapping[int, ReadChannel] = field(default_factory=dict)
+    other_writes: Mapping[int, WriteBuffer] = field(default_factory=dict)
 
     @classmethod
     def of(cls, preset: TimingPreset) -> "Channels":
@@ -56,85 +82,142 @@ class Channels:
     @classmethod
     def shared(cls, preset: TimingPreset, units: int) -> "Channels":
         """The channels of several machines of the same rates that share one memory."""
-        reads = [SharedChannel(preset, units) for _ in range(preset.read_channels)]
+        reads = [SharedChannel(preset, range(units)) for _ in range(preset.read_channels)]
         return cls(reads, WriteChannel(units))
 
 
-class _Arbiter:
-    """One machine's part of a shared read channel."""
-
-    def __init__(self, slots: int) -> None:
-        self.active: list[Transfer] = []
-        self.ends = [-1] * slots
-
-    def earliest(self, at: int) -> int:
-        """The first cycle from `at` on in which the machine may ask; `NEVER` without a reader."""
-        if not self.active:
-            return NEVER
-        at = max(at, self.ends[0] + 1, min(transfer.visible for transfer in self.active))
-        while at in self.ends:
-            at += 1
-        return at
-
-
 class SharedChannel:
-    """A read channel of several machines, request by request."""
+    """A read channel of several machines, request by request.
 
-    def __init__(self, preset: TimingPreset, units: int) -> None:
+    units: the numbers of the machines. latency: None for that of the preset. beat_cycles: the
+    cycles of a beat.
+    """
+
+    def __init__(
+        self,
+        preset: TimingPreset,
+        units: Sequence[int],
+        latency: int | None = None,
+        beat_cycles: int = 1,
+    ) -> None:
         self.due = NEVER
-        self._delay, self._interval = preset.latency + 1, preset.request_interval
-        self._arbiters = [_Arbiter(preset.outstanding) for _ in range(units)]
-        self._last_unit = units - 1
+        self._place = {unit: place for place, unit in enumerate(units)}
+        count = len(units)
+        self._delay = (preset.latency if latency is None else latency) + 1
+        self._interval, self._beat_cycles = preset.request_interval, beat_cycles
+        # For each machine: its transfers with requests left, by priority; the cycles of the last
+        # beats of its latest requests; the first cycle in which it may ask, as far as its own
+        # requests and readers say.
+        self._active: list[list[Transfer]] = [[] for _ in range(count)]
+        slots = preset.outstanding
+        self._ends = [deque([-1] * slots, maxlen=slots) for _ in range(count)]
+        self._ready = [NEVER] * count
+        self._turns = [(*range(n + 1, count), *range(n + 1)) for n in range(count)]
+        self._last_place = count - 1
         self._last_issue = self._last_served = self._last_end = -1
 
     def add(self, transfer: Transfer) -> None:
         """Let a reader of the transfer's unit ask."""
         self.due = min(self.due, transfer.visible)
-        insort(self._arbiters[transfer.unit].active, transfer, key=priority)
+        place = self._place[transfer.unit]
+        insort(self._active[place], transfer, key=priority)
+        self._update(place)
+
+    def remove(self, transfer: Transfer) -> None:
+        """Stop a reader, whose next request goes elsewhere."""
+        place = self._place[transfer.unit]
+        self._active[place].remove(transfer)
+        self._update(place)
+
+    def _update(self, place: int) -> None:
+        active = self._active[place]
+        if not active:
+            self._ready[place] = NEVER
+            return
+        at = self._ends[place][0] + 1
+        visible = active[0].visible if len(active) == 1 else min([t.visible for t in active])
+        self._ready[place] = visible if visible > at else at
 
     def issue(self, until: int) -> Transfer | None:
         """Let requests leave up to cycle `until`, see `ReadChannel`."""
+        ready, all_ends = self._ready, self._ends
         while True:
-            cycles = [arbiter.earliest(self._last_issue + 1) for arbiter in self._arbiters]
-            if (at := min(cycles)) > until or at >= NEVER:
+            floor, at, place = self._last_issue + 1, NEVER, -1
+            for other in self._turns[self._last_place]:
+                cycle = ready[other]
+                if cycle < floor:
+                    cycle = floor
+                if cycle < at:
+                    ends = all_ends[other]
+                    if cycle <= ends[-1]:
+                        while cycle in ends:
+                            cycle += 1
+                        if cycle >= at:
+                            continue
+                    at, place = cycle, other
+            if at > until or place < 0:
                 self.due = at
                 return None
-            unit = _next([n for n, cycle in enumerate(cycles) if cycle == at], self._last_unit)
-            transfer = self._leave(unit, at)
+            transfer = self._leave(place, at)
             if transfer.position == transfer.stop:
-                transfer.last_issue, transfer.last_end = at, self._last_end
-                self.due = at
+                transfer.last_issue = self.due = at
+                transfer.last_end = max(transfer.last_end, self._last_end)
                 if transfer.stop == len(transfer.beats):
-                    self._arbiters[unit].active.remove(transfer)
+                    self.remove(transfer)
                 return transfer
 
-    def _leave(self, unit: int, at: int) -> Transfer:
+    def _leave(self, place: int, at: int) -> Transfer:
         """The next request of a machine leaves in cycle `at`."""
-        arbiter, end = self._arbiters[unit], self._last_end
-        transfer = next(t for t in arbiter.active if t.visible <= at)
+        active, end = self._active[place], self._last_end
+        transfer = active[0]
+        if transfer.visible > at:
+            transfer = next(t for t in active if t.visible <= at)
         is_idle = at > self._last_served and at + self._delay > end
-        self._last_served = at + self._delay if is_idle else end
-        self._last_end = self._last_served + transfer.beats[transfer.position]
-        arbiter.ends = [*arbiter.ends[1:], self._last_end]
+        served = self._taken_up(transfer, at + self._delay if is_idle else end)
+        self._last_served = served
+        end = self._last_end = served + transfer.beats[transfer.position] * self._beat_cycles
+        self._ends[place].append(end)
         if transfer.spans is not None:
-            transfer.spans.append((self._last_served, self._last_end))
+            self._trace(transfer.spans, served, end)
         transfer.position += 1
         transfer.visible = at + self._interval
-        self._last_issue, self._last_unit = at, unit
+        self._last_issue, self._last_place = at, place
+        self._update(place)
         return transfer
+
+    def _taken_up(self, transfer: Transfer, at: int) -> int:
+        """The cycle in which the memory takes up a request that it could take up in cycle `at`."""
+        return at
+
+    def _trace(self, spans: list[tuple[int, int]], served: int, end: int) -> None:
+        beat = self._beat_cycles
+        if beat == 1:
+            spans.append((served, end))
+        else:
+            spans += [(last - 1, last) for last in range(served + beat, end + 1, beat)]
 
 
 class Writing:
     """A STORE's requests: for how long each holds the channel, and since when the next one asks.
 
-    end: the cycle in which the last one is answered, once it is known.
+    stop: the number of requests after which `WriteChannel.issue` returns. end: the cycle in which
+    the latest one is answered, once it is known. words: where each request begins, for a memory
+    that must know and cannot tell from `index`.
     """
 
-    __slots__ = ("asks", "end", "holds", "index", "position", "unit")
+    __slots__ = ("asks", "end", "holds", "index", "position", "stop", "unit", "words")
 
-    def __init__(self, index: int, holds: Sequence[int], asks: int, unit: int) -> None:
+    def __init__(
+        self,
+        index: int,
+        holds: Sequence[int],
+        asks: int,
+        unit: int,
+        words: Sequence[int] = (),
+    ) -> None:
         self.index, self.holds, self.asks, self.unit = index, holds, asks, unit
-        self.position, self.end = 0, -1
+        self.position, self.stop, self.end = 0, len(holds), -1
+        self.words = words
 
 
 class WriteChannel:
@@ -151,19 +234,21 @@ class WriteChannel:
         self._waiting.append(writing)
 
     def issue(self, until: int) -> Writing | None:
-        """Grant requests up to cycle `until`, or until the last one of a STORE is granted."""
-        while self._waiting:
-            asks = min(writing.asks for writing in self._waiting)
+        """Grant requests up to cycle `until`, or until a STORE has reached its `stop`; that STORE
+        asks no more unless it is added again."""
+        waiting = self._waiting
+        while waiting:
+            asks = min([writing.asks for writing in waiting])
             if (at := max(self._free, asks)) > until:
                 self.due = at
                 return None
-            first = {w.unit: w for w in self._waiting if w.asks == asks}
+            first = {w.unit: w for w in waiting if w.asks == asks}
             writing = first[_next(list(first), self._last_unit)]
             self._free = writing.asks = at + writing.holds[writing.position]
             self._last_unit = writing.unit
             writing.position += 1
-            if writing.position == len(writing.holds):
-                self._waiting.remove(writing)
+            if writing.position == writing.stop:
+                waiting.remove(writing)
                 writing.end, self.due = self._free, self._free
                 return writing
         self.due = NEVER

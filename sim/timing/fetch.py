@@ -20,12 +20,13 @@ class Fetch:
 
     dispatchable: end of the instructions that may be dispatched. ready: arrival of the chunk behind
     them, if it has arrived. free: the first cycle in which that chunk may be dispatched.
+    requested_first: the first instruction of the chunk that was asked for last.
     """
 
     def __init__(self, preset: TimingPreset, total: int) -> None:
         self._preset, self._total = preset, total
         self._most = preset.fetch_instructions
-        self.position = self.dispatchable = self._requested = 0
+        self.position = self.dispatchable = self._requested = self.requested_first = 0
         self.ready: int | None = None
         self.free = 0
         self.chunks: list[Chunk] = []
@@ -36,6 +37,7 @@ class Fetch:
         first, self._command = self._requested, command
         if first == self._total:
             return None
+        self.requested_first = first
         self._requested = min(self._total, first + self._most)
         size = (self._requested - first) * INSTRUCTION_BYTES
         return cut(self._preset, first * INSTRUCTION_BYTES, size, 0, 1)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ...dialects.target import TimingPreset
 from ..tokens import CONSUMER, Module, Queue, Schedule, deadlock_reason
 from .channel import FETCH, INP, NEVER, UOP, Transfer
-from .channels import Channels, ReadChannel, WriteChannel, Writing
+from .channels import Channels, ReadChannel, Writes, Writing
 from .fetch import Chunk, Fetch
 from .padding import padding_idle
 from .work import READERS, Kind, Work
@@ -125,9 +125,9 @@ class Machine:
         self._blocked: tuple[int, int] | None = None
 
     @property
-    def channels(self) -> Sequence[ReadChannel | WriteChannel]:
+    def channels(self) -> Sequence[ReadChannel | Writes]:
         """The memory channels that it uses and that take part in the simulation."""
-        reads = self._channels.reads
+        reads = (*self._channels.reads, *self._channels.other_reads.values())
         return reads if self._channels.writes is None else (*reads, self._channels.writes)
 
     @property
@@ -338,7 +338,8 @@ class Machine:
         if self._ideal:
             self._chunk_comes = command + 1
         else:
-            transfer = Transfer(FETCH, -1, requests, command + 1, unit=self._unit)
+            first = self._fetch.requested_first
+            transfer = Transfer(FETCH, first, requests, command + 1, unit=self._unit)
             self._channel_of[FETCH].add(transfer)
 
     def _instructions_come(self, last_beat: int) -> None:
@@ -358,11 +359,14 @@ class Machine:
 
         A STORE that does not have the write channel for itself asks for it in cycle S.
         """
-        work = self._work
+        work, channels = self._work, self._channels
         if self._readers[index] < 0:
-            assert self._channels.writes is not None
+            if (buffer := channels.other_writes.get(index)) is not None:
+                self._finish(state, index, buffer.store(index, start))
+                return
+            assert channels.writes is not None
             writing = Writing(index, work.write_cycles(self._preset, index), start, self._unit)
-            self._channels.writes.add(writing)
+            channels.writes.add(writing)
             return
         requests, pads, reader = work.requests[index], work.pads.get(index), self._readers[index]
         visible = start + 1
@@ -377,7 +381,7 @@ class Machine:
             return
         if whole:
             transfer.stop = max(1, transfer.stop - 1)
-        self._channel_of[reader].add(transfer)
+        channels.other_reads.get(index, self._channel_of[reader]).add(transfer)
 
     def served(self, transfer: Transfer | Writing) -> None:
         """Process a transfer whose beats have known times: a load ends with the last one and all

@@ -41,6 +41,21 @@ def cut(preset: TimingPreset, start: int, row: int, stride: int, rows: int) -> R
     )
 
 
+def first_words(preset: TimingPreset, start: int, row: int, stride: int, rows: int) -> list[int]:
+    """Where each request of `cut` begins, in words of `port_bytes` bytes."""
+    port, words = preset.port_bytes, []
+    for at in (
+        range(start, start + rows * stride, stride) if rows > 1 and stride else [start] * rows
+    ):
+        word = at // port
+        words.append(word)
+        at %= preset.burst_bytes
+        for beats in _cut_row(port, preset.burst_beats, preset.aligned_bursts, at, row)[:-1]:
+            word += beats
+            words.append(word)
+    return words
+
+
 @lru_cache(maxsize=1 << 14)
 def _cut(
     port: int, burst: int, aligned: bool, start: int, row: int, stride: int, rows: int

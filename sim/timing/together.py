@@ -2,52 +2,75 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Protocol
 
 from .channel import NEVER, Transfer
-from .channels import ReadChannel, WriteChannel, Writing
+from .channels import ReadChannel, Writes, Writing
 from .machine import Machine, Timeline
+
+
+class Referee(Protocol):
+    """Who decides, in order of time, whether tokens or signals are lost; a `Machine` is one."""
+
+    @property
+    def undecided(self) -> int:
+        """The cycle up to which channels may go before it must decide; `NEVER` if nothing is
+        open."""
+
+    def decide(self) -> None:
+        """Decide what `undecided` waits for."""
 
 
 def run(machines: Sequence[Machine]) -> list[Timeline]:
     """Run machines that start in the same cycle and may share channels, each up to its FINISH.
 
-    A machine's number among them is its `unit`. Machines and their modules run ahead as far as
-    times are known. When none can go on, no machine asks for memory before one of the transfers
-    under way is complete, so the channels advance to that cycle, in step. Raises `SimulationError`
-    on a deadlock.
+    A machine's number among them is its `unit`. Raises `SimulationError` on a deadlock.
+    """
+    simulate(machines)
+    return [machine.timeline() for machine in machines]
+
+
+def simulate(machines: Sequence[Machine], referees: Sequence[Referee] = ()) -> None:
+    """Run machines until each is at its FINISH or nothing can happen any more.
+
+    Machines and their modules run ahead as far as times are known. When none can go on, no machine
+    asks for memory before one of the transfers under way is complete, so the channels advance to
+    that cycle, in step. ``referees`` decide beside the machines themselves.
     """
     channels = list({id(c): c for machine in machines for c in machine.channels}.values())
     issue = channels[0].issue if len(channels) == 1 else partial(_issue_in_step, channels)
+    deciders: Sequence[Referee] = [*machines, *referees]
     for machine in machines:
         machine.launch()
     while True:
         for machine in machines:
             machine.settle()
-        limit = max(machine.limit for machine in machines)
-        first = min(machines, key=lambda machine: machine.undecided)
-        undecided = first.undecided
+        limit = max([machine.limit for machine in machines])
+        undecided = min([referee.undecided for referee in deciders])
         if (transfer := issue(min(limit, undecided))) is not None:
             machines[transfer.unit].served(transfer)
         elif undecided <= limit and undecided < NEVER:
-            first.decide()
+            next(r for r in deciders if r.undecided == undecided).decide()
         else:
-            return [machine.timeline() for machine in machines]
+            return
 
 
 def _issue_in_step(
-    channels: Sequence[ReadChannel | WriteChannel], until: int
+    channels: Sequence[ReadChannel | Writes], until: int
 ) -> Transfer | Writing | None:
     """Issue requests up to a cycle, or until one transfer reaches its stop.
 
     Channels advance in step, since a transfer that one completes may let a reader ask at another.
     """
     while True:
-        first, *others = sorted(channels, key=_due)
-        if first.due > until or first.due >= NEVER:
+        first, least, second = channels[0], NEVER, NEVER
+        for channel in channels:
+            due = channel.due
+            if due < least:
+                first, least, second = channel, due, least
+            elif due < second:
+                second = due
+        if least > until or least >= NEVER:
             return None
-        if (transfer := first.issue(min(until, others[0].due))) is not None:
+        if (transfer := first.issue(min(until, second))) is not None:
             return transfer
-
-
-def _due(channel: ReadChannel | WriteChannel) -> int:
-    return channel.due

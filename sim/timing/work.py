@@ -25,7 +25,11 @@ ZERO_COUNT = 1 << 14
 
 
 class Kind(enum.IntEnum):
-    """The kinds of instructions for the clock, by what takes their time."""
+    """The kinds of instructions for the clock, by what takes their time.
+
+    The last three exist in a cluster alone: a LOAD that waits for semaphores, a STORE that signals,
+    a copy of the DMA.
+    """
 
     SYNC = 0
     INP = 1
@@ -37,10 +41,13 @@ class Kind(enum.IntEnum):
     RESET = 7
     ALU = 8
     FINISH = 9
+    WAIT = 10
+    SIGNAL = 11
+    COPY = 12
 
 
 LOADS = (Kind.INP, Kind.WGT, Kind.ACC, Kind.UOP)
-READERS = {Kind.INP: INP, Kind.WGT: WGT, Kind.ACC: ACC, Kind.UOP: UOP}
+READERS = {Kind.INP: INP, Kind.WGT: WGT, Kind.ACC: ACC, Kind.UOP: UOP, Kind.WAIT: INP}
 _LOADED = {
     Memory.INP: Kind.INP,
     Memory.WGT: Kind.WGT,
@@ -77,7 +84,8 @@ class Work:
     duration: cycles, where they do not depend on reads from DRAM; 0 for loads, which may have
     `pads`, and for FINISH. requests: of each LOAD and STORE that moves something; their number is
     in `handshakes`, their beats in `beats`, their DRAM bytes in `nbytes`. pops, pushes: the token
-    queues. zero_counts: the GEMMs and ALUs with a count of zero. finish: the first FINISH.
+    queues. zero_counts: the GEMMs and ALUs with a count of zero. finish: the first FINISH. in_gb:
+    the transfers that reach the global buffer of a cluster, all others reach DRAM.
     """
 
     target: Target
@@ -96,6 +104,7 @@ class Work:
     pads: Mapping[int, Pads]
     zero_counts: Column
     finish: int
+    in_gb: frozenset[int] = frozenset()
 
     def write_cycles(self, preset: TimingPreset, index: int) -> list[int]:
         """The cycles for which each request of a STORE holds the write channel, in the order they
