@@ -8,12 +8,15 @@ them.
 from .errors import ClusterError
 from .functional import ClusterCounters, ClusterSimulator, run_cluster
 from .program import ClusterProgram, decode_cluster
+from .timing import ClusterReport, estimate_cluster
 
 __all__ = [
     "ClusterCounters",
     "ClusterError",
     "ClusterProgram",
+    "ClusterReport",
     "ClusterSimulator",
     "decode_cluster",
+    "estimate_cluster",
     "run_cluster",
 ]

@@ -64,10 +64,11 @@ class ClusterFlow:
 
     def _add_unit(self, unit: int, count: int, finish: int) -> None:
         first, base = self.offsets[-1], _QUEUES * self.program.cluster.cores
+        counted = self.program.counted
         for index, numbers in self.program.waits[unit].items():
-            self.pops[first + index] += tuple(base + number for number in numbers)
+            self.pops[first + index] += tuple(base + number for number in counted(numbers))
         for index, numbers in self.program.signals[unit].items():
-            self.pushes[first + index] += tuple(base + number for number in numbers)
+            self.pushes[first + index] += tuple(base + number for number in counted(numbers))
         self.offsets.append(first + count)
         self.finishes.append(finish)
 
@@ -158,7 +159,8 @@ class _Run:
         for unit in range(len(self.fetched)):
             self._fetch(unit)
         for module in range(count):
-            self._wake(module)
+            if flow.members[module]:
+                self._wake(module)
 
     def _wake(self, module: int) -> None:
         if not self._is_awake[module]:

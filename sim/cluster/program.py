@@ -6,7 +6,7 @@ a LOAD INP from semaphores waits, a STORE to semaphores signals (docs/cluster.md
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,21 +28,27 @@ from ..legality import decode_program, verify_program
 from .errors import ClusterError, Step
 
 Semaphores = Mapping[int, tuple[int, ...]]
-"""For each step of a unit that waits or signals, by its index: the semaphores, in order."""
+"""For each step of a unit that waits or signals, by its index: the semaphore of each row."""
 
 
 @dataclass(frozen=True)
 class ClusterProgram:
     """The streams of all units; that of the DMA, where there is one, comes last.
 
-    waits, signals: for each unit, see `Semaphores`. A semaphore from a unit to itself counts
-    nothing and is in neither of them.
+    waits, signals: for each unit, see `Semaphores`. in_gb: for each core its transfers that reach
+    GB.
     """
 
     cluster: ClusterTarget
     streams: tuple[Sequence[Step], ...]
     waits: tuple[Semaphores, ...]
     signals: tuple[Semaphores, ...]
+    in_gb: tuple[frozenset[int], ...]
+
+    def counted(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Those of some semaphores that count: not the ones from a unit to itself."""
+        cores = self.cluster.cores
+        return tuple(n for n in numbers if len(set(semaphore_units(cores, n))) == 2)
 
     @property
     def cores(self) -> list[list[Instruction]]:
@@ -95,18 +101,31 @@ def decode_cluster(
         reason = f"{len(streams)} streams for a cluster of {cluster.units} units"
         raise ClusterError(cluster, -1, -1, None, reason)
     decoded: list[Sequence[Step]] = []
-    waits: list[Semaphores] = []
-    signals: list[Semaphores] = []
+    found = []
     for unit, words in enumerate(streams):
         if unit == cluster.cores:
-            commands, found = _commands(cluster, words, dram_bytes)
+            commands, places = _commands(cluster, words, dram_bytes)
             decoded.append(commands)
         else:
-            core, found = _core(cluster, unit, words, dram_bytes, strict)
+            core, places = _core(cluster, unit, words, dram_bytes, strict)
             decoded.append(core)
-        waits.append(found[0])
-        signals.append(found[1])
-    return ClusterProgram(cluster, tuple(decoded), tuple(waits), tuple(signals))
+        found.append(places)
+    return ClusterProgram(
+        cluster,
+        tuple(decoded),
+        tuple(places.waits for places in found),
+        tuple(places.signals for places in found),
+        tuple(frozenset(places.in_gb) for places in found[: cluster.cores]),
+    )
+
+
+@dataclass
+class _Places:
+    """Which steps of a unit wait, signal, and reach GB."""
+
+    waits: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    signals: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    in_gb: list[int] = field(default_factory=list)
 
 
 def _core(
@@ -115,7 +134,7 @@ def _core(
     words: NDArray[np.uint64],
     dram_bytes: int | None,
     strict: bool,
-) -> tuple[list[Instruction], tuple[Semaphores, Semaphores]]:
+) -> tuple[list[Instruction], _Places]:
     program: list[Instruction] = []
     try:
         program = decode_program(cluster.core, words)
@@ -123,8 +142,7 @@ def _core(
     except SimulationError as error:
         step = program[error.index] if program and error.index >= 0 else None
         raise ClusterError(cluster, unit, error.index, step, error.reason) from None
-    waits: dict[int, tuple[int, ...]] = {}
-    signals: dict[int, tuple[int, ...]] = {}
+    places = _Places()
     for index, x in enumerate(program):
         if not isinstance(x, Transfer) or not x.x_size or not x.y_size:
             continue
@@ -134,11 +152,12 @@ def _core(
             numbers = _semaphores(cluster, x)
             reason = None if numbers else "it does not meet one semaphore in each row"
             reason = reason or _unit_objection(cluster, unit, numbers, isinstance(x, Load))
-            counted = tuple(n for n in numbers if len(set(semaphore_units(cluster.cores, n))) == 2)
-            (waits if isinstance(x, Load) else signals)[index] = counted
+            (places.waits if isinstance(x, Load) else places.signals)[index] = numbers
+        elif where is MemoryScope.GB:
+            places.in_gb.append(index)
         if reason is not None:
             raise ClusterError(cluster, unit, index, x, reason)
-    return program, (waits, signals)
+    return program, places
 
 
 def _transfer_objection(transfer: Transfer, where: MemoryScope | None) -> str | None:
@@ -183,14 +202,13 @@ def _unit_objection(
 
 def _commands(
     cluster: ClusterTarget, words: NDArray[np.uint64], dram_bytes: int | None
-) -> tuple[list[DmaCommand], tuple[Semaphores, Semaphores]]:
+) -> tuple[list[DmaCommand], _Places]:
     unit = cluster.cores
     try:
         commands = decode_dma(words)
     except EncodingError as error:
         raise ClusterError(cluster, unit, error.index, None, str(error)) from None
-    waits: dict[int, tuple[int, ...]] = {}
-    signals: dict[int, tuple[int, ...]] = {}
+    places = _Places()
     for index, command in enumerate(commands):
         reason = None
         if isinstance(command, Copy):
@@ -198,16 +216,14 @@ def _commands(
         elif isinstance(command, Wait | Signal):
             is_wait = isinstance(command, Wait)
             reason = _number_objection(cluster, command.semaphore, is_wait)
-            if reason is None:
-                own = semaphore_units(cluster.cores, command.semaphore) == (unit, unit)
-                (waits if is_wait else signals)[index] = () if own else (command.semaphore,)
+            (places.waits if is_wait else places.signals)[index] = (command.semaphore,)
         elif index != len(commands) - 1:
             reason = "commands follow FINISH"
         if reason is not None:
             raise ClusterError(cluster, unit, index, command, reason)
     if not commands or not isinstance(commands[-1], DmaFinish):
         raise ClusterError(cluster, unit, -1, None, "the stream has no FINISH and never ends")
-    return commands, (waits, signals)
+    return commands, places
 
 
 def _number_objection(cluster: ClusterTarget, number: int, waits: bool) -> str | None:

@@ -35,6 +35,7 @@ class Cause(enum.Enum):
     SYNC = "sync"
     MICRO_OPS = "micro-op load"
     DRAM = "dram"
+    SEMAPHORE = "semaphore"
     LOAD_TO_COMPUTE = "load to compute token"
     COMPUTE_TO_LOAD = "compute to load token"
     COMPUTE_TO_STORE = "compute to store token"
@@ -66,8 +67,9 @@ class Account:
     cycles: of the whole program; for a label, the compute module's time from the end of the
     previous instruction to the end of each of its own, so that labels add up to the program. start,
     end: when its first instruction started and its last ended. modules: cycles by cause. nbytes:
-    DRAM bytes by class. bounds: lower bounds of the cycles by resource; no machine of these rates
-    is faster. Instructions that had not ended at FINISH are not part of them.
+    DRAM bytes by class. gb_nbytes: the same of a cluster's global buffer. bounds: lower bounds of
+    the cycles by resource; no machine of these rates is faster. Instructions that had not ended at
+    FINISH are not part of them.
     """
 
     label: str
@@ -77,6 +79,7 @@ class Account:
     end: int
     modules: Mapping[Module, Mapping[Cause, int]]
     nbytes: Mapping[str, int]
+    gb_nbytes: Mapping[str, int]
     gemm_micro_ops: int
     reset_micro_ops: int
     alu_micro_ops: int
@@ -124,6 +127,8 @@ class Accounts:
         self._before = self._previous_ends()
         self._causes = self._by_cause()
         self._labels = labels
+        self._in_gb = np.zeros(len(work.kind), np.bool_)
+        self._in_gb[list(work.in_gb)] = True
 
     def total(self) -> Account:
         """The whole program."""
@@ -200,6 +205,8 @@ class Accounts:
             Kind.SYNC: Cause.SYNC,
             Kind.FINISH: Cause.SYNC,
             Kind.UOP: Cause.MICRO_OPS,
+            Kind.WAIT: Cause.SEMAPHORE,
+            Kind.SIGNAL: Cause.SYNC,
         }
         for what, cause in plain.items():
             result[_PLACE[cause]][rows] += np.where(kind == what, duration, 0)
@@ -240,6 +247,7 @@ class Accounts:
             end=int(ends.max(initial=0)),
             modules=modules,
             nbytes=self._nbytes(chosen),
+            gb_nbytes=self._moved(chosen & self._in_gb) if work.in_gb else {},
             gemm_micro_ops=gemms,
             reset_micro_ops=micro_ops[Kind.RESET],
             alu_micro_ops=micro_ops[Kind.ALU],
@@ -249,11 +257,17 @@ class Accounts:
         )
 
     def _nbytes(self, chosen: NDArray[np.bool_]) -> dict[str, int]:
+        """DRAM bytes by class, those of the instructions themselves included."""
+        fetched = {"instruction": int(chosen.sum()) * INSTRUCTION_BYTES}
+        return fetched | self._moved(chosen & ~self._in_gb)
+
+    def _moved(self, chosen: NDArray[np.bool_]) -> dict[str, int]:
+        """Bytes that LOADs and STOREs move, by class."""
         work = self._work
-        result = {"instruction": int(chosen.sum()) * INSTRUCTION_BYTES}
-        for name, kind in _KINDS.items():
-            result[name] = int(work.nbytes[chosen & (work.kind == kind)].sum())
-        return result
+        return {
+            name: int(work.nbytes[chosen & (work.kind == kind)].sum())
+            for name, kind in _KINDS.items()
+        }
 
     def _bounds(self, chosen: NDArray[np.bool_]) -> dict[str, int]:
         work, preset = self._work, self._preset
