@@ -18,7 +18,7 @@ from xdsl.traits import SymbolTable
 from vtac.dialects import te
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import TARGET_ATTRIBUTE, target_at
 from vtac.dialects.vtac import ResourceAttr
 from vtac.lowering.te_to_binary import lower_to_binary
 from vtac.passes.te.accelerated import CODEGEN
@@ -52,12 +52,12 @@ class KernelClock:
         self._ctx, self._preset = ctx, preset
         kernel = _kernel(module, name)
         call = _first_call(module, name)
-        target = module.attributes.get(TARGET_ATTRIBUTE)
-        if not isinstance(target, Target):
+        target = target_at(module)
+        if target is None:
             raise CompileError(
                 Problem(f"te.kernel @{name}", f"the module has no {TARGET_ATTRIBUTE}")
             )
-        self.target: Target = target
+        self.target = target
         self._constants: dict[int, te.ConstantOp] = {}
         self._name, self._type, self._location = name, kernel.function_type, kernel.location
         if call is not None:

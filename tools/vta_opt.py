@@ -22,7 +22,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import TARGET_ATTRIBUTE, machine_of
 from vtac.passes.pipeline import Pipeline
 from vtac.runtime.atomic import read_whole
 from vtac.tools.arguments import file_of, verify_paths
@@ -57,7 +57,7 @@ class VtaOpt:
         load_dialects(self.ctx)
         self.ctx.allow_unregistered = self.args.allow_unregistered_dialect
         self.file: str = self.args.input_file or "stdin"
-        self.machine = Target.of(self.args.target) if self.args.target else None
+        self.machine = machine_of(self.args.target) if self.args.target else None
         self.positions = Positions(self.file)
         self.passes = built_passes(self._pipeline().passes, get_all_passes(), OurPasses())
 

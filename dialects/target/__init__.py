@@ -26,13 +26,11 @@ from .cluster_configuration import (
 from .configuration import FEATURES, PRESETS, Configuration, Memory
 from .errors import PresetError, TargetError
 from .files import VTA_CONFIG_KEYS
+from .lookup import TARGET_ATTRIBUTE, machine_at, target_at
 from .timing import INSTRUCTION_BYTES, TIMING_FIELDS, TIMING_PRESETS, TimingPreset
 from .windows import MemoryScope
 
 TargetDialect = Dialect("target", [], [Target, ClusterTarget])
-
-TARGET_ATTRIBUTE = "vtac.target"
-"""Name of the attribute that carries the target on modules, functions and programs."""
 
 __all__ = [
     "CLUSTER_FIELDS",
@@ -57,6 +55,8 @@ __all__ = [
     "TargetError",
     "TimingPreset",
     "cores_of",
+    "machine_at",
     "machine_from_fields",
     "machine_of",
+    "target_at",
 ]

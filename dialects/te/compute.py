@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
+    DenseArrayBase,
     FlatSymbolRefAttr,
     FunctionType,
     IntegerAttr,
@@ -21,6 +22,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnitAttr,
     i32,
+    i64,
 )
 from xdsl.dialects.utils import parse_func_op_like, print_func_op_like
 from xdsl.ir import Attribute, Operation, Region, SSAValue, TypedAttribute
@@ -155,28 +157,57 @@ class CallOp(TeOperation):
     """Runs a kernel; its location is the layer it comes from. Equal layers share a kernel.
 
     Once the kernel is lowered to buffers, its last parameters are the results.
+
+    core: number of the core of a cluster that runs it; absent for core 0. parts: into how many
+    parts ``te-cut-calls`` is to cut each dimension of the results, part by part on cores of their
+    own: ``te.call @k(%x) parts [1, 1, 4, 1, 1, 1] : ..``.
     """
 
     name = "te.call"
 
     callee = prop_def(FlatSymbolRefAttr)
+    core = opt_prop_def(IntegerAttr.constr(i64))
+    parts = opt_prop_def(DenseArrayBase.constr(i64))
     arguments = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
 
     traits = traits_def(CallsKernel(), Pure())
 
     assembly_format = (
-        "$callee `(` $arguments `)` attr-dict `:` functional-type($arguments, $outputs)"
+        "$callee `(` $arguments `)` (`core` $core^)? (`parts` $parts^)? attr-dict `:`"
+        " functional-type($arguments, $outputs)"
     )
 
     def __init__(
-        self, callee: str, arguments: Sequence[SSAValue], result_types: Sequence[Attribute]
+        self,
+        callee: str,
+        arguments: Sequence[SSAValue],
+        result_types: Sequence[Attribute],
+        core: int = 0,
+        parts: Sequence[int] | None = None,
     ):
         super().__init__(
             operands=[arguments],
-            properties={"callee": SymbolRefAttr(callee)},
+            properties={
+                "callee": SymbolRefAttr(callee),
+                "core": IntegerAttr(core, i64) if core else None,
+                "parts": None if parts is None else DenseArrayBase.from_list(i64, parts),
+            },
             result_types=result_types,
         )
+
+    @property
+    def unit(self) -> int:
+        """The number of the core that runs it."""
+        return 0 if self.core is None else int(self.core.value.data)
+
+    def verify_(self) -> None:
+        """Cores are counted from 0; a dimension has at least one part."""
+        if self.unit < 0:
+            raise VerifyException(f"there is no core {self.unit}")
+        counts = () if self.parts is None else self.parts.get_values()
+        if any(count < 1 for count in counts):
+            raise VerifyException("a dimension has at least one part")
 
 
 @irdl_op_definition

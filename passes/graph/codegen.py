@@ -19,7 +19,7 @@ from xdsl.passes import ModulePass
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import CompositeOp
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import Target, target_at
 from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.patterns import OpPattern, Predicate, any_operands
 from vtac.passes.graph.quantise_options import QuantiseOptions
@@ -182,5 +182,4 @@ def codegens_named(ctx: Context, name: str | None) -> list[Codegen]:
 
 def target_of_module(module: ModuleOp) -> Target | None:
     """The target of a module, if it has one."""
-    target = module.attributes.get(TARGET_ATTRIBUTE)
-    return target if isinstance(target, Target) else None
+    return target_at(module)

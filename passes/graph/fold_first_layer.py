@@ -46,7 +46,7 @@ from vtac.dialects.graph import (
     pad_value_of,
     shape_of,
 )
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import Target, target_at
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.constants import constant_of, new_constant
 from vtac.passes.graph.folds import Choice, Fold, fold_weights, windows_of, with_bias_lanes
@@ -203,8 +203,8 @@ class FoldFirstLayerPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Fold in every function that no codegen has taken, for the target of the module."""
-        target = op.attributes.get(TARGET_ATTRIBUTE)
-        if not isinstance(target, Target):
+        target = target_at(op)
+        if target is None:
             what = "lanes can only be filled for a target, and there is none"
             raise CompileError(Problem(self.name, what, "Name one: vta-opt --target pynq."))
         walker = PatternRewriteWalker(

@@ -29,7 +29,7 @@ from vtac.dialects.graph import (
     reads_weights,
     weights_of,
 )
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import target_at
 from vtac.passes.graph.codegen import CODEGEN
 
 
@@ -81,8 +81,8 @@ def _check_weights(function: FuncOp) -> None:
 
 def _pack_function(function: FuncOp) -> list[int]:
     """The positions of arguments that calls pass once more, as weights."""
-    target = function.attributes.get(TARGET_ATTRIBUTE)
-    if not isinstance(target, Target):
+    target = target_at(function)
+    if target is None:
         raise CompileError(
             Problem(
                 f"function @{function.sym_name.data}",

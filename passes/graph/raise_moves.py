@@ -37,7 +37,7 @@ from vtac.dialects.graph import (
     pad_value_of,
     shape_of,
 )
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import Target, target_at
 from vtac.passes.graph.codegen import Codegen, codegens_named
 from vtac.passes.graph.constants import constant_of
 from vtac.passes.graph.patterns import match_root
@@ -54,9 +54,8 @@ class RaiseMovesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
-        target = op.attributes.get(TARGET_ATTRIBUTE)
         codegens = codegens_named(ctx, None)
-        pattern = _RaiseMoves(ctx, codegens, target if isinstance(target, Target) else None)
+        pattern = _RaiseMoves(ctx, codegens, target_at(op))
         PatternRewriteWalker(pattern, apply_recursively=False).rewrite_module(op)
 
 

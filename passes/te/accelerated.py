@@ -8,7 +8,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target, target_at
 
 CODEGEN = "vta"
 """Functions with this ``codegen`` run on the accelerator."""
@@ -29,11 +29,8 @@ def target_of(function: FuncOp) -> Target:
 
     Raises `CompileError` if there is none.
     """
-    holder: Operation | None = function
-    while holder is not None:
-        target = holder.attributes.get(TARGET_ATTRIBUTE)
-        if isinstance(target, Target):
-            return target
-        holder = holder.parent_op()
+    target = target_at(function)
+    if target is not None:
+        return target
     where, what = f"function @{function.sym_name.data}", f"there is no {TARGET_ATTRIBUTE}"
     raise CompileError(Problem(where, what, "Give a target: vta-opt --target NAME."))

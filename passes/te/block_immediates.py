@@ -22,7 +22,7 @@ from xdsl.ir import BlockArgument, Operation, Region
 from xdsl.passes import ModulePass
 
 from vtac.dialects.context import Array
-from vtac.dialects.target import TARGET_ATTRIBUTE, Memory, Target
+from vtac.dialects.target import Memory, target_at
 from vtac.dialects.te import LANES, CallOp, ComputeOp, KernelOp, Read, scalar_body, shaped, yielded
 from vtac.dialects.te.standard import IMMEDIATE, SHIFT
 from vtac.passes.te.computes import replace_compute
@@ -46,8 +46,8 @@ class BlockImmediatesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite every kernel of tensors, if the module has a target."""
-        target = op.attributes.get(TARGET_ATTRIBUTE)
-        if not isinstance(target, Target):
+        target = target_at(op)
+        if target is None:
             return
         rewriter = _Rewriter(ctx, op, EpilogueCosts(target))
         for kernel, calls in kernels_with_calls(op):

@@ -86,7 +86,7 @@ def _replace_call(
     call: CallOp, kernel: KernelOp, parts: Sequence[Sequence[Part] | None], why: str
 ) -> None:
     name = kernel.sym_name.data
-    new = CallOp(name, list(call.arguments), kernel.function_type.outputs.data)
+    new = CallOp(name, list(call.arguments), kernel.function_type.outputs.data, call.unit)
     new.location = call.location
     block = call.parent
     assert block is not None

@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import TARGET_ATTRIBUTE, target_at
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class TeDeclareIntrinsics(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Add what is missing, at the end. Raises `CompileError` without a target."""
-        target = op.attributes.get(TARGET_ATTRIBUTE)
-        if not isinstance(target, Target):
+        target = target_at(op)
+        if target is None:
             raise CompileError(
                 Problem("module", f"it has no {TARGET_ATTRIBUTE}", "choose one with --target")
             )

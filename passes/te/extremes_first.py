@@ -22,7 +22,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import target_at
 from vtac.dialects.te import (
     CallOp,
     ComputeOp,
@@ -52,7 +52,7 @@ class ExtremesFirstPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite every kernel of tensors, if the module has a target."""
-        if not isinstance(op.attributes.get(TARGET_ATTRIBUTE), Target):
+        if target_at(op) is None:
             return
         for kernel, calls in kernels_with_calls(op):
             for compute in kernel.computes:

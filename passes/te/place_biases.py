@@ -28,7 +28,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects.context import Array
-from vtac.dialects.target import TARGET_ATTRIBUTE, Memory, Target
+from vtac.dialects.target import Memory, Target, target_at
 from vtac.dialects.te import (
     LANES,
     CallOp,
@@ -68,8 +68,8 @@ class PlaceBiasesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite every kernel of tensors, if the module has a target."""
-        target = op.attributes.get(TARGET_ATTRIBUTE)
-        if not isinstance(target, Target):
+        target = target_at(op)
+        if target is None:
             return
         placer = _Placer(ctx, op, target)
         for kernel, calls in kernels_with_calls(op):

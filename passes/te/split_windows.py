@@ -26,7 +26,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import Target, target_at
 from vtac.dialects.te import (
     ComputeOp,
     KernelOp,
@@ -63,8 +63,8 @@ class SplitWindowsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite every kernel of tensors, if the module has a target."""
-        target = op.attributes.get(TARGET_ATTRIBUTE)
-        if not isinstance(target, Target):
+        target = target_at(op)
+        if target is None:
             return
         for kernel, calls in kernels_with_calls(op):
             for compute in kernel.computes:

@@ -26,7 +26,7 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.dialects.graph.ranges import range_of
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import Target, target_at
 from vtac.passes.graph.codegen import known_codegens
 from vtac.passes.graph.quantize.forms import Form
 
@@ -55,9 +55,7 @@ class Network:
     @property
     def target(self) -> Target | None:
         """The target of the module, if it has one."""
-        module = self.function.parent_op()
-        target = None if module is None else module.attributes.get(TARGET_ATTRIBUTE)
-        return target if isinstance(target, Target) else None
+        return target_at(self.function.parent_op())
 
     @property
     def observations(self) -> Observations | None:

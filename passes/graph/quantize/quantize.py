@@ -26,7 +26,7 @@ from xdsl.passes import ModulePass
 
 from vtac.dialects.context import Array
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import target_at
 from vtac.passes.graph.quantise_options import Requantise, Sharing
 from vtac.passes.graph.quantize.bounds import Bound, output_errors
 from vtac.passes.graph.quantize.correction import correct_biases, round_unseen
@@ -86,8 +86,8 @@ class QuantizePass(ModulePass):
                     network.observations.quantised(stored)
 
     def _policy(self, op: ModuleOp) -> ShiftPolicy:
-        target = op.attributes.get(TARGET_ATTRIBUTE)
-        if not isinstance(target, Target):
+        target = target_at(op)
+        if target is None:
             if self.shift != "channel":
                 what = f"shift={self.shift} shares shifts in blocks of a target, and there is none"
                 hint = "Name a target, or use shift=channel."

@@ -137,7 +137,10 @@ class _Packer:
         ]
         arguments += [self._constant(array, "factor") for array in kernel.constants]
         new = CallOp(
-            kernel.kernel.sym_name.data, arguments, kernel.kernel.function_type.outputs.data
+            kernel.kernel.sym_name.data,
+            arguments,
+            kernel.kernel.function_type.outputs.data,
+            call.unit,
         )
         new.location = call.location
         self.block.add_op(new)
