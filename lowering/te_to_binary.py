@@ -142,7 +142,7 @@ class _Assembler:
         )
         if tokens is None:
             layers = (buffer.where for buffer in self._columns.buffers())
-            raise no_tokens(name, target.token_depth, layers)
+            raise no_tokens(f"vta.program @{name}", target.token_depth, layers)
         ordered = list(zip(steps, tokens.flags, strict=True))
         for place, flags in reversed(tokens.carriers):
             ordered.insert(place, (_CARRIER, flags))

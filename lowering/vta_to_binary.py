@@ -7,7 +7,8 @@ which stretch of the micro-op buffer is a kernel, follows from the micro-op load
 instruction.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +26,16 @@ from xdsl.ir import Attribute, Block, Operation, Region
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.locations import layer_of
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import ClusterTarget, Memory, Target
 from vtac.dialects.vta import (
     TOKENS,
     AluOp,
     AluOpcodeAttr,
     BufferKind,
     BufferOp,
+    ClusterOp,
+    CopyOp,
+    DmaOp,
     FinishOp,
     GemmOp,
     InstructionOp,
@@ -40,18 +44,23 @@ from vtac.dialects.vta import (
     MicroOps,
     ProgramOp,
     StoreOp,
+    StreamOp,
     TransferOp,
+    WaitOp,
     integer,
     integers,
     memory_attr,
     symbol,
 )
+from vtac.dialects.vta.cluster_program import BinaryCluster, ClusterCommand, PlacedCopy
+from vtac.dialects.vta.dma import Signal, Wait
 from vtac.dialects.vta.encoding import (
     Alu,
     Compute,
     Gemm,
     Instruction,
     Load,
+    Opcode,
     Transfer,
     decode,
     decode_micro_ops,
@@ -70,12 +79,55 @@ def encode_program(program: ProgramOp) -> BinaryProgram:
 
     Raises `CompileError` where buffers are not placed or micro-ops not planned.
     """
+    return _encode_stream(program, program.sym_name.data)
+
+
+def encode_cluster(program: ClusterOp) -> BinaryCluster:
+    """The words of each unit of a cluster's program, its buffers and relocations.
+
+    Raises `CompileError` as `encode_program`.
+    """
+    name, target, cores = program.sym_name.data, program.target, program.cores()
+    streams = []
+    for number in range(target.cores):
+        core = cores.get(number)
+        if core is None:  # it has nothing to do
+            finish = encode_rows(target.core, [(Opcode.FINISH, (False,) * len(TOKENS))])
+            streams.append(BinaryProgram(name, target.core, finish, (), ()))
+        else:
+            streams.append(_encode_stream(core, name))
+    shared = [encode_buffer(op, {}, target.core) for op in program.buffers().values()]
+    known = set(program.buffers())
+    own = [b for stream in streams for b in stream.buffers if b.name not in known]
+    buffers = tuple(shared + own)
+    commands = [] if program.dma is None else _commands(program.dma, target)
+    return BinaryCluster(
+        name,
+        target,
+        tuple(replace(stream, buffers=buffers) for stream in streams),
+        tuple(commands),
+    )
+
+
+def _commands(dma: DmaOp, target: ClusterTarget) -> Iterator[ClusterCommand]:
+    """The commands of the DMA's stream, relative to buffers."""
+    number = target.cores
+    for op in dma.commands():
+        if isinstance(op, CopyOp):
+            yield PlacedCopy(op.source_place, op.target_place, op.size.value.data)
+        elif isinstance(op, WaitOp):
+            yield Wait(target.semaphore_number(op.unit.value.data, number))
+        else:
+            yield Signal(target.semaphore_number(number, op.unit.value.data))
+
+
+def _encode_stream(program: StreamOp, name: str) -> BinaryProgram:
     target = program.target
     ops = program.instructions()
     try:
         rows = [(op.OPCODE, op.row()) for op in ops]
     except ValueError as error:
-        raise CompileError(Problem(f"vta.program @{program.sym_name.data}", str(error))) from None
+        raise CompileError(Problem(program.label, str(error))) from None
     relocations = tuple(
         (index, op.buffer_name)
         for index, op in enumerate(ops)
@@ -85,9 +137,7 @@ def encode_program(program: ProgramOp) -> BinaryProgram:
     buffers = tuple(encode_buffer(op, kernels, target) for op in program.buffers().values())
     listed = [name for op in program.buffers().values() for name in op.kernel_names()]
     names = Names(tuple(dict.fromkeys(listed)), tuple(layer_of(op) for op in ops))
-    return BinaryProgram(
-        program.sym_name.data, target, encode_rows(target, rows), relocations, buffers, names
-    )
+    return BinaryProgram(name, target, encode_rows(target, rows), relocations, buffers, names)
 
 
 def encode_buffer(op: BufferOp, kernels: Mapping[str, KernelOp], target: Target) -> Buffer:

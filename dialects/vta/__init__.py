@@ -16,6 +16,16 @@ from .attributes import (
     sram_type,
     symbol,
 )
+from .cluster import (
+    ClusterOp,
+    CopyOp,
+    CoreOp,
+    DmaOp,
+    SignalOp,
+    StepOp,
+    WaitOp,
+    semaphore_buffer,
+)
 from .compute import AluOp, ComputeOp, GemmOp
 from .instructions import (
     TOKENS,
@@ -25,11 +35,30 @@ from .instructions import (
     StoreOp,
     TransferOp,
 )
-from .ops import AllocOp, BufferOp, KernelOp, LaunchOp, ProgramOp
+from .ops import AllocOp, BufferOp, KernelOp, LaunchOp, ProgramOp, StreamOp
+from .streams import streams_of
 
 Vta = Dialect(
     "vta",
-    [LaunchOp, ProgramOp, BufferOp, KernelOp, AllocOp, LoadOp, StoreOp, GemmOp, AluOp, FinishOp],
+    [
+        LaunchOp,
+        ProgramOp,
+        ClusterOp,
+        CoreOp,
+        DmaOp,
+        BufferOp,
+        KernelOp,
+        AllocOp,
+        StepOp,
+        LoadOp,
+        StoreOp,
+        GemmOp,
+        AluOp,
+        FinishOp,
+        CopyOp,
+        WaitOp,
+        SignalOp,
+    ],
     [MemoryAttr, AluOpcodeAttr, BufferKindAttr, SramType, MicroOps],
 )
 
@@ -41,7 +70,11 @@ __all__ = [
     "BufferKind",
     "BufferKindAttr",
     "BufferOp",
+    "ClusterOp",
     "ComputeOp",
+    "CopyOp",
+    "CoreOp",
+    "DmaOp",
     "FinishOp",
     "GemmOp",
     "InstructionOp",
@@ -51,14 +84,20 @@ __all__ = [
     "MemoryAttr",
     "MicroOps",
     "ProgramOp",
+    "SignalOp",
     "SramType",
+    "StepOp",
     "StoreOp",
+    "StreamOp",
     "TransferOp",
     "Vta",
+    "WaitOp",
     "integer",
     "integers",
     "memory_attr",
     "numbers",
+    "semaphore_buffer",
     "sram_type",
+    "streams_of",
     "symbol",
 ]

@@ -105,17 +105,25 @@ class AluOpcodeAttr(Data[AluOpcode], SpacedOpaqueSyntaxAttribute):
 
 
 class BufferKind(StrEnum):
-    """What a DRAM buffer is for, which says who fills it and who reads it."""
+    """What a DRAM buffer is for, which says who fills it and who reads it.
+
+    The one of kind ``semaphore`` is all semaphores of a cluster: a STORE to it is a signal, a LOAD
+    of it a wait (`cluster`).
+    """
 
     INPUT = auto()
     OUTPUT = auto()
     CONSTANT = auto()
     SCRATCH = auto()
     MICRO_OPS = auto()
+    SEMAPHORE = auto()
 
 
 SCRATCH_SCOPE = "dram"
 """The scope of scratch buffers that are placed: the memory behind the port, as te calls it."""
+
+GLOBAL_SCOPE = "gb"
+"""The scope of scratch buffers in the global buffer of a cluster."""
 
 
 @irdl_attr_definition

@@ -42,7 +42,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..quick import QuickOperation
-from ..target import TARGET_ATTRIBUTE, Memory, Target
+from ..target import TARGET_ATTRIBUTE, Memory, Target, target_at
 from . import encoding
 from .attributes import MemoryAttr, SramType, integers, numbers, sram_type
 from .encoding import Opcode
@@ -63,9 +63,8 @@ FLAGS = (
 
 def enclosing_target(op: Operation) -> Target:
     """The target of the program around an operation. Raises `VerifyException` if there is none."""
-    parent = op.parent_op()
-    target = parent.attributes.get(TARGET_ATTRIBUTE) if parent is not None else None
-    if not isinstance(target, Target):
+    target = target_at(op.parent_op())
+    if target is None:
         raise VerifyException(f"{op.name} must stand in a vta.program with a {TARGET_ATTRIBUTE}")
     return target
 

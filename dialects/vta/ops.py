@@ -12,6 +12,7 @@ vta.program @vta_0 attributes {vtac.target = #target.vta<"pynq">} {
 A program is flat: all its operations stand in one block, in the order in which the machine fetches.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import combinations
 from typing import TypeVar, cast
@@ -72,44 +73,48 @@ _INTEGER = IntegerAttr.constr(i64)
 _Wanted = TypeVar("_Wanted", bound=Operation)
 
 
-@irdl_op_definition
-class ProgramOp(IRDLOperation):
-    """One accelerator program: buffers, kernels, and instructions in program order."""
+class StreamOp(IRDLOperation, ABC):
+    """Instructions that one core fetches, in program order, and the kernels that they run.
 
-    name = "vta.program"
+    Passes over instructions take each stream by itself (`streams_of`).
+    """
 
-    sym_name = prop_def(SymbolNameConstraint())
     body = region_def("single_block")
 
-    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface(), SymbolTable())
-
-    assembly_format = "$sym_name attr-dict-with-keyword $body"
-
-    def __init__(self, name: str, target: Target, body: Region):
-        super().__init__(
-            properties={"sym_name": StringAttr(name)},
-            attributes={TARGET_ATTRIBUTE: target},
-            regions=[body],
-        )
+    @property
+    @abstractmethod
+    def target(self) -> Target:
+        """The machine that runs the instructions."""
 
     @property
-    def target(self) -> Target:
-        """The machine the program is for."""
-        return cast(Target, self.attributes[TARGET_ATTRIBUTE])
+    @abstractmethod
+    def label(self) -> str:
+        """Its name for messages."""
+
+    @property
+    def shared_buffers(self) -> dict[str, "BufferOp"]:
+        """The DRAM buffers that are declared outside, by name."""
+        return {}
+
+    @property
+    def micro_op_buffer(self) -> str:
+        """The name that its buffer of micro-ops gets."""
+        return "uops"
 
     def instructions(self) -> list[InstructionOp]:
         """The instructions, in program order."""
-        return self._all_of(InstructionOp)  # type: ignore[type-abstract]
+        return self.all_of(InstructionOp)  # type: ignore[type-abstract]
 
     def buffers(self) -> dict[str, "BufferOp"]:
-        """The DRAM buffers by name, in the order of the text."""
-        return {op.sym_name.data: op for op in self._all_of(BufferOp)}
+        """The DRAM buffers by name: those outside, then its own, in the order of the text."""
+        own = {op.sym_name.data: op for op in self.all_of(BufferOp)}
+        return {**self.shared_buffers, **own}
 
     def kernels(self) -> dict[str, "KernelOp"]:
         """The micro-op kernels by name, in the order of the text."""
-        return {op.sym_name.data: op for op in self._all_of(KernelOp)}
+        return {op.sym_name.data: op for op in self.all_of(KernelOp)}
 
-    def _all_of(self, wanted: type[_Wanted]) -> list[_Wanted]:
+    def all_of(self, wanted: type[_Wanted]) -> list[_Wanted]:
         """The operations of a class, in the order of the text.
 
         `isinstance` asks abstract classes, which takes long, so each class of operations is asked
@@ -127,13 +132,10 @@ class ProgramOp(IRDLOperation):
             op = op.next_op
         return found
 
-    def verify_(self) -> None:
-        """The program has a target, and every name that an instruction uses is defined."""
-        if not isinstance(self.attributes.get(TARGET_ATTRIBUTE), Target):
-            raise VerifyException(f"vta.program needs the attribute {TARGET_ATTRIBUTE}")
+    def verify_stream(self) -> None:
+        """Every name that an instruction uses is defined; transfers stay in their buffers."""
         buffers, kernels = self.buffers(), self.kernels()
         element_bytes = {memory: self.target.element_bytes(memory) for memory in Memory}
-        _verify_places(list(buffers.values()))
         for op in self.body.block.ops:
             if isinstance(op, TransferOp):
                 self._verify_transfer(op, buffers, element_bytes)
@@ -172,6 +174,43 @@ class ProgramOp(IRDLOperation):
             raise VerifyException(
                 f"{op.name}: uops [{begin}, {end}] are {end - begin} micro-ops, @{name} has {count}"
             )
+
+
+@irdl_op_definition
+class ProgramOp(StreamOp):
+    """One accelerator program: buffers, kernels, and instructions in program order."""
+
+    name = "vta.program"
+
+    sym_name = prop_def(SymbolNameConstraint())
+
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface(), SymbolTable())
+
+    assembly_format = "$sym_name attr-dict-with-keyword $body"
+
+    def __init__(self, name: str, target: Target, body: Region):
+        super().__init__(
+            properties={"sym_name": StringAttr(name)},
+            attributes={TARGET_ATTRIBUTE: target},
+            regions=[body],
+        )
+
+    @property
+    def target(self) -> Target:
+        """The machine the program is for."""
+        return cast(Target, self.attributes[TARGET_ATTRIBUTE])
+
+    @property
+    def label(self) -> str:
+        """``vta.program @name``."""
+        return f"{self.name} @{self.sym_name.data}"
+
+    def verify_(self) -> None:
+        """The program has a target, and every name that an instruction uses is defined."""
+        if not isinstance(self.attributes.get(TARGET_ATTRIBUTE), Target):
+            raise VerifyException(f"vta.program needs the attribute {TARGET_ATTRIBUTE}")
+        verify_places(list(self.buffers().values()))
+        self.verify_stream()
 
 
 @irdl_op_definition
@@ -307,7 +346,7 @@ class BufferOp(IRDLOperation):
             )
 
 
-def _verify_places(buffers: Sequence[BufferOp]) -> None:
+def verify_places(buffers: Sequence[BufferOp]) -> None:
     """Buffers that are alive at the same time do not share bytes of a scope."""
     placed = [(op, place, live) for op in buffers if (place := op.place) and (live := op.lifetime)]
     for (a, (scope, start), alive), (b, (other, begin), lives) in combinations(placed, 2):
@@ -397,9 +436,10 @@ class LaunchesProgram(SymbolUserOpInterface):
         """Compare with the program's inputs and outputs."""
         assert isinstance(op, LaunchOp)
         program = SymbolTable.lookup_symbol(op, op.program)
-        if not isinstance(program, ProgramOp):
-            raise VerifyException(f"vta.launch: there is no vta.program {op.program}")
-        kinds = [buffer.kind.data for buffer in program.buffers().values()]
+        if program is None or program.name not in ("vta.program", "vta.cluster"):
+            raise VerifyException(f"vta.launch: there is no program {op.program}")
+        declared = [inner for inner in program.regions[0].block.ops if isinstance(inner, BufferOp)]
+        kinds = [buffer.kind.data for buffer in declared]
         counts = kinds.count(BufferKind.INPUT), kinds.count(BufferKind.OUTPUT)
         if (len(op.arguments), len(op.outputs)) != counts:
             raise VerifyException(

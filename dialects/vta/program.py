@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..target import Memory, Target
-from .attributes import BufferKind
+from ..target import Memory, Target, windows
+from .attributes import GLOBAL_SCOPE, BufferKind
 from .encoding import EncodingError, Opcode, instruction_fields
 
 FIRST_ADDRESS = 4096
@@ -132,10 +132,16 @@ def place_buffers(buffers: Sequence[Buffer], start: int = FIRST_ADDRESS) -> dict
 def allocate_buffers(
     buffers: Sequence[Buffer], allocate: Callable[[Buffer], int]
 ) -> dict[str, int]:
-    """An address for each buffer; ``allocate`` returns those of single buffers and shared areas."""
-    areas: dict[str, int] = {}
+    """An address for each buffer; ``allocate`` returns those of single buffers and shared areas.
+
+    The global buffer and the semaphores of a cluster have addresses of their own.
+    """
+    areas: dict[str, int] = {GLOBAL_SCOPE: windows.GB_BASE}
     addresses = {}
     for buffer in buffers:
+        if buffer.kind is BufferKind.SEMAPHORE:
+            addresses[buffer.name] = windows.SEMAPHORE_BASE
+            continue
         if buffer.place is None:
             addresses[buffer.name] = allocate(buffer)
             continue

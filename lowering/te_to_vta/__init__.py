@@ -6,12 +6,16 @@ arguments are input buffers, its results output buffers, its constants buffers o
 Intermediates are scratch buffers, each with the first and the last call that uses it (counted from
 0). SRAM buffers are ``vta.alloc``, micro-ops inline, no tokens. Calls of the functions become
 ``vta.launch``; kernels and intrinsics are gone.
+
+For a cluster of several units, or with a global buffer, the program is a ``vta.cluster``: each call
+goes to the stream of its core, behind a ``vta.step`` with the call's number.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -25,6 +29,7 @@ from vtac.dialects import te, vta
 from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.locations import layer_of
+from vtac.dialects.target import ClusterTarget, machine_at
 from vtac.dialects.vta import BufferKind
 from vtac.dialects.vtac import ResourceAttr
 from vtac.passes.te.accelerated import accelerated_functions, target_of
@@ -89,7 +94,9 @@ def lower_function(ctx: Context, function: FuncOp, module: ModuleOp) -> vta.Prog
 
     Raises `CompileError` where the function is no sequence of calls of kernels in loop form.
     """
-    return _convert(ctx, function, module, _Kernels(lowerings=lowerings_of(ctx)))
+    program = _convert(ctx, function, module, _Kernels(lowerings=lowerings_of(ctx)))
+    assert isinstance(program, vta.ProgramOp), "a function for one core is one program"
+    return program
 
 
 def lower_to_columns(
@@ -106,13 +113,37 @@ def lower_to_columns(
     return lowering.program([]), columns
 
 
-def _convert(
-    ctx: Context, function: FuncOp, module: ModuleOp, kernels: "_Kernels"
-) -> vta.ProgramOp:
+Program: TypeAlias = vta.ProgramOp | vta.ClusterOp
+
+
+def _convert(ctx: Context, function: FuncOp, module: ModuleOp, kernels: "_Kernels") -> Program:
     lowering = _Function(ctx, function, module, Buffers(target_of(function)), kernels)
+    machine = machine_at(function)
+    if isinstance(machine, ClusterTarget) and machine.has_windows:
+        return _convert_for_cluster(lowering, machine)
     out: list[Operation] = []
     lowering.run(lambda call: ProgramSink(out, call.location))
     return lowering.program([*out, vta.FinishOp.create()])
+
+
+def _convert_for_cluster(lowering: "_Function", cluster: ClusterTarget) -> vta.ClusterOp:
+    """The program of a cluster: a stream for each core, those without a call a lone FINISH."""
+    streams: list[list[Operation]] = [[] for _ in range(cluster.cores)]
+    steps = itertools.count()
+
+    def sink(call: te.CallOp) -> Sink:
+        if call.unit >= cluster.cores:
+            what = f"a call is for core {call.unit} of a cluster of {cluster.cores}"
+            raise CompileError(Problem(layer_of(call), what))
+        streams[call.unit].append(vta.StepOp(next(steps)))
+        return ProgramSink(streams[call.unit], call.location)
+
+    lowering.run(sink)
+    cores = [
+        vta.CoreOp(number, Region(Block([*stream, vta.FinishOp.create()])))
+        for number, stream in enumerate(streams)
+    ]
+    return lowering.cluster(cluster, cores)
 
 
 def _is_table_of(user: Operation, parameter: SSAValue) -> bool:
@@ -157,6 +188,13 @@ class _Function:
         """The program: its buffers, then these instructions."""
         body = Region(Block([*self.buffers.declarations(), *instructions]))
         program = vta.ProgramOp(self._function.sym_name.data, self.buffers.target, body)
+        program.location = self._function.location
+        return program
+
+    def cluster(self, target: ClusterTarget, cores: Sequence[vta.CoreOp]) -> vta.ClusterOp:
+        """The program of a cluster: its buffers, then the streams of its cores."""
+        body = Region(Block([*self.buffers.declarations(), *cores]))
+        program = vta.ClusterOp(self._function.sym_name.data, target, body)
         program.location = self._function.location
         return program
 

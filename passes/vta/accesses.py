@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta import (
+    BufferKind,
     BufferOp,
     ComputeOp,
     GemmOp,
     InstructionOp,
     LoadOp,
     MicroOps,
-    ProgramOp,
     StoreOp,
+    StreamOp,
 )
 from vtac.dialects.vta.attributes import MemoryAttr
 from vtac.dialects.vta.encoding import Opcode
@@ -42,7 +43,19 @@ class ScratchArea:
     name: str
 
 
-Space: TypeAlias = Memory | str | ScratchArea
+class Order(enum.Enum):
+    """What only orders instructions of a cluster's core, as spaces of one element.
+
+    WAITED: waits write it, and loads of what other units may write read it, so that they follow the
+    waits before them. SENT: signals write it, and stores read it, so that signals follow the stores
+    before them.
+    """
+
+    WAITED = enum.auto()
+    SENT = enum.auto()
+
+
+Space: TypeAlias = Memory | str | ScratchArea | Order
 
 
 class Module(enum.IntEnum):
@@ -94,7 +107,8 @@ def module_of_transfer(memory: Memory) -> Module:
 class Accesses:
     """What instructions read and write, from their fields.
 
-    buffers: the DRAM buffers of the program. stored: those that a STORE names.
+    buffers: the DRAM buffers of the program. stored: those that a STORE names. `semaphores`: those
+    that hold semaphores. `changing`: in programs with semaphores, those that other units may write.
     """
 
     def __init__(self, target: Target, buffers: Mapping[str, BufferOp], stored: Iterable[str]):
@@ -111,10 +125,16 @@ class Accesses:
             self._places[name] = space, offset // self.unit
             self._sizes[space] = max(end, self._sizes.get(space, 0))
         self._stored = {self._places[name][0] for name in stored}
+        kinds = {name: buffer.kind.data for name, buffer in buffers.items()}
+        self.semaphores = {name for name, kind in kinds.items() if kind is BufferKind.SEMAPHORE}
+        written = (BufferKind.SCRATCH, BufferKind.OUTPUT) if self.semaphores else ()
+        self.changing = {name for name, kind in kinds.items() if kind in written}
         self._depths = {memory: target.depth(memory) for memory in Memory}
 
     def size(self, space: Space) -> int:
         """Elements of a memory, units of `unit` bytes of a buffer or of all buffers of a scope."""
+        if isinstance(space, Order):
+            return 1
         return self._depths[space] if isinstance(space, Memory) else self._sizes[space]
 
     def of_transfer(
@@ -135,8 +155,14 @@ class Accesses:
         if x == 0 or y == 0:
             return []
         stores, found = memory is Memory.OUT, []
+        if buffer in self.semaphores:
+            # The data of a signal count for nothing: it reads no element of OUT.
+            waited = Access(Order.WAITED, slice(0, 1), True)
+            return [] if stores else [Access(memory, slice(base, base + held), True), waited]
         if memory in _SHARED:
             found.append(Access(memory, slice(base, base + held), not stores))
+        if buffer in self.changing and not stores:
+            found.append(Access(Order.WAITED, slice(0, 1), False))
         dram = self.dram_rows(memory, buffer, place, rows)
         if dram is not None:
             scale = self._scale[memory]
@@ -165,7 +191,7 @@ class Accesses:
 class ProgramAccesses:
     """The accesses of a program's instructions, all placed and with planned micro-ops."""
 
-    def __init__(self, program: ProgramOp, instructions: Sequence[InstructionOp]):
+    def __init__(self, program: StreamOp, instructions: Sequence[InstructionOp]):
         stored = {
             op.buffer_name
             for op in instructions

@@ -33,8 +33,9 @@ from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta import (
     AllocOp,
     MicroOps,
-    ProgramOp,
+    StreamOp,
     integer,
+    streams_of,
 )
 from vtac.dialects.vta.encoding import Opcode
 
@@ -62,17 +63,16 @@ class AllocatePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         problems: list[Problem] = []
-        for program in op.body.block.ops:
-            if isinstance(program, ProgramOp):
-                try:
-                    allocate(program, self.most_slots)
-                except CompileError as error:
-                    problems += error.problems
+        for program in streams_of(op):
+            try:
+                allocate(program, self.most_slots)
+            except CompileError as error:
+                problems += error.problems
         if problems:
             raise CompileError(problems)
 
 
-def allocate(program: ProgramOp, most_slots: int = MOST_SLOTS) -> None:
+def allocate(program: StreamOp, most_slots: int = MOST_SLOTS) -> None:
     """Place the SRAM buffers of a program. Raises `CompileError` where they do not fit."""
     allocs, buffers = _buffers(program)
     addresses = addresses_of(buffers, program.target, most_slots)
@@ -168,7 +168,7 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] <= other[1] and other[0] <= one[1]
 
 
-def _buffers(program: ProgramOp) -> tuple[list[AllocOp], list[SramBuffer]]:
+def _buffers(program: StreamOp) -> tuple[list[AllocOp], list[SramBuffer]]:
     """The SRAM buffers of a program, in the order in which they come to life."""
     allocs: list[tuple[int, AllocOp]] = []
     last_use: dict[SSAValue, int] = {}
@@ -398,7 +398,7 @@ def _does_not_fit(group: Sequence[_Site], depth: int) -> Problem:
     )
 
 
-def _rewrite(program: ProgramOp, addresses: dict[SSAValue, int]) -> None:
+def _rewrite(program: StreamOp, addresses: dict[SSAValue, int]) -> None:
     for op in program.instructions():
         if op.placed:
             continue

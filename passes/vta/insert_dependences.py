@@ -34,10 +34,11 @@ from vtac.dialects.vta import (
     TOKENS,
     InstructionOp,
     LoadOp,
-    ProgramOp,
+    StreamOp,
     integer,
     integers,
     memory_attr,
+    streams_of,
 )
 from vtac.dialects.vta.encoding import Opcode
 
@@ -70,12 +71,11 @@ class InsertDependencesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
-        for program in op.body.block.ops:
-            if isinstance(program, ProgramOp):
-                insert_dependences(program)
+        for program in streams_of(op):
+            insert_dependences(program)
 
 
-def insert_dependences(program: ProgramOp) -> None:
+def insert_dependences(program: StreamOp) -> None:
     """Set the token flags of a program. Raises `CompileError` where no tokens can do it."""
     instructions = program.instructions()
     for op in instructions:
@@ -89,9 +89,7 @@ def insert_dependences(program: ProgramOp) -> None:
         program.target.token_depth,
     )
     if tokens is None:
-        raise no_tokens(
-            program.sym_name.data, program.target.token_depth, map(layer_of, instructions)
-        )
+        raise no_tokens(program.label, program.target.token_depth, map(layer_of, instructions))
     for op, flags in zip(instructions, tokens.flags, strict=True):
         _set_tokens(op, flags)
     for place, flags in tokens.carriers:
@@ -111,10 +109,10 @@ def insert_dependences(program: ProgramOp) -> None:
 
 
 def no_tokens(program: str, capacity: int, layers: Iterable[str]) -> CompileError:
-    """The error about a program that needs queues of more than `capacity` tokens."""
+    """The error about a stream that needs queues of more than `capacity` tokens."""
     return CompileError(
         DoesNotFit(
-            f"vta.program @{program}",
+            program,
             f"its tokens do not fit queues of {capacity}",
             "Choose a target with deeper token queues.",
             layers=tuple(dict.fromkeys(filter(None, layers))),

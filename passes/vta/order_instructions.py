@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from vtac.dialects.target import Target, TimingPreset
-from vtac.dialects.vta import ComputeOp, InstructionOp, LoadOp, ProgramOp, StoreOp
+from vtac.dialects.vta import ComputeOp, InstructionOp, LoadOp, StoreOp, StreamOp, streams_of
 from vtac.dialects.vta.encoding import Opcode
 
 from .accesses import Accesses
@@ -40,12 +40,11 @@ class OrderInstructionsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
-        for program in op.body.block.ops:
-            if isinstance(program, ProgramOp):
-                order_instructions(program)
+        for program in streams_of(op):
+            order_instructions(program)
 
 
-def order_instructions(program: ProgramOp) -> None:
+def order_instructions(program: StreamOp) -> None:
     """Order the instructions of one program, if that makes it faster by the model."""
     instructions = program.instructions()
     if not can_be_ordered(instructions):
@@ -110,7 +109,7 @@ def _is_known(op: InstructionOp) -> bool:
     return op.placed and op.micro_ops is not None and 0 not in op.iterations
 
 
-def _arrange(program: ProgramOp, instructions: Sequence[InstructionOp]) -> None:
+def _arrange(program: StreamOp, instructions: Sequence[InstructionOp]) -> None:
     """Put the instructions in this order; FINISH, which is last, stays."""
     block = program.body.block
     last = block.last_op

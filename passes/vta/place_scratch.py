@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from vtac.dialects.intervals import Interval, first_fit
-from vtac.dialects.vta import BufferKind, BufferOp, ProgramOp
+from vtac.dialects.vta import BufferKind, BufferOp, ClusterOp, ProgramOp
 from vtac.dialects.vta.attributes import SCRATCH_SCOPE
 
 
@@ -30,11 +30,11 @@ class PlaceScratchPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         for program in op.body.block.ops:
-            if isinstance(program, ProgramOp):
+            if isinstance(program, ProgramOp | ClusterOp):
                 place_scratch(program)
 
 
-def place_scratch(program: ProgramOp) -> None:
+def place_scratch(program: ProgramOp | ClusterOp) -> None:
     """Place the scratch of one program."""
     free: list[tuple[int, int, int, BufferOp]] = []
     taken: list[Interval] = []

@@ -31,10 +31,11 @@ from vtac.dialects.vta import (
     KernelOp,
     LoadOp,
     MicroOps,
-    ProgramOp,
+    StreamOp,
     integer,
     integers,
     memory_attr,
+    streams_of,
     symbol,
 )
 
@@ -55,9 +56,8 @@ class PlanMicroOpsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
-        for program in op.body.block.ops:
-            if isinstance(program, ProgramOp):
-                plan_micro_ops(program)
+        for program in streams_of(op):
+            plan_micro_ops(program)
 
 
 _T = TypeVar("_T")
@@ -81,7 +81,7 @@ class Stretch(Generic[_T]):
         return True
 
 
-def plan_micro_ops(program: ProgramOp) -> None:
+def plan_micro_ops(program: StreamOp) -> None:
     """Plan the micro-ops of a program. Raises `CompileError` on a list longer than the memory."""
     stretches = stretches_of(_planned(program), program.target.uop_entries)
     if not stretches:
@@ -91,7 +91,7 @@ def plan_micro_ops(program: ProgramOp) -> None:
     for stretch in stretches:
         for kernel in stretch.begins:
             names.setdefault(kernel, fresh(f"u{len(names)}", taken))
-    buffer = fresh("uops", taken)
+    buffer = fresh(program.micro_op_buffer, taken)
     _declare(program, buffer, stretches, names)
     start = 0
     for number, stretch in enumerate(stretches):
@@ -106,7 +106,7 @@ def plan_micro_ops(program: ProgramOp) -> None:
             op.properties["uops"] = integers(begin, begin + planned.count)
 
 
-def _planned(program: ProgramOp) -> Iterator[tuple[ComputeOp, MicroOps]]:
+def _planned(program: StreamOp) -> Iterator[tuple[ComputeOp, MicroOps]]:
     """The instructions that have micro-ops, with these."""
     entries = program.target.uop_entries
     for op in program.instructions():
@@ -162,7 +162,7 @@ def fresh(name: str, taken: set[str]) -> str:
 
 
 def _declare(
-    program: ProgramOp,
+    program: StreamOp,
     buffer: str,
     stretches: Sequence[Stretch[ComputeOp]],
     names: dict[MicroOps, str],

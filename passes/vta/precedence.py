@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 from vtac.dialects.target import Memory
 from vtac.dialects.vta import ComputeOp, GemmOp, MicroOps
 
-from .accesses import Accesses, Module, Space
+from .accesses import Accesses, Module, Order, Space
 
 _Factors: TypeAlias = tuple[int, int]
 
@@ -104,6 +104,14 @@ def transfer_spans(
     if x == 0 or y == 0:
         return []
     stores, found = memory is Memory.OUT, []
+    if buffer in accesses.semaphores:
+        # A wait follows the signals before it, so that no cycle of units waits for itself.
+        if stores:
+            return [Span(Order.WAITED, 0, 1, False), Span(Order.SENT, 0, 1, True)]
+        return [Span(memory, base, base + held, True), Span(Order.WAITED, 0, 1, True)]
+    if buffer in accesses.changing:
+        order = Order.SENT if stores else Order.WAITED
+        found.append(Span(order, 0, 1, False))
     if memory is not Memory.UOP:
         space = Memory.ACC if memory is Memory.ACC_8BIT else memory
         found.append(Span(space, base, base + held, not stores))

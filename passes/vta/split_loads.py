@@ -17,7 +17,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects.target import Memory
-from vtac.dialects.vta import LoadOp, ProgramOp, integer, integers
+from vtac.dialects.vta import LoadOp, integer, integers, streams_of
 
 BEATS = 512
 """The most beats of a piece: 16 tiles of weights by a port of 8 bytes. Each piece pays the latency
@@ -37,8 +37,8 @@ class SplitLoadsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
-        for program in op.body.block.ops:
-            if isinstance(program, ProgramOp) and self.beats:
+        for program in streams_of(op):
+            if self.beats:
                 target = program.target
                 beats = target.timing.beats(target.element_bytes(Memory.WGT))
                 most = max(self.beats // beats, 1)
