@@ -13,21 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Target
+from vtac.dialects.target import ClusterTarget, Machine, cores_of, windows
 from vtac.sim import Counters, SimulationError, Simulator
+from vtac.sim.cluster import ClusterError, ClusterSimulator
 
 RESERVED_BYTES = 4096
 """Bytes at the start of DRAM that no program may address."""
-
-CORES = 1
-"""How many cores a `Target` has, each with a stream of instructions of its own."""
 
 
 class Device(Protocol):
     """An accelerator with its memory."""
 
     @property
-    def target(self) -> Target:
+    def target(self) -> Machine:
         """The machine for which programs must be compiled to run on this device."""
         ...
 
@@ -50,9 +48,10 @@ class Device(Protocol):
     def run(self, streams: Sequence[NDArray[np.uint64]], order_seed: int | None = None) -> Counters:
         """Run a program until every core is past its FINISH.
 
-        streams: the instructions of each core, uint64 [N, 2]. order_seed: where the device can
-        choose, the order in which modules take turns. Raises `CompileError` where the program is
-        wrong, or where there are not as many streams as the device has cores.
+        streams: the instructions of each unit, uint64 [N, 2]: the cores by number, then the DMA of
+        a cluster that has one. order_seed: where the device can choose, the order in which modules
+        take turns. Raises `CompileError` where the program is wrong, or where there are not as many
+        streams as the device has units.
         """
         ...
 
@@ -60,20 +59,27 @@ class Device(Protocol):
 class SimulatorDevice:
     """The functional simulator as a device, in strict mode."""
 
-    def __init__(self, target: Target) -> None:
-        self._simulator = Simulator(target)
+    def __init__(self, target: Machine) -> None:
         self._target = target
-        self._memory = np.zeros(RESERVED_BYTES, np.uint8)
+        self._cluster = target if isinstance(target, ClusterTarget) and target.has_windows else None
+        self._simulator = Simulator(cores_of(target)[0])
         self._end = RESERVED_BYTES
+        first = RESERVED_BYTES
+        if self._cluster is not None:
+            self._simulators = ClusterSimulator(self._cluster)
+            first = windows.semaphores_end(self._cluster.cores)
+        self._memory = np.zeros(first, np.uint8)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> Machine:
         """The machine that is simulated."""
         return self._target
 
     def allocate(self, size: int, alignment: int) -> int:
         """The address of fresh bytes at the end of the image, which grows by doubling."""
         address = -(-self._end // alignment) * alignment
+        if self._cluster is not None:
+            address = windows.ddr_address(self._end, size, alignment)
         self._end = address + size
         if self._end > len(self._memory):
             try:
@@ -96,19 +102,30 @@ class SimulatorDevice:
 
     def image(self) -> NDArray[np.uint8]:
         """A copy of the image."""
-        return self._memory[: self._end].copy()
+        return self._image().copy()
+
+    def _image(self) -> NDArray[np.uint8]:
+        """All memory allocated so far; of a cluster, its windows as well."""
+        if self._cluster is None:
+            return self._memory[: self._end]
+        return self._memory[: max(self._end, windows.semaphores_end(self._cluster.cores))]
 
     def run(self, streams: Sequence[NDArray[np.uint64]], order_seed: int | None = None) -> Counters:
         """Simulate; a program that breaks a rule of the machine is an error."""
-        if len(streams) != CORES:
-            what = f"{len(streams)} streams of instructions for a machine of {CORES} core"
-            raise CompileError(Problem("simulator", what, "Pass one stream for each core."))
-        (instructions,) = streams
+        units = 1 if self._cluster is None else self._cluster.units
+        if len(streams) != units:
+            what = f"{len(streams)} streams of instructions for a machine of {units} units"
+            raise CompileError(Problem("simulator", what, "Pass one stream for each unit."))
         try:
+            if self._cluster is not None:
+                return self._simulators.run(
+                    streams, self._image(), strict=True, order_seed=order_seed
+                ).total
+            (instructions,) = streams
             return self._simulator.run(
-                instructions, self._memory[: self._end], strict=True, order_seed=order_seed
+                instructions, self._image(), strict=True, order_seed=order_seed
             )
-        except SimulationError as error:
+        except (SimulationError, ClusterError) as error:
             raise CompileError(Problem("simulator", str(error))) from None
 
     def _range(self, address: int, size: int) -> NDArray[np.uint8]:

@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Target
+from vtac.dialects.target import Machine
 from vtac.runtime.casts import cast_fault
 from vtac.runtime.device import Device, total
 from vtac.runtime.engine import (
@@ -109,7 +109,7 @@ class Module:
             self._sessions.update((function.name, session) for function in functions)
 
     @property
-    def target(self) -> Target | None:
+    def target(self) -> Machine | None:
         """The machine that the model was compiled for; None if no part depends on a machine."""
         return self.package.target
 

@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 
 from vtac.dialects.errors import Problem
+from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.sim import check
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def hazards_of(program: BinaryProgram, resources: Mapping[str, Array]) -> list[Problem]:
+def hazards_of(
+    program: BinaryProgram | BinaryCluster, resources: Mapping[str, Array]
+) -> list[Problem]:
     """What may go wrong with a program, instruction by instruction."""
+    if isinstance(program, BinaryCluster):
+        return []
     addresses = program.place()
     end = max((addresses[b.name] + b.size for b in program.buffers), default=0)
     image = np.zeros(end, np.uint8)

@@ -2,30 +2,31 @@
 
 The words of each core are a file, ``program.0.bin``, ``program.1.bin``, ...; buffers and
 relocations are metadata; constants are blobs; what only people read (kernels, layers) is a further
-file. Nothing is lost: the program that comes out is the one that went in. `BinaryProgram` is that
-of one core, so there is one stream today.
+file. Nothing is lost: the program that comes out is the one that went in. A `BinaryProgram` has one
+stream, a `BinaryCluster` one for each core and, if there is one, the DMA.
 
 In version 1 of the format the words were one file, ``program.bin`` (`upgraded`).
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vtac.dialects.context import bytes_of, not_loaded
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Target
-from vtac.dialects.vta.attributes import SCRATCH_SCOPE, BufferKind
+from vtac.dialects.target import ClusterTarget, Machine, cores_of
+from vtac.dialects.vta.attributes import GLOBAL_SCOPE, SCRATCH_SCOPE, BufferKind
+from vtac.dialects.vta.cluster_program import BinaryCluster, PlacedCopy, commands_from
 from vtac.dialects.vta.encoding import EncodingError, Instruction, Store, Transfer, decode
 from vtac.dialects.vta.program import BinaryProgram, Buffer, Names
 from vtac.runtime.package.contents import Function, blob_digest
 from vtac.runtime.package.records import from_json, to_json
 
 _CODE_OF_VERSION_1 = "program.bin"
-_NAMES = "names.json"
 _INSTRUCTION_BYTES = 16
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -87,8 +88,28 @@ class NamesRecord:
     layers: tuple[str, ...]
 
 
+class _Stream(NamedTuple):
+    """Words of a unit, uint64 [N, 2], their relocations, and names for people.
+
+    relocations: (number, buffer). Numbers count instructions; of the DMA, whose commands have two
+    ends, 2 x the command for its source, and one more for its destination.
+    """
+
+    words: NDArray[np.uint64]
+    relocations: Sequence[tuple[int, str]]
+    names: Names | None
+
+
+def _streams_of(program: BinaryProgram | BinaryCluster) -> list[_Stream]:
+    cores = program.cores if isinstance(program, BinaryCluster) else (program,)
+    streams = [_Stream(core.insns, core.relocations, core.names) for core in cores]
+    if isinstance(program, BinaryCluster) and program.target.dma:
+        streams.append(_Stream(*program.relative_commands(), None))
+    return streams
+
+
 def to_function(
-    program: BinaryProgram, resources: Mapping[str, Array]
+    program: BinaryProgram | BinaryCluster, resources: Mapping[str, Array]
 ) -> tuple[Function, dict[str, bytes]]:
     """A program as a function, and the blobs it refers to. resources: large constants by name.
 
@@ -97,9 +118,13 @@ def to_function(
     named = [buffer.resource[0] for buffer in program.buffers if buffer.resource is not None]
     if problems := [not_loaded(name) for name in named if name not in resources]:
         raise CompileError(problems)
-    users: dict[str, list[int]] = {buffer.name: [] for buffer in program.buffers}
-    for index, name in program.relocations:
-        users[name].append(index)
+    streams = _streams_of(program)
+    users: dict[str, list[list[int]]] = {
+        buffer.name: [[] for _ in streams] for buffer in program.buffers
+    }
+    for number, stream in enumerate(streams):
+        for index, name in stream.relocations:
+            users[name][number].append(index)
     blobs: dict[str, bytes] = {}
     records = []
     for buffer in program.buffers:
@@ -124,14 +149,17 @@ def to_function(
                 buffer.element,
                 None if buffer.place is None else PlaceRecord(*buffer.place),
                 buffer.live,
-                (tuple(users[buffer.name]),),
+                tuple(map(tuple, users[buffer.name])),
             )
         )
-    files = {_code(0): np.ascontiguousarray(program.insns, "<u8").tobytes()}
-    if program.names is not None:
-        record = NamesRecord(program.names.kernels, program.names.layers)
-        files[_NAMES] = json.dumps(to_json(record), separators=(",", ":")).encode()
-    metadata = to_json(ProgramRecord((len(program.insns),), tuple(records)))
+    files: dict[str, bytes] = {}
+    for number, stream in enumerate(streams):
+        files[_code(number)] = np.ascontiguousarray(stream.words, "<u8").tobytes()
+        if stream.names is not None:
+            record = NamesRecord(stream.names.kernels, stream.names.layers)
+            files[_names_file(number)] = json.dumps(to_json(record), separators=(",", ":")).encode()
+    counts = tuple(len(stream.words) for stream in streams)
+    metadata = to_json(ProgramRecord(counts, tuple(records)))
     return Function(program.name, "vta", metadata, files, tuple(sorted(blobs))), blobs
 
 
@@ -152,30 +180,70 @@ def record_of(function: Function, where: str) -> ProgramRecord:
 
 
 def from_function(
-    function: Function, target: Target, blobs: Mapping[str, bytes], where: str
-) -> BinaryProgram:
-    """The program in a function, not yet verified. Raises `CompileError` if there is none."""
+    function: Function, machine: Machine, blobs: Mapping[str, bytes], where: str
+) -> BinaryProgram | BinaryCluster:
+    """The program in a function, not yet verified. Raises `CompileError` if there is none.
+
+    It is that of a cluster if the machine is one of several units, or has a global buffer.
+    """
     place = f"{where}: function {function.name}"
     record = record_of(function, where)
-    streams = len(record.streams)
-    if streams != 1 or any(len(buffer.instructions) != streams for buffer in record.buffers):
-        raise CompileError(Problem(place, f"it has {streams} streams of instructions, not one"))
-    (instructions,) = record.streams
-    code = function.files.get(_code(0), b"")
-    length = _INSTRUCTION_BYTES * instructions
-    if set(function.files) - {_code(0), _NAMES} or len(code) != length or not length:
+    core, count = cores_of(machine)
+    cluster = machine if isinstance(machine, ClusterTarget) and machine.has_windows else None
+    units = count if cluster is None else cluster.units
+    if len(record.streams) != units or any(
+        len(buffer.instructions) != units for buffer in record.buffers
+    ):
+        what = f"it has {len(record.streams)} streams of instructions, not {units}"
+        raise CompileError(Problem(place, what))
+    known = {name(number) for number in range(units) for name in (_code, _names_file)}
+    if set(function.files) - known:
+        raise CompileError(Problem(place, "its files are not those of a program"))
+    buffers = tuple(_buffer(buffer, blobs, place) for buffer in record.buffers)
+    streams = [_stream(function, record, number, place) for number in range(units)]
+    programs = tuple(
+        BinaryProgram(
+            function.name, core, stream.words, tuple(stream.relocations), buffers, stream.names
+        )
+        for stream in streams[:count]
+    )
+    if cluster is None:
+        return programs[0]
+    if not cluster.dma:
+        return BinaryCluster(function.name, cluster, programs)
+    try:
+        commands = commands_from(streams[-1].words, streams[-1].relocations)
+    except EncodingError as error:
+        raise CompileError(Problem(place, str(error))) from None
+    return BinaryCluster(function.name, cluster, programs, commands)
+
+
+def _stream(function: Function, record: ProgramRecord, number: int, place: str) -> _Stream:
+    instructions = record.streams[number]
+    code = function.files.get(_code(number), b"")
+    if len(code) != _INSTRUCTION_BYTES * instructions or not instructions:
         raise CompileError(Problem(place, "its files are not those of a program"))
     relocations = sorted(
-        (index, buffer.name) for buffer in record.buffers for index in buffer.instructions[0]
+        (index, buffer.name) for buffer in record.buffers for index in buffer.instructions[number]
     )
-    return BinaryProgram(
-        function.name,
-        target,
-        np.frombuffer(code, "<u8").astype(np.uint64).reshape(-1, 2),
-        tuple(relocations),
-        tuple(_buffer(buffer, blobs, place) for buffer in record.buffers),
-        _names(function, instructions, place),
-    )
+    words = np.frombuffer(code, "<u8").astype(np.uint64).reshape(-1, 2)
+    return _Stream(words, relocations, _names(function, number, instructions, place))
+
+
+def program_from(
+    function: Function, machine: Machine, blobs: Mapping[str, bytes], where: str
+) -> BinaryProgram:
+    """As `from_function`, for what takes programs of one core alone; raises `CompileError`."""
+    program = from_function(function, machine, blobs, where)
+    if isinstance(program, BinaryCluster):
+        raise CompileError(
+            Problem(
+                f"{where}: function {function.name}",
+                f"is a program for {program.target.units} units of a cluster",
+                "This takes programs of a single machine.",
+            )
+        )
+    return program
 
 
 def upgraded(function: Function, where: str) -> Function:
@@ -200,6 +268,11 @@ def upgraded(function: Function, where: str) -> Function:
 def _code(stream: int) -> str:
     """The name of the file with the instructions of a stream."""
     return f"program.{stream}.bin"
+
+
+def _names_file(stream: int) -> str:
+    """The name of the file with the `Names` of a stream."""
+    return f"names.{stream}.json" if stream else "names.json"
 
 
 def _buffer(record: BufferRecord, blobs: Mapping[str, bytes], place: str) -> Buffer:
@@ -240,17 +313,35 @@ def _lifetime(record: BufferRecord, place: str) -> tuple[int, int] | None:
     return first, last
 
 
-def _names(function: Function, instructions: int, place: str) -> Names | None:
-    if _NAMES not in function.files:
+def _names(function: Function, stream: int, instructions: int, place: str) -> Names | None:
+    file = _names_file(stream)
+    if file not in function.files:
         return None
     try:
-        data = json.loads(function.files[_NAMES])
+        data = json.loads(function.files[file])
     except (ValueError, RecursionError):
-        raise CompileError(Problem(place, f"{_NAMES} is not JSON")) from None
-    record = from_json(NamesRecord, data, f"{place}: {_NAMES}")
+        raise CompileError(Problem(place, f"{file} is not JSON")) from None
+    record = from_json(NamesRecord, data, f"{place}: {file}")
     if record.layers and len(record.layers) != instructions:
-        raise CompileError(Problem(place, f"{_NAMES} does not name one layer for each instruction"))
+        raise CompileError(Problem(place, f"{file} does not name one layer for each instruction"))
     return Names(record.kernels, record.layers)
+
+
+def cluster_faults(program: BinaryCluster) -> Iterator[str]:
+    """The faults of the buffers, transfers and commands of a cluster's program, as messages."""
+    for number, core in enumerate(program.cores):
+        yield from (f"core {number}: {fault}" for fault in program_faults(core))
+    for buffer in program.buffers:
+        place = buffer.place
+        in_gb = place is not None and place[0] == GLOBAL_SCOPE
+        if in_gb and place is not None and place[1] + buffer.size > program.target.gb_bytes:
+            yield f"buffer {buffer.name!r} leaves the global buffer"
+    for number, command in enumerate(program.commands):
+        if isinstance(command, PlacedCopy):
+            for name, first in (command.source, command.destination):
+                found = program.buffer.get(name)
+                if found is None or first + command.nbytes > found.size:
+                    yield f"command {number} of the DMA leaves buffer {name!r}"
 
 
 def program_faults(program: BinaryProgram) -> Iterator[str]:
@@ -291,7 +382,11 @@ def _place_faults(buffer: Buffer) -> Iterator[str]:
         yield f"buffer {buffer.name!r} lives from step {first} to {last}"
     elif buffer.place is not None:
         scope, offset = buffer.place
-        if scope != SCRATCH_SCOPE or offset < 0 or offset % max(buffer.alignment, 1):
+        if (
+            scope not in (SCRATCH_SCOPE, GLOBAL_SCOPE)
+            or offset < 0
+            or offset % max(buffer.alignment, 1)
+        ):
             yield f"buffer {buffer.name!r} cannot lie at byte {offset} of {scope!r}"
 
 
@@ -305,6 +400,6 @@ def _transfer_faults(
         yield f"instruction {index} leaves buffer {buffer.name!r}"
     if buffer.alignment % size:
         yield f"buffer {buffer.name!r} is not aligned to the elements of instruction {index}"
-    writable = buffer.kind in (BufferKind.OUTPUT, BufferKind.SCRATCH)
+    writable = buffer.kind in (BufferKind.OUTPUT, BufferKind.SCRATCH, BufferKind.SEMAPHORE)
     if isinstance(transfer, Store) and not writable:
         yield f"instruction {index} writes the {buffer.kind.value} {buffer.name!r}"

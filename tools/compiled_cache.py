@@ -22,7 +22,7 @@ from onnx import ModelProto, TensorProto
 from onnx.external_data_helper import ExternalDataInfo
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Target
+from vtac.dialects.target import Machine, machine_of
 from vtac.lowering.onnx_to_graph import ModelSource
 from vtac.lowering.onnx_to_graph.load import all_tensors, parse_model
 from vtac.runtime.executor import Module, load
@@ -51,7 +51,7 @@ class _Digest(Protocol):
 def compile_cached(
     folder: str | os.PathLike[str],
     model: ModelSource,
-    target: str | os.PathLike[str] | Target,
+    target: str | os.PathLike[str] | Machine,
     calibration: Source | None,
     options: CompileOptions,
 ) -> Module:
@@ -62,7 +62,7 @@ def compile_cached(
     and on options that ask for more than a package.
     """
     _verify(options)
-    machine = Target.of(target)
+    machine = machine_of(target)
     path = Path(folder) / f"{compilation_digest(model, machine, calibration, options)}.vtapkg"
     if path.is_file():
         with suppress(CompileError):
@@ -88,7 +88,7 @@ def _verify(options: CompileOptions) -> None:
 
 
 def compilation_digest(
-    model: ModelSource, target: Target, calibration: Source | None, options: CompileOptions
+    model: ModelSource, target: Machine, calibration: Source | None, options: CompileOptions
 ) -> str:
     """The digest of everything that decides what is compiled, in hexadecimal digits."""
     digest = hashlib.sha256()

@@ -21,7 +21,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import TARGET_ATTRIBUTE, Machine, machine_of
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.quantize import QuantizePass
@@ -76,14 +76,15 @@ NOTHING_OFFLOADED = (
 
 def compile_model(
     model: ModelSource,
-    target: str | os.PathLike[str] | Target = "pynq",
+    target: str | os.PathLike[str] | Machine = "pynq",
     calibration: Source | None = None,
     options: CompileOptions | None = None,
     **keywords: Unpack[CompileKeywords],
 ) -> Module:
     """Compile an ONNX model (path, bytes or ModelProto) for a VTA.
 
-    target: the name of a preset, the path of a ``vta_config.json``, or a Target.
+    target: the name of a preset (of a cluster, too), the path of a file that describes a machine, a
+    Target or a ClusterTarget.
     calibration: inputs from which the ranges of all values are taken; see `vtac.runtime.samples`.
     options: a `CompileOptions`; or its fields as keyword arguments, but not both.
     Raises `CompileError` with everything that is wrong. ``module.report`` has notes and warnings;
@@ -91,7 +92,7 @@ def compile_model(
     """
     if options is not None and keywords:
         raise TypeError("compile() takes options, or their fields as keywords, but not both")
-    driver = _Driver(Target.of(target), options or options_from(**keywords))
+    driver = _Driver(machine_of(target), options or options_from(**keywords))
     try:
         module = driver.compile(model, calibration)
     finally:
@@ -113,7 +114,7 @@ class _Cut:
 class _Driver:
     """One compilation: its options, its context and its report."""
 
-    def __init__(self, target: Target, options: CompileOptions) -> None:
+    def __init__(self, target: Machine, options: CompileOptions) -> None:
         codegens = chosen_codegens(options.codegens)
         self.recorded = recorded_schedules(options.tuning)
         self.ctx = VtacContext(codegens=lambda: codegens, schedules=self.recorded)

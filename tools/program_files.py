@@ -19,11 +19,11 @@ import numpy as np
 
 from vtac.dialects.array_files import read_npz, write_npz
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import FEATURES, PRESETS, Target
+from vtac.dialects.target import FEATURES, PRESETS, Machine, Target
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.runtime.atomic import read_whole, write_whole
 from vtac.runtime.package import Function, read_package
-from vtac.runtime.vta_program import from_function, resources_of, to_function
+from vtac.runtime.vta_program import program_from, resources_of, to_function
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _FILES = "file_"
@@ -72,7 +72,7 @@ def read_program(
             package = read_package(path, allow_native=True)  # no code of it runs here
             verify_machine(where, target_of(package), target)
             found = _choose(package.functions, function, where)
-            program = from_function(found, target_of(package), package.blobs, where)
+            program = program_from(found, target_of(package), package.blobs, where)
             return program, resources_of(found, package.blobs, where)
         case ".npz":
             return _read_npz(read_whole(path), target, where)
@@ -87,7 +87,7 @@ def read_program(
             raise CompileError(Problem(where, "a program is a .bin, an .npz or in a .vtapkg"))
 
 
-def verify_machine(where: str, own: Target, given: Target | None) -> None:
+def verify_machine(where: str, own: Machine, given: Machine | None) -> None:
     """Raise `CompileError` if somebody names another machine than the file does."""
     if given is not None and given != own:
         hint = "Leave --target away; --preset and --set change its clock."
@@ -127,5 +127,5 @@ def _read_npz(
     blobs = {k.removeprefix(_BLOBS): v.tobytes() for k, v in arrays.items() if _BLOBS in k}
     function = Function(name, "vta", metadata, files, tuple(sorted(blobs)))
     verify_machine(where, target, given)
-    program = from_function(function, target, blobs, where)
+    program = program_from(function, target, blobs, where)
     return program, resources_of(function, blobs, where)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Target
+from vtac.dialects.target import Machine, cores_of
 from vtac.runtime.atomic import is_file, write_whole
 from vtac.sim import TimingPreset, TimingReport
 from vtac.sim.timing import preset_for
@@ -23,9 +23,9 @@ def verify_picture_names(args: argparse.Namespace) -> None:
             raise CompileError(Problem(path, f"a picture is one of {', '.join(_SUFFIXES)}"))
 
 
-def chosen_preset(args: argparse.Namespace, target: Target) -> TimingPreset:
+def chosen_preset(args: argparse.Namespace, target: Machine) -> TimingPreset:
     """The preset that the arguments name, with their changes."""
-    preset = preset_for(target, args.preset)
+    preset = preset_for(cores_of(target)[0], args.preset)
     return preset.replace_text(_changes(args.set)) if args.set else preset
 
 

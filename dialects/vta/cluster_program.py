@@ -1,6 +1,6 @@
 """A program as a cluster gets it: words for each core, commands for the DMA, shared buffers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ..target import ClusterTarget, windows
 from .attributes import BufferKind
-from .dma import Copy, DmaCommand, DmaFinish, Signal, Wait, encode_dma
+from .dma import Copy, DmaCommand, DmaFinish, Signal, Wait, decode_dma, encode_dma
+from .encoding import EncodingError
 from .program import BinaryProgram, Buffer, allocate_buffers
 
 
@@ -87,7 +88,47 @@ class BinaryCluster:
             streams.append(encode_dma([*placed, DmaFinish()]))
         return streams
 
+    def relative_commands(self) -> tuple[NDArray[np.uint64], list[tuple[int, str]]]:
+        """The words of the DMA's stream for buffers at address 0, FINISH included, and its
+        relocations: 2 x the number of a command for its source, one more for its destination."""
+        commands: list[DmaCommand] = []
+        relocations = []
+        for number, command in enumerate(self.commands):
+            if isinstance(command, PlacedCopy):
+                relocations.append((2 * number, command.source[0]))
+                relocations.append((2 * number + 1, command.destination[0]))
+                origin = dict.fromkeys((command.source[0], command.destination[0]), 0)
+                commands.append(command.at(origin))
+            else:
+                commands.append(command)
+        return encode_dma([*commands, DmaFinish()]), relocations
+
     @property
     def instructions(self) -> int:
         """Instructions and commands of all units."""
         return sum(len(core.insns) for core in self.cores) + len(self.commands)
+
+
+def commands_from(
+    words: NDArray[np.uint64], relocations: Sequence[tuple[int, str]]
+) -> tuple[ClusterCommand, ...]:
+    """The commands of `BinaryCluster.relative_commands`. Raises `EncodingError` on others."""
+    buffers = dict(relocations)
+    *commands, last = decode_dma(words)
+    found: list[ClusterCommand] = []
+    for number, command in enumerate(commands):
+        if isinstance(command, Copy):
+            ends = buffers.get(2 * number), buffers.get(2 * number + 1)
+            if ends[0] is None or ends[1] is None:
+                raise EncodingError(
+                    f"command {number} of the DMA copies between no buffers", number
+                )
+            source, destination = (ends[0], command.source), (ends[1], command.destination)
+            found.append(PlacedCopy(source, destination, command.nbytes))
+        elif isinstance(command, DmaFinish):
+            raise EncodingError(f"command {number} of the DMA ends its stream too early", number)
+        else:
+            found.append(command)
+    if not isinstance(last, DmaFinish):
+        raise EncodingError("the stream of the DMA has no FINISH", len(commands))
+    return tuple(found)

@@ -71,6 +71,11 @@ class BinaryProgram:
         """The buffers by name."""
         return {buffer.name: buffer for buffer in self.buffers}
 
+    @property
+    def instructions(self) -> int:
+        """How many there are."""
+        return len(self.insns)
+
     def of_kind(self, kind: BufferKind) -> list[Buffer]:
         """The buffers of a kind; inputs and outputs by their index."""
         found = [buffer for buffer in self.buffers if buffer.kind is kind]

@@ -43,10 +43,11 @@ from vtac.dialects.graph import (
 )
 from vtac.dialects.graph.rectangles import moves_whole_elements
 from vtac.dialects.target import Target
-from vtac.dialects.vta import ProgramOp
+from vtac.dialects.vta import ClusterOp, ProgramOp
+from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.codegens.vta_cycles import is_worth_joining, region_cycles
-from vtac.lowering.vta_to_binary import encode_program
+from vtac.lowering.vta_to_binary import encode_cluster, encode_program
 from vtac.passes.graph.codegen import Codegen, NamedPattern
 from vtac.passes.graph.conv_transpose_phases import can_split
 from vtac.passes.graph.patterns import (
@@ -67,7 +68,7 @@ QUANTISED = "quantised"
 
 LOWERING = (
     Pipeline.of(
-        "graph-to-te,te-fill-lanes,te-insert-copies,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,"
+        "graph-to-te,te-fill-lanes,te-cut-calls,te-insert-copies,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,"
         "te-split-bodies,te-drop-clips,te-nest-shifts,te-correct-borders,te-place-biases,"
         "te-block-immediates,te-extremes-first,te-split-windows,te-share-tiles,"
         "te-cover-stores,te-schedule",
@@ -79,7 +80,7 @@ LOWERING = (
         "loops",
     )
     + Pipeline.of(
-        "te-to-vta,vta-place-scratch,vta-allocate,vta-split-loads,vta-order-instructions,"
+        "te-to-vta,vta-place-scratch,vta-insert-semaphores,vta-allocate,vta-split-loads,vta-order-instructions,"
         "vta-join-loads,vta-plan-microops,vta-insert-dependences",
         "vta",
         is_checked_later=True,  # by encoding and by the hazard checker
@@ -368,7 +369,9 @@ class VtaCodegen(Codegen):
         """From the rates of the target."""
         return None if target is None else region_cycles(composites, target)
 
-    def build(self, function: Operation, ctx: VtacContext) -> BinaryProgram:
+    def build(self, function: Operation, ctx: VtacContext) -> BinaryProgram | BinaryCluster:
         """The words of a program."""
+        if isinstance(function, ClusterOp):
+            return encode_cluster(function)
         assert isinstance(function, ProgramOp)
         return encode_program(function)

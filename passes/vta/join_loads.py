@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from vtac.dialects.vta import InstructionOp, LoadOp, ProgramOp, integer, integers
+from vtac.dialects.vta import InstructionOp, LoadOp, StreamOp, integer, integers, streams_of
 
 from .accesses import Module, module_of
 from .order_instructions import can_be_ordered, spans_of_program
@@ -44,12 +44,11 @@ class JoinLoadsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
-        for program in op.body.block.ops:
-            if isinstance(program, ProgramOp):
-                join_loads(program)
+        for program in streams_of(op):
+            join_loads(program)
 
 
-def join_loads(program: ProgramOp) -> None:
+def join_loads(program: StreamOp) -> None:
     """Join the loads of one program."""
     instructions = program.instructions()
     if not can_be_ordered(instructions):

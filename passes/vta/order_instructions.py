@@ -69,7 +69,7 @@ def better_order(
     return chosen.order if chosen.cycles < kept.cycles else None
 
 
-def spans_of_program(program: ProgramOp, instructions: Sequence[InstructionOp]) -> list[list[Span]]:
+def spans_of_program(program: StreamOp, instructions: Sequence[InstructionOp]) -> list[list[Span]]:
     """The spans that each of a program's instructions touches; FINISH is none of them."""
     stored = {op.buffer_name for op in instructions if isinstance(op, StoreOp) and op.buffer_name}
     accesses = Accesses(program.target, program.buffers(), stored)

@@ -18,7 +18,7 @@ from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta.attributes import BufferKind
 from vtac.dialects.vta.program import FIRST_ADDRESS, BinaryProgram, Buffer, allocate_buffers
 from vtac.runtime.package import Function, Package
-from vtac.runtime.vta_program import from_function, record_of
+from vtac.runtime.vta_program import program_from, record_of
 
 _LEAST_ALIGNMENT = 64
 _INSTRUCTION_BYTES = 16
@@ -60,7 +60,7 @@ class DevicePlan:
 def plan_device(package: Package, target: Target) -> DevicePlan:
     """Place all programs of a package and what they refer to. Raises `CompileError`."""
     programs = {
-        name: from_function(function, target, package.blobs, "package")
+        name: program_from(function, target, package.blobs, "package")
         for name, function in package.functions.items()
     }
     alignments = [b.alignment for program in programs.values() for b in program.buffers]

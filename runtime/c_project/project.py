@@ -64,6 +64,9 @@ def c_project_of(package: Package) -> CProject:
     if problems:
         raise CompileError(problems)
     target = package.target or Target.named(_WITHOUT_VTA)
+    if not isinstance(target, Target):
+        what = "programs for a cluster have no form in C"
+        raise CompileError(Problem("package", what, "Compile for a single machine."))
     device = plan_device(package, target)
     body = Body()
     tensors = {name: _value(body, package.value(name)) for name in package.inputs}

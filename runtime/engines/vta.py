@@ -8,14 +8,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Target
+from vtac.dialects.target import Machine, cores_of
 from vtac.dialects.vta.attributes import BufferKind
+from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.dialects.vta.program import BinaryProgram, Buffer, allocate_buffers
 from vtac.runtime.atomic import whole_file
 from vtac.runtime.device import Device, SimulatorDevice
@@ -23,7 +24,14 @@ from vtac.runtime.engine import Array, Engine, LaunchOptions, LaunchResult, sign
 from vtac.runtime.hazards import hazards_of
 from vtac.runtime.memory_use import MemoryUse, memory_use
 from vtac.runtime.package.contents import Function, Package
-from vtac.runtime.vta_program import from_function, program_faults, record_of, to_function, upgraded
+from vtac.runtime.vta_program import (
+    cluster_faults,
+    from_function,
+    program_faults,
+    record_of,
+    to_function,
+    upgraded,
+)
 from vtac.sim import SimulationError, TimingPreset, TimingReport, estimate
 
 
@@ -33,9 +41,9 @@ class VtaSession:
     def __init__(self, package: Package, functions: Sequence[Function], device: Device) -> None:
         self._device = device
         self._blobs: dict[str, int] = {}
-        self._programs: dict[str, BinaryProgram] = {}
+        self._programs: dict[str, BinaryProgram | BinaryCluster] = {}
         self._addresses: dict[str, dict[str, int]] = {}
-        self._code: dict[str, NDArray[np.uint64]] = {}
+        self._code: dict[str, list[NDArray[np.uint64]]] = {}
         for function in functions:
             self._place(package, function)
 
@@ -52,7 +60,7 @@ class VtaSession:
         self._programs[function.name] = program
         self._addresses[function.name] = addresses
         try:
-            self._code[function.name] = program.relocate(addresses)
+            self._code[function.name] = _relocated(program, addresses)
         except ValueError as error:
             raise CompileError(Problem(f"function {function.name}", str(error))) from None
 
@@ -77,7 +85,7 @@ class VtaSession:
             data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             self._device.write(addresses[buffer.name], data)
         before = self._device.image() if options.dump else None
-        counters = self._device.run([self._code[function]], options.order_seed)
+        counters = self._device.run(self._code[function], options.order_seed)
         if options.dump is not None and before is not None:
             self._dump(options.dump, function, before)
         outputs = [
@@ -88,26 +96,38 @@ class VtaSession:
 
     def time(self, function: str, preset: str | TimingPreset | None) -> TimingReport:
         """Simulate the time of the program at its addresses; the time does not depend on data."""
-        program = self._programs[function]
+        program = self._of_one_core(function)
         layers = program.names.layers if program.names is not None else ()
         try:
-            return estimate(program.target, self._code[function], preset, layers or None)
+            return estimate(program.target, self._code[function][0], preset, layers or None)
         except SimulationError as error:
             raise CompileError(Problem(f"function {function}", str(error))) from None
 
     def memory_use(self, function: str, report: TimingReport) -> MemoryUse:
         """What a launch keeps in scratchpads and DRAM over its time."""
-        return memory_use(self._programs[function], report, self._device.image())
+        return memory_use(self._of_one_core(function), report, self._device.image())
+
+    def _of_one_core(self, function: str) -> BinaryProgram:
+        """A program of a single machine. Raises `CompileError` on one of a cluster."""
+        program = self._programs[function]
+        if isinstance(program, BinaryCluster):
+            what = f"is a program for {program.target.units} units of a cluster"
+            raise CompileError(Problem(f"function {function}", what))
+        return program
 
     def _dump(self, path: Path, function: str, before: NDArray[np.uint8]) -> None:
-        config = json.dumps(self._device.target.to_replay_config(), sort_keys=True)
+        core, _ = cores_of(self._device.target)
+        config = json.dumps(core.to_replay_config(), sort_keys=True)
+        streams = self._code[function]
+        names = ["insns", *(f"insns{number}" for number in range(1, len(streams)))]
+        arrays: dict[str, Any] = dict(zip(names, streams, strict=True))
         with whole_file(path) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(
                 stream,
                 config=np.array(config),
-                insns=self._code[function],
                 dram_in=before,
                 dram_out=self._device.image(),
+                **arrays,
             )
 
 
@@ -118,7 +138,7 @@ class VtaEngine(Engine):
         self, name: str, codegen: str, built: object, resources: Mapping[str, Array]
     ) -> tuple[Function, Mapping[str, bytes]]:
         """Store a program: its words as a file, its constants as blobs."""
-        assert isinstance(built, BinaryProgram)
+        assert isinstance(built, BinaryProgram | BinaryCluster)
         return to_function(built, resources)
 
     def upgrade(self, function: Function, version: int, where: str) -> Function:
@@ -127,18 +147,22 @@ class VtaEngine(Engine):
 
     def faults(self, built: object, resources: Mapping[str, Array]) -> Sequence[Problem]:
         """Orders that the machine may choose and that change a result or block it."""
-        assert isinstance(built, BinaryProgram)
+        assert isinstance(built, BinaryProgram | BinaryCluster)
         return hazards_of(built, resources)
 
     def instructions(self, built: object) -> int:
         """The instructions of the program."""
-        assert isinstance(built, BinaryProgram)
-        return len(built.insns)
+        assert isinstance(built, BinaryProgram | BinaryCluster)
+        return built.instructions
 
     def verify(self, package: Package, function: Function, where: str) -> None:
         """Check that transfers stay in their buffers, and that buffers have the right sizes."""
         program = from_function(function, target_of(package), package.blobs, where)
-        faults = list(program_faults(program)) or list(_size_faults(package, function, program))
+        if isinstance(program, BinaryCluster):
+            found = cluster_faults(program)
+        else:
+            found = program_faults(program)
+        faults = list(found) or list(_size_faults(package, function, program))
         blobs = {b.blob for b in record_of(function, where).buffers if b.blob is not None}
         if blobs != set(function.blobs):
             faults.append("its constants are not those of its buffers")
@@ -155,14 +179,25 @@ class VtaEngine(Engine):
         return VtaSession(package, functions, device)
 
 
-def target_of(package: Package) -> Target:
+def _relocated(
+    program: BinaryProgram | BinaryCluster, addresses: Mapping[str, int]
+) -> list[NDArray[np.uint64]]:
+    """The words of each unit for buffers at these addresses."""
+    if isinstance(program, BinaryCluster):
+        return program.relocate(addresses)
+    return [program.relocate(addresses)]
+
+
+def target_of(package: Package) -> Machine:
     """The machine that a package's programs are for. Raises `CompileError` if there is none."""
     if package.target is None:
         raise CompileError(Problem("package", "has programs of a VTA, and no target"))
     return package.target
 
 
-def _size_faults(package: Package, function: Function, program: BinaryProgram) -> Iterator[str]:
+def _size_faults(
+    package: Package, function: Function, program: BinaryProgram | BinaryCluster
+) -> Iterator[str]:
     """Faults of buffers whose sizes are not those of the int8 arrays that a launch passes."""
     for signature in signatures_of(package, function.name):
         ends = (BufferKind.INPUT, signature.inputs), (BufferKind.OUTPUT, signature.outputs)

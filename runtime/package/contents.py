@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vtac.dialects.graph import PackedAttr
-from vtac.dialects.target import Target
+from vtac.dialects.target import Machine
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class TuningRecord:
 class Package:
     """A compiled model with the contents of its file. target: None if no part depends on one."""
 
-    target: Target | None
+    target: Machine | None
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
     values: tuple[Value, ...]

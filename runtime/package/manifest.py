@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import PRESETS, Target, TargetError
+from vtac.dialects.target import PRESETS, Machine, TargetError, machine_from_fields
 from vtac.runtime.package.contents import (
     Function,
     Output,
@@ -186,12 +186,13 @@ def _read_manifest(files: Mapping[str, bytes], where: str) -> Manifest:
     return from_json(Manifest, data, f"{where}: {MANIFEST}")
 
 
-def _target(fields: Mapping[str, Any], where: str) -> Target:
-    preset = fields.get("preset")
+def _target(fields: Mapping[str, Any], where: str) -> Machine:
+    core = fields.get("core", fields)
+    preset = core.get("preset") if isinstance(core, Mapping) else None
     if not isinstance(preset, str) or preset not in PRESETS:
         raise CompileError(Problem(where, f"was made for an unknown target preset {preset!r}"))
     try:
-        return Target.from_fields(fields)
+        return machine_from_fields(fields)
     except TargetError as error:
         raise CompileError(Problem(where, f"its target is impossible: {error}")) from None
 

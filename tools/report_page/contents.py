@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any
 
 from vtac.dialects.graph import MacCount
+from vtac.dialects.target import cores_of
 from vtac.runtime.executor import Module
 from vtac.runtime.package import HOST, Placement
 from vtac.runtime.profile import Profile
@@ -263,11 +264,13 @@ def figures(contents: Contents) -> list[tuple[str, str]]:
 
 def machine_text(contents: Contents) -> str:
     """The machine and the clock, in words."""
-    target = contents.module.target
-    if target is None:
+    machine = contents.module.target
+    if machine is None:
         return "compiled for no machine"
+    target, cores = cores_of(machine)
+    of_cores = "" if cores == 1 else f"{cores} cores of "
     text = (
-        f"compiled for {target.preset}: products of {target.batch} x {target.block} by"
+        f"compiled for {of_cores}{target.preset}: products of {target.batch} x {target.block} by"
         f" {target.block} x {target.block}, scratchpads of {target.inp_depth:,} activations,"
         f" {target.wgt_depth:,} blocks of weights and {target.acc_depth:,} accumulators"
     )
