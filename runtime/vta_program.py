@@ -191,11 +191,10 @@ def from_function(
     core, count = cores_of(machine)
     cluster = machine if isinstance(machine, ClusterTarget) and machine.has_windows else None
     units = count if cluster is None else cluster.units
-    if len(record.streams) != units or any(
-        len(buffer.instructions) != units for buffer in record.buffers
-    ):
-        what = f"it has {len(record.streams)} streams of instructions, not {units}"
-        raise CompileError(Problem(place, what))
+    counts = {len(record.streams), *(len(buffer.instructions) for buffer in record.buffers)}
+    if counts != {units}:
+        found = " and ".join(map(str, sorted(counts)))
+        raise CompileError(Problem(place, f"it has {found} streams of instructions, not {units}"))
     known = {name(number) for number in range(units) for name in (_code, _names_file)}
     if set(function.files) - known:
         raise CompileError(Problem(place, "its files are not those of a program"))

@@ -149,7 +149,7 @@ def buffers(manifest: Any) -> Any:
         (1, {"kind": "attic"}, "unknown kind 'attic'"),
         (1, {"instructions": [[]]}, "relocations are not its transfers"),
         (1, {"instructions": [[0]]}, "relocations are not its transfers"),
-        (1, {"instructions": [[1], []]}, "1 streams of instructions, not one"),
+        (1, {"instructions": [[1], []]}, "1 and 2 streams of instructions, not 1"),
         (1, {"live": [0, 1]}, "of kind input has a place or a lifetime"),
         (1, {"live": [0]}, "no first and last step"),
         (1, {"place": {"scope": "dram", "offset": 0}}, "of kind input has a place"),
