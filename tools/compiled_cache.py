@@ -22,7 +22,7 @@ from onnx import ModelProto, TensorProto
 from onnx.external_data_helper import ExternalDataInfo
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Machine, machine_of
+from vtac.dialects.target import Machine, cores_of, machine_of
 from vtac.lowering.onnx_to_graph import ModelSource
 from vtac.lowering.onnx_to_graph.load import all_tensors, parse_model
 from vtac.runtime.executor import Module, load
@@ -98,7 +98,7 @@ def compilation_digest(
     _add(digest, _read(calibration))
     recorded = recorded_schedules(options.tuning)
     if recorded is not None:
-        _add(digest, recorded.digest_parts(target))
+        _add(digest, recorded.digest_parts(cores_of(target)[0]))
         recorded.close()
     for field in fields(options):
         if field.name not in _WITHOUT_EFFECT:

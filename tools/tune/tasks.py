@@ -9,7 +9,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target, target_at
 from vtac.dialects.te import Point, digest_of_kernel
 from vtac.dialects.vtac import ResourceAttr
 from vtac.passes.te.accelerated import CODEGEN
@@ -27,8 +27,8 @@ def tasks_of(module: ModuleOp, template: str = TEMPLATE) -> list[Task]:
     module: at the level ``te``, with a `vtac.target`; schedules in it are not looked at. Raises
     `CompileError` where it has no target, or a kernel has no schedule that fits.
     """
-    target = module.attributes.get(TARGET_ATTRIBUTE)
-    if not isinstance(target, Target):
+    target = target_at(module)
+    if target is None:
         raise CompileError(Problem("", f"there is no {TARGET_ATTRIBUTE} on the module"))
     kernels = {
         op.sym_name.data: op
@@ -110,9 +110,8 @@ def module_text(kernel: te.KernelOp, call: te.CallOp | None) -> str:
 
 
 def _target_of(kernel: te.KernelOp) -> Target:
-    module = kernel.parent_op()
-    target = None if module is None else module.attributes.get(TARGET_ATTRIBUTE)
-    assert isinstance(target, Target)
+    target = target_at(kernel)
+    assert target is not None
     return target
 
 

@@ -3,7 +3,7 @@
 from xdsl.dialects.builtin import ModuleOp, NameLoc
 
 from vtac.dialects.errors import CompileError, DoesNotFit, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import Target, target_at
 from vtac.dialects.te import CallOp, KernelOp, PointOp, ScheduleOp, SpaceOp
 from vtac.passes.te.schedule.structure import structure_of
 from vtac.passes.te.templates.find import template_named
@@ -12,8 +12,8 @@ from vtac.passes.te.templates.template import ScheduleSpace, Template
 
 def target_of_module(module: ModuleOp) -> Target:
     """The machine that a module is for. Raises `CompileError` if it says none."""
-    target = module.attributes.get(TARGET_ATTRIBUTE)
-    if isinstance(target, Target):
+    target = target_at(module)
+    if target is not None:
         return target
     raise CompileError(
         Problem("", "there is no vtac.target on the module", "vta-opt --target sets one.")
