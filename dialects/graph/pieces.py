@@ -73,12 +73,16 @@ def unit_of(value: SSAValue, dimension: int) -> int:
     return (layout.batch, layout.block)[dimension].data
 
 
-def units_of(value: SSAValue, name: str) -> int:
-    """Into how many pieces a dimension of `DIMENSIONS` can be cut; 1 if there is none."""
-    shape, dimension = shape_of(value) or (), DIMENSIONS[name]
-    if dimension >= len(shape):
+def units_of(value: SSAValue, name: str, region: Rectangle | None = None) -> int:
+    """Into how many pieces a dimension of `DIMENSIONS` can be cut; 1 if there is none.
+
+    region: what is cut, the whole tensor if it is not given.
+    """
+    region, dimension = whole(value) if region is None else region, DIMENSIONS[name]
+    if dimension >= len(region):
         return 1
-    return -(-shape[dimension] // unit_of(value, dimension))
+    start, end = region[dimension]
+    return -(-(end - start) // unit_of(value, dimension))
 
 
 def even_ranges(extent: int, factor: int, unit: int = 1) -> list[tuple[int, int]]:
@@ -93,17 +97,21 @@ def even_ranges(extent: int, factor: int, unit: int = 1) -> list[tuple[int, int]
     return list(zip(cuts, [*cuts[1:], extent], strict=True))
 
 
-def pieces_of(value: SSAValue, factors: Mapping[str, int]) -> list[Rectangle]:
+def pieces_of(
+    value: SSAValue, factors: Mapping[str, int], region: Rectangle | None = None
+) -> list[Rectangle]:
     """The pieces of a tensor in row-major order, [n, c, h]; they cover it exactly once.
 
-    factors: the number of pieces of dimensions by name, 1 for any other.
+    factors: the number of pieces of dimensions by name, 1 for any other. region: what is cut, the
+    whole tensor if it is not given; it begins at whole elements of the layout.
     """
-    shape = shape_of(value) or ()
-    ranges = [[(0, extent)] for extent in shape]
+    region = whole(value) if region is None else region
+    ranges = [[r] for r in region]
     for name, dimension in DIMENSIONS.items():
-        if dimension < len(shape):
-            unit = unit_of(value, dimension)
-            ranges[dimension] = even_ranges(shape[dimension], factors.get(name, 1), unit)
+        if dimension < len(region):
+            (start, end), unit = region[dimension], unit_of(value, dimension)
+            cuts = even_ranges(end - start, factors.get(name, 1), unit)
+            ranges[dimension] = [(start + low, start + high) for low, high in cuts]
     return list(product(*ranges))
 
 

@@ -118,11 +118,13 @@ class Demands:
 
 
 def demands_of(
-    ops: Sequence[Operation], asked: Mapping[SSAValue, Rectangle]
+    ops: Sequence[Operation],
+    asked: Mapping[SSAValue, Rectangle],
+    rule: Callable[[Operation, Rectangle], OpPiece | None] = piece_of,
 ) -> Demands | Operation:
     """What ops, in order, must compute for these rectangles of values.
 
-    Returns the op that cannot compute its piece, if there is one.
+    Returns the op that cannot compute its piece, if there is one. rule: a memory of `piece_of`.
     """
     values, pieces = dict(asked), dict[Operation, OpPiece]()
     for op in reversed(ops):
@@ -132,7 +134,7 @@ def demands_of(
                 needed = hull(needed, values[result])
         if needed is None or isinstance(op, ConstantOp):
             continue
-        piece = piece_of(op, needed)
+        piece = rule(op, needed)
         if piece is None:
             return op
         pieces[op] = piece

@@ -55,7 +55,7 @@ class GraphPlaceTensorsPass(ModulePass):
 def place(buffers: Sequence[Buffer], room: int) -> dict[SSAValue, int]:
     """Offsets of tensors in so many bytes; those that are missing go to DDR."""
     kept = [b for b in buffers if _aligned(b.size) <= room]
-    kept = _within_peak(kept, room)
+    kept = within_peak(kept, room)
     while True:
         offsets, misfit = _first_fit(kept, room)
         if misfit is None:
@@ -68,7 +68,7 @@ def _spill_order(buffer: Buffer) -> tuple[int, int]:
     return buffer.life, buffer.size
 
 
-def _within_peak(buffers: list[Buffer], room: int) -> list[Buffer]:
+def within_peak(buffers: list[Buffer], room: int) -> list[Buffer]:
     """What remains when in each step so much is spilled that the rest fits."""
     if not buffers:
         return []

@@ -8,7 +8,7 @@ for each other. Work is counted by `machine_work`; the clock knows more.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from math import ceil
+from math import ceil, prod
 
 from xdsl.ir import Operation, SSAValue
 
@@ -21,6 +21,9 @@ from vtac.passes.te.schedule.cost import Rates
 
 SYNCHRONISATION = 60
 """Cycles between a layer and the next one on other cores: a signal, a wait, the first load."""
+
+LOPSIDED = 1.5
+"""How much larger than the least possible the largest part may be."""
 
 Factors = tuple[int, int, int]
 """Into how many ranges n, h and c are cut."""
@@ -79,9 +82,11 @@ class LayerCosts:
     """Costs of layers on one cluster; equal layers are looked at once."""
 
     cluster: ClusterTarget
-    _parts: dict[tuple[object, Factors], PartCost | None] = field(default_factory=dict)
-    _works: dict[object, dict[int, Work]] = field(default_factory=dict)
-    _keys: dict[Operation, object] = field(default_factory=dict)
+    _parts: dict[object, PartCost | None] = field(default_factory=dict)
+    _best: dict[object, LayerTime] = field(default_factory=dict)
+    _works: dict[int, dict[int, Work]] = field(default_factory=dict)
+    _keys: dict[Operation, int] = field(default_factory=dict)
+    _numbers: dict[object, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.rates = Rates.of(self.cluster.core)
@@ -100,12 +105,29 @@ class LayerCosts:
         """Bytes of the weights of a layer, and of its vectors of channels."""
         return sum(work.weights for work in self._work(op).values())
 
-    def largest_part(self, op: Operation, factors: Factors) -> PartCost | None:
-        """The largest part; None if the layer cannot be cut so."""
-        key = self._key(op), factors
+    def largest_part(
+        self, op: Operation, factors: Factors, region: Rectangle | None = None
+    ) -> PartCost | None:
+        """The largest part of a region of the results; None if it cannot be cut so."""
+        key = self._key(op), factors, region
         if key not in self._parts:
-            self._parts[key] = self._largest_part(op, factors)
+            self._parts[key] = self._largest_part(op, factors, region)
         return self._parts[key]
+
+    def best_time(
+        self, op: Operation, in_ddr: set[SSAValue], *, staged: bool, region: Rectangle | None = None
+    ) -> LayerTime:
+        """The time of a layer, or of a region of its results, with the factors that suit it."""
+        places = tuple(v in in_ddr for v in (*op.operands, *op.results))
+        key = self._key(op), places, staged, region
+        if key not in self._best:
+            times = (
+                self.time(op, factors, in_ddr, staged=staged, region=region)
+                for factors in self.candidates(op, region)
+            )
+            found = [time for time in times if time is not None]
+            self._best[key] = min(found, key=lambda time: time.cycles)
+        return self._best[key]
 
     def time(
         self,
@@ -114,17 +136,19 @@ class LayerCosts:
         in_ddr: frozenset[SSAValue] | set[SSAValue],
         *,
         staged: bool,
+        region: Rectangle | None = None,
     ) -> LayerTime | None:
         """The time of a layer whose values ``in_ddr`` lie in DDR; None if it cannot be cut so.
 
-        staged: whether its weights come from the global buffer.
+        staged: whether its weights come from the global buffer. region: what is computed of its
+        results, all of them if it is not given.
         """
-        part = self.largest_part(op, factors)
+        part = self.largest_part(op, factors, region)
         if part is None:
             return None
         parts = factors[0] * factors[1] * factors[2]
         ddr = sum(size * parts for i, size in part.loads.items() if op.operands[i] in in_ddr)
-        ddr += sum(bytes_in(v, whole(v)) for v in op.results if v in in_ddr)
+        ddr += sum(bytes_in(v, region or whole(v)) for v in op.results if v in in_ddr)
         ddr += self.weights(op) if staged else part.weights * parts
         loads = (sum(part.loads.values()) + part.weights) // self.rates.beat + self.rates.load
         return LayerTime(
@@ -134,18 +158,30 @@ class LayerCosts:
             ceil(ddr / self.ddr_rate),
         )
 
-    def candidates(self, op: Operation) -> list[Factors]:
-        """Factors that give at most a part per core, outermost dimensions first."""
-        value, cores = op.results[0], self.cluster.cores
-        counts = [range(1, min(cores, units_of(value, name)) + 1) for name in ("n", "h", "c")]
-        found = [(n, h, c) for n, h, c in product(*counts) if n * h * c <= cores]
-        return sorted(found, key=lambda f: (-f[0], -f[1], -f[2]))
+    def candidates(self, op: Operation, region: Rectangle | None = None) -> list[Factors]:
+        """Factors that give at most a part per core, outermost dimensions first.
 
-    def _largest_part(self, op: Operation, factors: Factors) -> PartCost | None:
+        Those whose largest part is much larger than it could be are left out.
+        """
+        value, cores = op.results[0], self.cluster.cores
+        units = [units_of(value, name, region) for name in ("n", "h", "c")]
+        counts = [range(1, min(cores, count) + 1) for count in units]
+        found = [(n, h, c) for n, h, c in product(*counts) if n * h * c <= cores]
+
+        def largest(factors: Factors) -> int:
+            return prod(-(-u // f) for u, f in zip(units, factors, strict=True))
+
+        least = min(map(largest, found))
+        chosen = [f for f in found if largest(f) <= LOPSIDED * least or f == (1, 1, 1)]
+        return sorted(chosen, key=lambda f: (-f[0], -f[1], -f[2]))
+
+    def _largest_part(
+        self, op: Operation, factors: Factors, region: Rectangle | None
+    ) -> PartCost | None:
         if len({shape_of(result) for result in op.results}) > 1 and factors != (1, 1, 1):
             return None
         named = dict(zip(("n", "h", "c"), factors, strict=True))
-        rectangles = pieces_of(op.results[0], named)
+        rectangles = pieces_of(op.results[0], named, region)
         found = [self._part(op, r) for r in _extreme(rectangles)]
         if None in found:
             return None
@@ -197,10 +233,10 @@ class LayerCosts:
             self._works[key] = works
         return self._works[key]
 
-    def _key(self, op: Operation) -> object:
-        """What costs depend on: kinds, types and properties of the ops, without their constants."""
+    def _key(self, op: Operation) -> int:
+        """A number for what costs depend on: kinds, types and properties, without constants."""
         if op not in self._keys:
-            self._keys[op] = tuple(
+            described = tuple(
                 (
                     inner.name,
                     tuple(v.type for v in inner.operands),
@@ -209,6 +245,7 @@ class LayerCosts:
                 )
                 for inner in (op, *computing(op))
             )
+            self._keys[op] = self._numbers.setdefault(described, len(self._numbers))
         return self._keys[op]
 
 
@@ -222,8 +259,10 @@ def _channels(op: Operation) -> int:
 
 
 def _extreme(rectangles: list[Rectangle]) -> list[Rectangle]:
-    """The rectangles that may be the largest part: one at each border, and one in the middle."""
-    return list(dict.fromkeys([rectangles[0], rectangles[len(rectangles) // 2], rectangles[-1]]))
+    """The rectangles that may be the largest part: of equal ranges the last one is the longest, and
+    one in the middle has a halo on both sides.
+    """
+    return list(dict.fromkeys([rectangles[len(rectangles) // 2], rectangles[-1]]))
 
 
 def factors_of(binding: BindingAttr) -> Factors:
