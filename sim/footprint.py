@@ -68,7 +68,8 @@ class DramMap:
         granule = min(self._units[m] for m in (Memory.OUT, Memory.INP, Memory.WGT, Memory.ACC))
         self._place(stores, granule)
         micro_ops = [x for x in program if isinstance(x, Load) and x.memory is Memory.UOP]
-        if self.granule > 4 and any(self._reached(*self._blocks(load)) for load in micro_ops):
+        reached = any(self._reached(*self._blocks(load)) for load in micro_ops)
+        if self.granule > 4 and (reached or not all(map(self._is_whole, stores))):
             self._place(stores, 4)
 
     def _place(self, stores: Sequence[Store], granule: int) -> None:
@@ -83,6 +84,12 @@ class DramMap:
         self._starts: Indices = before << _BLOCK_BITS
         self._stored = stored
         self._where = np.flatnonzero(stored)
+
+    def _is_whole(self, store: Store) -> bool:
+        """Whether a store covers whole granules."""
+        unit = self._units[store.memory]
+        sizes = (store.dram_base, store.x_size, store.x_stride if store.y_size > 1 else 0)
+        return not any(size * unit % self.granule for size in sizes)
 
     @property
     def size(self) -> int:

@@ -2,11 +2,10 @@
 
 The checker uses the decoded binary alone. It turns tokens (the k-th pop of a queue matches its k-th
 push) into vector clocks, and compares each access to shared memory with the last earlier accesses
-to the same elements: two accesses of different modules to one element, one of them a write, must be
-ordered in every execution (data races as happens-before violations: Lamport 1978; one epoch per
-element is enough, as in Flanagan and Freund, "FastTrack", 2009, since a module is in order). Also
-found: deadlocks, with and without full command queues, tokens left over or lost, and stores that
-FINISH does not wait for.
+to the same elements (`races`): two accesses of different modules to one element, one of them a
+write, must be ordered in every execution (data races as happens-before violations: Lamport 1978).
+Also found: deadlocks, with and without full command queues, tokens left over or lost, and stores
+that FINISH does not wait for.
 """
 
 import enum
@@ -19,10 +18,10 @@ from numpy.typing import NDArray
 from ..dialects.target import Target
 from ..dialects.vta.assembly import disassemble
 from ..dialects.vta.encoding import Instruction
-from .elements import Elements
 from .errors import Fault, SimulationError
 from .footprint import DramMap, Footprints, Space
 from .legality import decode_program, verify_program, whole_inp_loads
+from .races import AccessHistory, Race, SharedSpace
 from .tokens import (
     Clock,
     Flow,
@@ -47,6 +46,7 @@ class HazardKind(enum.Enum):
     OVERFLOW = "token overflow"
     LEFTOVER = "tokens left over"
     FINISH = "not ordered before FINISH"
+    UNWRITTEN = "reads what nothing has written"
 
 
 @dataclass(frozen=True)
@@ -184,20 +184,6 @@ class _Checker:
             )
 
 
-class _Accesses:
-    """Accesses of one module to one space, all of them reads or all writes.
-
-    For each element the last access, as the rank of its instruction in the module (from 1; 0 is
-    none), and the last access of all. `rivals` are the accesses that must be ordered with these.
-    """
-
-    def __init__(self, module: Module, size: int) -> None:
-        self.module = module
-        self.last = np.zeros(size, np.int32)
-        self.latest = 0
-        self.rivals: list[_Accesses] = []
-
-
 class _Races:
     """Unordered pairs of accesses to one element, one of them a write."""
 
@@ -225,17 +211,9 @@ class _Races:
             Space.OUT: ((Module.COMPUTE, True), (Module.STORE, False)),
             Space.DRAM: ((Module.STORE, True), (Module.LOAD, False), (Module.COMPUTE, False)),
         }
-        self._accesses = {
-            (space, module, writes): _Accesses(module, sizes[space])
-            for space, ways in access.items()
-            for module, writes in ways
-        }
-        for (space, module, writes), mine in self._accesses.items():
-            mine.rivals = [
-                self._accesses[space, other, also]
-                for other, also in access[space]
-                if other is not module and (writes or also)
-            ]
+        self._history = AccessHistory(
+            {space: SharedSpace(sizes[space], ways) for space, ways in access.items()}
+        )
         self._found: set[tuple[Space, int, int]] = set()
 
     @property
@@ -251,12 +229,10 @@ class _Races:
             rank[module] += 1
             try:
                 for space, elements, writes in self._footprints.touches(self._program[index]):
-                    mine = self._accesses[space, module, writes]
-                    for rival in mine.rivals:
-                        done = self._start[index][rival.module]
-                        if rival.latest > done and int(rival.last[elements].max(initial=0)) > done:
-                            self._report(space, elements, index, rival)
-                    mine.last[elements] = mine.latest = rank[module]
+                    for race in self._history.access(
+                        space, module, writes, elements, rank[module], self._start[index]
+                    ):
+                        self._report(space, index, race)
             except Fault as fault:
                 text = disassemble(self._program[index])
                 self._add(HazardKind.INVALID, f"instruction {index} ({text}): {fault}", index)
@@ -264,30 +240,23 @@ class _Races:
             if len(self._found) >= MOST_RACES:
                 return
 
-    def _report(self, space: Space, elements: Elements, index: int, rival: _Accesses) -> None:
-        """One race for each earlier instruction among the last accesses that is not ordered."""
-        other, seen = rival.module, rival.last[elements]
-        late = seen > self._start[index][other]
-        places = (
-            np.arange(elements.start, elements.stop) if isinstance(elements, slice) else elements
+    def _report(self, space: Space, index: int, race: Race) -> None:
+        other = Module(race.module)
+        first = self._flow.members[other][race.rank - 1]
+        if (space, first, index) in self._found:
+            return
+        self._found.add((space, first, index))
+        low, high = int(race.elements.min()), int(race.elements.max())
+        if space is Space.DRAM:
+            low = self._places.address(low)
+            high = self._places.address(high) + self._places.granule - 1
+        names = [f"instruction {i} ({disassemble(self._program[i])})" for i in (first, index)]
+        module = self._flow.modules[index]
+        self._add(
+            HazardKind.RACE,
+            f"{names[0]} and {names[1]} touch {space} {low} to {high}, and one of them"
+            f" writes, but no tokens from {other.name.lower()} to {module.name.lower()} make"
+            f" {index} wait for {first}",
+            first,
+            index,
         )
-        for rank in np.unique(seen[late]).tolist():
-            first = self._flow.members[other][rank - 1]
-            if (space, first, index) in self._found:
-                continue
-            self._found.add((space, first, index))
-            where = places[seen == rank]
-            low, high = int(where.min()), int(where.max())
-            if space is Space.DRAM:
-                low = self._places.address(low)
-                high = self._places.address(high) + self._places.granule - 1
-            names = [f"instruction {i} ({disassemble(self._program[i])})" for i in (first, index)]
-            module = self._flow.modules[index]
-            self._add(
-                HazardKind.RACE,
-                f"{names[0]} and {names[1]} touch {space} {low} to {high}, and one of them"
-                f" writes, but no tokens from {other.name.lower()} to {module.name.lower()} make"
-                f" {index} wait for {first}",
-                first,
-                index,
-            )

@@ -26,10 +26,10 @@ def verify_picture_names(args: argparse.Namespace) -> None:
 def chosen_preset(args: argparse.Namespace, target: Machine) -> TimingPreset:
     """The preset that the arguments name, with their changes."""
     preset = preset_for(cores_of(target)[0], args.preset)
-    return preset.replace_text(_changes(args.set)) if args.set else preset
+    return preset.replace_text(changes_of(args.set)) if args.set else preset
 
 
-def _changes(settings: Sequence[str]) -> dict[str, str]:
+def changes_of(settings: Sequence[str]) -> dict[str, str]:
     """The mapping of ``KEY=VALUE`` texts. Raises `CompileError` with all malformed ones."""
     problems = [
         Problem(f"--set {text}", "is not KEY=VALUE") for text in settings if "=" not in text

@@ -4,7 +4,8 @@
     vta-sim program.bin --target chisel-de10 --set latency=32 --set read_channels=2
     vta-sim model.vtapkg --timeline timeline.png --roofline roofline.png --trace trace.json
 
-The clock needs no data; ``--check`` also looks for hazards in the same program.
+A folder of streams, one file per unit (``core0.bin``, ..., ``dma.bin``), is a cluster's program. The
+clock needs no data; ``--check`` also looks for hazards in the same program.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from vtac.runtime.atomic import read_whole
 from vtac.sim import SimulationError, TimingReport, check, estimate
 from vtac.sim.timing.render import as_csv, as_json, as_table
 from vtac.tools.arguments import file_of, verify_paths
+from vtac.tools.cluster_simulation import simulate_cluster
 from vtac.tools.diagnostics import run_command
 from vtac.tools.discovery import load_dialects
 from vtac.tools.ir_files import load_resources_beside
@@ -58,6 +60,9 @@ def _simulate(args: argparse.Namespace) -> None:
         return
     if args.program is None:
         raise CompileError(Problem("", "say which program to time", "See vta-sim --help."))
+    if Path(args.program).is_dir():
+        simulate_cluster(args)
+        return
     verify_picture_names(args)
     verify_paths(
         (args.program, file_of(args.target), file_of(args.preset)),

@@ -7,15 +7,18 @@ them.
 
 from .errors import ClusterError
 from .functional import ClusterCounters, ClusterSimulator, run_cluster
+from .hazards import ClusterHazard, check_cluster
 from .program import ClusterProgram, decode_cluster
 from .timing import ClusterReport, estimate_cluster
 
 __all__ = [
     "ClusterCounters",
     "ClusterError",
+    "ClusterHazard",
     "ClusterProgram",
     "ClusterReport",
     "ClusterSimulator",
+    "check_cluster",
     "decode_cluster",
     "estimate_cluster",
     "run_cluster",

@@ -16,7 +16,7 @@ class Roofs:
     """peak: multiply-accumulates per cycle. bandwidth: bytes read per cycle; None is unlimited."""
 
     peak: float
-    bandwidth: int | None
+    bandwidth: float | None
 
     @classmethod
     def of(cls, target: Target, preset: TimingPreset) -> "Roofs":

@@ -1,11 +1,12 @@
 """A run as a trace for the Perfetto viewer or Chrome's tracing page.
 
-In the Trace Event Format: one track per module, one slice per instruction, and for each token an
-arrow from the instruction that pushes it to the one that pops it. One cycle is one microsecond of
-the viewer.
+In the Trace Event Format: one process per machine, one track per module, one slice per instruction,
+and for each token an arrow from the instruction that pushes it to the one that pops it. One cycle
+is one microsecond of the viewer.
 """
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...dialects.vta.assembly import disassemble
@@ -15,36 +16,56 @@ from .report import TimingReport
 from .work import Kind
 
 _FETCH = 1
-_PLAIN = (Kind.SYNC, Kind.STORE, Kind.GEMM, Kind.RESET, Kind.ALU, Kind.FINISH)
+_LOADS = (Kind.INP, Kind.WGT, Kind.ACC, Kind.UOP)
+_ARROWS = 1 << 32
+"""Most arrows of a process: their numbers differ between processes."""
 
 
-def trace_events(report: TimingReport) -> list[dict[str, Any]]:
-    """The events, in the order: names of tracks, slices, arrows."""
-    tracks = {_FETCH: "fetch", **{_track(module): module.name.lower() for module in Module}}
-    events: list[dict[str, Any]] = [
-        _event("M", 0, _FETCH, name="process_name", args={"name": f"VTA ({report.preset.name})"})
-    ]
+def trace_events(
+    report: TimingReport, process: int = 1, name: str | None = None
+) -> list[dict[str, Any]]:
+    """The events of one machine, in the order: names of tracks, slices, arrows.
+
+    process: the number of its process in the trace. name: that of the process.
+    """
+    tracks = {_FETCH: "fetch", **{track_of(module): module.name.lower() for module in Module}}
+    events = name_events(tracks, name or f"VTA ({report.preset.name})")
+    events += [*_chunks(report), *_slices(report), *_arrows(report)]
+    for found in events:
+        found["pid"] = process
+        if "id" in found:
+            found["id"] += (process - 1) * _ARROWS
+    return events
+
+
+def name_events(tracks: Mapping[int, str], process: str) -> list[dict[str, Any]]:
+    """The events that name a process and its tracks."""
+    events = [event("M", 0, _FETCH, name="process_name", args={"name": process})]
     for track, name in tracks.items():
-        events.append(_event("M", 0, track, name="thread_name", args={"name": name}))
-        events.append(_event("M", 0, track, name="thread_sort_index", args={"sort_index": track}))
-    events += _chunks(report)
-    events += _slices(report)
-    events += _arrows(report)
+        events.append(event("M", 0, track, name="thread_name", args={"name": name}))
+        events.append(event("M", 0, track, name="thread_sort_index", args={"sort_index": track}))
     return events
 
 
 def as_trace(report: TimingReport) -> str:
     """The whole trace as JSON text."""
-    events = ",\n".join(json.dumps(event) for event in trace_events(report))
-    other = json.dumps({"unit": "one cycle is shown as 1 us", "cycles": report.cycles})
-    return f'{{"traceEvents": [\n{events}\n],\n"otherData": {other}}}\n'
+    return trace_text(trace_events(report), report.cycles)
 
 
-def _track(module: int) -> int:
+def trace_text(events: Iterable[Mapping[str, Any]], cycles: int) -> str:
+    """Events as the JSON text of a trace."""
+    lines = ",\n".join(map(json.dumps, events))
+    other = json.dumps({"unit": "one cycle is shown as 1 us", "cycles": cycles})
+    return f'{{"traceEvents": [\n{lines}\n],\n"otherData": {other}}}\n'
+
+
+def track_of(module: int) -> int:
+    """The track of a module."""
     return _FETCH + 1 + module
 
 
-def _event(phase: str, at: int, track: int, **rest: Any) -> dict[str, Any]:
+def event(phase: str, at: int, track: int, **rest: Any) -> dict[str, Any]:
+    """An event of the first process."""
     return {"ph": phase, "ts": at, "pid": 1, "tid": track, **rest}
 
 
@@ -58,11 +79,11 @@ def _chunks(report: TimingReport) -> list[dict[str, Any]]:
         args = {"first": chunk.first, "last": chunk.end - 1}
         name = f"fetch {chunk.first}-{chunk.end - 1}"
         events.append(
-            _event("X", chunk.command, _FETCH, dur=ready - chunk.command, name=name, args=args)
+            event("X", chunk.command, _FETCH, dur=ready - chunk.command, name=name, args=args)
         )
         done = min(int(report.timeline.dispatched[chunk.end - 1]) + 1, report.cycles)
         if done > ready:
-            events.append(_event("X", ready, _FETCH, dur=done - ready, name="dispatch", args=args))
+            events.append(event("X", ready, _FETCH, dur=done - ready, name="dispatch", args=args))
     return events
 
 
@@ -80,9 +101,9 @@ def _slices(report: TimingReport) -> list[dict[str, Any]]:
             args["note"] = "still running at FINISH" if index != work.finish else "the end"
             end = max(report.cycles, start + 1)
         kind = Kind(int(work.kind[index]))
-        name = kind.name if kind in _PLAIN else f"LOAD {kind.name}"
-        track = _track(int(work.module[index]))
-        events.append(_event("X", start, track, dur=end - start, name=name, cat="vta", args=args))
+        name = f"LOAD {kind.name}" if kind in _LOADS else kind.name
+        track = track_of(int(work.module[index]))
+        events.append(event("X", start, track, dur=end - start, name=name, cat="vta", args=args))
     return events
 
 
@@ -91,8 +112,8 @@ def _arrows(report: TimingReport) -> list[dict[str, Any]]:
     module, timeline = report.work.module, report.timeline
     for number, (producer, consumer, queue) in enumerate(timeline.edges.tolist()):
         rest = {"name": f"{Queue(queue)} token", "cat": "token", "id": number}
-        last, track = int(timeline.end[producer]) - 1, _track(int(module[producer]))
-        events.append(_event("s", last, track, **rest))
-        first, track = int(timeline.start[consumer]), _track(int(module[consumer]))
-        events.append(_event("f", first, track, bp="e", **rest))
+        last, track = int(timeline.end[producer]) - 1, track_of(int(module[producer]))
+        events.append(event("s", last, track, **rest))
+        first, track = int(timeline.start[consumer]), track_of(int(module[consumer]))
+        events.append(event("f", first, track, bp="e", **rest))
     return events

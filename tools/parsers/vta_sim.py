@@ -15,7 +15,9 @@ def argument_parser() -> argparse.ArgumentParser:
         epilog=f"Targets: {', '.join(PRESETS)}. {PRESET_HELP}",
     )
     parser.add_argument(
-        "program", nargs="?", help="an .npz or .bin of words, vta IR (.mlir), or a .vtapkg"
+        "program",
+        nargs="?",
+        help="an .npz or .bin of words, vta IR (.mlir), a .vtapkg, or a folder of streams",
     )
     parser.add_argument("--function", help="which program, where there are several")
     parser.add_argument(

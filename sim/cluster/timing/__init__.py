@@ -6,5 +6,6 @@ its own (`dma`). `report` puts them together.
 """
 
 from .report import ClusterReport, estimate_cluster
+from .roofline import MemoryRoofline, cluster_rooflines
 
-__all__ = ["ClusterReport", "estimate_cluster"]
+__all__ = ["ClusterReport", "MemoryRoofline", "cluster_rooflines", "estimate_cluster"]
