@@ -4,8 +4,8 @@
     vta-sim program.bin --target chisel-de10 --set latency=32 --set read_channels=2
     vta-sim model.vtapkg --timeline timeline.png --roofline roofline.png --trace trace.json
 
-A folder of streams, one file per unit (``core0.bin``, ..., ``dma.bin``), is a cluster's program. The
-clock needs no data; ``--check`` also looks for hazards in the same program.
+The program of a cluster is a folder of streams, one file per unit (``core0.bin``, ..., ``dma.bin``).
+The clock needs no data; ``--check`` also looks for hazards in the same program.
 """
 
 import argparse
