@@ -4,7 +4,7 @@
     vta-sim program.bin --target chisel-de10 --set latency=32 --set read_channels=2
     vta-sim model.vtapkg --timeline timeline.png --roofline roofline.png --trace trace.json
 
-The program of a cluster is a folder of streams, one file per unit (``core0.bin``, ..., ``dma.bin``).
+A cluster's program is a folder of streams, one file per unit (``core0.bin``, ..., ``dma.bin``).
 The clock needs no data; ``--check`` also looks for hazards in the same program.
 """
 

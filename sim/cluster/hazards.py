@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...dialects.target import ClusterTarget, Memory, MemoryScope
 from ...dialects.vta.dma import Copy
-from ...dialects.vta.encoding import Instruction, Store, Transfer
+from ...dialects.vta.encoding import Store, Transfer
 from ..errors import Fault
 from ..footprint import DramMap, Footprints, Space, Touch
 from ..hazards import MOST_RACES, Hazard, HazardKind, HazardReport
@@ -246,8 +246,13 @@ class _ClusterRaces:
         return f"{name} and {other} touch {what} {where}, and one of them writes, but {missing}"
 
 
-def _pretended(address: int, nbytes: int) -> Instruction:
+def _pretended(address: int, nbytes: int) -> Store:
     """The bytes of a COPY as those of a STORE, for `DramMap`."""
-    size = nbytes // 4
-    shape = {"y_size": 1, "x_size": size, "x_stride": size}
-    return Store(memory=Memory.UOP, sram_base=0, dram_base=address // 4, **shape)
+    return Store(
+        memory=Memory.UOP,
+        sram_base=0,
+        dram_base=address // 4,
+        y_size=1,
+        x_size=nbytes // 4,
+        x_stride=nbytes // 4,
+    )
