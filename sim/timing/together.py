@@ -42,17 +42,27 @@ def simulate(machines: Sequence[Machine], referees: Sequence[Referee] = ()) -> N
     deciders: Sequence[Referee] = [*machines, *referees]
     for machine in machines:
         machine.launch()
+    for machine in machines:
+        machine.settle()
+    limits = [machine.limit for machine in machines]
+    open_until = [referee.undecided for referee in deciders]
     while True:
-        for machine in machines:
-            machine.settle()
-        limit = max([machine.limit for machine in machines])
-        undecided = min([referee.undecided for referee in deciders])
+        limit, undecided = max(limits), min(open_until)
         if (transfer := issue(min(limit, undecided))) is not None:
-            machines[transfer.unit].served(transfer)
+            changed = transfer.unit
+            machines[changed].served(transfer)
         elif undecided <= limit and undecided < NEVER:
-            next(r for r in deciders if r.undecided == undecided).decide()
+            changed = open_until.index(undecided)
+            deciders[changed].decide()
         else:
             return
+        # Machines meet in channels alone, so no other machine can go on.
+        if changed < len(machines):
+            machine = machines[changed]
+            machine.settle()
+            limits[changed], open_until[changed] = machine.limit, machine.undecided
+        for number, referee in enumerate(referees, len(machines)):
+            open_until[number] = referee.undecided
 
 
 def _issue_in_step(

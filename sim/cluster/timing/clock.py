@@ -21,7 +21,7 @@ from ..errors import ClusterError
 from ..flow import ClusterFlow, deadlock_reason, schedule
 from ..program import ClusterProgram
 from .ddr import ddr_channels
-from .dma import DmaMachine, copy_words, dma_work
+from .dma import DmaMachine, dma_work
 from .gb import GbReads, UnitWrites
 from .semaphores import Event, SemaphoreReads, Semaphores
 
@@ -75,42 +75,45 @@ class _UnitStores:
     ) -> None:
         self._program, self._unit, self._work = program, unit, work
         self._writes, self._semaphores = writes, semaphores
+        timing = program.cluster.timing
+        self._preset, self._sem_latency = timing.core, timing.sem_latency
 
     def store(self, index: int, start: int) -> int:
         """The cycle in which a STORE ends; its signals count a while later."""
-        program, work, cluster = self._program, self._work, self._program.cluster
+        program, work = self._program, self._work
         beats, asks, written = work.requests[index].beats, start, start
-        holds = work.write_cycles(cluster.timing.core, index)
+        holds = work.write_cycles(self._preset, index)
         numbers = program.signals[self._unit].get(index)
         words: Sequence[int | None] = [None] * len(beats)
         if numbers is None:
-            words = stream_words(program, self._unit, index)
+            words = stream_words(program, self._preset, self._unit, index)
         for position, (size, hold, word) in enumerate(zip(beats, holds, words, strict=True)):
             asks, written = self._writes.accept(asks, hold, size, word)
             if numbers is not None and (position + 1) * len(numbers) % len(beats) == 0:
                 number = numbers[position * len(numbers) // len(beats)]
                 if program.counted([number]):
-                    event = Event(written + cluster.timing.sem_latency, self._unit, index)
+                    event = Event(written + self._sem_latency, self._unit, index)
                     self._semaphores.signal(number, event)
         return written
 
 
-def stream_words(program: ClusterProgram, unit: int, index: int) -> list[int]:
+def stream_words(program: ClusterProgram, preset: TimingPreset, unit: int, index: int) -> list[int]:
     """Where each request of a transfer or COPY begins, in words of the port."""
-    cluster, step = program.cluster, program.streams[unit][index]
+    step = program.streams[unit][index]
     if isinstance(step, Copy):
-        return list(copy_words(cluster.timing.core, step))
+        return first_words(preset, step.source, step.nbytes, 0, 1)
     assert isinstance(step, TransferInstruction)
-    size = cluster.core.element_bytes(step.memory)
+    size = program.cluster.core.element_bytes(step.memory)
     shape = (step.dram_base * size, step.x_size * size, step.x_stride * size, step.y_size)
-    return first_words(cluster.timing.core, *shape)
+    return first_words(preset, *shape)
 
 
-def _words_of(program: ClusterProgram, moving: Transfer | Writing) -> Sequence[int]:
+def _words_of(
+    program: ClusterProgram, preset: TimingPreset, moving: Transfer | Writing
+) -> Sequence[int]:
     """Where each request begins, in words; a stream of instructions begins at an even page."""
     if not isinstance(moving, Transfer) or moving.reader != FETCH:
-        return stream_words(program, moving.unit, moving.index)
-    preset = program.cluster.timing.core
+        return stream_words(program, preset, moving.unit, moving.index)
     left = len(program.streams[moving.unit]) - moving.index
     size = min(preset.fetch_instructions, left) * INSTRUCTION_BYTES
     return first_words(preset, moving.index * INSTRUCTION_BYTES, size, 0, 1)
@@ -123,9 +126,13 @@ class _Memories:
         cluster = program.cluster
         timing, units = cluster.timing, range(cluster.units)
         self._program = program
-        self.reads, self.writes = ddr_channels(cluster, lambda m: _words_of(program, m))
+
+        def words_of(moving: Transfer | Writing) -> Sequence[int]:
+            return _words_of(program, timing.core, moving)
+
+        self.reads, self.writes = ddr_channels(cluster, words_of)
         self.semaphores = Semaphores((cluster.cores + 1) ** 2)
-        self.gb_reads = [GbReads(timing, u, lambda m: _words_of(program, m)) for u in units]
+        self.gb_reads = [GbReads(timing, unit, words_of) for unit in units]
         self.buffers = [UnitWrites(timing, u) for u in units]
         self.waits = [
             SemaphoreReads(timing, unit, self.semaphores, self._counting(program.waits[unit]))

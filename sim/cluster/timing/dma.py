@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ....dialects.target import ClusterTarget, Memory, MemoryScope, TimingPreset
+from ....dialects.target import ClusterTarget, Memory, MemoryScope
 from ....dialects.target.windows import SEMAPHORE_BYTES
 from ....dialects.vta.dma import Copy, DmaCommand, DmaFinish, Signal, Wait
 from ...timing.channel import INP, NEVER, Transfer
@@ -88,9 +88,10 @@ class DmaMachine(Machine):
         writes: UnitWrites,
         semaphores: Semaphores,
     ) -> None:
-        cluster = program.cluster
-        preset = cluster.timing.core
+        cluster, timing = program.cluster, program.cluster.timing
+        preset = timing.core
         self._commands, self._cluster, self._rates = program.commands, cluster, preset
+        self._banks, self._sem_latency = timing.gb_banks, timing.sem_latency
         self._reads = {MemoryScope.DDR: ddr.reads[0], MemoryScope.GB: gb_reads}
         self._waits, self._buffer, self._semaphores = waits, writes, semaphores
         self._signals = program.signals[cluster.cores]
@@ -163,7 +164,7 @@ class DmaMachine(Machine):
         hold = beats + _WRITE_REQUEST_CYCLES
         _, written = self._buffer.accept(start + 1, hold, beats, None)
         for number in self._counted(self._signals[index]):
-            counts = written + self._cluster.timing.sem_latency
+            counts = written + self._sem_latency
             self._semaphores.signal(number, Event(counts, self._unit, index))
         self._end_at(index, written)
         self._release(index, written)
@@ -192,8 +193,7 @@ class DmaMachine(Machine):
             return
         assert isinstance(command, Copy)
         if copy_scopes(self._cluster, command)[1] is MemoryScope.GB:
-            banks = self._cluster.timing.gb_banks
-            self._end_at(index, transfer.last_end + _LAST_BEAT_TO_DONE + banks)
+            self._end_at(index, transfer.last_end + _LAST_BEAT_TO_DONE + self._banks)
             self._release(index, transfer.last_issue)
             return
         self._write_piece(index, command, transfer)
@@ -245,9 +245,3 @@ class _Piece:
     word: int
     comes: int
     ends: bool
-
-
-def copy_words(preset: TimingPreset, command: DmaCommand) -> Sequence[int]:
-    """Where each read request of a COPY begins, in words of the port."""
-    assert isinstance(command, Copy)
-    return first_words(preset, command.source, command.nbytes, 0, 1)
