@@ -3,7 +3,8 @@
 Takes functions with ``codegen = "vta"`` whose activations are packed (``layout``). Afterwards they
 consist of `te.constant` and `te.call` over physical tensors, and the module contains their kernels,
 which equal layers share. Concatenations and slices of whole elements become `te.assemble` and
-`te.window`, which move nothing. Callers keep the packed types of the graph: an
+`te.window`, which move nothing; so do the windows and assemblies of a plan, whose instances
+``graph-inline-instances`` has inlined. Callers keep the packed types of the graph: an
 ``unrealized_conversion_cast``, which moves nothing either, converts arguments and results.
 """
 
@@ -27,7 +28,17 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects.context import Array, constant_attr, constant_value, tensor_type
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.graph import BatchMatMulOp, ConcatOp, ConstantOp, SliceOp, packing
+from vtac.dialects.graph import (
+    PLACES,
+    BatchMatMulOp,
+    ConcatOp,
+    ConstantOp,
+    SliceOp,
+    TensorAssembleOp,
+    TensorWindowOp,
+    packing,
+)
+from vtac.dialects.graph.pieces import unit_of
 from vtac.dialects.graph.rectangles import moves_whole_elements, starts_of
 from vtac.dialects.target import Target
 from vtac.dialects.te import AssembleOp, CallOp, KernelOp, ViewOp, WindowOp
@@ -187,6 +198,9 @@ def _call_kernel(
     if isinstance(last, ConcatOp | SliceOp) and len(group.ops) == 1:
         _place(last, group, layout, caller)
         return
+    if isinstance(last, TensorWindowOp | TensorAssembleOp):
+        _place_pieces(last, layout, caller)
+        return
 
     def constant_of(value: SSAValue) -> Array | None:
         owner = group.inner.get(value, value).owner
@@ -255,6 +269,33 @@ def _place(op: ConcatOp | SliceOp, group: Group, layout: BlockedLayout, caller: 
     for outside, _ in group.outputs:
         made.result.name_hint = outside.name_hint
         caller.values[outside] = made.result
+
+
+def _place_pieces(
+    op: TensorWindowOp | TensorAssembleOp, layout: BlockedLayout, caller: _Caller
+) -> None:
+    """Append the window, or the assembly, of te that one of a plan becomes."""
+    rank = layout.rank + 4
+
+    def in_elements(starts: Sequence[int]) -> list[int]:
+        units = [unit_of(op.result, dimension) for dimension in range(len(starts))]
+        whole = [start // unit for start, unit in zip(starts, units, strict=True)]
+        return [*whole, *(0 for _ in range(rank - len(starts)))]
+
+    operands = [caller.values[value] for value in op.operands]
+    type = layout.type(op.result.type)
+    made: AssembleOp | WindowOp
+    if isinstance(op, TensorWindowOp):
+        made = WindowOp(operands[0], in_elements([start for start, _ in op.rectangle]), type)
+    else:
+        starts = [[start for start, _ in rectangle] for rectangle in op.rectangles]
+        made = AssembleOp(operands, [in_elements(each) for each in starts], type)
+    if PLACES in op.attributes:
+        made.attributes[PLACES] = op.attributes[PLACES]
+    made.location = op.location
+    made.result.name_hint = op.result.name_hint
+    caller.block.add_op(made)
+    caller.values[op.result] = made.result
 
 
 def _check_layouts(op: Operation) -> None:

@@ -7,6 +7,7 @@ import pytest
 from layer_graphs import NETWORKS, LayerGraph, resnet50
 from layered_networks import LayeredNetwork
 from piece_functions import entry, reference
+from te_functions import evaluate
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -22,15 +23,19 @@ from vtac.dialects.graph import (
 )
 from vtac.dialects.graph.pieces import units_of
 from vtac.dialects.target import ClusterTarget, Target
+from vtac.dialects.te import CallOp
+from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.passes.graph.cluster.buffers import Buffers
 from vtac.passes.graph.cluster.graph_bind_cores import GraphBindCoresPass
 from vtac.passes.graph.cluster.graph_group_layers import GraphGroupLayersPass
+from vtac.passes.graph.cluster.graph_inline_instances import GraphInlineInstancesPass
 from vtac.passes.graph.cluster.graph_instantiate import GraphInstantiatePass, factors_of_group
 from vtac.passes.graph.cluster.graph_order_instances import GraphOrderInstancesPass
 from vtac.passes.graph.cluster.graph_place_tensors import GraphPlaceTensorsPass
 from vtac.passes.graph.cluster.graph_plan_instances import GraphPlanInstancesPass, verify_plan
 from vtac.passes.graph.cluster.instance_graph import InstanceGraph
 from vtac.passes.graph.cluster.layers import is_layer, layers_of, planned_functions
+from vtac.passes.te.insert_copies import InsertCopiesPass
 
 CORES = {
     "1x16": Target.named("chisel-pynq"),
@@ -250,3 +255,29 @@ def test_layers_of_instances_are_the_same_kernels() -> None:
     assert any(op.parts.value.data == 8 for op in instances)
     for op in layers_of(entry(module)):
         assert isinstance(op, CompositeOp)
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("seed", range(4))
+def test_plans_reach_te(core: str, seed: int) -> None:
+    """Instances, inlined, become kernels on windows: exact, and each piece is written in place."""
+    random = Random(f"te {core} {seed}")
+    network = LayeredNetwork(random, cluster_of(random, core))
+    module = network.build(random.randint(2, 6))
+    f = network.f
+    f.apply(module, [lambda: GraphGroupLayersPass(stage=0)])
+    random_splits(random, module)
+    f.apply(module, [GraphInstantiatePass, GraphOrderInstancesPass])
+    copies = sum(map(len, Buffers.of(entry(module)).copies.values()))
+    f.apply(module, [GraphBindCoresPass, GraphPlaceTensorsPass, GraphInlineInstancesPass])
+    check(network, module)
+    f.apply(module, [GraphToTePass])
+    calls = count_calls(module)
+    f.check(module, lambda m, inputs: evaluate(f.ctx, m, inputs), 2)
+    f.apply(module, [InsertCopiesPass])
+    assert count_calls(module) - calls <= copies
+    f.check(module, lambda m, inputs: evaluate(f.ctx, m, inputs), 2)
+
+
+def count_calls(module: ModuleOp) -> int:
+    return sum(isinstance(op, CallOp) for op in module.walk())

@@ -31,6 +31,7 @@ from vtac.passes.graph.cluster.footprint import (
     shrinking_layers,
 )
 from vtac.passes.graph.cluster.graph_group_layers import make_groups
+from vtac.passes.graph.cluster.graph_inline_instances import inline
 from vtac.passes.graph.cluster.graph_place_tensors import within_peak
 from vtac.passes.graph.cluster.layer_costs import LayerCosts
 from vtac.passes.graph.cluster.layers import activations, is_layer, is_void
@@ -95,7 +96,8 @@ class Partial:
 
 def group_by_cost(function: FuncOp, cluster: ClusterTarget) -> None:
     """Group the layers of a function anew, each group with the split of least cost."""
-    ungroup(function)
+    for group in [op for op in function.body.block.ops if isinstance(op, GroupOp)]:
+        inline(group)
     planner = Planner(function, cluster)
     choices = merged(planner.best())
     members = [list(choice.ops) for choice in choices]
@@ -103,22 +105,6 @@ def group_by_cost(function: FuncOp, cluster: ClusterTarget) -> None:
     for group in make_groups(function, members):
         first = next(op for op in group.body.block.ops if op in by_first)
         group.attributes[SPLIT] = ArrayAttr(planner.splits(group, by_first[first]))
-
-
-def ungroup(function: FuncOp) -> None:
-    """Put the ops of groups back into the function."""
-    block = function.body.block
-    for group in [op for op in block.ops if isinstance(op, GroupOp)]:
-        body, yielded = group.body.block, list(group.yielded)
-        for argument, operand in zip(body.args, group.inputs, strict=True):
-            argument.replace_all_uses_with(operand)
-        for op in list(body.ops):
-            if op is not body.last_op:
-                body.detach_op(op)
-                block.insert_op_before(op, group)
-        for old, new in zip(group.outputs, yielded, strict=True):
-            old.replace_all_uses_with(new)
-        block.erase_op(group)
 
 
 def merged(choices: Sequence[Choice]) -> list[Choice]:
