@@ -1,0 +1,220 @@
+"""The tables of docs/search.md from the figures of `bench_search`."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import flextensor_kernels as flextensor
+
+Figures = Mapping[str, Any]
+
+
+def mean(values: Iterable[float]) -> float:
+    """The geometric mean; 1 of nothing."""
+    logarithms = [math.log(value) for value in values]
+    return math.exp(sum(logarithms) / len(logarithms)) if logarithms else 1.0
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Markdown; empty if there are no rows."""
+    lines = [" | ".join(map(str, row)) for row in rows]
+    if not lines:
+        return ""
+    head = [" | ".join(header), " | ".join("---" for _ in header)]
+    return "\n".join(f"| {line} |" for line in (*head, *lines))
+
+
+def layers(found: Mapping[str, Figures]) -> str:
+    """One row per kernel, the best of its seeds; every seed's ratio."""
+    by_name = defaultdict(list)
+    for key, figures in found.items():
+        by_name[key.split("/")[0]].append(figures)
+    rows: list[Sequence[object]] = []
+    for name, runs in by_name.items():
+        best = min(runs, key=lambda figures: figures["best"])
+        ratios = ", ".join(f"{f['default'] / f['best']:.4f}" for f in runs)
+        rows.append(
+            (
+                name,
+                f"{best['default']:,}",
+                f"{best['best']:,}",
+                ratios,
+                f"{best['default'] / best['bound']:.3f}",
+                best["at"],
+                _proof(runs),
+            )
+        )
+    if rows:
+        total = mean(f["default"] / f["best"] for f in found.values())
+        rows.append(("geometric mean", "", "", f"{total:.4f}", "", "", ""))
+    header = (
+        "kernel",
+        "default",
+        "best",
+        "default / best",
+        "default / bound",
+        "at trial",
+        "proved",
+    )
+    return table(header, rows)
+
+
+def kinds(found: Mapping[str, Figures]) -> str:
+    """One row per kind, and YOLO-v1's layers one by one."""
+    rows: list[Sequence[object]] = []
+    for kind, (_, shapes) in flextensor.KINDS.items():
+        own = [f for k, f in found.items() if k.split("/")[0].rpartition(" ")[0] == kind]
+        if not own:
+            continue
+        ratios = [f["default"] / f["best"] for f in own]
+        rows.append(
+            (
+                kind,
+                f"{len(own)} of {len(shapes)}",
+                f"{mean(ratios):.4f}",
+                f"{max(ratios):.4f}",
+                f"{min(ratios):.4f}",
+                f"{mean(f['default'] / f['bound'] for f in own):.3f}",
+                f"{mean(f['best'] / f['bound'] for f in own):.3f}",
+                _proof(own),
+            )
+        )
+    columns = ("mean gain", "largest", "smallest", "default / bound", "best / bound", "proved")
+    whole = table(("kind", "cases", *columns), rows)
+    yolo = [(k.split("/")[0], f) for k, f in found.items() if k.startswith("conv 2D ")]
+    single = [
+        (
+            name.removeprefix("conv 2D "),
+            " ".join(map(str, figures["shape"])),
+            f"{figures['default']:,}",
+            f"{figures['best']:,}",
+            f"{figures['default'] / figures['best']:.4f}",
+            f"{figures['default'] / figures['bound']:.3f}",
+        )
+        for name, figures in yolo
+    ]
+    header = ("layer", "C K H k stride", "default", "best", "default / best", "default / bound")
+    return "\n\n".join(part for part in (whole, table(header, single)) if part)
+
+
+def operators(found: Mapping[str, Figures]) -> str:
+    """The two new operators."""
+    rows = [
+        (
+            key.split("/")[0],
+            "yes" if f["exact"] else "NO",
+            f"{f['default']:,}",
+            f"{f['best']:,}",
+            f"{f['default'] / f['best']:.4f}",
+            f"{f['default'] / f['bound']:.3f}",
+            _proof([f]),
+        )
+        for key, f in found.items()
+    ]
+    columns = ("default", "best", "default / best", "default / bound", "proved")
+    return table(("operator", "equals NumPy", *columns), rows)
+
+
+def methods(found: Mapping[str, Figures]) -> str:
+    """Default over best after so many clocked trials from a cold start, by method."""
+    by_method: dict[str, list[Figures]] = defaultdict(list)
+    for key, figures in found.items():
+        if figures["best"]:
+            by_method[key.split("/")[1]].append(figures)
+    rows = []
+    for method, runs in by_method.items():
+        ratios = [f["default"] / f["best"] for f in runs]
+        reached = [f["reached"] for f in runs if f["reached"] is not None]
+        rows.append(
+            (
+                method,
+                len(runs),
+                f"{mean(ratios):.3f}",
+                f"{min(ratios):.3f}",
+                f"{max(ratios):.3f}",
+                f"{len(reached)}"
+                + f" (median trial {statistics.median(reached):.0f})" * bool(reached),
+                f"{statistics.mean(f['seconds'] for f in runs):.1f}",
+            )
+        )
+    reaching = ("runs that reach the default", "at trial (median)")
+    columns = ("mean", "worst", "best", *reaching, "seconds per run")
+    return table(("method", "runs", *columns), rows)
+
+
+def ladder(found: Mapping[str, Figures]) -> str:
+    """Q against P: simulated costs until the other's final result is reached."""
+    runs: dict[tuple[str, str], dict[str, Figures]] = defaultdict(dict)
+    for key, figures in found.items():
+        name, method, _, seed = key.split("/")
+        runs[name, seed][method] = figures
+    rows: list[Sequence[object]] = []
+    shares = []
+    for (name, seed), by_method in runs.items():
+        if not {"p", "q"} <= set(by_method):
+            continue
+        curves = {method: figures["curve"] for method, figures in by_method.items()}
+        goal = max(curves["p"][-1], curves["q"][-1])
+        trials = {method: _first(curves[method], goal) for method in ("p", "q")}
+        shares.append(trials["q"] / trials["p"])
+        final = [
+            f"{by_method['p']['default'] / curves[m][-1]:.3f}" if m in curves else ""
+            for m in ("random", "annealing", "p", "q")
+        ]
+        rows.append((name, seed, *final, trials["p"], trials["q"], f"{shares[-1]:.2f}"))
+    if rows:
+        rows.append(("median", "", "", "", "", "", "", "", f"{statistics.median(shares):.2f}"))
+    header = ("kernel", "seed", "random", "annealing", "P", "Q", "trials of P", "of Q", "Q / P")
+    return table(header, rows)
+
+
+def optima(found: Mapping[str, Figures]) -> str:
+    """Enumerated spaces."""
+    rows = [
+        (
+            key.split("/")[0],
+            f"{f['points']:,} of {f['size']:,}",
+            f"{f['optimum']:,}",
+            f"{f['default'] / f['optimum']:.4f}",
+            f"{f['best'] / f['optimum']:.4f}",
+            f["trials"],
+        )
+        for key, f in found.items()
+    ]
+    columns = ("optimum", "default / optimum", "model / optimum", "trials of model")
+    return table(("kernel", "points that fit", *columns), rows)
+
+
+def _first(curve: Sequence[int], goal: int) -> int:
+    """The trial, counted from 1, at which a curve that falls reaches a goal."""
+    return next(place for place, value in enumerate(curve, 1) if value <= goal)
+
+
+def _proof(runs: Sequence[Figures]) -> str:
+    proved = sum(f["proved"] for f in runs)
+    return "yes" if proved == len(runs) else f"{proved} of {len(runs)}"
+
+
+TABLES: Mapping[str, Callable[[Mapping[str, Figures]], str]] = {
+    "layers": layers,
+    "kinds": kinds,
+    "operators": operators,
+    "methods": methods,
+    "ladder": ladder,
+    "optima": optima,
+}
+
+
+def write(page: Path, tables: Mapping[str, str]) -> None:
+    """Put each table that is not empty between the page's marks for its part."""
+    text = page.read_text()
+    for part, found in tables.items():
+        begin, end = f"<!-- bench_search {part} -->", f"<!-- end of {part} -->"
+        if found and begin in text:
+            before, _, rest = text.partition(begin)
+            _, _, after = rest.partition(end)
+            text = f"{before}{begin}\n{found}\n{end}{after}"
+    page.write_text(text)

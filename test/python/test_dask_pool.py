@@ -1,0 +1,58 @@
+"""Measurement by Dask, on a cluster in this process."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import artificial_space as artificial
+import pytest
+from artificial_space import Counting, problem_of, task
+
+from vtac.dialects.errors import CompileError
+from vtac.tools.tune import dask_pool
+from vtac.tools.tune.dask_pool import DaskPool
+from vtac.tools.tune.protocol import Stops
+from vtac.tools.tune.tuner import tune
+
+distributed = pytest.importorskip("distributed", reason="needs vtac[dask]")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=2,
+        processes=False,
+        dashboard_address=None,
+        scheduler_port=0,
+        protocol="inproc://",
+    ) as found:
+        yield found
+
+
+def test_workers_give_the_trials_that_this_process_gives(cluster: Any) -> None:
+    tasks = [task("a", module="raise=3"), task("b", multiplicity=3)]
+    pool = DaskPool(cluster.scheduler_address, judge=artificial.judge, prover=artificial.proved)
+    found = []
+    try:
+        for measurer in (pool, Counting()):
+            stops = Stops(trials=32, near=0.5)
+            results = tune(tasks, stops=stops, measurer=measurer, problem_of=problem_of)
+            found.append([result.trials for result in results])
+            assert all(result.best is not None and result.best.proved for result in results)
+    finally:
+        pool.close()
+    assert found[0] == found[1]
+
+
+def test_workers_with_another_compiler_are_refused(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Workers run in other threads than this test.
+    monkeypatch.setattr(dask_pool, "code_digest", lambda: threading.current_thread().name)
+    with pytest.raises(CompileError, match="another vtac"):
+        DaskPool(cluster.scheduler_address)
+
+
+def test_a_digest_follows_from_the_files() -> None:
+    assert dask_pool.code_digest() == dask_pool.code_digest() != ""
