@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,20 +12,25 @@ from rich.console import Console
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import ClusterTarget, TimingPreset
 from vtac.runtime.atomic import is_file, write_whole
-from vtac.sim.cluster import ClusterError, check_cluster, estimate_cluster
+from vtac.sim.cluster import ClusterError, ClusterReport, check_cluster, estimate_cluster
+from vtac.sim.cluster.pictures import cluster_roofline_picture, cluster_timeline_picture
 from vtac.sim.cluster.render import as_cluster_csv, as_cluster_json, as_cluster_table
 from vtac.sim.cluster.trace import as_cluster_trace
 from vtac.tools.cluster_streams import read_streams
-from vtac.tools.timing_output import changes_of
+from vtac.tools.timing_output import changes_of, drawn, verify_picture_names
+
+_PICTURES: Mapping[str, Callable[[ClusterReport, str], bytes]] = {
+    "trace": lambda report, _: as_cluster_trace(report).encode(),
+    "timeline": cluster_timeline_picture,
+    "roofline": cluster_roofline_picture,
+}
 
 
 def simulate_cluster(args: argparse.Namespace) -> None:
     """Time the streams of a folder and print the report. Raises `CompileError`."""
-    for option in ("timeline", "roofline", "function"):
-        if getattr(args, option):
-            hint = "Use --trace, which has a process per unit, or --json, which has the rooflines."
-            what = f"--{option} is for the program of a single core"
-            raise CompileError(Problem(args.program, what, hint))
+    if args.function:
+        raise CompileError(Problem(args.program, "a folder has one program, without --function"))
+    verify_picture_names(args)
     given = ClusterTarget.of(args.target) if args.target else None
     cluster, streams, image = read_streams(args.program, given)
     if args.preset:
@@ -35,9 +40,10 @@ def simulate_cluster(args: argparse.Namespace) -> None:
         report = estimate_cluster(cluster, streams)
     except ClusterError as error:
         raise CompileError(Problem(args.program, str(error))) from None
-    if args.trace:
-        is_file(args.trace)
-        write_whole(Path(args.trace), as_cluster_trace(report).encode())
+    for option, draw in _PICTURES.items():
+        if path := getattr(args, option):
+            is_file(path)
+            write_whole(Path(path), drawn(draw, report, Path(path)))
     if args.json:
         sys.stdout.write(as_cluster_json(report))
     elif args.csv:

@@ -1,8 +1,9 @@
 """Output files of the commands that time programs."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Machine, cores_of
@@ -11,6 +12,8 @@ from vtac.sim import TimingPreset, TimingReport
 from vtac.sim.timing import preset_for
 from vtac.sim.timing.pictures import PlotsMissing, roofline_picture, timeline_picture
 from vtac.sim.timing.trace import as_trace
+
+Report = TypeVar("Report")
 
 _PICTURES = {"timeline": timeline_picture, "roofline": roofline_picture}
 _SUFFIXES = (".png", ".svg", ".pdf")
@@ -63,7 +66,12 @@ def write_report_files(
 def _content(option: str, report: TimingReport, path: Path) -> bytes:
     if option == "trace":
         return as_trace(report).encode()
+    return drawn(_PICTURES[option], report, path)
+
+
+def drawn(draw: Callable[[Report, str], bytes], report: Report, path: Path) -> bytes:
+    """A picture of a report. Raises `CompileError` where it cannot be drawn."""
     try:
-        return _PICTURES[option](report, path.suffix[1:])
+        return draw(report, path.suffix[1:])
     except PlotsMissing as error:
         raise CompileError(Problem(str(path), str(error))) from None

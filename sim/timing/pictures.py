@@ -52,10 +52,10 @@ def timeline_picture(
 
     window: the cycles to show, all if None. Raises `PlotsMissing`.
     """
-    figure, axes = _figure(12.0, 3.2)
+    figure, axes = new_figure(12.0, 3.2)
     low, high = window if window is not None else (0, report.cycles)
     chunks = [(c.command, c.ready) for c in report.timeline.chunks if c.command < report.cycles]
-    _bars(axes, 0, np.array(chunks, np.int64).reshape(-1, 2), _FETCH_COLOUR, None)
+    bars(axes, 0, np.array(chunks, np.int64).reshape(-1, 2), _FETCH_COLOUR, None)
     work, timeline = report.work, report.timeline
     spans = np.stack([timeline.start, np.minimum(timeline.end, report.cycles)], axis=1)
     started = timeline.start < report.cycles
@@ -65,14 +65,14 @@ def timeline_picture(
         for module in Module:
             rows = chosen & (work.module == module)
             if rows.any():
-                _bars(axes, module + 1, spans[rows], colour, label)
+                bars(axes, module + 1, spans[rows], colour, label)
                 label = None
     axes.set_yticks(range(len(_TRACKS)), _TRACKS)
     axes.invert_yaxis()
     axes.set_xlim(low, high)
     axes.set_xlabel(f"cycle ({report.preset.name}, {report.cycles:,} in all)")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.18), ncols=len(KINDS), frameon=False)
-    return _image(figure, suffix)
+    return image_of(figure, suffix)
 
 
 def roofline_picture(report: TimingReport, suffix: str = "png") -> bytes:
@@ -90,7 +90,7 @@ def roofline_of(
 
     Raises `PlotsMissing`.
     """
-    figure, axes = _figure(9.0, 5.0)
+    figure, axes = new_figure(9.0, 5.0)
     dots = [account for account in accounts if account.macs and account.cycles]
     roofs = Roofs.of(target, preset)
     peak = roofs.peak
@@ -121,10 +121,11 @@ def roofline_of(
     axes.set_xlabel("multiply-accumulates a byte read from DRAM")
     axes.set_ylabel("multiply-accumulates a cycle")
     axes.set_title(preset.name)
-    return _image(figure, suffix)
+    return image_of(figure, suffix)
 
 
-def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
+def new_figure(width: float, height: float) -> "tuple[Figure, Axes]":
+    """A figure of so many inches, and its axes. Raises `PlotsMissing`."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -133,12 +134,14 @@ def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
     return figure, figure.subplots()
 
 
-def _bars(axes: "Axes", track: int, spans: Any, colour: str, label: str | None) -> None:
+def bars(axes: "Axes", track: int, spans: Any, colour: str, label: str | None) -> None:
+    """Draw spans of time, int64 [n, 2], on a track."""
     pairs: Sequence[tuple[int, int]] = [(a, b - a) for a, b in spans.tolist()]
     axes.broken_barh(pairs, (track - 0.4, 0.8), facecolors=colour, label=label)
 
 
-def _image(figure: "Figure", suffix: str) -> bytes:
+def image_of(figure: "Figure", suffix: str) -> bytes:
+    """The figure as an image in the format `suffix`."""
     stream = io.BytesIO()
     metadata = (
         {"Software": None} if suffix == "png" else {"Date": None} if suffix == "svg" else None

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from clock_programs import load, store, sync
+from cluster_mutants import without_one
 from cluster_programs import IMAGE, Program, random_cluster_program, words_of
 from cluster_reachability import exchanges, has_race
 
 from vtac.dialects.target import ClusterTarget, Memory
 from vtac.dialects.target.windows import GB_BASE
 from vtac.dialects.vta.dma import Copy, DmaFinish, Signal, Wait
-from vtac.dialects.vta.encoding import Finish, Instruction, Load, Store
+from vtac.dialects.vta.encoding import Finish, Instruction
 from vtac.sim import HazardKind, HazardReport
 from vtac.sim.cluster import ClusterHazard, check_cluster, run_cluster
 
@@ -34,29 +35,6 @@ def kinds(streams: list[Any], machine: ClusterTarget = TWO) -> set[HazardKind]:
     return {hazard.kind for hazard in check(machine, streams).hazards}
 
 
-def without_one(program: Program) -> Iterator[list[Any]]:
-    """The streams without one token, wait or signal; a signal of the DMA to itself is one, too."""
-    for unit, stream in enumerate(program.streams):
-        for index, x in enumerate(stream):
-            for less in _less(program.cluster, unit, x):
-                changed = [*stream[:index], *less, *stream[index + 1 :]]
-                yield [*program.streams[:unit], changed, *program.streams[unit + 1 :]]
-
-
-def _less(machine: ClusterTarget, unit: int, x: Any) -> Iterator[list[Any]]:
-    if isinstance(x, Wait | Signal):
-        yield []
-    if not isinstance(x, Instruction):
-        return
-    for flag in ("pop_prev", "pop_next", "push_prev", "push_next"):
-        if getattr(x, flag):
-            yield [replace(x, **{flag: False})]
-    if isinstance(x, Load | Store) and x.x_size and x.dram_base * 16 >= 0x0200_0000:
-        yield [replace(x, x_size=0)]
-        if x.y_size == 2:
-            yield [replace(x, y_size=1)]
-
-
 @pytest.mark.parametrize("cores", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(4))
 def test_correct_programs_have_no_hazard(cores: int, seed: int) -> None:
@@ -71,7 +49,7 @@ def test_correct_programs_have_no_hazard(cores: int, seed: int) -> None:
 def test_anything_taken_away_is_found(cores: int, seed: int) -> None:
     program = random_cluster_program(cluster(cores), seed, tasks=9)
     count = 0
-    for streams in without_one(program):
+    for _, streams in without_one(program.cluster, program.streams):
         found = check(program.cluster, streams, program.image)
         assert not found.ok or not has_race(program.cluster, streams)
         fence = sum(map(len, streams)) < sum(map(len, program.streams))
@@ -243,7 +221,7 @@ def test_what_passes_gives_one_result() -> None:
     """The checker and the simulator agree: what is safe has one result in every order."""
     program = random_cluster_program(cluster(2), 9, tasks=8)
     passed = 0
-    for streams in without_one(program):
+    for _, streams in without_one(program.cluster, program.streams):
         words = words_of(program.cluster, streams)
         if not check_cluster(program.cluster, words, program.image).ok:
             continue

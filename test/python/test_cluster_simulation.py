@@ -126,5 +126,13 @@ def test_refused_folders(folder: Path, tmp_path: Path, program: Program) -> None
     (tmp_path / "machine.json").write_text("{}")
     with pytest.raises(CompileError, match="is not a cluster"):
         read_streams(tmp_path)
-    with pytest.raises(SystemExit):
-        vta_sim.main([str(folder), "--timeline", "x.png"])
+    for wrong in (["--timeline", "x.gif"], ["--function", "f"], ["--set", "gb_bytes=7"]):
+        with pytest.raises(SystemExit):
+            vta_sim.main([str(folder), *wrong])
+
+
+def test_pictures(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    timeline, roofline = tmp_path / "t.svg", tmp_path / "r.svg"
+    vta_sim.main([str(folder), "--timeline", str(timeline), "--roofline", str(roofline)])
+    assert timeline.read_text().startswith("<?xml") and roofline.read_text().startswith("<?xml")
