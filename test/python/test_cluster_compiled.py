@@ -20,6 +20,8 @@ from vtac.sim.cluster import check_cluster, decode_cluster
 
 MUTANTS = 150
 
+pytestmark = pytest.mark.skipif(not model_path("mnist8").exists(), reason="../shared is absent")
+
 Launch = tuple[ClusterTarget, list[NDArray[np.uint64]], NDArray[np.uint8]]
 
 
