@@ -97,7 +97,7 @@ class DramMap:
         return len(self._where) << _BLOCK_BITS
 
     def _rows(self, transfer: Transfer) -> tuple[int, int, int, int]:
-        """First granule, rows, granules a row, granules from row to row."""
+        """First granule, rows, granules per row, granules from row to row."""
         unit = self._units[transfer.memory]
         rows, width, stride = transfer.y_size, transfer.x_size, transfer.x_stride
         if stride == width or rows == 1:

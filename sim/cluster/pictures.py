@@ -6,15 +6,15 @@ They need matplotlib, the optional extra ``plots``.
 import numpy as np
 
 from ..timing.pictures import KINDS, bars, image_of, new_figure
-from ..timing.work import Kind
+from ..timing.work import InstructionKind
 from ..tokens import Module
 from .timing import ClusterReport, cluster_rooflines
 
 _KINDS = {
     **KINDS,
-    Kind.WAIT: ("#ffd8d8", "wait"),
-    Kind.SIGNAL: ("#d62728", "signal"),
-    Kind.COPY: ("#bcbd22", "copy"),
+    InstructionKind.WAIT: ("#ffd8d8", "wait"),
+    InstructionKind.SIGNAL: ("#d62728", "signal"),
+    InstructionKind.COPY: ("#bcbd22", "copy"),
 }
 _INCH_PER_TRACK = 0.22
 
@@ -32,7 +32,7 @@ def cluster_timeline_picture(report: ClusterReport, suffix: str = "png") -> byte
     ]
     names += ["dma"] * cluster.dma
     figure, axes = new_figure(12.0, 1.4 + _INCH_PER_TRACK * len(names))
-    labelled: set[Kind] = set()
+    labelled: set[InstructionKind] = set()
     for unit in range(cluster.units):
         work, timeline = report.work(unit), report.timeline(unit)
         spans = np.stack([timeline.start, np.minimum(timeline.end, report.cycles)], axis=1)
@@ -66,7 +66,7 @@ def cluster_roofline_picture(report: ClusterReport, suffix: str = "png") -> byte
     for number, (line, knee) in enumerate(zip(lines, knees, strict=True)):
         colour = f"C{number}"
         points = (low, knee, high)
-        label = f"{line.name}, {line.roofs.bandwidth:g} bytes a cycle"
+        label = f"{line.name}, {line.roofs.bandwidth:g} bytes per cycle"
         axes.plot(points, [line.roofs.limit(x) for x in points], color=colour, label=label)
         if line.intensity in known and line.reached:
             axes.plot([line.intensity], [line.reached], "o", color=colour)
@@ -75,7 +75,7 @@ def cluster_roofline_picture(report: ClusterReport, suffix: str = "png") -> byte
     axes.set_yscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("multiply-accumulates a byte read from the memory")
-    axes.set_ylabel("multiply-accumulates a cycle")
+    axes.set_xlabel("multiply-accumulates per byte read from the memory")
+    axes.set_ylabel("multiply-accumulates per cycle")
     axes.set_title(report.cluster.preset)
     return image_of(figure, suffix)

@@ -121,7 +121,7 @@ def _units(report: ClusterReport) -> Table:
 
 def _memories(report: ClusterReport) -> Table:
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for name in ("memory", "MACs a byte read", "limit", "reached", "bytes by class"):
+    for name in ("memory", "MACs per byte read", "limit", "reached", "bytes by class"):
         table.add_column(name, justify="left" if name in ("memory", "bytes by class") else "right")
     for line in cluster_rooflines(report):
         units = report.ddr_bytes if line.name == "DDR" else report.gb_bytes
@@ -132,7 +132,7 @@ def _memories(report: ClusterReport) -> Table:
         table.add_row(
             line.name,
             f"{line.intensity:.1f}",
-            f"{line.limit:.0f} MACs a cycle",
+            f"{line.limit:.0f} MACs per cycle",
             f"{line.reached:.0f}",
             ", ".join(f"{name} {amount:,}" for name, amount in classes.items() if amount),
         )

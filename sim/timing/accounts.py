@@ -4,7 +4,7 @@ Every cycle of a module before FINISH is counted under exactly one cause. Before
 starts its module waits for fetch to dispatch it (or, if fetch stood before a full queue, for a
 place in one), then for its tokens (counted under the one that came last), and one cycle passes for
 the start. A load's cycles are beats, then padding, and the rest is waiting for DRAM; a LOAD UOP
-counts as micro- op load as a whole; a STORE's handshakes are waiting for DRAM, its beats and
+counts as a whole as micro-op load; a STORE's handshakes are waiting for DRAM, its beats and
 element reads are not.
 """
 
@@ -21,7 +21,7 @@ from ..legality import Column
 from ..tokens import Module, Queue
 from .channel import ACC, FETCH, INP, UOP, WGT
 from .machine import CHANNEL_OF, Timeline
-from .work import Kind, Work
+from .work import InstructionKind, Work
 
 
 class Cause(enum.Enum):
@@ -54,7 +54,13 @@ class Cause(enum.Enum):
 _PLACE = {cause: place for place, cause in enumerate(Cause)}
 _TOKEN = {queue: _PLACE[Cause[queue.name]] for queue in Queue}
 _CLASSES = {"instruction": FETCH, "uop": UOP, "inp": INP, "wgt": WGT, "acc": ACC}
-_KINDS = {"uop": Kind.UOP, "inp": Kind.INP, "wgt": Kind.WGT, "acc": Kind.ACC, "out": Kind.STORE}
+_KINDS = {
+    "uop": InstructionKind.UOP,
+    "inp": InstructionKind.INP,
+    "wgt": InstructionKind.WGT,
+    "acc": InstructionKind.ACC,
+    "out": InstructionKind.STORE,
+}
 
 CLASSES = (*_CLASSES, "out")
 """The classes in which DRAM bytes are counted."""
@@ -199,24 +205,24 @@ class Accounts:
         duration = np.minimum(timeline.end[rows], timeline.cycles) - timeline.start[rows]
         kind, ideal = work.kind[rows], self._preset.ideal_memory
         plain = {
-            Kind.GEMM: Cause.GEMM,
-            Kind.RESET: Cause.RESET,
-            Kind.ALU: Cause.ALU,
-            Kind.SYNC: Cause.SYNC,
-            Kind.FINISH: Cause.SYNC,
-            Kind.UOP: Cause.MICRO_OPS,
-            Kind.WAIT: Cause.SEMAPHORE,
-            Kind.SIGNAL: Cause.SYNC,
+            InstructionKind.GEMM: Cause.GEMM,
+            InstructionKind.RESET: Cause.RESET,
+            InstructionKind.ALU: Cause.ALU,
+            InstructionKind.SYNC: Cause.SYNC,
+            InstructionKind.FINISH: Cause.SYNC,
+            InstructionKind.UOP: Cause.MICRO_OPS,
+            InstructionKind.WAIT: Cause.SEMAPHORE,
+            InstructionKind.SIGNAL: Cause.SYNC,
         }
         for what, cause in plain.items():
             result[_PLACE[cause]][rows] += np.where(kind == what, duration, 0)
         padding = np.zeros(len(work.kind), np.int64)
         for index, pads in work.pads.items():
             padding[index] = pads.elements
-        load = np.isin(kind, (Kind.INP, Kind.WGT, Kind.ACC))
+        load = np.isin(kind, (InstructionKind.INP, InstructionKind.WGT, InstructionKind.ACC))
         beats = np.minimum(np.where(load & (not ideal), work.beats[rows], 0), duration)
         zeros = np.minimum(np.where(load, padding[rows], 0), duration - beats)
-        store = kind == Kind.STORE
+        store = kind == InstructionKind.STORE
         shaken = self._preset.store_request_cycles * work.handshakes[rows]
         shaken = np.minimum(np.where(store & (not ideal), shaken, 0), duration)
         result[_PLACE[Cause.PADDING]][rows] = zeros
@@ -236,9 +242,9 @@ class Accounts:
         cycles = sum(modules[Module.COMPUTE].values())
         micro_ops = {
             kind: int(work.micro_ops[chosen & (work.kind == kind)].sum())
-            for kind in (Kind.GEMM, Kind.RESET, Kind.ALU)
+            for kind in (InstructionKind.GEMM, InstructionKind.RESET, InstructionKind.ALU)
         }
-        gemms = micro_ops[Kind.GEMM]
+        gemms = micro_ops[InstructionKind.GEMM]
         return Account(
             label=label,
             instructions=len(rows),
@@ -249,8 +255,8 @@ class Accounts:
             nbytes=self._nbytes(chosen),
             gb_nbytes=self._moved(chosen & self._in_gb) if work.in_gb else {},
             gemm_micro_ops=gemms,
-            reset_micro_ops=micro_ops[Kind.RESET],
-            alu_micro_ops=micro_ops[Kind.ALU],
+            reset_micro_ops=micro_ops[InstructionKind.RESET],
+            alu_micro_ops=micro_ops[InstructionKind.ALU],
             macs=gemms * work.target.batch * work.target.block**2,
             gemm_utilisation=gemms * self._preset.gemm_cycles / cycles if cycles else 0.0,
             bounds=self._bounds(chosen & self._ended),
@@ -271,7 +277,9 @@ class Accounts:
 
     def _bounds(self, chosen: NDArray[np.bool_]) -> dict[str, int]:
         work, preset = self._work, self._preset
-        compute = chosen & np.isin(work.kind, (Kind.GEMM, Kind.RESET, Kind.ALU))
+        compute = chosen & np.isin(
+            work.kind, (InstructionKind.GEMM, InstructionKind.RESET, InstructionKind.ALU)
+        )
         cycles = int((work.duration[compute] - preset.compute_overhead).sum())
         if preset.ideal_memory:
             return {"compute": cycles, "reads": 0, "writes": 0}

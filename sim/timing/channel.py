@@ -1,6 +1,6 @@
 """A read channel: an arbiter in front of a memory that serves requests in order.
 
-The rules, in cycles. The arbiter takes at most one request a cycle, in a cycle g in which fewer
+The rules, in cycles. The arbiter takes at most one request per cycle, in a cycle g in which fewer
 than `outstanding` are under way (from the cycle after g up to the cycle of the last beat) and no
 last beat passes; of the readers whose next request is visible by then, the one with the highest
 priority: fetch, uop, inp, wgt, acc. A reader's next request is visible `request_interval` later.

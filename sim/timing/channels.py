@@ -5,11 +5,11 @@ only its readers use (`channel`), and a write channel that only its STOREs use: 
 a STORE is known beforehand and needs no channel in the simulation. Machines that share a memory
 share these objects. Rules of shared channels, in cycles:
 
-Reads. The memory takes one request a cycle in all. Each machine keeps the rules of its own arbiter:
-at most `outstanding` requests under way, none in the cycle of one of its own last beats, priority
-among its readers, `request_interval` between the requests of a reader. Among the machines that may
-ask in a cycle, the first after the one served last comes next (round robin; machine 0 at first).
-The memory serves all requests in order, with the latency rule of `channel`.
+Reads. The memory takes one request per cycle in all. Each machine keeps the rules of its own
+arbiter: at most `outstanding` requests under way, none in the cycle of one of its own last beats,
+priority among its readers, `request_interval` between the requests of a reader. Among the machines
+that may ask in a cycle, the first after the one served last comes next (round robin; machine 0 at
+first). The memory serves all requests in order, with the latency rule of `channel`.
 
 Writes. A request of a STORE holds the channel from its grant until it is answered. The first
 request asks in the cycle in which the STORE starts, each other one when the one before is answered.

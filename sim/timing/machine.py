@@ -33,7 +33,7 @@ from .channel import FETCH, INP, NEVER, UOP, Transfer
 from .channels import Channels, ReadChannel, Writes, Writing
 from .fetch import Chunk, Fetch
 from .padding import padding_idle
-from .work import READERS, Kind, Work
+from .work import READERS, InstructionKind, Work
 
 CHANNEL_OF = {1: (0, 0, 0, 0, 0), 2: (0, 0, 1, 1, 0), 3: (0, 1, 2, 2, 1)}
 """The channel of each reader, by the number of channels."""
@@ -95,9 +95,9 @@ class Machine:
         durations = work.duration
         if channels.writes is not None and not preset.ideal_memory:
             # The duration of a STORE depends on the other machines that write.
-            durations = np.where(work.kind == Kind.STORE, 0, durations)
+            durations = np.where(work.kind == InstructionKind.STORE, 0, durations)
         self._duration = durations.tolist()
-        readers = [READERS.get(kind, -1) for kind in Kind]
+        readers = [READERS.get(kind, -1) for kind in InstructionKind]
         self._readers = [readers[kind] for kind in work.kind.tolist()]
         self._pops, self._pushes = work.pops, work.pushes
         self._modules = [

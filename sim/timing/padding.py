@@ -1,4 +1,4 @@
-"""The machine that writes a load's zeros, one element a cycle, beside the data.
+"""The machine that writes a load's zeros, one element per cycle, beside the data.
 
 In order: the rows above; the elements to the left and right of each row of data; the rows below.
 It pauses in every cycle in which a beat of the same load is written.

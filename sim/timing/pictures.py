@@ -14,22 +14,22 @@ from ..tokens import Module
 from .accounts import Account
 from .report import TimingReport
 from .roofline import Roofs, intensity
-from .work import Kind
+from .work import InstructionKind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 KINDS = {
-    Kind.INP: ("#4c78a8", "LOAD INP"),
-    Kind.WGT: ("#9ecae9", "LOAD WGT"),
-    Kind.ACC: ("#72b7b2", "LOAD ACC"),
-    Kind.UOP: ("#b279a2", "LOAD UOP"),
-    Kind.GEMM: ("#54a24b", "GEMM"),
-    Kind.RESET: ("#b4d8ae", "GEMM reset"),
-    Kind.ALU: ("#f2a03d", "ALU"),
-    Kind.STORE: ("#e45756", "STORE"),
-    Kind.SYNC: ("#888888", "sync"),
+    InstructionKind.INP: ("#4c78a8", "LOAD INP"),
+    InstructionKind.WGT: ("#9ecae9", "LOAD WGT"),
+    InstructionKind.ACC: ("#72b7b2", "LOAD ACC"),
+    InstructionKind.UOP: ("#b279a2", "LOAD UOP"),
+    InstructionKind.GEMM: ("#54a24b", "GEMM"),
+    InstructionKind.RESET: ("#b4d8ae", "GEMM reset"),
+    InstructionKind.ALU: ("#f2a03d", "ALU"),
+    InstructionKind.STORE: ("#e45756", "STORE"),
+    InstructionKind.SYNC: ("#888888", "sync"),
 }
 """For each kind of instruction its colour, and its name for users."""
 
@@ -101,8 +101,8 @@ def roofline_of(
     axes.plot([low, knee, high], [roofs.limit(x) for x in (low, knee, high)], color="black")
     if (bandwidth := roofs.bandwidth) is not None:
         middle = (low * knee) ** 0.5
-        axes.text(middle * 1.15, middle * bandwidth, f"{bandwidth} bytes a cycle", va="top")
-    axes.text(high, peak * 1.08, f"{peak:g} a cycle", ha="right")
+        axes.text(middle * 1.15, middle * bandwidth, f"{bandwidth:g} bytes per cycle", va="top")
+    axes.text(high, peak * 1.08, f"{peak:g} per cycle", ha="right")
     for number, (dot, at_intensity) in enumerate(zip(dots, intensities, strict=True), start=1):
         at = (at_intensity, dot.macs / dot.cycles)
         colour = f"C{(number - 1) % 10}"
@@ -118,8 +118,8 @@ def roofline_of(
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylim(top=peak * 2)
-    axes.set_xlabel("multiply-accumulates a byte read from DRAM")
-    axes.set_ylabel("multiply-accumulates a cycle")
+    axes.set_xlabel("multiply-accumulates per byte read from DRAM")
+    axes.set_ylabel("multiply-accumulates per cycle")
     axes.set_title(preset.name)
     return image_of(figure, suffix)
 

@@ -13,10 +13,10 @@ from ...dialects.vta.assembly import disassemble
 from ...dialects.vta.encoding import decode
 from ..tokens import Module, Queue
 from .report import TimingReport
-from .work import Kind
+from .work import InstructionKind
 
 _FETCH = 1
-_LOADS = (Kind.INP, Kind.WGT, Kind.ACC, Kind.UOP)
+_LOADS = (InstructionKind.INP, InstructionKind.WGT, InstructionKind.ACC, InstructionKind.UOP)
 _ARROWS = 1 << 32
 """Most arrows of a process: their numbers differ between processes."""
 
@@ -100,7 +100,7 @@ def _slices(report: TimingReport) -> list[dict[str, Any]]:
         if end > report.cycles:
             args["note"] = "still running at FINISH" if index != work.finish else "the end"
             end = max(report.cycles, start + 1)
-        kind = Kind(int(work.kind[index]))
+        kind = InstructionKind(int(work.kind[index]))
         name = f"LOAD {kind.name}" if kind in _LOADS else kind.name
         track = track_of(int(work.module[index]))
         events.append(event("X", start, track, dur=end - start, name=name, cat="vta", args=args))

@@ -24,7 +24,7 @@ ZERO_COUNT = 1 << 14
 """How often a loop with a count of zero runs: counts are taken modulo 2^14."""
 
 
-class Kind(enum.IntEnum):
+class InstructionKind(enum.IntEnum):
     """The kinds of instructions for the clock, by what takes their time.
 
     The last three exist in a cluster alone: a LOAD that waits for semaphores, a STORE that signals,
@@ -46,14 +46,20 @@ class Kind(enum.IntEnum):
     COPY = 12
 
 
-LOADS = (Kind.INP, Kind.WGT, Kind.ACC, Kind.UOP)
-READERS = {Kind.INP: INP, Kind.WGT: WGT, Kind.ACC: ACC, Kind.UOP: UOP, Kind.WAIT: INP}
+LOADS = (InstructionKind.INP, InstructionKind.WGT, InstructionKind.ACC, InstructionKind.UOP)
+READERS = {
+    InstructionKind.INP: INP,
+    InstructionKind.WGT: WGT,
+    InstructionKind.ACC: ACC,
+    InstructionKind.UOP: UOP,
+    InstructionKind.WAIT: INP,
+}
 _LOADED = {
-    Memory.INP: Kind.INP,
-    Memory.WGT: Kind.WGT,
-    Memory.ACC: Kind.ACC,
-    Memory.ACC_8BIT: Kind.ACC,
-    Memory.UOP: Kind.UOP,
+    Memory.INP: InstructionKind.INP,
+    Memory.WGT: InstructionKind.WGT,
+    Memory.ACC: InstructionKind.ACC,
+    Memory.ACC_8BIT: InstructionKind.ACC,
+    Memory.UOP: InstructionKind.UOP,
 }
 
 
@@ -143,7 +149,7 @@ def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> 
     micro_ops, zero_counts = _micro_ops(fields)
     traffic = _Traffic(target, preset, fields, kind)
     duration = _durations(preset, fields, kind, micro_ops)
-    stores = kind == Kind.STORE
+    stores = kind == InstructionKind.STORE
     duration[stores] = traffic.store_durations()[stores]
     return Work(
         target=target,
@@ -222,18 +228,18 @@ def _pad_bits(fields: _Fields) -> Column:
 def _kinds(fields: _Fields) -> Column:
     opcode = fields.opcode
     by_opcode = {
-        Opcode.LOAD: Kind.SYNC,
-        Opcode.STORE: Kind.STORE,
-        Opcode.GEMM: Kind.GEMM,
-        Opcode.FINISH: Kind.FINISH,
-        Opcode.ALU: Kind.ALU,
+        Opcode.LOAD: InstructionKind.SYNC,
+        Opcode.STORE: InstructionKind.STORE,
+        Opcode.GEMM: InstructionKind.GEMM,
+        Opcode.FINISH: InstructionKind.FINISH,
+        Opcode.ALU: InstructionKind.ALU,
     }
     kind = np.array([by_opcode[o] for o in Opcode], np.int64)[opcode]
     for memory, loaded in _LOADED.items():
         kind[(opcode == Opcode.LOAD) & (fields["memory"] == memory)] = loaded
-    kind[(opcode == Opcode.GEMM) & (fields["reset"] > 0)] = Kind.RESET
+    kind[(opcode == Opcode.GEMM) & (fields["reset"] > 0)] = InstructionKind.RESET
     transfer = (opcode == Opcode.LOAD) | (opcode == Opcode.STORE)
-    kind[transfer & (fields["x_size"] == 0)] = Kind.SYNC
+    kind[transfer & (fields["x_size"] == 0)] = InstructionKind.SYNC
     return kind
 
 
@@ -276,7 +282,7 @@ def _durations(preset: TimingPreset, fields: _Fields, kind: Column, micro_ops: C
     rate[fields.opcode == Opcode.GEMM] = preset.gemm_cycles
     compute = (fields.opcode == Opcode.GEMM) | (fields.opcode == Opcode.ALU)
     duration: Column = np.where(compute, micro_ops * rate + preset.compute_overhead, 0)
-    duration[kind == Kind.SYNC] = 1
+    duration[kind == InstructionKind.SYNC] = 1
     result: Column = np.maximum(duration, compute)
     return result
 
@@ -290,9 +296,9 @@ class _Traffic:
         sizes = np.array([target.element_bytes(m) for m in Memory], np.int64)
         element = sizes[fields["memory"]]
         self.elements: Column = fields["x_size"] * fields["y_size"]
-        self.nbytes: Column = np.where(kind == Kind.SYNC, 0, self.elements * element)
+        self.nbytes: Column = np.where(kind == InstructionKind.SYNC, 0, self.elements * element)
         self.beats, self.handshakes = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        moves = np.flatnonzero(np.isin(kind, (*LOADS, Kind.STORE)))
+        moves = np.flatnonzero(np.isin(kind, (*LOADS, InstructionKind.STORE)))
         shapes, which = _distinct(
             (fields["dram_base"] * element)[moves] % preset.burst_bytes,
             (fields["x_size"] * element)[moves],

@@ -15,7 +15,7 @@ from vtac.sim import TimingPreset
 from vtac.sim.timing.accounts import Cause
 from vtac.sim.timing.pictures import KINDS
 from vtac.sim.timing.roofline import Roofs
-from vtac.sim.timing.work import Kind
+from vtac.sim.timing.work import InstructionKind
 from vtac.tools.layer_errors import LayerError
 from vtac.tools.report_page.advice import Advice, accelerator_advice, host_advice
 from vtac.tools.report_page.excerpts import NodeIR, node_irs
@@ -120,7 +120,7 @@ def page_data(contents: Contents) -> dict[str, Any]:
         ],
         "modules": module_names(),
         "causes": [cause.value for cause in Cause],
-        "kinds": [KINDS.get(kind, (OTHER, kind.name.lower())) for kind in Kind],
+        "kinds": [KINDS.get(kind, (OTHER, kind.name.lower())) for kind in InstructionKind],
         "spans": spans_of(profile, contents.numbers).as_lists(),
         "memory": memory_samples(profile, contents.module.memory_use(profile)),
         "roofline": _roofline(contents),

@@ -16,7 +16,7 @@ from ...timing.channels import Channels, ReadChannel, WriteBuffer, Writing
 from ...timing.machine import Machine, Timeline
 from ...timing.requests import first_words
 from ...timing.together import simulate
-from ...timing.work import Kind, Work, prepare
+from ...timing.work import InstructionKind, Work, prepare
 from ..errors import ClusterError
 from ..flow import ClusterFlow, deadlock_reason, schedule
 from ..program import ClusterProgram
@@ -56,8 +56,8 @@ def core_work(program: ClusterProgram, unit: int, words: NDArray[np.uint64]) -> 
         step = program.streams[unit][error.index] if error.index >= 0 else None
         raise ClusterError(cluster, unit, error.index, step, error.reason) from None
     kind, duration = work.kind.copy(), work.duration.copy()
-    kind[list(program.waits[unit])] = Kind.WAIT
-    kind[list(program.signals[unit])] = Kind.SIGNAL
+    kind[list(program.waits[unit])] = InstructionKind.WAIT
+    kind[list(program.signals[unit])] = InstructionKind.SIGNAL
     duration[list(program.signals[unit])] = 0
     return replace(work, kind=kind, duration=duration, in_gb=program.in_gb[unit])
 

@@ -32,13 +32,18 @@ from ...timing.channel import INP, NEVER, Transfer
 from ...timing.channels import Channels, ReadChannel, Writes, Writing
 from ...timing.machine import Machine, Timeline
 from ...timing.requests import cut, first_words
-from ...timing.work import Kind, Work
+from ...timing.work import InstructionKind, Work
 from ...tokens import Module
 from ..program import ClusterProgram, copy_scopes
 from .gb import UnitWrites
 from .semaphores import Event, Semaphores
 
-_KINDS = {Copy: Kind.COPY, Wait: Kind.WAIT, Signal: Kind.SIGNAL, DmaFinish: Kind.FINISH}
+_KINDS = {
+    Copy: InstructionKind.COPY,
+    Wait: InstructionKind.WAIT,
+    Signal: InstructionKind.SIGNAL,
+    DmaFinish: InstructionKind.FINISH,
+}
 _WRITE_REQUEST_CYCLES = 3
 _LAST_BEAT_TO_DONE = 3
 

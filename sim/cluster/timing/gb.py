@@ -1,7 +1,7 @@
 """The global buffer: banks that units reach in turn, a channel for each unit.
 
 Word a lies in bank a mod banks, and in cycle t unit i owns bank (t - i) mod banks, for reads and
-for writes. So a stream of neighbouring words moves one word a cycle without arbitration, and only
+for writes. So a stream of neighbouring words moves one word per cycle without arbitration, and only
 its start waits for its bank. Signals go through the same write buffer as writes of GB, in any
 cycle.
 """

@@ -10,7 +10,7 @@ from ....dialects.target import INSTRUCTION_BYTES, ClusterTarget, MemoryScope
 from ....dialects.vta.dma import Copy
 from ...timing.machine import Timeline
 from ...timing.report import TimingReport
-from ...timing.work import Kind, Work
+from ...timing.work import InstructionKind, Work
 from ...tokens import Module
 from ..program import ClusterProgram, copy_scopes, decode_cluster
 from .clock import ClusterRun, cluster_preset, run_clock, semaphore_edges
@@ -86,7 +86,7 @@ class ClusterReport:
         """For each unit the cycles that its waits took."""
         found = []
         for work, timeline in zip(self._run.works, self._run.timelines, strict=True):
-            waits = (work.kind == Kind.WAIT) & (timeline.start <= timeline.cycles)
+            waits = (work.kind == InstructionKind.WAIT) & (timeline.start <= timeline.cycles)
             ends = np.minimum(timeline.end[waits], timeline.cycles)
             found.append(int((ends - timeline.start[waits]).sum()))
         return tuple(found)
