@@ -61,6 +61,8 @@ class _Legalizer:
             widened = [] if is_product(compute) else _widened_inputs(compute)
             if not widened:
                 continue
+            if _moves_one_input(compute) and not _is_narrowed_here(compute.inputs[0]):
+                compute = self._widen_first(compute)
             if _sums_one_input(compute) and not _is_narrowed_here(compute.inputs[0]):
                 self._contract(compute)
                 continue
@@ -93,6 +95,19 @@ class _Legalizer:
             compute.label.data, dict(compute.spatial), reduce, read, out, compute.init
         )
         replace_compute(compute, new)
+
+    def _widen_first(self, compute: ComputeOp) -> ComputeOp:
+        """``trunci(extsi(x))``, where elements move: a stage that widens them, before a store."""
+        label = fresh_label(self.kernel, f"{compute.label.data}_moved")
+        body = scalar_body([i8], lambda x: arith.ExtSIOp(x, i32).result)
+        wide = ComputeOp(label, compute.spatial, {}, compute.reads, body, i32)
+        wide.location, wide.result.name_hint = compute.location, label
+        self.kernel.body.block.insert_op_before(wide, compute)
+        own = Read(wide.result, rows_of(identity_map(len(compute.spatial))))
+        body = scalar_body([i32], lambda x: arith.TruncIOp(x, i8).result)
+        store = ComputeOp(compute.label.data, compute.spatial, {}, [own], body, i8)
+        replace_compute(compute, store)
+        return wide
 
     def _product(
         self,
@@ -211,6 +226,21 @@ def _sums_one_input(compute: ComputeOp) -> bool:
         return False
     (other,) = [value for value in result.owner.operands if value is not args[0]]
     return isinstance(other.owner, arith.ExtSIOp) and other.owner.input is args[1]
+
+
+def _moves_one_input(compute: ComputeOp) -> bool:
+    """Whether it is ``trunci(extsi(x))``, lane by lane, of other elements than its own."""
+    if len(compute.reduce) or len(compute.inputs) != 1:
+        return False
+    (read,) = compute.reads
+    rank = len(compute.spatial)
+    if read.rows[-1].variable != rank - 1 or read.outside not in (None, 0):
+        return False
+    cut = yielded(compute.body).owner
+    if not isinstance(cut, arith.TruncIOp) or not isinstance(cut.input.owner, arith.ExtSIOp):
+        return False
+    is_own = cut.input.owner.input is compute.body.block.args[0]
+    return is_own and (read.outside is not None or read.rows != rows_of(identity_map(rank)))
 
 
 def _is_narrowed_here(value: SSAValue) -> bool:

@@ -286,7 +286,8 @@ def structure_of(kernel: KernelOp, layer: str) -> Structure:
         made[compute.result] = stages[-1]
     roots = [stage for stage in stages if stage.role is StageRole.STORE]
     if not roots or len({stage.compute.spatial.extents for stage in roots}) > 1:
-        raise CompileError(Problem(layer, "the results of one kernel must have one shape"))
+        what = "the results of one kernel must have one shape"
+        raise CompileError(Problem(layer, what, "Compute them in programs of their own."))
     return Structure(stages, roots)
 
 

@@ -109,3 +109,22 @@ te.kernel @product(%x: tensor<4x1x2xi8>, %w: tensor<2x2xi8>) -> tensor<4x1x2xi32
 }
 // CHECK:       te.kernel @product(%x: tensor<4x1x2xi8>, %w: tensor<2x2xi8>) ->
 // CHECK-NEXT:    te.compute "p" (w = 4, b = 1, o = 2) reduce (k = 2)
+
+// -----
+
+// Elements that move, with zeros around them: the GEMM core brings them to where they are stored.
+te.kernel @moved(%x: tensor<4x1x2xi8>) -> tensor<6x1x2xi8> {
+  %y = te.compute "y" (w = 6, b = 1, o = 2) ins (%x[w - 1, b, o] outside 0 : tensor<4x1x2xi8>) {
+  ^bb0(%a: i8):
+    %0 = arith.extsi %a : i8 to i32
+    %1 = arith.trunci %0 : i32 to i8
+    te.yield %1 : i8
+  } -> tensor<6x1x2xi8>
+  te.yield %y : tensor<6x1x2xi8>
+}
+// CHECK:       te.kernel @moved(%x: tensor<4x1x2xi8>, %identity: tensor<2x2xi8>) ->
+// CHECK-NEXT:    %y_moved = te.compute "y_moved" (w = 6, b = 1, o = 2) reduce (k = 2)
+// CHECK-NEXT:        ins (%x[w - 1, b, k] outside 0 : tensor<4x1x2xi8>,
+// CHECK-NEXT:             %identity[o, k] : tensor<2x2xi8>) identity 0 {
+// CHECK:         te.compute "y" (w = 6, b = 1, o = 2)
+// CHECK-NEXT:        ins (%y_moved[w, b, o] : tensor<6x1x2xi32>) {

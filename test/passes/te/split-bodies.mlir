@@ -52,3 +52,38 @@ te.kernel @reduction(%x: tensor<4x1x2xi8>, %w: tensor<2x2xi8>) -> tensor<4x1x2xi
 // CHECK:         te.yield
 // CHECK:         te.yield
 // CHECK-NOT:     te.compute
+
+// A store keeps the order of elements. Others are copied first; those outside are left out of a sum.
+te.kernel @moved(%x: tensor<4x1x2xi32>) -> (tensor<4x1x2xi8>, tensor<6x1x2xi8>, tensor<6x1x2xi8>) {
+  %a = te.compute "a" (w = 4, b = 1, o = 2) ins (%x[-1 * w + 3, b, o] : tensor<4x1x2xi32>) {
+  ^bb0(%v: i32):
+    %0 = arith.trunci %v : i32 to i8
+    te.yield %0 : i8
+  } -> tensor<4x1x2xi8>
+  %b = te.compute "b" (w = 6, b = 1, o = 2) ins (%x[w - 1, b, o] outside 0 : tensor<4x1x2xi32>) {
+  ^bb0(%v: i32):
+    %0 = arith.trunci %v : i32 to i8
+    te.yield %0 : i8
+  } -> tensor<6x1x2xi8>
+  %c = te.compute "c" (w = 6, b = 1, o = 2) ins (%x[w - 1, b, o] outside 9 : tensor<4x1x2xi32>) {
+  ^bb0(%v: i32):
+    %0 = arith.trunci %v : i32 to i8
+    te.yield %0 : i8
+  } -> tensor<6x1x2xi8>
+  te.yield %a, %b, %c : tensor<4x1x2xi8>, tensor<6x1x2xi8>, tensor<6x1x2xi8>
+}
+// CHECK:       te.kernel @moved
+// CHECK-NEXT:    %a_moved = te.compute "a_moved" (w = 4, b = 1, o = 2)
+// CHECK-NEXT:        ins (%x[-w + 3, b, o] : tensor<4x1x2xi32>) {
+// CHECK:         te.compute "a" (w = 4, b = 1, o = 2)
+// CHECK-NEXT:        ins (%a_moved[w, b, o] : tensor<4x1x2xi32>) {
+// CHECK:         %b_moved = te.compute "b_moved" (w = 6, b = 1, o = 2) reduce (once = 1)
+// CHECK-NEXT:        ins (%x[w - 1, b, o] outside 0 : tensor<4x1x2xi32>) identity 0 {
+// CHECK:         %c_lower = te.compute "c_lower" (i0 = 4, i1 = 1, i2 = 2)
+// CHECK:           arith.constant -9
+// CHECK:         %c_moved = te.compute "c_moved" (w = 6, b = 1, o = 2) reduce (once = 1)
+// CHECK-NEXT:        ins (%c_lower[w - 1, b, o] outside 0 : tensor<4x1x2xi32>) identity 0 {
+// CHECK:         %c_higher = te.compute "c_higher"
+// CHECK:           arith.constant 9
+// CHECK:         te.compute "c" (w = 6, b = 1, o = 2)
+// CHECK-NEXT:        ins (%c_higher[w, b, o] : tensor<6x1x2xi32>) {
