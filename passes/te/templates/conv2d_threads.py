@@ -11,7 +11,17 @@ from math import prod
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
-from vtac.dialects.te import LANES, KernelOp, Knob, KnobKind, Point, Row, ScheduleOp, shaped
+from vtac.dialects.te import (
+    LANES,
+    KernelOp,
+    Knob,
+    KnobKind,
+    Point,
+    Row,
+    ScheduleOp,
+    copying_intrinsics,
+    shaped,
+)
 from vtac.passes.te.schedule.fits import operands_of
 from vtac.passes.te.schedule.footprint import variables_of
 from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure
@@ -152,12 +162,12 @@ class ThreadedSpace(ScheduleSpace):
                 and all(self.value(self.canonical(point), name) == 2 for name in several)
             ]
             if found:
-                return RulePoint(self.canonical(min(found, key=self._loaded)), None)
+                return RulePoint(self.canonical(min(found, key=self.loaded)), None)
         problem = self.problem(dict.fromkeys(self._grid, 1))
         what = "nothing fits" if problem is None else f"even its smallest tile: {problem.what}"
         raise CompileError(Problem(layer, what, "Choose a target with larger buffers."))
 
-    def _loaded(self, point: Point) -> tuple[int, int]:
+    def loaded(self, point: Point) -> tuple[int, int]:
         """Bytes that a point loads for its product, and how many loads there are."""
         tiles = self.tiles(point)
         _, channels, rows, columns = self.structure.root.extents
@@ -185,7 +195,8 @@ class ThreadedSpace(ScheduleSpace):
 
     def schedule(self, kernel: KernelOp, point: Point, cycles: int | None = None) -> ScheduleOp:
         """TVM's schedule with these tiles and threads."""
-        return conv2d_schedule(kernel, self.structure, self.tiles(point))
+        copying = copying_intrinsics(self.target)
+        return conv2d_schedule(kernel, self.structure, self.tiles(point), copying)
 
 
 class Conv2dThreadsTemplate(Template):

@@ -28,6 +28,7 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from vtac.dialects.errors import CompileError
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.te import (
     AxesOp,
     CacheReadOp,
@@ -45,8 +46,15 @@ from vtac.dialects.te import (
     StageType,
     TensorizeOp,
     VthreadOp,
+    copying_intrinsics,
 )
-from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure, structure_of
+from vtac.passes.te.schedule.structure import (
+    INIT,
+    ScheduledStage,
+    StageRole,
+    Structure,
+    structure_of,
+)
 
 AXES = 4
 """Of a result before its lanes: batch, channels, rows, columns."""
@@ -83,6 +91,8 @@ class TeScheduleConv2dPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Schedule every kernel that the template fits."""
+        target = op.attributes.get(TARGET_ATTRIBUTE)
+        copying = copying_intrinsics(target) if isinstance(target, Target) else ()
         tiles = Tiles(self.h, self.w, self.ci, self.co, self.oc_threads, self.h_threads)
         scheduled = {s.kernel.root_reference.data for s in op.ops if isinstance(s, ScheduleOp)}
         for kernel in list(op.ops):
@@ -90,7 +100,7 @@ class TeScheduleConv2dPass(ModulePass):
                 continue
             structure = _structure(kernel)
             if structure is not None and kernel.sym_name.data not in scheduled:
-                schedule = conv2d_schedule(kernel, structure, tiles)
+                schedule = conv2d_schedule(kernel, structure, tiles, copying)
                 op.body.block.insert_op_after(schedule, kernel)
 
 
@@ -111,28 +121,43 @@ def misfit(structure: Structure) -> str | None:
         return "it has other than one product and one result"
     if len(structure.root.extents) != AXES or len(products[0].taps) != AXES - 1:
         return "its product is no convolution over rows and columns"
-    if products[0].compute.init is not None:
-        return "its sum starts from a tensor"
-    if any(stage.role is not StageRole.STORE and stage.in_place != 0 for stage in others):
+    if products[0].compute.init is not None and products[0].in_place != INIT:
+        return "its sum starts from a tensor that is read elsewhere too"
+    computed = [stage for stage in others if stage.role is not StageRole.STORE]
+    if any(stage.in_place != 0 and not _starts(structure, stage) for stage in computed):
         return "an operation on its accumulators is not in place"
     return None
 
 
-def conv2d_schedule(kernel: KernelOp, structure: Structure, tiles: Tiles) -> ScheduleOp:
-    """The template, filled in for a kernel."""
+def _starts(structure: Structure, stage: ScheduledStage) -> bool:
+    """Whether it copies a parameter to where the product's sum starts."""
+    return stage.copies and stage.compute.result is structure.products[0].compute.init
+
+
+def conv2d_schedule(
+    kernel: KernelOp, structure: Structure, tiles: Tiles, copying: Sequence[str]
+) -> ScheduleOp:
+    """The template, filled in for a kernel. copying: the intrinsics that copy accumulators."""
     block = Block(arg_types=[StageType()] * len(structure.stages))
     for argument, stage in zip(block.args, structure.stages, strict=True):
         argument.name_hint = stage.compute.label.data
     with ImplicitBuilder(block):
-        _Template(structure, tiles, block.args).write()
+        _Template(structure, tiles, copying, block.args).write()
     return ScheduleOp(kernel.sym_name.data, Region(block))
 
 
 class _Template:
     """Writes the primitives of one schedule."""
 
-    def __init__(self, structure: Structure, tiles: Tiles, handles: Sequence[SSAValue]) -> None:
+    def __init__(
+        self,
+        structure: Structure,
+        tiles: Tiles,
+        copying: Sequence[str],
+        handles: Sequence[SSAValue],
+    ) -> None:
         self.structure, self.tiles, self.handles = structure, tiles, handles
+        self.copying = copying
 
     def write(self) -> None:
         """Tiles, then stages from the result to the product, then instructions, then threads."""
@@ -190,19 +215,23 @@ class _Template:
             else:
                 self._place(cache)
         init = InitOp(handle).init
-        TensorizeOp(init, AxesOp(init, compute.spatial.names).axes[0], ["reset"])
+        if stage.in_place == INIT:
+            InPlaceOp(init, 0)
+        else:
+            TensorizeOp(init, AxesOp(init, compute.spatial.names).axes[0], ["reset"])
         TensorizeOp(handle, n, ["gemm"])
 
     def _elementwise(self, stage: ScheduledStage) -> None:
-        """An operation of the ALU in place, its vectors loaded beside it."""
+        """An operation of the ALU, its vectors loaded beside it: in place, or a copy of one."""
         handle = self._handle(stage)
-        InPlaceOp(handle, 0)
+        if not stage.copies:
+            InPlaceOp(handle, 0)
         for operand in self.structure.vectors(stage):
             cache = CacheReadOp(handle, operand, Scope.ACC).cache
             cache.name_hint = f"{stage.compute.inputs[operand].name_hint or 'v'}_acc"
             self._place(cache)
         axis = AxesOp(handle, stage.compute.spatial.names).axes[0]
-        TensorizeOp(handle, axis, [stage.intrinsic])
+        TensorizeOp(handle, axis, self.copying if stage.copies else [stage.intrinsic])
 
 
 def _cut(
