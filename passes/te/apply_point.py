@@ -61,7 +61,10 @@ class TeApplyPointPass(ModulePass):
     ) -> ScheduleOp:
         point, cost = self._chosen(beside, layer)
         space = space_of(kernel, declaring(declared, layer), target, layer)
-        wrong = declared.knobs.check(point) or space.check(point)
+        wrong = declared.knobs.check(point)
+        if wrong is None:
+            point = {name: declared.knobs.value(point, name) for name in declared.knobs.knobs}
+            wrong = space.check(point)
         if wrong is not None:
             raise CompileError(Problem(layer, wrong, "te-declare-space writes all knobs."))
         problem = space.problem(point)
@@ -69,7 +72,7 @@ class TeApplyPointPass(ModulePass):
             raise CompileError(
                 Problem(layer, f"the point does not fit: {problem.what}", problem.hint)
             )
-        return space.schedule(kernel, point, cost)
+        return space.schedule(kernel, space.with_values({}, point), cost)
 
     def _chosen(self, beside: PointOp | None, layer: str) -> tuple[Point, int | None]:
         """The point to apply, and its cost if that is known."""

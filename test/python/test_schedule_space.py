@@ -189,12 +189,15 @@ def test_a_space_with_fewer_values_allows_only_these() -> None:
     (space,) = (op for op in module.body.block.ops if isinstance(op, te.SpaceOp))
     (slots,) = (k for k in space.body.block.ops if k.knob.data.name == "slots.inp")
     space.body.block.insert_op_after(
-        te.KnobOp(te.Knob("slots.inp", te.KnobKind.ORDERED, (2, 3), 2)), slots
+        te.KnobOp(te.Knob("slots.inp", te.KnobKind.ORDERED, (2, 3), 3)), slots
     )
     space.body.block.erase_op(slots)
     with pytest.raises(CompileError, match=r"knob 'slots\.inp' has no value 4"):
         TeApplyPointPass(point="slots.inp=4").apply(ctx, module.clone())
-    TeApplyPointPass(point="slots.inp=3").apply(ctx, module)
+    for point, expected in (("slots.wgt=1", "slots 3 act"), ("slots.inp=2", "slots 2 act")):
+        applied = module.clone()
+        TeApplyPointPass(point=point).apply(ctx, applied)
+        assert expected in text_of(applied)
 
 
 PACKAGE = '''

@@ -4,6 +4,8 @@ A tile loop that turns once has no place in the order, an operand that is loaded
 and so on. Searches judge points with the same canonical point once.
 """
 
+from collections.abc import Sequence
+
 from vtac.dialects.te import Point, Value
 from vtac.passes.te.schedule.fits import MEMORIES, BufferNeeds
 from vtac.passes.te.schedule.space import (
@@ -21,7 +23,7 @@ def canonical_point(space: Space, needs: BufferNeeds, point: Point) -> Point:
     """The one point for all those whose schedules lower to the same program as this one's."""
     tiling = space.tiling(point)
     values: dict[str, Value] = {
-        "order": _order(space, tiling),
+        "order": _order(space.axes, tiling.cut),
         "piece": _piece(space, point, tiling),
         **_slots(needs, point, space, tiling),
     }
@@ -33,13 +35,12 @@ def canonical_point(space: Space, needs: BufferNeeds, point: Point) -> Point:
     return space.with_values(point, values)
 
 
-def _order(space: Space, tiling: Tiling) -> tuple[str, ...]:
-    """The tile loops in their order, then the axes in one tile; as declared if that is the same."""
-    cut = tiling.cut
-    if cut == sorted(cut):
-        return space.axes
-    rest = [axis for axis in range(len(space.axes)) if axis not in cut]
-    return tuple(space.axes[axis] for axis in (*cut, *rest))
+def _order(names: Sequence[str], cut: Sequence[int]) -> tuple[str, ...]:
+    """The axes with loops in their order, then the others; as declared if that is the same."""
+    if list(cut) == sorted(cut):
+        return tuple(names)
+    rest = [axis for axis in range(len(names)) if axis not in cut]
+    return tuple(names[axis] for axis in (*cut, *rest))
 
 
 def _piece(space: Space, point: Point, tiling: Tiling) -> Value:
@@ -74,12 +75,16 @@ def _reduction(
         start = point.get(f"start.{label}.{axis}")
         cut, start = knobs_of_cuts(sizes, start)
         values |= {f"cut.{label}.{axis}": cut, f"start.{label}.{axis}": start}
-    plain = Reduction(reduction.cuts, reduction.whole, False)
+    names = stage.compute.reduce.names[: len(stage.taps)]
+    if len(names) > 1:
+        values[f"order.{label}"] = _order(names, reduction.loops)
+    cuts, order = reduction.cuts, reduction.order
+    plain = Reduction(cuts, reduction.whole, False, order)
     operand = stage.activations
     if plain.around(stage, operand) != reduction.around(stage, operand):
-        plain = Reduction(reduction.cuts, reduction.whole, True)
+        plain = Reduction(cuts, reduction.whole, True, order)
     values[f"windows.{label}"] = plain.windows
-    parts = Reduction(reduction.cuts, (False, False), plain.windows)
+    parts = Reduction(cuts, (False, False), plain.windows, order)
     operands = (stage.activations, "activations"), (stage.weights, "weights")
     for (operand, name), whole in zip(operands, reduction.whole, strict=True):
         values[f"whole.{label}.{name}"] = whole and parts.around(stage, operand) > 0

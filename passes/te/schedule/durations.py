@@ -269,7 +269,8 @@ class Durations:
 
     def known_steps(self, stage: ScheduledStage, reduction: Reduction) -> dict[object, list[Step]]:
         """What `steps` has found for a product that accumulates so."""
-        key = (stage.number, *reduction.cuts, reduction.whole, reduction.windows)
+        loops = tuple(reduction.loops)
+        key = (stage.number, *reduction.cuts, reduction.whole, reduction.windows, loops)
         return self._steps.setdefault(key, {})
 
     def steps(

@@ -174,14 +174,15 @@ class _Writer:
             return [*taps, *spatial][0]
         outer: dict[int, SSAValue] = {}
         inner: list[SSAValue] = []
-        cuts = self.tiling.products[stage.number].cuts
-        for number, (axis, sizes) in enumerate(zip(taps, cuts, strict=True)):
+        reduction = self.tiling.products[stage.number]
+        for number, (axis, sizes) in enumerate(zip(taps, reduction.cuts, strict=True)):
             if len(sizes) == 1:
                 inner.append(axis)
                 continue
             split = _split(axis, sizes)
             outer[number] = split.outer
             inner.append(split.inner)
+        outer = {number: outer[number] for number in reduction.loops}
         self.reductions[stage.number] = outer
         if outer or inner:
             ReorderOp(*outer.values(), *inner, *spatial)

@@ -38,10 +38,11 @@ class Space(Knobs):
     For each axis of the root: ``tile.AXIS`` (elements of a tile) and ``end.AXIS`` (its first or
     last tile cut in two). ``order``: of the tile loops, outermost first. For each reduction axis of
     a product: ``cut.STAGE.AXIS`` (elements of a tile) and ``start.STAGE.AXIS`` (smaller first
-    tiles). ``whole.STAGE.activations`` and ``whole.STAGE.weights``: loaded for the whole reduction
-    at once. ``windows.STAGE``: activations loaded anew for taps that only move their window.
-    ``slots.inp``, ``slots.wgt``, ``slots.acc``: buffers of an operand, and of a tile. ``piece``: an
-    axis and into how many pieces the end of a tile is cut along it, as ``AXIS/COUNT``.
+    tiles). ``order.STAGE``: of the loops over these tiles, outermost first.
+    ``whole.STAGE.activations`` and ``whole.STAGE.weights``: loaded for the whole reduction at once.
+    ``windows.STAGE``: activations loaded anew for taps that only move their window. ``slots.inp``,
+    ``slots.wgt``, ``slots.acc``: buffers of an operand, and of a tile. ``piece``: an axis and into
+    how many pieces the end of a tile is cut along it, as ``AXIS/COUNT``.
     """
 
     def __init__(self, structure: Structure):
@@ -89,12 +90,22 @@ class Space(Knobs):
             start = self.value(point, f"start.{label}.{axis}")
             cuts.append(with_start(even(extent, size), start))
         windows = bool(self.value(point, f"windows.{label}"))
-        parts = Reduction(cuts, (False, False), windows)
+        order = self._order_of_reduction(point, stage)
+        parts = Reduction(cuts, (False, False), windows, order)
         whole = [
             parts.around(stage, operand) == 0 or bool(self.value(point, f"whole.{label}.{name}"))
             for operand, name in ((stage.activations, "activations"), (stage.weights, "weights"))
         ]
-        return Reduction(cuts, (whole[0], whole[1]), windows)
+        return Reduction(cuts, (whole[0], whole[1]), windows, order)
+
+    def _order_of_reduction(self, point: Point, stage: ScheduledStage) -> Sequence[int]:
+        """The reduction axes, outermost loop first; a single one has no knob."""
+        name = f"order.{stage.compute.label.data}"
+        if name not in self.knobs:
+            return ()
+        axes, names = self.value(point, name), stage.compute.reduce.names
+        assert isinstance(axes, tuple)
+        return [names.index(str(axis)) for axis in axes]
 
     def _piece(self, point: Point, tiles: Sequence[tuple[int, ...]]) -> tuple[int, int] | None:
         value = self.value(point, "piece")
@@ -185,6 +196,8 @@ def _of_product(stage: ScheduledStage) -> Iterator[Knob]:
         yield Knob(f"cut.{label}.{axis}", KnobKind.ORDERED, _sizes(extent), extent)
     for axis, _ in taps:
         yield Knob(f"start.{label}.{axis}", KnobKind.CHOICE, (None, *STARTS), None)
+    if len(taps) > 1:
+        yield Knob(f"order.{label}", KnobKind.PERMUTATION, (), tuple(axis for axis, _ in taps))
     for name in (f"whole.{label}.activations", f"whole.{label}.weights", f"windows.{label}"):
         yield Knob(name, KnobKind.CHOICE, (False, True), False)
 

@@ -31,16 +31,19 @@ class Reduction:
     whole: for the operands (activations, weights): loaded for the whole reduction at once, rather
         than one part per reduction tile.
     windows: activations are loaded anew also for taps that only move their window.
+    order: the axes, those whose loops are outermost first; none: as they are declared.
     """
 
     cuts: Sequence[tuple[int, ...]]
     whole: tuple[bool, bool]
     windows: bool = False
+    order: Sequence[int] = ()
 
     @property
     def loops(self) -> list[int]:
         """The axes that are cut, in the order of their loops."""
-        return [axis for axis, sizes in enumerate(self.cuts) if len(sizes) > 1]
+        axes = self.order or range(len(self.cuts))
+        return [axis for axis in axes if len(self.cuts[axis]) > 1]
 
     def around(self, stage: ScheduledStage, operand: int) -> int:
         """How many of these loops are around the load of an operand."""
@@ -77,7 +80,10 @@ class Tiling:
     @property
     def loops(self) -> Hashable:
         """What its loops are: axes in one tile have none, so their place does not matter."""
-        products = ((*part.cuts, part.whole, part.windows) for part in self.products.values())
+        products = [
+            (*part.cuts, part.whole, part.windows, tuple(part.loops))
+            for part in self.products.values()
+        ]
         return tuple(self.cut), tuple(self.tiles), tuple(products)
 
     @property
