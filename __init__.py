@@ -4,7 +4,9 @@
 returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads again.
 ``vtac.evaluate(module, data, model)`` compares it with the original on data,
 ``vtac.report_html(module)`` shows it as a page,
-``vtac.export_c(module, folder)`` writes it as a C project. ``vtac.te`` is for computations written
+``vtac.export_c(module, folder)`` writes it as a C project.
+``vtac.tune(model, target, samples, "tune.db")`` searches better schedules, which
+``vtac.compile(..., tuning="tune.db")`` uses. ``vtac.te`` is for computations written
 in Python instead of a model. `CompileOptions` are the options of ``compile``, which also takes them
 as keywords; a `Pipeline` is the passes that it runs. A `Codegen` compiles parts of a network;
 `Criteria` say which parts are worth it. `connect` opens a device behind a wire. `InferenceSession`
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from vtac.tools.levels import Criteria
     from vtac.tools.options import CompileOptions
     from vtac.tools.report_page import report_html
+    from vtac.tools.tune.api import tune
 
 __all__ = [
     "Codegen",
@@ -46,6 +49,7 @@ __all__ = [
     "load",
     "report_html",
     "te",
+    "tune",
 ]
 
 _WHERE = {
@@ -64,6 +68,7 @@ _WHERE = {
     "load": ("vtac.runtime.executor", "load"),
     "report_html": ("vtac.tools.report_page", "report_html"),
     "te": ("vtac.tools.tensor_expressions", ""),
+    "tune": ("vtac.tools.tune.api", "tune"),
 }
 
 

@@ -18,5 +18,6 @@ setup(
         "vtac": ["py.typed"],
         "vtac.runtime.c_project": ["templates/*"],
         "vtac.tools.report_page": ["templates/*"],
+        "vtac.tools.tune": ["records/*.jsonl"],
     },
 )

@@ -61,8 +61,14 @@ def vta_translate() -> None:
     _run("vta_translate")
 
 
+def vta_tune() -> None:
+    """Search for better schedules, and record them."""
+    _run("vta_tune")
+
+
 COMMANDS = (
     vta_compile,
+    vta_tune,
     vta_run,
     vta_report,
     vta_export,

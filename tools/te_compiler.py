@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, i8
 from xdsl.dialects.func import FuncOp, ReturnOp
 
-from vtac.dialects.context import VtacContext
+from vtac.dialects.context import Schedules, VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.dialects.te import Layout, shaped
@@ -25,7 +25,9 @@ from vtac.runtime.hazards import hazards_of
 from vtac.runtime.tensor_program import TensorProgram, TensorSignature
 from vtac.tools.discovery import OurPasses
 from vtac.tools.ir_files import module_text
+from vtac.tools.options import Tuning
 from vtac.tools.pipelines import built_passes
+from vtac.tools.tune.lookup import recorded_schedules
 
 EXPRESSIONS = "expressions"
 """The level of logical tensors, before any pass."""
@@ -42,15 +44,17 @@ def build(
     outputs: Tensor | Sequence[Tensor],
     target: str | Target = "pynq",
     device: Device | None = None,
+    tuning: Tuning | None = None,
 ) -> TensorProgram:
     """Compile tensors into one program of an accelerator.
 
     outputs: what the program returns; its inputs are the placeholders behind them, the oldest
     first. target: the name of a preset, or a Target. device: where it runs, a simulator of its own
-    if None. Raises `CompileError` with everything that is wrong.
+    if None. tuning: as for `vtac.compile`. Raises `CompileError` with everything that is wrong.
     """
     wanted = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
-    machine, ctx = Target.of(target), VtacContext()
+    machine, recorded = Target.of(target), recorded_schedules(tuning)
+    ctx = VtacContext(schedules=recorded)
     module = module_of(wanted, machine, ctx)
     found: list[TensorSignature] = []
     lower(
@@ -66,15 +70,20 @@ def build(
         raise CompileError(problems)
 
     def text(level: str) -> str:
-        return module_text(lowered(wanted, machine, level))
+        return module_text(lowered(wanted, machine, level, recorded))
 
     device = SimulatorDevice(machine) if device is None else device
     return TensorProgram(binary, found[0], ctx.resources, device, text)
 
 
-def lowered(outputs: Sequence[Tensor], target: Target, level: str) -> ModuleOp:
-    """The module of some tensors at a level: ``expressions``, ``te``, ``loops`` or ``vta``."""
-    ctx = VtacContext()
+def lowered(
+    outputs: Sequence[Tensor], target: Target, level: str, schedules: Schedules | None = None
+) -> ModuleOp:
+    """The module of some tensors at a level: ``expressions``, ``te``, ``loops`` or ``vta``.
+
+    schedules: finds recorded ones.
+    """
+    ctx = VtacContext(schedules=schedules)
     module = module_of(outputs, target, ctx)
     if level != EXPRESSIONS:
         lower(module, ctx, level, lambda _: None)

@@ -19,6 +19,7 @@ COMMANDS = {
     "vta-serve",
     "vta-sim",
     "vta-translate",
+    "vta-tune",
 }
 LEFT_OUT = [".*", "__pycache__", "*.egg-info", "build", "dist"]
 

@@ -31,6 +31,14 @@ def finite_number(text: str) -> float:
     return number
 
 
+def positive_number(text: str) -> float:
+    """The type of an argument that is a finite number above 0."""
+    number = finite_number(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
 def percentage(text: str) -> float:
     """The type of an argument that is a share in percent: above 0, at most 100."""
     number = finite_number(text)

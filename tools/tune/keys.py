@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -179,11 +180,9 @@ def digest_of_kernel_text(text: str) -> str:
 
 
 def kernel_summary(kernel: te.KernelOp) -> str:
-    """A kernel in a few words: its largest result, its largest reduction, its products."""
-    computes = list(kernel.computes)
-    last = computes[-1]
-    shape = "x".join(str(extent) for extent in last.spatial.extents)
-    reductions = ["x".join(map(str, c.reduce.extents)) for c in computes if len(c.reduce)]
-    around = f" reduce {' and '.join(reductions)}" if reductions else ""
-    stages = f"{len(computes)} stage{'s' if len(computes) > 1 else ''}"
-    return f"{shape}{around}, {stages}"
+    """The largest compute of a kernel: its extents, those of its sum, and the number of stages."""
+    main = max(kernel.computes, key=lambda compute: prod(compute.extents))
+    spatial = "x".join(map(str, main.spatial.extents))
+    reduce = "x".join(map(str, main.reduce.extents))
+    stages = len(kernel.computes)
+    return f"{spatial}{f' sum {reduce}' * bool(reduce)}, {stages} stage{'s' * (stages > 1)}"

@@ -70,16 +70,20 @@ class RecordFile:
 
 def opened(path: Place) -> Database | RecordFile:
     """The records of a file, whichever of the two kinds it is. Raises `CompileError`."""
+    return Database.read(path) if is_database(path) else RecordFile(path)
+
+
+def is_database(path: Place) -> bool:
+    """Whether a file of records is a database rather than JSON lines. Raises `CompileError`."""
     text = os.fspath(path)
     try:
         with open(text, "rb") as stream:
-            start = stream.read(1)
+            return stream.read(1) not in (b"", b"{")
     except FileNotFoundError:
         hint = "vta-tune writes such files."
         raise CompileError(Problem(text, "there is no such file of records", hint)) from None
     except OSError as error:
         raise CompileError(Problem(text, f"cannot read it: {error.strerror}")) from None
-    return Database.read(text) if start != b"{" and start else RecordFile(text)
 
 
 class Tuning:

@@ -1,0 +1,167 @@
+"""``vtac.tune``: searches the schedules of kernels, records the best, and says what was gained."""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.runtime.samples import Source
+from vtac.tools.options import CompileOptions
+from vtac.tools.tune.database import Database
+from vtac.tools.tune.journal import DatabaseJournal
+from vtac.tools.tune.methods import DEFAULT_METHOD
+from vtac.tools.tune.networks import Tunable, kernels_of, tasks
+from vtac.tools.tune.pool import measurer
+from vtac.tools.tune.protocol import Options, Progress, Result, Stops
+from vtac.tools.tune.tuner import tune as search
+
+
+@dataclass(frozen=True)
+class TunedKernel:
+    """A kernel after a search.
+
+    layers: what calls it, ``calls`` times. default, cycles: of one call with the default schedule
+    and with the best one. bound: a lower bound of the default program. trials: clocked or failed
+    points. proved: whether the best program was executed and compared with the reference. stopped:
+    why the search over it ended early, if it did. problem: why its best point is not recorded.
+    """
+
+    name: str
+    layers: tuple[str, ...]
+    summary: str
+    calls: int
+    default: int
+    cycles: int
+    bound: int
+    trials: int
+    replayed: int
+    proved: bool
+    stopped: str
+    problem: str
+
+    @property
+    def gain(self) -> float:
+        """How many times fewer cycles it takes now."""
+        return self.default / self.cycles
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search found. database: the file that holds it."""
+
+    kernels: tuple[TunedKernel, ...]
+    database: str | None
+    interrupted: bool = False
+
+    @property
+    def default(self) -> int:
+        """Cycles of all calls of all kernels with the default schedules, added up."""
+        return sum(kernel.calls * kernel.default for kernel in self.kernels)
+
+    @property
+    def cycles(self) -> int:
+        """The same with the best schedules."""
+        return sum(kernel.calls * kernel.cycles for kernel in self.kernels)
+
+    @property
+    def timed(self) -> bool:
+        """Whether any point could be timed."""
+        return any(kernel.trials or kernel.replayed for kernel in self.kernels)
+
+
+def tune(
+    source: Tunable,
+    target: str | os.PathLike[str] | Target = "pynq",
+    calibration: Source | None = None,
+    database: str | os.PathLike[str] | None = None,
+    *,
+    method: str = DEFAULT_METHOD,
+    trials: int | None = 200,
+    seconds: float | None = None,
+    patience: int | None = None,
+    jobs: int = 1,
+    layers: Sequence[str] = (),
+    options: Options | None = None,
+    compile_options: CompileOptions | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+    note: Callable[[str], None] = lambda _: None,
+) -> Tuned:
+    """Search the schedules of all kernels of a model, a module or tensor expressions.
+
+    source: an ONNX model (path, bytes or ModelProto), a `Module` that keeps its IR of the level te,
+    that IR, or a tensor of `vtac.te` or several. target: as for `vtac.compile`. database: the file
+    in which trials and best points are kept, made if there is none; with the same arguments a
+    search that was interrupted goes on. method: how points are chosen. trials, seconds: when to
+    stop; None for never. patience: leave a kernel after so many trials without a better one. jobs:
+    processes that measure. layers: patterns of names of layers; all if there are none. options: of
+    the method, its seed among them. compile_options: those of `vtac.compile`. fresh: begin anew.
+    progress, note: are told how it goes. interrupted: asked between batches whether to stop.
+
+    Raises `CompileError` where nothing runs on the accelerator, and on arguments that make no
+    sense.
+    """
+    _verify(trials, seconds, jobs)
+    machine = Target.of(target)
+    module = kernels_of(source, machine, calibration, compile_options)
+    assert module.attributes[TARGET_ATTRIBUTE] == machine
+    found = tasks(module, layers)
+    settings, stops = options or Options(), Stops(trials=trials, seconds=seconds, patience=patience)
+    stored = None if database is None else Database.open(database, note)
+    pool = measurer(jobs)
+    try:
+        journal = None
+        if stored is not None:
+            journal = DatabaseJournal(stored, version("vtac"), fresh=fresh, note=note)
+        results = search(
+            found,
+            method,
+            settings,
+            stops=stops,
+            measurer=pool,
+            journal=journal,
+            progress=progress,
+            interrupted=interrupted,
+        )
+    finally:
+        pool.close()
+        if stored is not None:
+            stored.close()
+    path = None if database is None else os.fspath(database)
+    return Tuned(tuple(map(_kernel, results)), path, interrupted())
+
+
+def _kernel(result: Result) -> TunedKernel:
+    standing, best = result.standing, result.best
+    task = standing.task
+    return TunedKernel(
+        name=task.name,
+        layers=task.layers,
+        summary=task.summary,
+        calls=task.multiplicity,
+        default=task.default_cycles,
+        cycles=standing.cycles,
+        bound=task.bound,
+        trials=standing.trials,
+        replayed=standing.replayed,
+        proved=best is not None and best.proved,
+        stopped=standing.stopped,
+        problem="" if best is None else best.problem,
+    )
+
+
+def _verify(trials: int | None, seconds: float | None, jobs: int) -> None:
+    problems = [
+        Problem(f"option {name}", f"{value} is less than {least}")
+        for name, value, least in (("trials", trials, 1), ("jobs", jobs, 1))
+        if value is not None and value < least
+    ]
+    with suppress(TypeError):
+        if seconds is not None and not seconds > 0:
+            problems.append(Problem("option seconds", f"{seconds} is no time"))
+    if problems:
+        raise CompileError(problems)
