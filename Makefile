@@ -7,6 +7,7 @@ STAMP := $(VENV)/.stamp
 LIT_TESTS := $(wildcard test/dialects test/passes test/lowering test/tools)
 PAGES := schedules operators partitioning vta
 BENCHMARKS := $(wildcard test/benchmarks/bench_*.py)
+TUNED ?= --trials 400
 
 # The first Python on the path that is new enough; looked up only when the environment is made.
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -22,7 +23,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lit pytest lint format types imports docs bench clean moved
+.PHONY: help demo test lit pytest lint format types imports docs tuned bench clean moved
 
 help:  ## say what can be made
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1@\2/p' Makefile | \
@@ -66,6 +67,10 @@ docs: $(STAMP)  ## write the pages of docs/ that a command writes, and build the
 	@$(BIN)/python test/support/code_blocks.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 	@echo "docs: open build/site/index.html"
+
+tuned: $(STAMP)  ## search schedules for the models of TUNED (MODEL SAMPLES ...), to ship the records
+	@echo "tuned: tools/tune/records"
+	@$(BIN)/python -m vtac.tools.tune.shipped $(TUNED)
 
 bench: $(STAMP)  ## the benchmarks, test/benchmarks/bench_*.py, one after the other
 	@test -n "$(BENCHMARKS)" || echo "bench: there is no test/benchmarks/bench_*.py"

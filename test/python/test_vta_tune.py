@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,10 +23,14 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.tools import vta_compile, vta_tune
 from vtac.tools.ir_files import module_text
 from vtac.tools.parsers.vta_tune import METHODS, SUBCOMMANDS
+from vtac.tools.tune import lookup, shipped
 from vtac.tools.tune.database import Database
-from vtac.tools.tune.lookup import Tuning
+from vtac.tools.tune.keys import target_digest
+from vtac.tools.tune.lookup import SHIPPED, RecordFile
 from vtac.tools.tune.methods import methods
+from vtac.tools.tune.recheck import recheck
 from vtac.tools.tune.records import Record, TrialRow, line_of
+from vtac.tools.tune.verification import verify_record
 
 TARGET = Target.named("chisel-pynq")
 
@@ -81,7 +86,7 @@ def base(kernel: Path) -> list[str | Path]:
     assert isinstance(target, Target)
     machine = target_of(kernel)
     machine.write_text(json.dumps(target.to_replay_config()))
-    return [kernel, "--target", machine, "--method", "random"]
+    return [kernel, "--target", machine, "--method", "random", "--screen", "0"]
 
 
 def tables(path: Path) -> list[tuple[Any, ...]]:
@@ -207,6 +212,15 @@ def test_a_database_that_others_write_to(base: list[str | Path], tmp_path: Path)
     assert all(len(run[-1]) == 24 for run in found)
     cycles = [t.cycles for run in found for t in run[-1] if t.clocked]
     assert [record.cycles for record in best(path)] == [min(cycles)]
+
+
+def test_a_search_ends_where_all_points_are_slow(
+    base: list[str | Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Points that are not clocked are no trials; there may be no end of them."""
+    args = (*base, "--screen", "1.0", "--database", tmp_path / "tune.db", "--json")
+    (found,) = json.loads(said(capsys, *args))["kernels"]
+    assert found["trials"] < 200 and "in a row were sure to be slower" in found["stopped"]
 
 
 def test_show_and_best(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -393,7 +407,37 @@ def test_bad_options_in_python(samples: Path) -> None:
         vtac.tune(str(MODEL), TARGET, str(samples), method="magic", layers=["first"])
 
 
-def test_shipped_records_are_of_this_compiler() -> None:
-    """Every record that comes with vtac takes the cycles that it says."""
-    tuning = Tuning()
-    assert tuning.notes == []
+SHIPPED_FILES = sorted(SHIPPED.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("path", SHIPPED_FILES, ids=lambda path: path.stem)
+def test_shipped_records_are_of_this_compiler(path: Path) -> None:
+    """Every record that comes with vtac is of its preset, and takes the cycles that it says."""
+    records = RecordFile(path).records()
+    assert records
+    for record in records:
+        verify_record(record)
+        assert record.key.target == target_digest(Target.named(path.stem))
+        assert record.proved and record.gain is not None and record.gain > 1
+        assert not (found := recheck(record)).changed, found.told
+
+
+def test_shipped_records_are_used_unless_nobody_wants_them(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that is shipped for a preset is found without any option."""
+    monkeypatch.setattr(lookup, "SHIPPED", tmp_path)
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path)
+    database = tmp_path / "tune.db"
+    vtac.tune(str(MODEL), TARGET, str(samples), database, layers=["third"], trials=24, method="p")
+    with Database.read(database) as found:
+        records = [replace(record, default=record.cycles + 1) for record in found.records()]
+    assert shipped.write_shipped("chisel-pynq", records) == 1
+    assert shipped.write_shipped("chisel-pynq", records) == 1
+    stale = [replace(records[0], cycles=records[0].cycles - 1)]
+    assert shipped.write_shipped("chisel-pynq", stale) == 1
+    assert RecordFile(tmp_path / "chisel-pynq.jsonl").records() == records
+    (used,) = vtac.compile(str(MODEL), TARGET, str(samples)).report.tuned
+    assert used[0].layers == ("third",) and used[1].source == "chisel-pynq.jsonl"
+    assert not vtac.compile(str(MODEL), TARGET, str(samples), tuning=False).report.tuned
+    assert not vtac.compile(str(MODEL), "chisel-de10", str(samples)).report.tuned

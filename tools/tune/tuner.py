@@ -47,6 +47,9 @@ HOPE = 0.002
 WORTHWHILE = 0.25
 """Part of the largest worth that another kernel must have to be measured at the same time."""
 
+HOPELESS = 400
+"""Points in a row that are sure to be slow after which a kernel is left."""
+
 FIRST_BATCHES = 2
 """Batches that each kernel gets before the gains are compared."""
 
@@ -182,7 +185,10 @@ class _Kernel:
         """Leave the kernel where nothing more is to be expected."""
         tried = [trial for trial in self.trials if trial.why != SIMULATED]
         since = len(self.best_after) - self.best_after.index(self.cycles) if tried else 0
-        if not self.stopped and tried and self.cycles <= stops.near * self.task.bound:
+        clocked = (n for n, trial in enumerate(reversed(self.trials)) if trial.why != SIMULATED)
+        if next(clocked, len(self.trials)) >= HOPELESS:
+            self.stopped = f"{HOPELESS} points in a row were sure to be slower"
+        elif not self.stopped and tried and self.cycles <= stops.near * self.task.bound:
             self.stopped = "close to its bound"
         elif self.batches >= FIRST_BATCHES and tried and self.best is None:
             self.stopped = "all trials failed"
