@@ -28,6 +28,7 @@ from vtac.tools.tune.database import Database
 from vtac.tools.tune.keys import target_digest
 from vtac.tools.tune.lookup import SHIPPED, RecordFile
 from vtac.tools.tune.methods import methods
+from vtac.tools.tune.protocol import Options
 from vtac.tools.tune.recheck import recheck
 from vtac.tools.tune.records import Record, TrialRow, line_of
 from vtac.tools.tune.verification import verify_record
@@ -377,9 +378,10 @@ def test_tensors_are_tuned(tmp_path: Path) -> None:
     k = te.reduce_axes(k=96)
     y = te.compute((64,), lambda i: te.saturate(te.total(a[i, k] * x[k], k) >> 8), "y")
     path = tmp_path / "tune.db"
-    found = vtac.tune(y, TARGET, database=path, method="random", trials=12)
+    options = Options(screen=0)
+    found = vtac.tune(y, TARGET, database=path, method="random", trials=16, options=options)
     (tuned,) = found.kernels
-    assert tuned.trials == 12 and tuned.proved and found.database == str(path)
+    assert tuned.trials == 16 and tuned.proved and found.database == str(path)
     assert found.cycles <= found.default and found.timed
     run = te.build(y, TARGET, tuning=path)
     assert "record = {" in run.ir("te") and "refused" not in run.ir("te")

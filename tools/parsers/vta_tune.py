@@ -94,7 +94,8 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         "--trials",
         type=at_least(1),
         default=200,
-        help="schedules that are timed, of all kernels together (default: %(default)s)",
+        help="schedules that are timed, of all kernels together, in whole batches (default:"
+        " %(default)s)",
     )
     add("--seconds", type=positive_number, help="stop after so long")
     add(

@@ -5,6 +5,7 @@ of one text, whatever their axes are called in a network.
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -130,10 +131,11 @@ def _network(
             levels.append(module.clone())
             raise _Reached
 
+    settings = replace(options, observe=observe, tuning=False)
     try:
-        compiled = compile_model(
-            model, target, calibration, replace(options, observe=observe, tuning=False)
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are problems here
+            compiled = compile_model(model, target, calibration, settings)
     except _Reached:
         return levels[0]
     raise CompileError([Problem("", warning) for warning in compiled.report.warnings])

@@ -145,11 +145,13 @@ def read_lines(
     note: Callable[[str], None] = lambda _: None,
     *,
     skip_bad: bool = False,
+    verify: Callable[[Line], None] = lambda _: None,
 ) -> Iterator[tuple[int, Line]]:
     """The lines of a file with their numbers.
 
     A last line that is not finished is dropped with a note: its writer was interrupted. skip_bad:
-    notes other bad lines and goes on. Otherwise raises `CompileError` with all bad lines.
+    notes other bad lines and goes on. Otherwise raises `CompileError` with all bad lines. verify:
+    raises ValueError on further lines that are bad.
     """
     problems: list[Problem] = []
     lines = read_whole(path).split(b"\n")
@@ -159,7 +161,9 @@ def read_lines(
         if not line.strip():
             continue
         try:
-            yield number, line_of(line)
+            found = line_of(line)
+            verify(found)
+            yield number, found
         except ValueError as error:
             where = f"{os.fspath(path)}: line {number}"
             if skip_bad:

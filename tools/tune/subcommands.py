@@ -190,20 +190,8 @@ def _verified(
             yield from database.records()
             yield from _stored_trials(database)
         return
-    problems: list[Problem] = []
-    for number, line in read_lines(path, note, skip_bad=skip_bad):
-        try:
-            verify_record(line)
-        except ValueError as error:
-            where = f"{path}: line {number}"
-            if skip_bad:
-                note(f"{where}: {error}; left out")
-            else:
-                problems.append(Problem(where, str(error)))
-            continue
+    for _, line in read_lines(path, note, skip_bad=skip_bad, verify=verify_record):
         yield line
-    if problems:
-        raise CompileError(problems)
 
 
 def _check(args: argparse.Namespace) -> None:
