@@ -60,7 +60,7 @@ def test_rooms_follow_the_contracts() -> None:
         contract["source_modules"][0]: set(contract["forbidden_modules"])
         for contract in project["tool"]["importlinter"]["contracts"]
     }
-    rows = re.findall(r"^\| `(\w+)` \| .* \| ([^|]*) \|$", PAGE.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `([\w.]+)` \| .* \| ([^|]*) \|$", PAGE.read_text(), re.MULTILINE)
     stated = {
         f"vtac.{room}": {f"vtac.{name}" for name in re.findall(r"`(\w+)`", forbidden)}
         for room, forbidden in rows
