@@ -1,10 +1,14 @@
 """``merge-regions``: neighbouring composites of one codegen become one region, never in a cycle.
 
-The third step of BYOC's partitioning (section 3.1.2). Two regions joined by an edge are merged,
+The third step of BYOC's partitioning (section 3.1.2). First, two regions joined by an edge are merged,
 with two exceptions. One: a path leads from one to the other through a third node, so that the
 merged region and that node would need each other's results. Two: the codegen wants a value that one
 region makes for the other to cross the border of a region, where its layout changes. In the end no
 edge is left along which regions can be merged.
+
+Then regions that need nothing of each other are merged, since each launch costs: those of one codegen
+that follow equally many launches on the longest path that leads to them. As many launches remain as
+lie one after the other on the longest path through the network, which is the least possible.
 
 Composites are visited in order, so all that leads to one has been visited before. Sets of ops are
 integers with one bit per op: whether a path leads anywhere is one intersection, and a network of
@@ -13,6 +17,7 @@ thousands of ops takes a fraction of a second.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnitAttr, i64
@@ -126,6 +131,20 @@ class Quotient:
             if node.before & a.ops:
                 node.before |= a.before | a.ops
 
+    def levels(self, is_region: Callable[[Operation], bool]) -> dict[int, int]:
+        """For the position that stands for each node, how many regions lie on the longest path to
+        it, itself included."""
+        before: dict[int, set[int]] = {position: set() for position in self._nodes}
+        for position, producers in enumerate(self._producers):
+            node = self.find(position)
+            before[node].update(map(self.find, producers))
+            before[node].discard(node)
+        found: dict[int, int] = {}
+        for node in TopologicalSorter(before).static_order():
+            found[node] = max((found[other] for other in before[node]), default=0)
+            found[node] += is_region(self.ops[node])
+        return found
+
 
 def _codegen(op: Operation) -> str | None:
     return op.codegen.data if isinstance(op, CompositeOp) and op.codegen is not None else None
@@ -165,6 +184,8 @@ def assign_regions(
                 apart.append((source, position))
             else:
                 graph.merge(first, second)
+    if not refine:
+        _merge_levels(graph, max_ops)
     numbers: dict[int, int] = {}
     for position, op in enumerate(graph.ops):
         if _codegen(op) is not None:
@@ -174,6 +195,26 @@ def assign_regions(
         if graph.find(pair[0]) != graph.find(pair[1]):
             for position in pair:
                 graph.ops[position].attributes[APART] = UnitAttr()
+
+
+def _merge_levels(graph: Quotient, max_ops: int | None) -> None:
+    """Merge regions of one codegen that lie behind equally many regions of it.
+
+    No path leads from one of them to another, and none will: what lies behind a region has a
+    greater level than it.
+    """
+    found: dict[tuple[str, int], list[int]] = {}
+    for position, level in graph.levels(lambda op: _codegen(op) is not None).items():
+        name = _codegen(graph.ops[position])
+        if name is None:
+            continue
+        merged = found.setdefault((name, level), [])
+        for first in merged:
+            if max_ops is None or graph.size(first, position) <= max_ops:
+                graph.merge(first, position)
+                break
+        else:
+            merged.append(position)
 
 
 def outer_values_of(codegens: Mapping[str, Codegen]) -> OuterValues:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from vtac.dialects.graph import (
@@ -21,8 +22,21 @@ RESHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 """ONNX operators that keep the elements in order."""
 
 
+def earlier_reshape(value: SSAValue, type: Attribute, before: Operation) -> ReshapeOp | None:
+    """A reshape of a value to a type that comes before an op in its block, if there is one."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, ReshapeOp) and op.result.type == type and op is not before:
+            if op.parent is before.parent and op.is_before_in_block(before):
+                return op
+    return None
+
+
 class SimplifyReshape(RewritePattern):
-    """A reshape to the same static shape is its operand; of two in a row the second is enough."""
+    """A reshape to the same static shape is its operand; of two in a row the second is enough.
+
+    Of two equal reshapes of one value the first is enough.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter) -> None:
@@ -33,6 +47,8 @@ class SimplifyReshape(RewritePattern):
             new = ReshapeOp(op.x.owner.x, op.result.type)
             new.location = op.location
             rewriter.replace(op, new)
+        elif (first := earlier_reshape(op.x, op.result.type, op)) is not None:
+            rewriter.replace(op, [], [first.result])
 
 
 class HostToReshape(RewritePattern):

@@ -26,9 +26,11 @@ from vtac.dialects.graph import (
     ReluOp,
     ReshapeOp,
     SubOp,
+    is_static,
     shape_of,
 )
 from vtac.passes.graph.constants import constant_of, new_constant
+from vtac.passes.graph.rewrites.identities import earlier_reshape
 
 Unary = ActivationOp | ClipOp | HardSigmoidOp | HardSwishOp | LeakyReluOp | NegOp | ReluOp
 Arithmetic = AddOp | DivOp | MulOp | SubOp
@@ -57,23 +59,44 @@ def _reshape_after(op: Unary | Arithmetic, new: Operation, rewriter: PatternRewr
 
 
 class ReshapeAfterElements(RewritePattern):
-    """``relu(reshape(x))`` is ``reshape(relu(x))``, and so for sums of two that are reshaped."""
+    """``relu(reshape(x))`` is ``reshape(relu(x))``, and so for arithmetic with a second operand.
+
+    A second operand that is no spread matrix itself, such as the skip connection of a residual
+    addition, is reshaped to one.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: Unary | Arithmetic, rewriter: PatternRewriter) -> None:
-        """Match operands that all are spread matrices; a single one must have no other reader."""
-        operands = [matrix_behind(value) for value in op.operands]
-        found = [matrix for matrix in operands if matrix is not None]
-        if len(found) < len(operands) or len({value.type for value in op.operands}) > 1:
+        """Match static operands of one shape, one of them at least a spread matrix."""
+        found = [matrix_behind(value) for value in op.operands]
+        matrix = next((value for value in found if value is not None), None)
+        if matrix is None or len({value.type for value in op.operands}) > 1:
             return
-        if len(found) == 1 and not op.operands[0].has_one_use():
+        if not is_static(op.result):
             return
+        operands = [
+            made if made is not None else reshaped(value, _like(matrix, value), op, rewriter)
+            for made, value in zip(found, op.operands, strict=True)
+        ]
         new = type(op).create(
-            operands=found,
-            result_types=[_like(found[0], op.result)],
+            operands=operands,
+            result_types=[_like(matrix, op.result)],
             properties=op.properties.copy(),
         )
         _reshape_after(op, new, rewriter)
+
+
+def reshaped(
+    value: SSAValue, type: Attribute, before: Operation, rewriter: PatternRewriter
+) -> SSAValue:
+    """A value under another shape: by a reshape that stands before an op already, or by a new one.
+    """
+    known = earlier_reshape(value, type, before)
+    if known is None:
+        known = ReshapeOp(value, type)
+        known.location = before.location
+        rewriter.insert(known)
+    return known.result
 
 
 @dataclass
@@ -87,7 +110,7 @@ class ReshapeAfterVector(RewritePattern):
         """Match a constant on either side."""
         for place, (value, constant) in enumerate(((op.a, op.b), (op.b, op.a))):
             matrix, array = matrix_behind(value), constant_of(self.ctx, constant)
-            if matrix is None or array is None or not value.has_one_use():
+            if matrix is None or array is None:
                 continue
             if not _is_last(array, value):
                 continue
