@@ -22,6 +22,7 @@ from vtac.dialects.graph import (
     MinOp,
     MulOp,
     QuantizeOp,
+    ReshapeOp,
     ShiftLeftOp,
     UpsampleOp,
     WeightedOp,
@@ -109,8 +110,12 @@ class _Emitter:
 
     def pass_through(self, group: PassThrough) -> None:
         """The same op over int8."""
-        op = group.root
-        same = moved(op, [self.as_int8(group.inputs[0], op)], i8)
+        op, x = group.root, self.as_int8(group.inputs[0], group.root)
+        if isinstance(op, ReshapeOp) and isinstance(x.owner, ReshapeOp):
+            inserter, shape = Inserter(self.plan.network, op), shape_of(op.result) or ()
+            self._define(op.result, inserter.reshaped(x, shape, op))
+            return
+        same = moved(op, [x], i8)
         self._define(op.results[0], self._insert(same, op, op))
 
     def contraction(self, group: Contraction, layer: Layer) -> None:

@@ -3,6 +3,11 @@
 The operands become matrices of int8 whose rows are as long as the inner extent, the entries of the
 batch one below the other (``graph.batch_matmul``). Where that moves elements, the host moves them:
 it packs the operands anyway. Entries get as many rows as fill the target's lanes.
+
+Where the network puts a dimension of the batch between rows and columns of the result, as attention
+joins its heads, there is one product for each entry along it, and their results are concatenated
+along the columns. If columns fill whole blocks, the accelerator does so at no cost, and the layer
+that reads the result can follow in the same launch.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +20,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from vtac.dialects.graph import (
     AddOp,
     BatchMatMulOp,
+    ConcatOp,
     GemmOp,
     PadOp,
     ReshapeOp,
@@ -31,6 +37,9 @@ from vtac.passes.graph.quantize.layer import Layer
 from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.scales import Scale
 from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
+
+MOST_PRODUCTS = 64
+"""The most products whose results are put side by side."""
 
 ARRANGES = Reason("the host does it as it packs the matrices of a product", ReasonKind.LAYOUT)
 
@@ -52,21 +61,44 @@ def emit_contraction(
 class _Emitter:
     """Inserts ops before the root of one group.
 
-    entries: how many products of matrices there are, over the dimensions ``batch``. lanes: how many
-    rows of either operand an element holds, where each entry needs whole ones.
+    beside: the dimensions of the batch, by number, whose entries stand side by side in the result;
+    others: the rest of them. batch: the extents of the batch of one product. entries: how many
+    products of matrices it is, over these. products: how many such there are. lanes: how many rows
+    of either operand an element holds, where each entry needs whole ones.
     """
 
     def __init__(self, layer: Layer, group: Contraction, plan: QuantisationPlan):
         self.layer, self.group, self.network = layer, group, plan.network
         self.scales = [plan.scales[value] for value in group.inputs]
         self.inserter = Inserter(plan.network, group.root)
-        batch = self.group.batch
-        # With a single matrix on the right, all matrices on the left together are one matrix.
-        self.batch = [] if prod(self.group.b.batch) == 1 else batch
-        self.entries = prod(self.batch)
-        target = plan.network.target
-        self.lanes = (1, 1) if target is None or self.entries == 1 else _lanes(target)
         self.columns = self.group.b.shape[-2]
+        batch, target = self.group.batch, plan.network.target
+        self.beside = self._side_by_side(target)
+        self.others = [axis for axis in range(len(batch)) if axis not in self.beside]
+        # With a single matrix on the right, all matrices on the left together are one matrix.
+        self.batch = [] if prod(self.group.b.batch) == 1 else [batch[axis] for axis in self.others]
+        self.entries = prod(self.batch)
+        self.products = prod(batch[axis] for axis in self.beside)
+        self.lanes = (1, 1) if target is None or self.entries == 1 else _lanes(target)
+
+    def _side_by_side(self, target: Target | None) -> list[int]:
+        """The dimensions of the batch that the result has between rows and columns.
+
+        There are none where concatenating the columns would not be free: of no whole blocks, of
+        batches that broadcast, or of numbers that leave as int32.
+        """
+        group, batch = self.group, self.group.batch
+        rank, order = len(batch), list(group.order)
+        if target is None or self.layer.scale is None or order[-1:] != [rank + 1]:
+            return []
+        behind = order[order.index(rank) + 1 : -1]
+        if order != [axis for axis in range(rank) if axis not in behind] + [rank, *behind, rank + 1]:
+            return []
+        rows = group.a.shape[-2] * prod(batch[axis] for axis in range(rank) if axis not in behind)
+        broadcasts = list(group.a.batch) != batch or list(group.b.batch) != batch
+        if broadcasts or self.columns % target.block or rows % target.batch:
+            return []
+        return behind if 1 < prod(batch[axis] for axis in behind) <= MOST_PRODUCTS else []
 
     def run(self, as_int8: Callable[[SSAValue, Operation], SSAValue]) -> SSAValue:
         operands, source = (self.group.a, self.group.b), self.group.source
@@ -74,8 +106,26 @@ class _Emitter:
             self._rows(self._stored(operand, scale, as_int8), operand, lane)
             for operand, scale, lane in zip(operands, self.scales, self.lanes, strict=True)
         )
-        acc = self._accumulators(a, b)
-        return self._leave(self.inserter.ended(acc, self.layer, source.result, source))
+        made = []
+        for number in range(self.products):
+            acc = self._accumulators(self._part(a, number, False), self._part(b, number, True))
+            made.append(self.inserter.ended(acc, self.layer, source.result, source))
+        if len(made) == 1:
+            return self._leave(made[0])
+        parts = [self._without_padding(value) for value in made]
+        rows = (shape_of(parts[0]) or ())[0]
+        type = self._like(parts[0], [rows, self.columns * len(parts)])
+        joined = self._insert(ConcatOp(parts, 1, type))
+        return self._reshaped(joined, shape_of(self.group.root.results[0]) or ())
+
+    def _part(self, x: SSAValue, number: int, on_host: bool) -> SSAValue:
+        """The rows of one product."""
+        if self.products == 1:
+            return x
+        rows, inner = shape_of(x) or (0, 0)
+        rows //= self.products
+        type = self._like(x, [rows, inner])
+        return self._insert(SliceOp(x, [rows * number, 0], [1, 1], type), on_host)
 
     def _stored(
         self, operand: Operand, scale: Scale, as_int8: Callable[[SSAValue, Operation], SSAValue]
@@ -117,33 +167,42 @@ class _Emitter:
         return self._insert(ShiftLeftOp(sums, ones, sums.type))
 
     def _rows(self, x: SSAValue, operand: Operand, lane: int) -> SSAValue:
-        """An operand as [entries * rows, inner], each entry's rows padded to whole lanes."""
+        """An operand as [products * entries * rows, inner], each entry's rows padded to whole
+        lanes."""
         *own, rows, inner = operand.shape
-        x = self._reordered(x, operand.order)
-        if self.batch and list(own) != self.batch and prod(own) != self.entries:
+        order = list(operand.order)
+        if self.beside:
+            order = [order[axis] for axis in (*self.beside, *self.others)] + order[-2:]
+        x = self._reordered(x, order)
+        if self.batch and not self.beside and own != self.batch and prod(own) != self.entries:
             aligned = [1] * (len(self.batch) - len(own)) + own
             factors = [all // one for all, one in zip(self.batch, aligned, strict=True)]
             x = self._reshaped(x, [*aligned, rows, inner])
             shape = [*self.batch, rows, inner]
             x = self._insert(UpsampleOp(x, [*factors, 1, 1], self._like(x, shape)), True)
             own = self.batch
-        missing = -rows % lane
+        missing, matrices = -rows % lane, prod(own)
         if missing:
-            x = self._reshaped(x, [self.entries, rows, inner])
-            shape = [self.entries, rows + missing, inner]
+            x = self._reshaped(x, [matrices, rows, inner])
+            shape = [matrices, rows + missing, inner]
             x = self._insert(PadOp(x, [0, 0, 0, 0, missing, 0], 0.0, self._like(x, shape)), True)
-        return self._reshaped(x, [prod(own) * (rows + missing), inner])
+        return self._reshaped(x, [matrices * (rows + missing), inner])
 
-    def _leave(self, x: SSAValue) -> SSAValue:
-        """The result in the shape and order that it has in the float network."""
-        group = self.group
-        rows = group.a.shape[-2]
+    def _without_padding(self, x: SSAValue) -> SSAValue:
+        """A result without the rows that only fill lanes."""
+        rows = self.group.a.shape[-2]
         if self.entries > 1 and rows % self.lanes[0]:
             x = self._reshaped(x, [self.entries, rows + -rows % self.lanes[0], self.columns])
             shape = [self.entries, rows, self.columns]
             x = self._insert(SliceOp(x, [0, 0, 0], [1, 1, 1], self._like(x, shape)), True)
-        x = self._reshaped(x, shape_of(group.source.result) or ())
-        return self._reordered(x, group.order)
+            x = self._reshaped(x, [self.entries * rows, self.columns])
+        return x
+
+    def _leave(self, x: SSAValue) -> SSAValue:
+        """The result in the shape and order that it has in the float network."""
+        x = self._without_padding(x)
+        x = self._reshaped(x, shape_of(self.group.source.result) or ())
+        return self._reordered(x, self.group.order)
 
     def _reordered(self, x: SSAValue, order: Sequence[int]) -> SSAValue:
         if list(order) == sorted(order):
@@ -152,9 +211,7 @@ class _Emitter:
         return self._insert(TransposeOp(x, order, self._like(x, shape)), True)
 
     def _reshaped(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
-        if tuple(shape) == shape_of(x):
-            return x
-        return self._insert(ReshapeOp(x, self._like(x, shape)), True)
+        return self.inserter.reshaped(x, shape, self.group.source, ARRANGES)
 
     @staticmethod
     def _like(x: SSAValue, shape: Sequence[int]) -> Attribute:

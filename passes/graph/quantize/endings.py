@@ -1,5 +1,7 @@
 """Endings of sums: accumulators are requantised by a shift or a multiplier, or left as int32."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from xdsl.dialects.builtin import TensorType, i8
 from xdsl.ir import Operation, SSAValue
@@ -11,10 +13,12 @@ from vtac.dialects.graph import (
     DequantizeOp,
     RequantizeOp,
     RescaleOp,
+    ReshapeOp,
     shape_of,
 )
 from vtac.passes.graph.quantize.layer import Layer
 from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.reasons import Reason, keep_on_host
 
 
 class Inserter:
@@ -35,6 +39,20 @@ class Inserter:
         op.location = source.location
         self.network.block.insert_op_before(op, self.root)
         return op.results[0]
+
+    def reshaped(
+        self, x: SSAValue, shape: Sequence[int], source: Operation, reason: Reason | None = None
+    ) -> SSAValue:
+        """A value under another shape, by one reshape at most. reason: why it stays on the host."""
+        while isinstance(x.owner, ReshapeOp):
+            x = x.owner.x
+        if tuple(shape) == shape_of(x):
+            return x
+        assert isinstance(x.type, TensorType)
+        op = ReshapeOp(x, TensorType(x.type.element_type, shape))
+        if reason is not None:
+            keep_on_host(op, reason)
+        return self.insert(op, source)
 
     def ended(self, acc: SSAValue, layer: Layer, like: SSAValue, source: Operation) -> SSAValue:
         """Accumulators as int8; as reals of ``like``'s element type where the layer's result is
