@@ -19,7 +19,8 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.layer import LARGEST_INT8, OVERFLOW, Layer, make_layer
+from vtac.passes.graph.quantize.fine_operands import largest_sum
+from vtac.passes.graph.quantize.layer import OVERFLOW, Layer, make_layer
 from vtac.passes.graph.quantize.multiplier import rescaling_of
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
 from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
@@ -40,7 +41,7 @@ def number_contraction(group: Contraction, scales: Mapping[SSAValue, Scale]) -> 
         if shift > LARGEST_SHIFT:
             raise Obstacle(group, f"its result needs a shift above {LARGEST_SHIFT}")
     sums = 1 + (a.zero_point != 0) + (b.zero_point != 0)
-    reach: Any = np.full(columns, LARGEST_INT8**2 * sums * group.inner)
+    reach: Any = np.full(columns, largest_sum(group, a.low_bits) * sums)
     offset: Any = np.full(columns, group.inner * a.zero_point * b.zero_point)
     steps, shifts = np.array([step]), np.full(columns, shift)
     layer = make_layer(

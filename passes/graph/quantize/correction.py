@@ -159,8 +159,9 @@ class _Correction:
         """A value as stored integers: what a group left, or quantised."""
         if value in self.stored:
             return self.stored[value]
-        scale, zero = np.float32(self.plan.scales[value].value), self.plan.scales[value].zero_point
-        return [np.clip(np.rint(x / scale) + zero, -128, 127) for x in self.reals[value]]
+        scale = self.plan.scales[value]
+        step, zero = np.float32(scale.value), scale.zero_point
+        return [np.clip(np.rint(x / step) + zero, *scale.range) for x in self.reals[value]]
 
     def _real(self, value: SSAValue) -> Batches | None:
         """The real numbers that a value stands for, as float ops read it."""

@@ -14,18 +14,20 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, i32
+from xdsl.dialects.builtin import TensorType, i8, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vtac.dialects.graph import (
     AddOp,
     BatchMatMulOp,
     ConcatOp,
+    DequantizeOp,
     GemmOp,
     PadOp,
-    ReshapeOp,
+    QuantizeOp,
     ShiftLeftOp,
     SliceOp,
+    SubOp,
     TransposeOp,
     UpsampleOp,
     shape_of,
@@ -103,12 +105,13 @@ class _Emitter:
     def run(self, as_int8: Callable[[SSAValue, Operation], SSAValue]) -> SSAValue:
         operands, source = (self.group.a, self.group.b), self.group.source
         a, b = (
-            self._rows(self._stored(operand, scale, as_int8), operand, lane)
+            [self._rows(plane, operand, lane) for plane in self._stored(operand, scale, as_int8)]
             for operand, scale, lane in zip(operands, self.scales, self.lanes, strict=True)
         )
         made = []
         for number in range(self.products):
-            acc = self._accumulators(self._part(a, number, False), self._part(b, number, True))
+            planes = [self._part(plane, number, False) for plane in a]
+            acc = self._accumulators(planes, self._part(b[0], number, True))
             made.append(self.inserter.ended(acc, self.layer, source.result, source))
         if len(made) == 1:
             return self._leave(made[0])
@@ -129,42 +132,56 @@ class _Emitter:
 
     def _stored(
         self, operand: Operand, scale: Scale, as_int8: Callable[[SSAValue, Operation], SSAValue]
-    ) -> SSAValue:
-        """An operand as int8; a constant operand is rounded here."""
+    ) -> list[SSAValue]:
+        """An operand as int8, or as two planes, the high one first; a constant is rounded here."""
         array = self.network.constant(operand.value)
-        if array is None:
-            return as_int8(operand.value, self.group.root)
-        steps = np.rint(array.astype(np.float64) / scale.value) + scale.zero_point
-        return self.inserter.constant(np.clip(steps, -128, 127).astype(np.int8), "constant")
+        if array is not None:
+            steps = np.rint(array.astype(np.float64) / scale.value) + scale.zero_point
+            stored = np.clip(steps, -128, 127).astype(np.int8)
+            return [self.inserter.constant(stored, "constant")]
+        if not scale.low_bits:
+            return [as_int8(operand.value, self.group.root)]
+        x, coarse = operand.value, float(np.ldexp(scale.value, scale.low_bits))
+        type = TensorType(i8, shape_of(x) or ())
+        high = self._insert(QuantizeOp(x, coarse, 0, type))
+        rest = self._insert(SubOp(x, self._insert(DequantizeOp(high, [coarse], 0, x.type)), x.type))
+        return [high, self._insert(QuantizeOp(rest, scale.value, 0, type))]
 
-    def _accumulators(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        """The sums of products, and those with constants that take zero points out again."""
+    def _accumulators(self, planes: Sequence[SSAValue], b: SSAValue) -> SSAValue:
+        """The sums of products, and those with constants that take zero points out again.
+
+        planes: the first operand, or its high and its low plane.
+        """
+        a = planes[-1]
         rows, inner = shape_of(a) or (0, 0)
         type = TensorType(i32, [rows, self.columns])
         of_a, of_b = (scale.zero_point for scale in self.scales)
         terms = []
+        if len(planes) > 1:
+            high = self._insert(BatchMatMulOp(planes[0], b, self.entries, type))
+            terms.append(self._shifted(high, self.scales[0].low_bits))
         if of_b:
             factor, doubled = _negated(of_b)
             w = self.inserter.constant(
                 np.full((self.columns, inner), factor, np.int8), "zero_point"
             )
             sums = self._insert(GemmOp(a, w, None, type, trans_b=True))
-            terms.append(self._doubled(sums) if doubled else sums)
+            terms.append(self._shifted(sums, 1) if doubled else sums)
         if of_a:
             factor, doubled = _negated(of_a)
             zeros = np.full((rows, inner), factor, np.int8)
             w = self.inserter.constant(zeros, "zero_point")
             sums = self._insert(BatchMatMulOp(w, b, self.entries, type))
-            terms.append(self._doubled(sums) if doubled else sums)
+            terms.append(self._shifted(sums, 1) if doubled else sums)
         terms.append(self._insert(BatchMatMulOp(a, b, self.entries, type)))
         total = terms[0]
         for term in terms[1:]:
             total = self._insert(AddOp(total, term, type))
         return total
 
-    def _doubled(self, sums: SSAValue) -> SSAValue:
-        ones = self.inserter.constant(np.ones(self.columns, np.int32), "one")
-        return self._insert(ShiftLeftOp(sums, ones, sums.type))
+    def _shifted(self, sums: SSAValue, amount: int) -> SSAValue:
+        amounts = self.inserter.constant(np.full(self.columns, amount, np.int32), "amount")
+        return self._insert(ShiftLeftOp(sums, amounts, sums.type))
 
     def _rows(self, x: SSAValue, operand: Operand, lane: int) -> SSAValue:
         """An operand as [products * entries * rows, inner], each entry's rows padded to whole

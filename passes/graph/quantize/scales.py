@@ -25,6 +25,7 @@ from xdsl.ir import SSAValue
 
 from vtac.dialects.graph import Given
 from vtac.passes.graph.quantize.contractions import Contraction, given_constant
+from vtac.passes.graph.quantize.fine_operands import find_fine
 from vtac.passes.graph.quantize.forms import Form
 from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.network import Network
@@ -55,13 +56,15 @@ class Obstacle(Exception):  # noqa: N818 (it is found and dealt with, not report
 class Scale:
     """``factor * odd * 2^exponent``: the real value of one step, and the integer that means 0.
 
-    factor: of the class, in [1, 2), a float32. odd: a fraction of odd numbers.
+    factor: of the class, in [1, 2), a float32. odd: a fraction of odd numbers. low_bits: bits of the
+    integers below those of int8, which a second plane holds; 0 where int8 is all (`fine_operands`).
     """
 
     factor: float
     odd: Fraction
     exponent: int
     zero_point: int = 0
+    low_bits: int = 0
 
     @property
     def value(self) -> float:
@@ -73,6 +76,11 @@ class Scale:
         """A scale that the network gives."""
         fraction, exponent = frexp(given.scale)
         return Scale(2 * fraction, Fraction(1), exponent - 1, given.zero_point)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The smallest and the largest integer that is stored."""
+        return -128 << self.low_bits, (128 << self.low_bits) - 1
 
     def is_tied(self, other: "Scale") -> bool:
         """Whether two scales differ by a power of two only."""
@@ -126,6 +134,7 @@ class _Choice:
         self.given: dict[SSAValue, Given] = {}
         self.fixed: dict[SSAValue, float] = {}
         self._read_alone: dict[tuple[Sum, SSAValue], bool] = {}
+        self.fine = find_fine(network, groups)
         self.products: set[SSAValue] = set()
         """Results of products of activations: scales follow from those of the operands."""
 
@@ -204,6 +213,8 @@ class _Choice:
             need = self.given[variable].scale
         elif variable in self.shifted:
             need = hi / 255
+        elif variable in self.fine:
+            need = hi / ((128 << self.fine[variable]) - 1)
         else:
             need = max(abs(lo) / 128 if lo < 0 else 0.0, hi / 127)
         self.needs[variable] = max(self.needs.get(variable, 0.0), need)
@@ -303,7 +314,8 @@ class _Choice:
         factor = factors[root]
         zero_point = LOWEST if self._variable(value) in self.shifted else 0
         exponent = ceil_log2(need / (factor * float(odd)))
-        chosen[value] = Scale(factor, odd, exponent, zero_point)
+        low_bits = self.fine.get(value, 0)
+        chosen[value] = Scale(factor, odd, exponent, zero_point, low_bits)
 
 
 def _best_factor(needs: Sequence[float]) -> float:
