@@ -11,6 +11,7 @@ from vtac.dialects.graph import (
     AddOp,
     ClipOp,
     HardSwishOp,
+    MulOp,
     broadcast,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, axis_of, known_shape, like
@@ -38,6 +39,25 @@ def hard_swish(node: Node) -> Operation:
     """HardSwish."""
     node.floats(0)
     return HardSwishOp(node.operand(0), node.result_type())
+
+
+MOST_POWER = 3
+"""The largest exponent of which products are made."""
+
+
+def power(node: Node) -> Sequence[Operation]:
+    """Pow by a small whole number: products."""
+    node.floats(0)
+    exponent, x = node.constant(1), node.operand(0)
+    if exponent is None or exponent.size != 1 or x.type != node.result_type():
+        raise StaysOnHostError("its exponent is not one constant number")
+    count = float(exponent.reshape(()))
+    if count not in range(2, MOST_POWER + 1):
+        raise StaysOnHostError(f"only whole exponents from 2 to {MOST_POWER} are products")
+    made = [MulOp(x, x, node.result_type())]
+    for _ in range(int(count) - 2):
+        made.append(MulOp(made[-1].result, x, node.result_type()))
+    return made
 
 
 def extreme(node: Node) -> Operation:

@@ -162,6 +162,7 @@ CONVERTERS: dict[str, Converter] = {
     "Max": arithmetic.extreme,
     "MaxPool": windows.max_pool,
     "Min": arithmetic.extreme,
+    "Pow": arithmetic.power,
     "Pad": arrangements.pad,
     "QuantizeLinear": quantisation.quantize_linear,
     "ReduceMean": arithmetic.reduce_mean,

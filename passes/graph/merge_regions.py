@@ -1,14 +1,14 @@
 """``merge-regions``: neighbouring composites of one codegen become one region, never in a cycle.
 
-The third step of BYOC's partitioning (section 3.1.2). First, two regions joined by an edge are merged,
-with two exceptions. One: a path leads from one to the other through a third node, so that the
-merged region and that node would need each other's results. Two: the codegen wants a value that one
-region makes for the other to cross the border of a region, where its layout changes. In the end no
-edge is left along which regions can be merged.
+The third step of BYOC's partitioning (section 3.1.2). First two regions joined by an edge are
+merged, with two exceptions. One: a path leads from one to the other through a third node, so that
+the merged region and that node would need each other's results. Two: the codegen wants a value that
+one region makes for the other to cross the border of a region, where its layout changes. In the end
+no edge is left along which regions can be merged.
 
-Then regions that need nothing of each other are merged, since each launch costs: those of one codegen
-that follow equally many launches on the longest path that leads to them. As many launches remain as
-lie one after the other on the longest path through the network, which is the least possible.
+Then regions that need nothing of each other are merged, since each launch costs: those of one
+codegen that follow equally many launches on the longest path that leads to them. As many launches
+remain as lie one after the other on the longest path, which is the least possible.
 
 Composites are visited in order, so all that leads to one has been visited before. Sets of ops are
 integers with one bit per op: whether a path leads anywhere is one intersection, and a network of

@@ -94,7 +94,11 @@ class _Emitter:
         if target is None or self.layer.scale is None or order[-1:] != [rank + 1]:
             return []
         behind = order[order.index(rank) + 1 : -1]
-        if order != [axis for axis in range(rank) if axis not in behind] + [rank, *behind, rank + 1]:
+        if order != [axis for axis in range(rank) if axis not in behind] + [
+            rank,
+            *behind,
+            rank + 1,
+        ]:
             return []
         rows = group.a.shape[-2] * prod(batch[axis] for axis in range(rank) if axis not in behind)
         broadcasts = list(group.a.batch) != batch or list(group.b.batch) != batch
@@ -144,7 +148,8 @@ class _Emitter:
         x, coarse = operand.value, float(np.ldexp(scale.value, scale.low_bits))
         type = TensorType(i8, shape_of(x) or ())
         high = self._insert(QuantizeOp(x, coarse, 0, type))
-        rest = self._insert(SubOp(x, self._insert(DequantizeOp(high, [coarse], 0, x.type)), x.type))
+        real = self._insert(DequantizeOp(high, [coarse], 0, x.type))
+        rest = self._insert(SubOp(x, real, x.type), True)
         return [high, self._insert(QuantizeOp(rest, scale.value, 0, type))]
 
     def _accumulators(self, planes: Sequence[SSAValue], b: SSAValue) -> SSAValue:

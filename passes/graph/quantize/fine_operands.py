@@ -44,7 +44,9 @@ def _low_bits(network: Network, group: Contraction) -> int:
         return 0
     if group.is_rounded or any(use.operation not in group.covered for use in value.uses):
         return 0
-    return next((bits for bits in range(MOST_LOW_BITS, 0, -1) if largest_sum(group, bits) < 2**30), 0)
+    return next(
+        (bits for bits in range(MOST_LOW_BITS, 0, -1) if largest_sum(group, bits) < 2**30), 0
+    )
 
 
 def largest_sum(group: Contraction, low_bits: int) -> int:

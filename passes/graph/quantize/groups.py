@@ -33,6 +33,7 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.passes.graph.quantize.contractions import Contraction, contraction_at
+from vtac.passes.graph.quantize.float_sums import FLOATS_BESIDE, float_sums
 from vtac.passes.graph.quantize.forms import Form, diagonal, taken_apart
 from vtac.passes.graph.quantize.network import (
     Network,
@@ -184,6 +185,7 @@ def find_groups(
     for op in network.block.ops:
         if computes(op) and op not in declined and (reason := why_not(op, network)) is not None:
             grouping.reasons[op] = reason
+    grouping.reasons |= dict.fromkeys(float_sums(network, grouping.reasons), FLOATS_BESIDE)
     grower = _Grower(network, grouping.reasons, apart)
     order = {op: place for place, op in enumerate(network.block.ops)}
     covered: set[Operation] = set()

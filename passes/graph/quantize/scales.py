@@ -56,8 +56,9 @@ class Obstacle(Exception):  # noqa: N818 (it is found and dealt with, not report
 class Scale:
     """``factor * odd * 2^exponent``: the real value of one step, and the integer that means 0.
 
-    factor: of the class, in [1, 2), a float32. odd: a fraction of odd numbers. low_bits: bits of the
-    integers below those of int8, which a second plane holds; 0 where int8 is all (`fine_operands`).
+    factor: of the class, in [1, 2), a float32. odd: a fraction of odd numbers. low_bits: bits of
+    the integers below those of int8, which a second plane holds; 0 where int8 is all
+    (`fine_operands`).
     """
 
     factor: float

@@ -26,9 +26,10 @@ def earlier_reshape(value: SSAValue, type: Attribute, before: Operation) -> Resh
     """A reshape of a value to a type that comes before an op in its block, if there is one."""
     for use in value.uses:
         op = use.operation
-        if isinstance(op, ReshapeOp) and op.result.type == type and op is not before:
-            if op.parent is before.parent and op.is_before_in_block(before):
-                return op
+        if not isinstance(op, ReshapeOp) or op.result.type != type:
+            continue
+        if op.is_before_in_block(before):
+            return op
     return None
 
 

@@ -89,8 +89,7 @@ class ReshapeAfterElements(RewritePattern):
 def reshaped(
     value: SSAValue, type: Attribute, before: Operation, rewriter: PatternRewriter
 ) -> SSAValue:
-    """A value under another shape: by a reshape that stands before an op already, or by a new one.
-    """
+    """A value under another shape, by a reshape that stands before an op already, or a new one."""
     known = earlier_reshape(value, type, before)
     if known is None:
         known = ReshapeOp(value, type)

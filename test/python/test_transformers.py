@@ -1,0 +1,127 @@
+"""Transformers: few launches, small errors, the same integers on the accelerator as on the host."""
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import encoder
+import numpy as np
+import pytest
+from encoder import Form
+from small_models import run
+from xdsl.dialects.builtin import ModuleOp
+
+import vtac
+from vtac.dialects.context import VtacContext
+from vtac.dialects.target import Target
+from vtac.lowering.graph_to_onnx import host_model
+from vtac.runtime.package import LAUNCH
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SMALL = Form(layers=1, length=16, width=32, heads=2)
+
+FORMS = {
+    "post-norm": SMALL,
+    "pre-norm": replace(SMALL, layers=2, pre_norm=True),
+    "batch of two": replace(SMALL, batch=2),
+    "batch of three, narrow heads": replace(SMALL, batch=3, heads=4),
+    "odd length": replace(SMALL, length=13),
+    "odd length, batch": replace(SMALL, length=7, batch=2),
+    "length one": replace(SMALL, length=1),
+    "one head": replace(SMALL, heads=1),
+    "tanh": replace(SMALL, gelu="tanh"),
+    "operator": replace(SMALL, gelu="Gelu"),
+    "relu": replace(SMALL, gelu="Relu"),
+    "causal": replace(SMALL, mask="causal"),
+    "mask as input": replace(SMALL, mask="input", batch=2),
+    "decoder": replace(SMALL, mask="causal", source=24, pre_norm=True),
+    "decoder, odd source": replace(SMALL, mask="causal", source=11, batch=2),
+    "image": replace(SMALL, patch=4, side=12, pre_norm=True, classes=10),
+    "norm in parts": replace(SMALL, norm="parts", layers=2),
+    "pre-norm in parts": replace(SMALL, norm="parts", pre_norm=True),
+    "odd width": replace(SMALL, width=40, heads=2, inner=56),
+    "sharp": replace(SMALL, spread=2.0),
+}
+
+MACHINES = {
+    "sim": Target.named("sim"),
+    "pynq": Target.named("pynq"),
+    "4x8": Target.named("sim").replace(log_batch=2, log_block=3),
+    "2x16": Target.named("sim").replace(log_batch=1),
+    "chisel": Target.named("chisel-pynq"),
+}
+
+
+def compiled(form: Form, target: Target) -> tuple[vtac.Module, list[dict[str, Array]], list[Any]]:
+    """The module, batches of inputs, and what the integers are in onnxruntime for each of them."""
+    found: dict[str, Any] = {}
+
+    def observe(level: str, module: ModuleOp, ctx: VtacContext) -> None:
+        if level == "quantised":
+            found["model"] = host_model(module, ctx)
+
+    samples = encoder.feeds(form, 6 * form.batch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # ranges from few samples
+        module = vtac.compile(
+            encoder.build(form), target, samples, observe=observe,
+            criteria=vtac.Criteria(compare=False),
+        )  # fmt: skip
+    batches = [
+        {name: array[start : start + form.batch] for name, array in samples.items()}
+        for start in range(0, 2 * form.batch, form.batch)
+    ]
+    return module, batches, [run(found["model"], batch)[0] for batch in batches]
+
+
+def launches(module: vtac.Module) -> int:
+    return sum(step.kind == LAUNCH for step in module.package.steps)
+
+
+def relative_error(results: list[Array], expected: list[Array]) -> float:
+    """The root mean square of the differences, over that of what is expected."""
+    wrong, right = np.stack(results).astype(np.float64), np.stack(expected).astype(np.float64)
+    return float(np.linalg.norm(wrong - right) / np.linalg.norm(right))
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"), [(name, ("sim", "pynq")[i % 2]) for i, name in enumerate(FORMS)]
+)
+def test_every_kind_is_exact_and_near_the_floats(name: str, machine: str) -> None:
+    form = FORMS[name]
+    module, batches, integers = compiled(form, MACHINES[machine])
+    results = [next(iter(module.run(batch).values())) for batch in batches]
+    for result, exact in zip(results, integers, strict=True):
+        np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-5)
+    floats = [run(encoder.build(form), batch)[0] for batch in batches]
+    assert relative_error(results, floats) < 0.05
+    sources = 2 if form.source else 1
+    fewest = form.layers * (1 + 3 * sources) + bool(form.patch) + bool(form.classes)
+    fewest += form.norm == "parts" and form.pre_norm  # a mean of the input itself
+    whole = (form.width // form.heads) % MACHINES[machine].block == 0 and form.length > 1
+    assert launches(module) <= fewest + (0 if whole else form.layers * sources)
+    products = [found.where for found in module.explain if found.op == "graph.matmul"]
+    assert products and "host" not in products
+
+
+@pytest.mark.parametrize("machine", ["4x8", "2x16", "chisel"])
+@pytest.mark.parametrize("name", ["batch of two", "decoder", "odd length, batch"])
+def test_other_machines(name: str, machine: str) -> None:
+    module, batches, integers = compiled(FORMS[name], MACHINES[machine])
+    for batch, exact in zip(batches, integers, strict=True):
+        for seed in (None, 1):
+            (result,) = module.run(batch, order_seed=seed).values()
+            np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("machine", ["sim", "pynq"])
+def test_two_layers_of_an_encoder(machine: str) -> None:
+    """The figures that docs/transformers.md states: launches a layer, and the error."""
+    samples = encoder.samples(6)
+    model = encoder.build()
+    module = vtac.compile(model, machine, samples[:4])
+    assert launches(module) <= 4 * encoder.LAYERS
+    batches = [{"x": sample[None]} for sample in samples[4:]]
+    results = [module.run(batch)["y"] for batch in batches]
+    assert relative_error(results, [run(model, batch)[0] for batch in batches]) < 0.03
