@@ -44,7 +44,11 @@ def output_errors(plan: QuantisationPlan, model: ErrorModel) -> list[Bound]:
     """The error of each value that the function returns, as float64 [C] or [1], in real units."""
     errors = value_errors(plan, model, None)
     last = plan.network.block.last_op
-    return [errors[v] for v in last.operands] if isinstance(last, ReturnOp) else []
+    if not isinstance(last, ReturnOp):
+        return []
+    int8, factors = {group.root.results[0] for group in plan.groups}, plan.network.factors
+    found = [(errors[v], factors.get(v) if v in int8 else None) for v in last.operands]
+    return [e if f is None or e is None else e / f for e, f in found]
 
 
 MANY_WEIGHTS = 1 << 22
@@ -95,8 +99,16 @@ class _Errors:
         error = self.errors[value]
         if error is None or value in self.int8 or self.network.given(value) is not None:
             return error
+        error = error * self.network.factors.get(value, 1.0)
         step = np.full(1, self.plan.scales[value].value)
         return self.model.total([error, step * (self.model.rounding + SLACK_STEPS)])
+
+    def _real(self, value: SSAValue) -> Bound:
+        """The error of a value as float ops read it."""
+        error, factors = self.errors[value], self.network.factors.get(value)
+        if error is None or factors is None or value not in self.int8:
+            return error
+        return cast(Array, error / factors)
 
     def _group(self, group: Group) -> Bound:
         stored = {value: self._stored(value) for value in group.inputs}
@@ -227,7 +239,7 @@ class _Errors:
 
     def _float_op(self, op: Operation) -> Bound:
         """The error behind an op that stays float, from the errors of its operands."""
-        errors = [self.errors[operand] for operand in op.operands]
+        errors = [self._real(operand) for operand in op.operands]
         known = [error for error in errors if error is not None]
         if len(known) < len(errors):
             return None

@@ -161,13 +161,21 @@ class _Correction:
             return self.stored[value]
         scale = self.plan.scales[value]
         step, zero = np.float32(scale.value), scale.zero_point
-        return [np.clip(np.rint(x / step) + zero, *scale.range) for x in self.reals[value]]
+        factors = self._factors(value)
+        return [
+            np.clip(np.rint(x * factors / step) + zero, *scale.range) for x in self.reals[value]
+        ]
+
+    def _factors(self, value: SSAValue) -> Array:
+        """By what the channels of a value are enlarged, in a shape that broadcasts."""
+        factors = self.plan.network.factors.get(value, np.ones(1)).astype(np.float32)
+        return factors.reshape(-1, *(1 for _ in (shape_of(value) or ())[2:]))
 
     def _real(self, value: SSAValue) -> Batches | None:
         """The real numbers that a value stands for, as float ops read it."""
         if value in self.stored:
             scale = self.plan.scales[value]
-            step = np.float32(scale.value)
+            step = np.float32(scale.value) / self._factors(value)
             return [(x - scale.zero_point) * step for x in self.stored[value]]
         array = self.plan.network.constant(value)
         if array is not None:

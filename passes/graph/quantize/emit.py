@@ -40,7 +40,11 @@ from vtac.passes.graph.quantize.layer import Layer, Term
 from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.planes import PLANE_BITS, split
 from vtac.passes.graph.quantize.rules import computes
-from vtac.passes.graph.reasons import NOTE, keep_on_host
+from vtac.passes.graph.reasons import NOTE, Reason, ReasonKind, keep_on_host
+
+ENLARGES = Reason(
+    "it enlarges channels of small values before they are rounded", ReasonKind.NUMBERS
+)
 
 _JOINS: Mapping[str, Callable[..., Operation]] = {
     "add": AddOp,
@@ -148,8 +152,13 @@ class _Emitter:
         if isinstance(made, DequantizeOp) and least_byte(made.x.type) == -128:
             return made.x  # the network's input already holds integers of this scale
         if value not in self.int8:
-            scale = self.plan.scales[value]
-            op = QuantizeOp(value, scale.value, scale.zero_point, _integer_type(value, i8))
+            scale, read = self.plan.scales[value], value
+            factors = self.plan.network.factors.get(value)
+            if factors is not None:
+                wide = self._constant(factors.astype(np.float32), "factors", before)
+                read = self._insert(MulOp(value, wide, value.type), before, before)
+                keep_on_host(read.owner, ENLARGES)  # type: ignore[arg-type]
+            op = QuantizeOp(read, scale.value, scale.zero_point, _integer_type(value, i8))
             before.parent_block().insert_op_before(op, before)  # type: ignore[union-attr]
             op.result.name_hint = value.name_hint
             self.int8[value] = op.result
@@ -170,7 +179,9 @@ class _Emitter:
                     Rewriter.erase_op(use.operation)
             if all(use.operation in covered for use in value.uses):
                 continue
-            real = DequantizeOp(stored, [scale.value], scale.zero_point, value.type)
+            factors = self.plan.network.factors.get(value, np.ones(1))
+            steps = (scale.value / factors).tolist()
+            real = DequantizeOp(stored, steps, scale.zero_point, value.type)
             real.location = group.root.location
             self.plan.network.block.insert_op_before(real, group.root)
             real.result.name_hint = value.name_hint

@@ -136,8 +136,7 @@ class Network:
     def weights(self, form: Form) -> Array:
         """Real weights [O, C/group, kernel...] of a linear form, in float64.
 
-        They include the enlargement of channels of the result, and of a depthwise convolution's
-        operand.
+        They include the enlargement of channels of the result and of the operand.
         """
         w = form.matrix
         if w is None:
@@ -146,7 +145,10 @@ class Network:
         rows = form.factor * self.factors.get(form.result, np.ones(1))
         if form.operand in self.factors:
             taken = self.factors[form.operand]
-            rows = rows / np.repeat(taken, len(w) // len(taken))
+            if form.group == 1:  # a dense layer
+                w = w / taken.reshape(1, -1, *(1 for _ in w.shape[2:]))
+            else:
+                rows = rows / np.repeat(taken, len(w) // len(taken))
         rows = rows.reshape(-1, *(1 for _ in w.shape[1:]))
         return cast(Array, np.multiply(w, rows, out=w if form.matrix is None else None))
 
