@@ -5,8 +5,10 @@ programs and constants are created once and used by all runs.
 """
 
 import os
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +19,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Machine
 from vtac.runtime.casts import cast_fault
+from vtac.runtime.crossings import Crossings, crossings_of
 from vtac.runtime.device import Device, total
 from vtac.runtime.engine import (
     Engine,
@@ -73,8 +76,8 @@ class RunRecord:
 class Module:
     """A compiled model: ``run({name: array}) -> {name: array}``.
 
-    A module has one device memory, so runs must not overlap. ``report`` is the compiler's report
-    (`vtac.tools.report`) if the module was compiled in this process, None if it was loaded.
+    A module has one device memory, so calls of `run` must not overlap. ``report`` is the compiler's
+    report (`vtac.tools.report`) if the module was compiled in this process, None if it was loaded.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Module:
         self._values = {value.name: value for value in package.values}
         self._hosts: dict[str, HostPart] = {}
         self._sessions: dict[str, Session] = {}
+        self._turns = {HOST: threading.Lock(), LAUNCH: threading.Lock()}
         self._open(device, engines)
 
     def _open(self, device: Device | None, engines: Mapping[str, Engine] | None) -> None:
@@ -138,6 +142,11 @@ class Module:
         """The accelerator's counters of the last run."""
         return self.last_run.counters
 
+    @property
+    def crossings(self) -> Crossings:
+        """Launches, host parts, and the bytes between host and accelerator, of one run."""
+        return crossings_of(self.package)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the package, whole or not at all."""
         write_package(self.package, path)
@@ -148,6 +157,7 @@ class Module:
         *,
         order_seed: int | None = None,
         dump: str | os.PathLike[str] | None = None,
+        overlap: bool = False,
     ) -> dict[str, Any]:
         """The outputs for inputs, by name.
 
@@ -159,31 +169,63 @@ class Module:
         and the outputs of all batches are joined (`join_batches`).
         order_seed: chooses the order in which the simulated modules take turns; results do not
         depend on it. dump: a folder for one file per launch, ``NNN_NAME.npz``, with config, insns,
-        dram_in, dram_out. Raises `CompileError` on inputs that do not fit and on failing parts.
+        dram_in, dram_out. overlap: whether the host works on the next batch while the accelerator
+        has one, in a second thread; results are the same. Raises `CompileError` on inputs that do
+        not fit and on failing parts.
         """
         checked, samples = self._checked(self._by_name(feeds))
         self.last_run = RunRecord()
         folder = None if dump is None else _folder(dump)
         if samples is None:
-            return self._run_batch(checked, order_seed, folder)
-        results = [self._run_batch(batch, order_seed, folder) for batch in samples]
+            return self._run_batch(checked, self.last_run, order_seed, folder)
+        if overlap and folder is None:
+            results = self._run_overlapped(samples, order_seed)
+        else:
+            results = [self._run_batch(b, self.last_run, order_seed, folder) for b in samples]
         return join_batches(results, samples.batch_size, samples.sample_count)
 
+    def _run_overlapped(
+        self, batches: Iterable[Mapping[str, Any]], order_seed: int | None
+    ) -> list[dict[str, Any]]:
+        """The outputs for each batch, two batches at a time: one on the host, one on the device."""
+
+        def run(batch: Mapping[str, Any]) -> tuple[dict[str, Any], RunRecord]:
+            record = RunRecord()
+            return self._run_batch(batch, record, order_seed, None), record
+
+        with ThreadPoolExecutor(2) as workers:
+            found = list(workers.map(run, batches))
+        for _, record in found:
+            self.last_run.launches += record.launches
+            self.last_run.host_seconds += record.host_seconds
+        return [outputs for outputs, _ in found]
+
     def _run_batch(
-        self, feeds: Mapping[str, Any], order_seed: int | None, folder: Path | None
+        self,
+        feeds: Mapping[str, Any],
+        record: RunRecord,
+        order_seed: int | None,
+        folder: Path | None,
     ) -> dict[str, Any]:
-        """The outputs for one batch: inputs of the model's types and shapes."""
+        """The outputs for one batch: inputs of the model's types and shapes.
+
+        Steps wait for their turn: the host runs one at a time, and so does the device.
+        """
         environment = dict(feeds)
         for index, step in enumerate(self.package.steps):
             inputs = [environment[name] for name in step.inputs]
-            if step.kind == HOST:
+            with self._turns[step.kind]:
                 started = time.perf_counter()
-                outputs = self._hosts[step.part].run(inputs)
-                self.last_run.host_seconds += time.perf_counter() - started
-            else:
-                number = len(self.last_run.launches)
-                file = folder and folder / f"{number:03d}_{step.part}.npz"
-                outputs = self._launch(step, inputs, LaunchOptions(order_seed, file))
+                if step.kind == HOST:
+                    outputs = self._hosts[step.part].run(inputs)
+                    record.host_seconds += time.perf_counter() - started
+                else:
+                    number = len(record.launches)
+                    file = folder and folder / f"{number:03d}_{step.part}.npz"
+                    options = LaunchOptions(order_seed, file)
+                    outputs, counters = self._launch(step, inputs, options)
+                    seconds = time.perf_counter() - started
+                    record.launches.append(Launch(step.part, counters, seconds))
             environment.update(zip(step.outputs, outputs, strict=True))
             for name in {*step.inputs, *step.outputs}:
                 if self._values[name].last <= index:
@@ -220,13 +262,13 @@ class Module:
                 found[launch.function] = session.memory_use(launch.function, launch.report)
         return tuple(found.get(launch.function) for launch in profile.launches)
 
-    def _launch(self, step: Step, inputs: list[Any], options: LaunchOptions) -> list[Array]:
-        started = time.perf_counter()
+    def _launch(
+        self, step: Step, inputs: list[Any], options: LaunchOptions
+    ) -> tuple[list[Array], Counters]:
         result = self._sessions[step.part].launch(step.part, inputs, options)
-        seconds = time.perf_counter() - started
-        self.last_run.launches.append(Launch(step.part, result.counters, seconds))
         values = [self._values[name] for name in step.outputs]
-        return [_as(value, data) for value, data in zip(values, result.outputs, strict=True)]
+        pairs = zip(values, result.outputs, strict=True)
+        return [_as(value, data) for value, data in pairs], result.counters
 
     def _by_name(self, feeds: Mapping[str, Any] | Any) -> Mapping[str, Any]:
         if isinstance(feeds, Mapping):

@@ -12,9 +12,9 @@ def compilation_values(module: Module, output: str | None) -> dict[str, Any]:
     """The report of a module that was compiled now. output: the package's path, if one was written.
 
     Has the keys target, package, inputs, outputs (types by name), nodes (where each runs, and why),
-    regions, instructions (by program), levels (ops by kind), choices, schedules (of each kernel:
-    whether it comes from a record), seconds (by step), notes, warnings. Keys stay, and new ones may
-    come.
+    regions, crossings (launches, host parts, bytes between them in one run), instructions (by
+    program), levels (ops by kind), choices, schedules (of each kernel: whether it comes from a
+    record), seconds (by step), notes, warnings. Keys stay, and new ones may come.
     """
     report = module.report
     return {
@@ -24,6 +24,7 @@ def compilation_values(module: Module, output: str | None) -> dict[str, Any]:
         "outputs": {name: describe(value) for name, value in module.outputs},
         "nodes": [asdict(placement) for placement in module.explain],
         "regions": [_region(region) for region in report.partition.regions],
+        "crossings": asdict(module.crossings),
         "instructions": report.instructions,
         "levels": {level.name: dict(level.ops) for level in report.levels},
         "choices": [asdict(choice) for choice in report.choices],

@@ -191,6 +191,7 @@ def _explain(module: Module, console: Console, order: Order) -> None:
         console.print(hosted)
     for line in share_lines(partition):
         console.print(line, highlight=False)
+    console.print(f"one run: {module.crossings.text}", highlight=False)
     if module.report.choices:
         console.print(choices_table(module.report.choices))
     if line := tuning_line(report):

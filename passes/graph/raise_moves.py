@@ -6,6 +6,8 @@ kernels computes ``(x << s + bias) >> s`` with ``0 <= bias < 2^s``, which is x. 
 ``graph.concat`` of ``graph.slice`` on int8, or just its operand if it takes all of that. (In MLIR,
 *raising* is a rewrite to ops of a higher level.)
 
+A reshape of integers that nothing reads goes: two in a row became one when the first had its form.
+
 Takes quantised functions. Rewrites a sum only if a pattern of a codegen that is free matches the
 new ops (`NamedPattern`), that is, if they cost nothing. No options.
 """
@@ -25,6 +27,7 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
     op_type_rewrite_pattern,
 )
+from xdsl.rewriter import Rewriter
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import (
@@ -33,6 +36,7 @@ from vtac.dialects.graph import (
     ConstantOp,
     ConvOp,
     RequantizeOp,
+    ReshapeOp,
     SliceOp,
     pad_value_of,
     shape_of,
@@ -57,6 +61,9 @@ class RaiseMovesPass(ModulePass):
         codegens = codegens_named(ctx, None)
         pattern = _RaiseMoves(ctx, codegens, target_at(op))
         PatternRewriteWalker(pattern, apply_recursively=False).rewrite_module(op)
+        for inner in reversed(list(op.walk())):
+            if isinstance(inner, ReshapeOp) and not inner.result.uses:
+                Rewriter.erase_op(inner)
 
 
 @dataclass(frozen=True)

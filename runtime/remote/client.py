@@ -13,7 +13,7 @@ import httpx
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.device import Device
 from vtac.runtime.engine import Engine
-from vtac.runtime.executor import Launch, Module
+from vtac.runtime.executor import Launch, Module, RunRecord
 from vtac.runtime.package import Package, package_to_bytes, read_package
 from vtac.runtime.remote.wire import (
     ARRAYS,
@@ -104,14 +104,18 @@ class RemoteModule(Module):
         """Nothing runs here."""
 
     def _run_batch(
-        self, feeds: Mapping[str, Any], order_seed: int | None, folder: Path | None
+        self,
+        feeds: Mapping[str, Any],
+        record: RunRecord,
+        order_seed: int | None,
+        folder: Path | None,
     ) -> dict[str, Any]:
         if order_seed is not None or folder is not None:
             what = "orders and dumps are for modules that run here"
             raise CompileError(Problem(self._remote.address, what))
         headers = {"Content-Type": ARRAYS}
         response = self._asked("POST", RUN, content=to_bytes(feeds), headers=headers)
-        self._add(json.loads(response.headers.get(RECORD, "{}")))
+        _add(json.loads(response.headers.get(RECORD, "{}")), record)
         found = from_bytes(response.content, MOST)
         return {name: found[name] for name in self.output_names}
 
@@ -124,14 +128,6 @@ class RemoteModule(Module):
         query = {} if preset is None else {"preset": preset}
         found: dict[str, Any] = self._asked("GET", PROFILE, params=query).json()
         return found
-
-    def _add(self, record: Mapping[str, Any]) -> None:
-        """Add the record of a batch to that of the run."""
-        self.last_run.host_seconds += record.get("host_seconds", 0.0)
-        self.last_run.launches += [
-            Launch(each["function"], Counters(**each["counters"]), each["seconds"])
-            for each in record.get("launches", ())
-        ]
 
     def _asked(self, method: str, what: str, **options: Any) -> httpx.Response:
         """An answer about the package, which is sent again if the server has dropped it."""
@@ -146,6 +142,15 @@ class RemoteModule(Module):
     def _send(self) -> None:
         headers = {"Content-Type": PACKAGE}
         self._remote.request("PUT", self._path, content=self._data, headers=headers)
+
+
+def _add(sent: Mapping[str, Any], record: RunRecord) -> None:
+    """Add the record of a batch, as the server sent it, to that of the run."""
+    record.host_seconds += sent.get("host_seconds", 0.0)
+    record.launches += [
+        Launch(each["function"], Counters(**each["counters"]), each["seconds"])
+        for each in sent.get("launches", ())
+    ]
 
 
 def connect(
