@@ -30,7 +30,7 @@ class Form:
     inner: the width between the two dense layers; None for four times the width. pre_norm: whether
     streams are normalised before attention and dense layers. norm: ``operator``, or ``parts`` for
     the means and square roots that older exporters write. gelu: ``erf``, ``tanh``, or the operators
-    ``Gelu`` and ``Relu``. mask: ``causal``, or ``input`` for an input ``mask`` of float32
+    ``Gelu`` and ``Relu``; ``silu``. mask: ``causal``, or ``input`` for an input ``mask`` of float32
     [batch, 1, 1, length] that is added to the scores. source: the length of the sequence ``source``
     that layers attend to besides their own; 0 for none. patch: pixels of a side of a patch; the
     input is then an image [batch, 3, side, side], and length follows from its side. classes:
@@ -170,6 +170,8 @@ class Builder:
         def number(part: str, value: float) -> str:
             return self.constant(f"{name}.{part}", np.array(value, np.float32))
 
+        if self.form.gelu == "silu":
+            return self.node("Mul", name, [x, self.node("Sigmoid", f"{name}.sigmoid", [x])])
         if self.form.gelu == "erf":
             inner = self.node("Div", f"{name}.div", [x, number("root", 2**0.5)])
             bent = self.node("Erf", f"{name}.erf", [inner])

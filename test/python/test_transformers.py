@@ -1,5 +1,6 @@
 """Transformers: few launches, small errors, the same integers on the accelerator as on the host."""
 
+import re
 import threading
 import warnings
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ import encoder
 import numpy as np
 import pytest
 from encoder import Form
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import numpy_helper
 from small_models import run
 from xdsl.dialects.builtin import ModuleOp
@@ -19,6 +22,7 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import Problem
 from vtac.dialects.target import Target
 from vtac.lowering.graph_to_onnx import host_model
+from vtac.passes.graph.quantize.gates import STORED, TOLERANCE, _fitted
 from vtac.runtime.package import LAUNCH
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -37,6 +41,7 @@ FORMS = {
     "tanh": replace(SMALL, gelu="tanh"),
     "operator": replace(SMALL, gelu="Gelu"),
     "relu": replace(SMALL, gelu="Relu"),
+    "silu": replace(SMALL, gelu="silu"),
     "causal": replace(SMALL, mask="causal"),
     "mask as input": replace(SMALL, mask="input", batch=2),
     "decoder": replace(SMALL, mask="causal", source=24, pre_norm=True),
@@ -117,6 +122,44 @@ def test_other_machines(name: str, machine: str) -> None:
         for seed in (None, 1):
             (result,) = module.run(batch, order_seed=seed).values()
             np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("gelu", ["erf", "tanh", "Gelu"])
+def test_a_machine_that_multiplies_gates(gelu: str) -> None:
+    """Exact integers, and the error that is stated; elsewhere the same function is lines."""
+    form = replace(SMALL, gelu=gelu)
+    module, batches, integers = compiled(form, MACHINES["sim"])
+    (found,) = [
+        float(match[1])
+        for place in module.explain
+        if (match := re.search(r"a gate, at most (\S+) steps", place.reason))
+    ]
+    assert found <= 0.5
+    (result,) = module.run(batches[0]).values()
+    np.testing.assert_allclose(result, integers[0], rtol=1e-5, atol=1e-5)
+    there, _, _ = compiled(form, MACHINES["pynq"])
+    assert any(re.search(r"\d lines, at most", place.reason) for place in there.explain)
+
+
+@given(st.floats(0.02, 0.3), st.floats(0.5, 1.0))
+def test_gates_stay_near_their_function(step: float, fill: float) -> None:
+    """x sigmoid(1.702 x), nearly a Gelu, over a range of +-128 steps."""
+    x = STORED * step
+    wanted = x / (1 + np.exp(-1.702 * x))
+    result = wanted.max() / (127 * fill)  # in some cases the result is clamped
+    gate, shift, wrong = _fitted(wanted / result, 0.5 * step / result)
+    sums = gate.at(STORED)
+    assert np.abs(sums).max() < 2**30 and gate.high < 128 and gate.low < 128
+    assert np.abs(np.ldexp(sums, -shift) * result - wanted).max() == pytest.approx(wrong * result)
+    assert wrong * result / wanted.max() < 0.02
+
+
+def test_other_functions_are_no_gates() -> None:
+    for function in (np.tanh, np.exp, lambda x: 1 / (1 + np.exp(-x))):
+        wanted = function(STORED * 0.03)
+        wanted *= 127 / np.abs(wanted).max()
+        _, _, wrong = _fitted(wanted, float(wanted[-1] - wanted[1]) / 254)
+        assert wrong > TOLERANCE
 
 
 def test_crossings_are_counted() -> None:

@@ -279,6 +279,10 @@ class _Correction:
 
     def _accumulators(self, group: Sum, layer: Layer) -> list[Array]:
         """The sums of all addends, without the bias, in each batch."""
+        if layer.gate is not None:
+            (term,) = layer.terms
+            stored = self._integers(term.form.operand)
+            return [layer.gate.at(x).astype(np.float32) for x in stored]
         join = _JOINS[group.join]
         addends = [self._addend(term) for term in layer.terms]
         return [reduce(join, batch) for batch in zip(*addends, strict=True)]

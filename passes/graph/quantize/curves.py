@@ -1,5 +1,7 @@
 """Functions of one int8 value as sums of clamped lines, for machines that cannot multiply.
 
+Machines that can multiply take a cube where the function gates its operand (`gates`). Otherwise:
+
 ::
 
     q = clamp((sum_k clip(w_k x - a_k, 0, h_k) + c) >> s, lo, hi)
@@ -23,6 +25,7 @@ from typing import cast
 import numpy as np
 
 from vtac.dialects.context import Array
+from vtac.passes.graph.quantize.gates import STORED, number_gate
 from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.layer import LARGEST_INT8, OVERFLOW, Layer, Term, make_layer
 from vtac.passes.graph.quantize.numbers import Draft
@@ -33,8 +36,8 @@ from vtac.passes.graph.reasons import Reason, ReasonKind
 Curve = Callable[[Array], Array]
 """A function of one variable, on arrays of float64."""
 
-STORED = np.arange(-128, 128)
-"""All values of int8."""
+CHEAP_PIECES = 3
+"""Where the target multiplies, more lines than these cost more than a gate (`gates`)."""
 
 MOST_PIECES = 10
 """The most lines of one function."""
@@ -116,6 +119,9 @@ def number_curve(draft: Draft) -> Layer:
         raise Obstacle(group, "its slope is too steep for its result's scale")
     shift = min(floor(log2(STEEPEST / steepest)), 16) if steepest else 0
     lines = _fewest(np.ldexp(wanted, shift), 2.0**shift)
+    gate = number_gate(draft) if lines is None or len(lines.pieces) > CHEAP_PIECES else None
+    if gate is not None:
+        return gate
     if lines is None:
         most = TOLERANCES[-1]
         what = f"{MOST_PIECES} lines do not come within {most} steps of the result's scale"
@@ -159,7 +165,10 @@ def _both(layer: Layer) -> tuple[Array, Array]:
     group, result = layer.group, layer.scale
     assert isinstance(group, Sum) and group.curve is not None and result is not None
     real = group.curve(_reals(layer.terms[0].scale))
-    sums = sum((_evaluated(term) for term in layer.terms), start=np.zeros(len(STORED)))
+    if layer.gate is not None:
+        sums = layer.gate.at(STORED)
+    else:
+        sums = sum((_evaluated(term) for term in layer.terms), start=np.zeros(len(STORED)))
     found = layer.constant[0] + sums * layer.steps[0]
     low, high = ((end - result.zero_point) * result.value for end in (layer.lo, layer.hi))
     return np.clip(found, low, high), np.clip(real, low, high)
@@ -170,7 +179,8 @@ def note(layer: Layer) -> str:
     assert layer.scale is not None
     steps = curve_error(layer) / layer.scale.value
     count = len(layer.terms)
-    return f"{count} line{'s' * (count > 1)}, at most {steps:.2f} steps of its result off"
+    shape = "a gate" if layer.gate is not None else f"{count} line{'s' * (count > 1)}"
+    return f"{shape}, at most {steps:.2f} steps of its result off"
 
 
 def _reals(scale: Scale) -> Array:

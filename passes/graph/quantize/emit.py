@@ -35,10 +35,12 @@ from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.emit_contraction import emit_contraction
 from vtac.passes.graph.quantize.endings import Inserter
 from vtac.passes.graph.quantize.forms import Form, product_op
+from vtac.passes.graph.quantize.gates import PLANE_BITS, Gate
 from vtac.passes.graph.quantize.groups import PassThrough, Sum
 from vtac.passes.graph.quantize.layer import Layer, Term
 from vtac.passes.graph.quantize.plan import QuantisationPlan
-from vtac.passes.graph.quantize.planes import PLANE_BITS, split
+from vtac.passes.graph.quantize.planes import PLANE_BITS as WEIGHT_BITS
+from vtac.passes.graph.quantize.planes import split
 from vtac.passes.graph.quantize.rules import computes
 from vtac.passes.graph.reasons import NOTE, Reason, ReasonKind, keep_on_host
 
@@ -132,7 +134,7 @@ class _Emitter:
         root, acc = group.root, self._accumulators(group, layer)
         inserter = Inserter(self.plan.network, root)
         made = inserter.ended(acc, layer, root.results[0], group.core or root)
-        if root in self.plan.notes and layer.rescaling is None:
+        if root in self.plan.notes:
             made.owner.attributes[NOTE] = StringAttr(self.plan.notes[root])  # type: ignore[union-attr]
         self._leave(layer, made)
 
@@ -213,13 +215,15 @@ class _Emitter:
         The high planes of weights come first, and are shifted before the low ones are added.
         """
         root = group.root
+        if layer.gate is not None:
+            return self._gated(layer.terms[0], layer.gate, root)
         high, made = [], []
         for term in layer.terms:
             plane = None if term.form.plain else split(term.weights)[0]
             if plane is not None:
                 high.append(self._product(term, plane, root))
         if high:
-            bits = np.full(len(layer.bias), PLANE_BITS, np.int32)
+            bits = np.full(len(layer.bias), WEIGHT_BITS, np.int32)
             made.append(self._shifted(self._total(high, root), bits, "plane", root))
         for term in layer.terms:
             if term.form.plain:
@@ -231,6 +235,35 @@ class _Emitter:
             pairs = zip(layer.terms, made, strict=True)
             made = [self._limited(term, acc, root) for term, acc in pairs]
         return self._total(made, root, _JOINS[group.join])
+
+    def _gated(self, term: Term, gate: Gate, root: Operation) -> SSAValue:
+        """``K x + n ((max(n, -h) + h)^3 - K)`` with ``n = -|x|`` (`gates`)."""
+
+        def below() -> SSAValue:
+            pair = [self._weighed(term, weight, root) for weight in (1, -1)]
+            return self._total(pair, root, MinOp)
+
+        def shifted(acc: SSAValue, bits: int) -> SSAValue:
+            amounts = np.full(len(term.weights), bits, np.int32)
+            return self._shifted(acc, amounts, "amount", root) if bits else acc
+
+        def plus(acc: SSAValue, number: int) -> SSAValue:
+            added = np.full(len(term.weights), number, np.int32)
+            bias = self._constant(added, "offset", root)
+            return self._insert(AddBiasOp(acc, bias, acc.type), root, root)
+
+        n = below()
+        limited = ClipOp(n, n.type, min=FloatAttr(-float(gate.height), f64))
+        raised = plus(self._insert(limited, root, root), gate.height)
+        cube = plus(self._total([raised, raised, raised], root, MulOp), -gate.curvature)
+        high, low = (self._weighed(term, weight, root) for weight in (gate.high, gate.low))
+        linear = shifted(self._total([shifted(high, PLANE_BITS), low], root), gate.bits)
+        return self._total([linear, self._total([below(), cube], root, MulOp)], root)
+
+    def _weighed(self, term: Term, weight: int, root: Operation) -> SSAValue:
+        """The operand of a term times one number."""
+        weights = np.full_like(term.weights, weight)
+        return self._product(term, weights, root)
 
     def _product(
         self, term: Term, weights: Array, root: Operation, spread: bool = False

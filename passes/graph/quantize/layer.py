@@ -8,7 +8,7 @@ where the host reads int32. docs/quantisation.md states the arithmetic.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from vtac.passes.graph.quantize.forms import Form, per_channel
 from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.scales import Scale
+
+if TYPE_CHECKING:
+    from vtac.passes.graph.quantize.gates import Gate
 
 LARGEST_INT32 = 2**31 - 1
 LARGEST_INT8 = 128
@@ -111,7 +114,8 @@ class Layer:
     the offset. offset: the contribution of zero points, those of the operands and of the result, to
     the bias. reach: the largest magnitude of any partial sum without the bias. shift, lo, hi,
     scale: of the requantisation; scale is None where int32 leaves. rescaling: where the target
-    multiplies; the rounding term is then part of it, not of the bias.
+    multiplies; the rounding term is then part of it, not of the bias. gate: of a function that
+    gates its operand.
     """
 
     group: Sum | Contraction
@@ -126,6 +130,7 @@ class Layer:
     hi: int
     scale: Scale | None
     rescaling: Rescaling | None
+    gate: "Gate | None" = None
 
     @property
     def rounding(self) -> Array:
@@ -171,6 +176,7 @@ def make_layer(
     offset: Array,
     reach: Array,
     rescaling: Rescaling | None = None,
+    gate: "Gate | None" = None,
 ) -> Layer:
     """The layer whose bias and bounds follow from the arguments.
 
@@ -181,6 +187,6 @@ def make_layer(
     bounds = (-128, 127) if scale is None else scale.bounds(group.lo, group.hi)
     bias = np.rint(constant / steps) + offset
     layer = Layer(
-        group, terms, steps, constant, bias, offset, reach, shift, *bounds, scale, rescaling
+        group, terms, steps, constant, bias, offset, reach, shift, *bounds, scale, rescaling, gate
     )
     return replace(layer, bias=bias + layer.rounding)
