@@ -65,7 +65,8 @@ Then once for all:
 4. `merge-regions`: neighbours of one codegen become one region, as long as no path leads from one
    to the other through a third place, since the two would wait for each other. Ops are visited in
    order and sets of ops are bits of integers: two thousand ops take a quarter of a second. Regions
-   are convex, and none can be merged with a neighbour any more. `--max-ops N` ends a region
+   are convex, and none can be merged with a neighbour any more. Then regions that need nothing of
+   each other share a launch, if as many launches lie before them. `--max-ops N` ends a region
    earlier.
 5. `prune-regions`: regions that are not worth a launch go back to the host (below).
 6. `outline-regions`: each region becomes a function with the attribute `codegen`, called where it

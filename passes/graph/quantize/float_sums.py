@@ -27,7 +27,11 @@ def float_sums(network: Network, hosted: Container[Operation]) -> list[AddOp]:
     Both may be other such additions: that is the stream of a network that normalises before its
     layers. hosted: ops that stay float.
     """
-    adds = [op for op in network.block.ops if isinstance(op, AddOp) and _adds_floats(op, network)]
+    adds = [
+        op
+        for op in network.block.ops
+        if isinstance(op, AddOp) and op not in hosted and _adds_floats(op, network)
+    ]
     found: dict[AddOp, None] = {}
     for op in adds:
         if any(_is_float(value, hosted, found) for value in (op.a, op.b)):
