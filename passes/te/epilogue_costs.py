@@ -5,11 +5,12 @@ cycles of the memory port for the load of a vector, and additional instructions 
 sections 4 and 6).
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.te import CallOp, ComputeOp, KernelOp
@@ -18,6 +19,11 @@ from vtac.passes.te.schedule.cost import Rates
 
 CHOICES = "te.choices"
 """Attribute of a kernel: the choices that were made by cost, one line per choice."""
+
+FORMS = "te.forms"
+"""Attribute of a kernel: forms by the names of stages, which are taken whatever they cost
+(te-prefer-forms).
+"""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,15 @@ def cheapest(options: Mapping[str, int]) -> str:
     return min(options, key=lambda name: options[name])
 
 
+def chosen_form(kernel: KernelOp, stage: str, options: Mapping[str, int]) -> str:
+    """The form that `FORMS` names for a stage, if it is possible here; else the cheapest."""
+    forms = cast(DictionaryAttr | None, kernel.attributes.get(FORMS))
+    named = None if forms is None else forms.data.get(stage)
+    if isinstance(named, StringAttr) and named.data in options:
+        return named.data
+    return cheapest(options)
+
+
 def choose(
     module: ModuleOp,
     kernel: KernelOp,
@@ -72,17 +87,17 @@ def choose(
     options: Callable[[CallOp], Mapping[str, int]],
     again: Callable[[KernelOp, list[CallOp]], None],
 ) -> tuple[list[CallOp], str]:
-    """The cheapest option for a stage, and the calls for which it is cheapest.
+    """The option for a stage (see `chosen_form`), and the calls for which it is taken.
 
     These calls keep the kernel. Calls for which another option is cheapest get copies of it.
     options: the options of a call, with their costs in cycles. again: rewrites each copy.
     """
     priced = {call: options(call) for call in calls}
-    wishes = [cheapest(priced[call]) for call in calls]
+    wishes = [chosen_form(kernel, stage.label.data, priced[call]) for call in calls]
     (_, members, wish), *others = variants(module, kernel, calls, wishes)
     for copy, rest, _ in others:
         again(copy, rest)
-    record_choice(kernel, stage.label.data, priced[members[0]])
+    record_choice(kernel, stage.label.data, priced[members[0]], wish)
     return members, wish
 
 
@@ -103,3 +118,19 @@ def record_choice(
     lines = {each.data.partition(":")[0]: each.data for each in known} if known else {}
     lines[stage] = line
     kernel.attributes[CHOICES] = ArrayAttr(StringAttr(each) for each in lines.values())
+
+
+def recorded_forms(kernel: KernelOp) -> Mapping[str, Sequence[str]]:
+    """The forms that stages could have, by the names of stages, the one that was taken first.
+
+    Choices that `record_choice` did not make for a single stage are left out.
+    """
+    known = cast(ArrayAttr[StringAttr] | None, kernel.attributes.get(CHOICES))
+    found: dict[str, Sequence[str]] = {}
+    for line in known or ():
+        stage, _, rest = line.data.partition(": ")
+        taken, _, others = rest.partition(" cycles (")
+        priced = [taken, *re.split(r"(?<=\d), (?=\D)", others.rstrip(")"))]
+        if stage.isidentifier():
+            found[stage] = [re.sub(r",? [\d,]+$", "", each) for each in priced]
+    return found

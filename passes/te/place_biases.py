@@ -44,7 +44,7 @@ from vtac.dialects.te import (
     yielded,
 )
 from vtac.passes.te.computes import fresh_label, fresh_name, replace_compute
-from vtac.passes.te.epilogue_costs import EpilogueCosts, cheapest, choose, record_choice
+from vtac.passes.te.epilogue_costs import EpilogueCosts, choose, chosen_form, record_choice
 from vtac.passes.te.legalize_casts import multiply_accumulate
 from vtac.passes.te.parameters import (
     append_parameter,
@@ -125,8 +125,8 @@ class _Placer:
                 calls, wish = choose(self.module, kernel, calls, compute, options, self.rewrite)
             else:
                 priced = options(None)
-                wish = cheapest(priced)
-                record_choice(kernel, compute.label.data, priced)
+                wish = chosen_form(kernel, compute.label.data, priced)
+                record_choice(kernel, compute.label.data, priced, wish)
             if wish == COPY:
                 self._start_from(kernel, calls, addition)
             elif wish == PRODUCT:

@@ -38,7 +38,7 @@ from vtac.dialects.te import (
 )
 from vtac.dialects.te.standard import IMMEDIATE
 from vtac.passes.te.computes import fresh_label
-from vtac.passes.te.epilogue_costs import EpilogueCosts, cheapest, record_choice
+from vtac.passes.te.epilogue_costs import EpilogueCosts, chosen_form, record_choice
 from vtac.passes.te.parameters import kernels_with_calls
 from vtac.passes.te.window_reductions import (
     SlidingAxis,
@@ -83,8 +83,8 @@ def _rewrite(kernel: KernelOp, window: WindowReduction, is_absorbed: bool, targe
         costs = {name: cost + last for name, cost in costs.items()}
     if IMMEDIATE[0] <= window.identity <= IMMEDIATE[1]:
         costs = {AT_ONCE: _cost_at_once(window, target), **costs}
-    chosen = cheapest(costs)
-    record_choice(kernel, window.compute.label.data, costs)
+    chosen = chosen_form(kernel, window.compute.label.data, costs)
+    record_choice(kernel, window.compute.label.data, costs, chosen)
     if chosen != AT_ONCE:
         _Splitter(kernel, window, forms[chosen], is_absorbed).run()
 
