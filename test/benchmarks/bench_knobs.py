@@ -2,9 +2,11 @@
 
 For each of some kernels of `search_kernels` and each group of knobs, points are drawn that differ
 from the default point in knobs of that group alone. Those with the lowest simulated cost are
-compiled and clocked. Two more columns are schedules that the template ``tiles`` does not write:
+compiled and clocked. Three more columns are schedules that the template ``tiles`` does not write:
 ``threads``, the best of the points of TVM's template that were drawn (virtual threads instead of
-slots), and ``pads``, the default schedule with pads written by the DMA instead of counted out.
+slots), ``pads``, the default schedule with pads written by the DMA instead of counted out, and
+``forms``, default schedules where one stage of the epilogue has another form than the cheapest by
+formula (te-prefer-forms).
 Printed is a table in Markdown: cycles of the default, and by how many per cent the best clocked
 point of each group is below (or, with a minus, above) it; ``-`` where there is none.
 Run: ``python FILE [--kernels NAME ...] [--target TARGET] [--draws N] [--clocked N]``.
@@ -17,15 +19,19 @@ from pathlib import Path
 from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from search_kernels import KERNELS, SearchKernel
+from search_kernels import KERNELS, SearchKernel, largest_kernel
 from xdsl.traits import SymbolTable
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError
+from vtac.lowering.codegens.vta import LOWERING
+from vtac.passes.te.epilogue_costs import recorded_forms
 from vtac.passes.te.schedule.structure import StageRole, structure_of
 from vtac.passes.te.templates.conv2d_threads import Conv2dThreadsTemplate
 from vtac.passes.te.templates.tiles import TilesTemplate
+from vtac.tools.discovery import OurPasses
 from vtac.tools.kernel_clock import KernelClock
+from vtac.tools.pipelines import built_passes
 
 TABLE = ("C2", "C4", "C9", "C10", "C11+", "depthwise 14", "dilated", "YOLO last", "dense 1")
 PLANES = ("dense 64",)
@@ -49,6 +55,7 @@ class Measured:
     """One kernel, its space, and the cycles of its default point."""
 
     def __init__(self, kernel: SearchKernel, target: str):
+        self.source, self.target = kernel, target
         self.module, name, ctx = kernel.compiled(target)
         found = SymbolTable.lookup_symbol(self.module, name)
         assert isinstance(found, te.KernelOp)
@@ -109,6 +116,26 @@ class Measured:
         cycles = [self._clocked(space.schedule(self.kernel, point)) for point in points]
         return min((c for c in cycles if c is not None), default=None)
 
+    def forms(self) -> int | None:
+        """The fewest cycles where one stage has another form than the cheapest by formula."""
+        found = []
+        for stage, form in self._other_forms():
+            forms = te.point_text({stage: form}).replace('"', '\\"')
+            pipeline = LOWERING.before("te-drop-clips", f'te-prefer-forms{{forms="{forms}"}}')
+            module, ctx = self.source.at("graph", self.target)
+            for step in built_passes(pipeline.until("te").passes, OurPasses()):
+                step.apply(ctx, module)
+            name = largest_kernel(module)
+            schedules = [op for op in module.ops if isinstance(op, te.ScheduleOp)]
+            (schedule,) = [op for op in schedules if op.kernel.root_reference.data == name]
+            found.append(KernelClock(module, name, ctx).cycles(schedule))
+        return min(found, default=None)
+
+    def _other_forms(self) -> Iterator[tuple[str, str]]:
+        """Stages and the forms that were possible and not taken."""
+        for stage, (_, *others) in recorded_forms(self.kernel).items():
+            yield from ((stage, other) for other in others)
+
     def pads(self) -> int | None:
         """The default schedule with the pads of activations written by the DMA."""
         schedule = self.space.schedule(self.kernel, self.default)
@@ -132,7 +159,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=150, help="points of each group (150)")
     parser.add_argument("--clocked", type=int, default=8, help="of them, by the clock (8)")
     options = parser.parse_args()
-    columns = [*GROUPS, "threads", "pads"]
+    columns = [*GROUPS, "threads", "pads", "forms"]
     print(f"| kernel | default | {' | '.join(columns)} |")
     print(f"| --- |{' ---: |' * (1 + len(columns))}")
     for kernel in KERNELS:
@@ -143,6 +170,7 @@ def main() -> None:
             *(one.best_of(names, options.draws, options.clocked) for names in GROUPS.values()),
             one.threads(options.draws, options.clocked),
             one.pads(),
+            one.forms(),
         ]
         cells = [_gain(one.cycles, cycles) for cycles in found]
         print(f"| {kernel.name} | {one.cycles:,} | {' | '.join(cells)} |", flush=True)

@@ -31,20 +31,28 @@ class SearchKernel:
 
     def compiled(self, target: str) -> tuple[Any, str, VtacContext]:
         """The module at the level ``te``, the kernel with the most micro-ops, and its context."""
+        module, ctx = self.at("te", target)
+        return module, largest_kernel(module), ctx
+
+    def at(self, level: str, target: str) -> tuple[Any, VtacContext]:
+        """The module at a level, and its context."""
         levels: dict[str, Any] = {}
         contexts: list[VtacContext] = []
 
-        def observe(level: str, module: Any, ctx: VtacContext) -> None:
+        def observe(reached: str, module: Any, ctx: VtacContext) -> None:
             contexts.append(ctx)
-            if level == "te":
+            if reached == level:
                 levels[level] = module.clone()
 
         model, feeds = self.make()
         compile_model(model, target, feeds, shift="block", observe=observe)
-        module = levels["te"]
-        kernels = [op for op in module.ops if isinstance(op, te.KernelOp)]
-        name = max(kernels, key=_points).sym_name.data
-        return module, name, contexts[-1]
+        return levels[level], contexts[-1]
+
+
+def largest_kernel(module: Any) -> str:
+    """The name of the kernel with the most micro-ops."""
+    kernels = [op for op in module.ops if isinstance(op, te.KernelOp)]
+    return max(kernels, key=_points).sym_name.data
 
 
 def _points(kernel: te.KernelOp) -> int:
