@@ -23,6 +23,7 @@ from vtac.runtime.memory_use import MemoryUse
 from vtac.runtime.package.contents import LAUNCH, Function, Package, Value, blob_digest
 from vtac.runtime.package.records import from_json, to_json
 from vtac.sim import Counters, TimingPreset, TimingReport
+from vtac.sim.cluster import ClusterReport
 
 _DTYPES = {dtype.str: dtype for dtype in map(np.dtype, "?bhilqBHILQefd")}
 """The dtypes of arrays in a payload; NumPy's reader of dtype names would accept many more."""
@@ -61,7 +62,9 @@ class Session(Protocol):
 class TimedSession(Protocol):
     """A session that can tell how long its functions take on the machine."""
 
-    def time(self, function: str, preset: str | TimingPreset | None) -> TimingReport:
+    def time(
+        self, function: str, preset: str | TimingPreset | None
+    ) -> TimingReport | ClusterReport:
         """The clock's report of a launch, with the layers of the network as labels.
 
         preset: as in `vtac.sim.estimate`. Raises `CompileError` on a program that the preset's
@@ -74,8 +77,11 @@ class TimedSession(Protocol):
 class MeteredSession(Protocol):
     """A session that can tell what its launches keep in the memories of the machine."""
 
-    def memory_use(self, function: str, report: TimingReport) -> MemoryUse:
-        """The memories over the time of a launch. report: what `TimedSession.time` returned."""
+    def memory_use(self, function: str, report: TimingReport | ClusterReport) -> MemoryUse | None:
+        """The memories over the time of a launch, None where it cannot tell, as of a cluster.
+
+        report: what `TimedSession.time` returned.
+        """
         ...
 
 

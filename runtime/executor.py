@@ -255,11 +255,11 @@ class Module:
 
         None for launches of codegens that cannot tell.
         """
-        found: dict[str, MemoryUse] = {}
+        found: dict[str, MemoryUse | None] = {}
         for launch in profile.launches:
             session = self._sessions[launch.function]
             if launch.function not in found and isinstance(session, MeteredSession):
-                found[launch.function] = session.memory_use(launch.function, launch.report)
+                found[launch.function] = session.memory_use(launch.function, launch.timing)
         return tuple(found.get(launch.function) for launch in profile.launches)
 
     def _launch(

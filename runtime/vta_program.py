@@ -233,11 +233,15 @@ def program_from(
     function: Function, machine: Machine, blobs: Mapping[str, bytes], where: str
 ) -> BinaryProgram:
     """As `from_function`, for what takes programs of one core alone; raises `CompileError`."""
-    program = from_function(function, machine, blobs, where)
+    return of_one_core(from_function(function, machine, blobs, where), where)
+
+
+def of_one_core(program: BinaryProgram | BinaryCluster, where: str) -> BinaryProgram:
+    """A program that is not one of a cluster. Raises `CompileError`."""
     if isinstance(program, BinaryCluster):
         raise CompileError(
             Problem(
-                f"{where}: function {function.name}",
+                f"{where}: function {program.name}",
                 f"is a program for {program.target.units} units of a cluster",
                 "This takes programs of a single machine.",
             )

@@ -19,11 +19,18 @@ import numpy as np
 
 from vtac.dialects.array_files import read_npz, write_npz
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import FEATURES, PRESETS, Machine, Target
+from vtac.dialects.target import FEATURES, PRESETS, ClusterTarget, Machine, Target
+from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.runtime.atomic import read_whole, write_whole
 from vtac.runtime.package import Function, read_package
-from vtac.runtime.vta_program import program_from, resources_of, to_function
+from vtac.runtime.vta_program import (
+    from_function,
+    of_one_core,
+    program_from,
+    resources_of,
+    to_function,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _FILES = "file_"
@@ -59,6 +66,14 @@ def write_program(
 def read_program(
     path: str | os.PathLike[str], target: Target | None = None, function: str | None = None
 ) -> tuple[BinaryProgram, dict[str, Array]]:
+    """As `read_any_program`, for what takes programs of one core alone; raises `CompileError`."""
+    program, resources = read_any_program(path, target, function)
+    return of_one_core(program, os.fspath(path)), resources
+
+
+def read_any_program(
+    path: str | os.PathLike[str], target: Machine | None = None, function: str | None = None
+) -> tuple[BinaryProgram | BinaryCluster, dict[str, Array]]:
     """A program and its large constants, from a ``.bin``, an ``.npz`` or a package.
 
     target: needed for a ``.bin``, possible for an ``.npz`` that has only ``config``.
@@ -72,19 +87,29 @@ def read_program(
             package = read_package(path, allow_native=True)  # no code of it runs here
             verify_machine(where, target_of(package), target)
             found = _choose(package.functions, function, where)
-            program = program_from(found, target_of(package), package.blobs, where)
+            program = from_function(found, target_of(package), package.blobs, where)
             return program, resources_of(found, package.blobs, where)
         case ".npz":
-            return _read_npz(read_whole(path), target, where)
+            return _read_npz(read_whole(path), _single(target, where), where)
         case ".bin":
             data = read_whole(path)
             if target is None:
                 raise CompileError(Problem(where, "bare words need their machine", "Add --target."))
             if len(data) % 16:
                 raise CompileError(Problem(where, "is not a whole number of instructions"))
-            return _bare(np.frombuffer(data, "<u8").reshape(-1, 2), target), {}
+            words = np.frombuffer(data, "<u8").reshape(-1, 2)
+            core = _single(target, where)
+            assert core is not None
+            return _bare(words, core), {}
         case _:
             raise CompileError(Problem(where, "a program is a .bin, an .npz or in a .vtapkg"))
+
+
+def _single(target: Machine | None, where: str) -> Target | None:
+    if isinstance(target, ClusterTarget):
+        hint = "The streams of a cluster are a folder."
+        raise CompileError(Problem(where, f"is a stream of one core, not of {target}", hint))
+    return target
 
 
 def verify_machine(where: str, own: Machine, given: Machine | None) -> None:

@@ -1,21 +1,30 @@
 """Output files of the commands that time programs."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Machine, cores_of
 from vtac.runtime.atomic import is_file, write_whole
 from vtac.sim import TimingPreset, TimingReport
+from vtac.sim.cluster import ClusterReport
+from vtac.sim.cluster.pictures import cluster_roofline_picture, cluster_timeline_picture
+from vtac.sim.cluster.trace import as_cluster_trace
 from vtac.sim.timing import preset_for
 from vtac.sim.timing.pictures import PlotsMissing, roofline_picture, timeline_picture
 from vtac.sim.timing.trace import as_trace
 
-Report = TypeVar("Report")
-
-_PICTURES = {"timeline": timeline_picture, "roofline": roofline_picture}
+_FILES: Mapping[str, Callable[[TimingReport, str], bytes]] = {
+    "trace": lambda report, _: as_trace(report).encode(),
+    "timeline": timeline_picture,
+    "roofline": roofline_picture,
+}
+_CLUSTER_FILES: Mapping[str, Callable[[ClusterReport, str], bytes]] = {
+    "trace": lambda report, _: as_cluster_trace(report).encode(),
+    "timeline": cluster_timeline_picture,
+    "roofline": cluster_roofline_picture,
+}
 _SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -44,7 +53,7 @@ def changes_of(settings: Sequence[str]) -> dict[str, str]:
 
 
 def write_report_files(
-    args: argparse.Namespace, reports: Sequence[tuple[str, TimingReport]]
+    args: argparse.Namespace, reports: Sequence[tuple[str, TimingReport | ClusterReport]]
 ) -> None:
     """Write the trace and the pictures that the arguments ask for, for named reports.
 
@@ -52,7 +61,7 @@ def write_report_files(
     report's number and name in the file's name: ``t.png`` becomes ``t.000_vta_0.png``.
     """
     for number, (name, report) in enumerate(reports):
-        for option in ("trace", *_PICTURES):
+        for option in _FILES:
             given = getattr(args, option)
             if given is None:
                 continue
@@ -63,15 +72,11 @@ def write_report_files(
             write_whole(path, _content(option, report, path))
 
 
-def _content(option: str, report: TimingReport, path: Path) -> bytes:
-    if option == "trace":
-        return as_trace(report).encode()
-    return drawn(_PICTURES[option], report, path)
-
-
-def drawn(draw: Callable[[Report, str], bytes], report: Report, path: Path) -> bytes:
-    """A picture of a report. Raises `CompileError` where it cannot be drawn."""
+def _content(option: str, report: TimingReport | ClusterReport, path: Path) -> bytes:
+    suffix = path.suffix[1:]
     try:
-        return draw(report, path.suffix[1:])
+        if isinstance(report, ClusterReport):
+            return _CLUSTER_FILES[option](report, suffix)
+        return _FILES[option](report, suffix)
     except PlotsMissing as error:
         raise CompileError(Problem(str(path), str(error))) from None

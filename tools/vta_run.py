@@ -134,7 +134,7 @@ def _profile(args: argparse.Namespace, module: Module) -> None:
         print("no profile: nothing runs on a VTA")
         return
     profile = module.profile(chosen_preset(args, module.target))
-    write_report_files(args, [(launch.function, launch.report) for launch in profile.launches])
+    write_report_files(args, [(launch.function, launch.timing) for launch in profile.launches])
     if args.json:
         sys.stdout.write(profile.json())
     elif args.csv:

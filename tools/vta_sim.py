@@ -22,24 +22,30 @@ from rich.console import Console
 from rich.table import Table
 
 from vtac.dialects.array_files import read_npz
-from vtac.dialects.context import VtacContext, not_loaded
+from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TIMING_FIELDS, TIMING_PRESETS, Target
+from vtac.dialects.target import TIMING_FIELDS, TIMING_PRESETS, Machine, Target, machine_of
 from vtac.dialects.vta import ProgramOp
+from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.dialects.vta.encoding import EncodingError
 from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.runtime.atomic import read_whole
+from vtac.runtime.hazards import image_of
 from vtac.sim import SimulationError, TimingReport, check, estimate
 from vtac.sim.timing.render import as_csv, as_json, as_table
 from vtac.tools.arguments import file_of, verify_paths
-from vtac.tools.cluster_simulation import simulate_cluster
+from vtac.tools.cluster_simulation import (
+    simulate_cluster,
+    streams_of_folder,
+    streams_of_program,
+)
 from vtac.tools.diagnostics import run_command
 from vtac.tools.discovery import load_dialects
 from vtac.tools.ir_files import load_resources_beside
 from vtac.tools.parsers.vta_sim import argument_parser
 from vtac.tools.positions import Positions, parse_module, verify_module
-from vtac.tools.program_files import read_program, verify_machine
+from vtac.tools.program_files import read_any_program, verify_machine
 from vtac.tools.timing_output import (
     chosen_preset,
     verify_picture_names,
@@ -60,16 +66,19 @@ def _simulate(args: argparse.Namespace) -> None:
         return
     if args.program is None:
         raise CompileError(Problem("", "say which program to time", "See vta-sim --help."))
-    if Path(args.program).is_dir():
-        simulate_cluster(args)
-        return
     verify_picture_names(args)
+    machine = machine_of(args.target) if args.target else None
+    if Path(args.program).is_dir():
+        simulate_cluster(args, streams_of_folder(args.program, machine))
+        return
     verify_paths(
         (args.program, file_of(args.target), file_of(args.preset)),
         (args.trace, args.timeline, args.roofline),
     )
-    target = Target.of(args.target) if args.target else None
-    program, resources = _read(args.program, target, args.function)
+    program, resources = _read(args.program, machine, args.function)
+    if isinstance(program, BinaryCluster):
+        simulate_cluster(args, streams_of_program(program, resources))
+        return
     preset = chosen_preset(args, program.target)
     try:
         addresses = program.place()
@@ -87,10 +96,10 @@ def _simulate(args: argparse.Namespace) -> None:
 
 
 def _read(
-    path: str, target: Target | None, function: str | None
-) -> tuple[BinaryProgram, dict[str, NDArray[Any]]]:
+    path: str, target: Machine | None, function: str | None
+) -> tuple[BinaryProgram | BinaryCluster, dict[str, NDArray[Any]]]:
     if Path(path).suffix != ".mlir":
-        return read_program(path, target, function)
+        return read_any_program(path, target, function)
     ctx = VtacContext()
     load_dialects(ctx)
     load_resources_beside(ctx, path)
@@ -131,20 +140,7 @@ def _image(
         arrays = read_npz(io.BytesIO(read_whole(path)), path)
         if "dram_in" in arrays:
             return np.ascontiguousarray(arrays["dram_in"], np.uint8)
-    if not addresses:
-        return None
-    size = max(addresses[buffer.name] + buffer.size for buffer in program.buffers)
-    image = np.zeros(size, np.uint8)
-    for buffer in program.buffers:
-        data = buffer.data
-        if buffer.resource is not None:
-            if (array := resources.get(buffer.resource[0])) is None:
-                raise CompileError(not_loaded(buffer.resource[0]))
-            data = np.ascontiguousarray(array).tobytes()
-        if data is not None:
-            at = addresses[buffer.name]
-            image[at : at + len(data)] = np.frombuffer(data, np.uint8)
-    return image
+    return image_of(program, addresses, resources) if addresses else None
 
 
 def _check(

@@ -56,7 +56,7 @@ class ClusterTarget(Data[ClusterConfiguration]):
         return cls(CLUSTER_PRESETS[name])
 
     @classmethod
-    def of(cls, spec: "str | os.PathLike[str] | ClusterTarget") -> "ClusterTarget":
+    def of(cls, spec: "str | os.PathLike[str] | Machine") -> "ClusterTarget":
         """A cluster from what users write: a preset's name, the path of a file, or a cluster.
 
         Raises `TargetError`, also for a single machine.

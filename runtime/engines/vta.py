@@ -33,6 +33,7 @@ from vtac.runtime.vta_program import (
     upgraded,
 )
 from vtac.sim import SimulationError, TimingPreset, TimingReport, estimate
+from vtac.sim.cluster import ClusterReport, estimate_cluster
 
 
 class VtaSession:
@@ -94,26 +95,27 @@ class VtaSession:
         ]
         return LaunchResult(outputs, counters)
 
-    def time(self, function: str, preset: str | TimingPreset | None) -> TimingReport:
+    def time(
+        self, function: str, preset: str | TimingPreset | None
+    ) -> TimingReport | ClusterReport:
         """Simulate the time of the program at its addresses; the time does not depend on data."""
-        program = self._of_one_core(function)
-        layers = program.names.layers if program.names is not None else ()
+        program, code = self._programs[function], self._code[function]
         try:
-            return estimate(program.target, self._code[function][0], preset, layers or None)
+            if isinstance(program, BinaryCluster):
+                cluster = program.target
+                if preset is not None:
+                    cluster = cluster.replace(timing=TimingPreset.of(preset))
+                return estimate_cluster(cluster, code, [layers_of(core) for core in program.cores])
+            return estimate(program.target, code[0], preset, layers_of(program))
         except SimulationError as error:
             raise CompileError(Problem(f"function {function}", str(error))) from None
 
-    def memory_use(self, function: str, report: TimingReport) -> MemoryUse:
-        """What a launch keeps in scratchpads and DRAM over its time."""
-        return memory_use(self._of_one_core(function), report, self._device.image())
-
-    def _of_one_core(self, function: str) -> BinaryProgram:
-        """A program of a single machine. Raises `CompileError` on one of a cluster."""
+    def memory_use(self, function: str, report: TimingReport | ClusterReport) -> MemoryUse | None:
+        """What a launch keeps in scratchpads and DRAM over its time; None for a cluster."""
         program = self._programs[function]
-        if isinstance(program, BinaryCluster):
-            what = f"is a program for {program.target.units} units of a cluster"
-            raise CompileError(Problem(f"function {function}", what))
-        return program
+        if isinstance(program, BinaryCluster) or isinstance(report, ClusterReport):
+            return None
+        return memory_use(program, report, self._device.image())
 
     def _dump(self, path: Path, function: str, before: NDArray[np.uint8]) -> None:
         core, _ = cores_of(self._device.target)
@@ -177,6 +179,12 @@ class VtaEngine(Engine):
         if device is None:
             device = SimulatorDevice(target_of(package))
         return VtaSession(package, functions, device)
+
+
+def layers_of(program: BinaryProgram) -> tuple[str, ...] | None:
+    """The layer of each instruction, if the program knows."""
+    layers = program.names.layers if program.names is not None else ()
+    return layers if len(layers) == len(program.insns) and layers else None
 
 
 def _relocated(

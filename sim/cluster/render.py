@@ -15,9 +15,9 @@ from ..tokens import Module
 from .timing import ClusterReport, cluster_rooflines
 
 
-def as_cluster_json(report: ClusterReport) -> str:
-    """All numbers, by unit and by memory."""
-    found = {
+def as_cluster_dict(report: ClusterReport) -> dict[str, Any]:
+    """All numbers, by unit and by memory, for JSON."""
+    return {
         "machine": report.cluster.fields(),
         "cycles": report.cycles,
         "seconds": report.seconds,
@@ -37,7 +37,11 @@ def as_cluster_json(report: ClusterReport) -> str:
         ],
         "warnings": list(report.warnings),
     }
-    return json.dumps(found, indent=2) + "\n"
+
+
+def as_cluster_json(report: ClusterReport) -> str:
+    """The same as text."""
+    return json.dumps(as_cluster_dict(report), indent=2) + "\n"
 
 
 def as_cluster_csv(report: ClusterReport) -> str:

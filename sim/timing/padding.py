@@ -16,11 +16,11 @@ def padding_idle(pads: Pads, start: int, uop: bool, spans: Sequence[tuple[int, i
     """The first cycle in which the padding machine is idle, for a load that starts in cycle
     `start`.
 
-    spans: the load's beats on the port, as (cycle before the first, cycle of the last) without
-    gaps, in order.
+    spans: the load's beats, as (cycle before the first, cycle of the last) without gaps; in order
+    unless they come from several channels.
     """
     delay = _PORT_TO_WRITE_UOP if uop else _PORT_TO_WRITE
-    written = [(served + 1 + delay, end + delay) for served, end in spans]
+    written = [(served + 1 + delay, end + delay) for served, end in sorted(spans)]
     at = start if uop else start + 1
     at = _after(at, pads.above, written)
     # With nothing beside the data it walks over the rows on its way down, data or not.

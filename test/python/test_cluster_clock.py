@@ -32,6 +32,14 @@ def test_random_programs(seed: int) -> None:
     assert_same_clock(cluster, random_streams(cluster, rng, rng.choice((3, 5, 10))))
 
 
+def test_beats_of_two_channels_may_come_out_of_order() -> None:
+    """A load with pads whose rows lie on either side of a page, while both channels are busy."""
+    rng = random.Random(1277)
+    cluster = random_cluster(rng, 2)
+    assert cluster.timing.ddr_channels == 2
+    assert_same_clock(cluster, random_streams(cluster, rng, 10))
+
+
 @pytest.mark.skipif(not PATHS, reason="../shared/golden is absent")
 @pytest.mark.parametrize("preset", ["chisel-pynq", "chisel-de10"])
 def test_a_lone_core_is_the_machine_of_today(preset: str) -> None:

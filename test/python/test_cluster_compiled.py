@@ -1,7 +1,11 @@
 """Compiled programs of a cluster: no hazard, whatever is taken away is found, both clocks agree."""
 
+import io
+import json
 import random
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +15,18 @@ from cluster_clock_programs import assert_same_clock
 from cluster_mutants import without_one
 from cluster_programs import words_of
 from numpy.typing import NDArray
+from rich.console import Console
 from trained_models import model_path, samples_and_inputs
 
 import vtac
+from vtac.dialects.errors import CompileError
 from vtac.dialects.target import ClusterTarget
+from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.runtime.device import SimulatorDevice
-from vtac.sim.cluster import check_cluster, decode_cluster
+from vtac.runtime.hazards import hazards_of
+from vtac.runtime.vta_program import from_function, resources_of
+from vtac.sim.cluster import ClusterReport, check_cluster, decode_cluster, estimate_cluster
+from vtac.tools import vta_sim
 
 MUTANTS = 150
 
@@ -40,13 +50,20 @@ class RecordingDevice(SimulatorDevice):
 
 
 @cache
-def launches(cores: int) -> list[Launch]:
-    """The launches of a small trained network on some cores."""
-    samples, inputs = samples_and_inputs("mnist8")
+def network(cores: int) -> vtac.Module:
+    """A small trained network, compiled for some cores."""
+    samples, _ = samples_and_inputs("mnist8")
     path, machine = model_path("mnist8"), ClusterTarget.named("cluster-8").replace(cores=cores)
-    name = onnx.load(path).graph.input[0].name
-    model = vtac.compile(path, machine, {name: samples})
-    device = RecordingDevice(machine)
+    return vtac.compile(path, machine, {onnx.load(path).graph.input[0].name: samples})
+
+
+@cache
+def launches(cores: int) -> list[Launch]:
+    """The launches of one run of `network`."""
+    model, (_, inputs) = network(cores), samples_and_inputs("mnist8")
+    assert isinstance(model.target, ClusterTarget)
+    device = RecordingDevice(model.target)
+    (name,) = model.package.inputs
     vtac.Module(model.package, device=device).run({name: np.asarray(inputs)[:1]})
     assert device.launches
     return device.launches
@@ -75,3 +92,49 @@ def test_anything_taken_away_is_found(cores: int) -> None:
         chosen = rng.sample(mutants, min(MUTANTS, len(mutants)))
         for what, changed in chosen:
             assert not check_cluster(machine, words_of(machine, changed), image).ok, what
+
+
+def test_profile_and_vta_sim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The clock tells the same of a module, of its package and of a recorded launch."""
+    model = network(2)
+    ((machine, streams, _),) = launches(2)
+    expected = estimate_cluster(machine, streams).cycles
+    profile = model.profile()
+    assert profile.cycles == expected
+    assert f"{expected:,}" in rendered(profile.table())
+    (launch,) = json.loads(profile.json())["launches"]
+    assert [unit["unit"] for unit in launch["units"]] == ["core0", "core1", "dma"]
+    assert len(profile.csv().splitlines()) == 4
+    slower = model.profile(machine.core.timing.replace(latency=64))
+    assert slower.cycles > expected
+    (report,) = [launch.timing for launch in slower.launches]
+    assert isinstance(report, ClusterReport) and report.cores[0].regions
+    assert model.memory_use(profile) == (None,)
+    with pytest.raises(CompileError, match="3 units of a cluster"):
+        profile.launches[0].report  # noqa: B018
+    model.save(tmp_path / "m.vtapkg")
+    vta_sim.main([str(tmp_path / "m.vtapkg"), "--json", "--check"])
+    assert json.loads(capsys.readouterr().out)["cycles"] == pytest.approx(expected, rel=0.02)
+
+
+def test_the_compiler_checks_hazards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the checker finds in a cluster's program reaches the caller."""
+    package = network(2).package
+    (function,) = [f for f in package.functions.values() if f.codegen == "vta"]
+    program = from_function(function, package.target, package.blobs, "package")
+    resources = resources_of(function, package.blobs, "package")
+    assert not hazards_of(program, resources)
+    assert isinstance(program, BinaryCluster)
+    words = program.cores[0].insns.copy()
+    tokens = np.flatnonzero(words[:, 0] & np.uint64(0b1111 << 3))
+    words[tokens[len(tokens) // 2], 0] &= ~np.uint64(0b1111 << 3)
+    broken = replace(program, cores=(replace(program.cores[0], insns=words), *program.cores[1:]))
+    assert hazards_of(broken, resources)
+
+
+def rendered(table: Any) -> str:
+    console = Console(width=200, file=io.StringIO())
+    console.print(table)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()

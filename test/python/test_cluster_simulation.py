@@ -126,7 +126,7 @@ def test_refused_folders(folder: Path, tmp_path: Path, program: Program) -> None
     (tmp_path / "machine.json").write_text("{}")
     with pytest.raises(CompileError, match="is not a cluster"):
         read_streams(tmp_path)
-    for wrong in (["--timeline", "x.gif"], ["--function", "f"], ["--set", "gb_bytes=7"]):
+    for wrong in (["--timeline", "x.gif"], ["--set", "gb_bytes=7"], ["--target", "pynq"]):
         with pytest.raises(SystemExit):
             vta_sim.main([str(folder), *wrong])
 
