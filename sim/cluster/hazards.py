@@ -94,6 +94,11 @@ class _ClusterChecker:
                 message = races.describe(first, second, self._name(first), self._name(second))
             kind = HazardKind.RACE if first >= 0 else HazardKind.INVALID
             self._add(kind, message, *(step for step in (first, second) if step >= 0))
+        for unit, undefined in races.undefined_micro_ops():
+            self._report.warnings.append(
+                f"micro-op {undefined} of {self._cluster.unit_name(unit)} runs before any LOAD has"
+                " written it: it is undefined at launch, and taken for zeros here"
+            )
 
     def _name(self, step: int) -> str:
         unit, index = self._flow.place_of(step)
@@ -207,6 +212,12 @@ class _ClusterRaces:
             if len(self._found) >= MOST_RACES:
                 break
         return [(*pair, "") for pair in self._found]
+
+    def undefined_micro_ops(self) -> list[tuple[int, int]]:
+        """For each core that runs micro-ops which no LOAD has written, the first of them."""
+        return [
+            (u, found.undefined[0]) for u, found in enumerate(self._footprints) if found.undefined
+        ]
 
     def _touches(self, unit: int, index: int) -> list[Touch]:
         if unit < self._cluster.cores:

@@ -1,4 +1,4 @@
-"""Pictures of a launch of a cluster: all modules over time, and a roofline per memory.
+"""Pictures of a launch of a cluster: all modules and GB over time, and a roofline per memory.
 
 They need matplotlib, the optional extra ``plots``.
 """
@@ -8,7 +8,7 @@ import numpy as np
 from ..timing.pictures import KINDS, bars, image_of, new_figure
 from ..timing.work import InstructionKind
 from ..tokens import Module
-from .timing import ClusterReport, cluster_rooflines
+from .timing import ClusterReport, cluster_rooflines, gb_occupancy
 
 _KINDS = {
     **KINDS,
@@ -20,9 +20,9 @@ _INCH_PER_TRACK = 0.22
 
 
 def cluster_timeline_picture(report: ClusterReport, suffix: str = "png") -> bytes:
-    """The modules of all units over time, an image in the format `suffix` (png, svg, pdf).
+    """The modules of all units over time, and the occupied bytes of GB below them.
 
-    Raises `PlotsMissing`.
+    suffix: the format of the image (png, svg, pdf). Raises `PlotsMissing`.
     """
     cluster = report.cluster
     names = [
@@ -31,7 +31,16 @@ def cluster_timeline_picture(report: ClusterReport, suffix: str = "png") -> byte
         for module in Module
     ]
     names += ["dma"] * cluster.dma
-    figure, axes = new_figure(12.0, 1.4 + _INCH_PER_TRACK * len(names))
+    figure, axes = new_figure(12.0, 2.4 + _INCH_PER_TRACK * len(names))
+    below = axes
+    if cluster.gb_bytes:
+        figure.delaxes(axes)
+        ratios = [max(len(names), 6), 3]
+        axes, below = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
+        levels = gb_occupancy(report)
+        below.fill_between(levels.cycles, levels.amounts / 1024, step="post", color="#72b7b2")
+        below.set_ylabel("GB, KiB")
+        below.set_ylim(bottom=0)
     labelled: set[InstructionKind] = set()
     for unit in range(cluster.units):
         work, timeline = report.work(unit), report.timeline(unit)
@@ -48,7 +57,7 @@ def cluster_timeline_picture(report: ClusterReport, suffix: str = "png") -> byte
     axes.tick_params(axis="y", labelsize=7)
     axes.invert_yaxis()
     axes.set_xlim(0, report.cycles)
-    axes.set_xlabel(f"cycle ({cluster.preset}, {report.cycles:,} in all)")
+    below.set_xlabel(f"cycle ({cluster.preset}, {report.cycles:,} in all)")
     figure.legend(loc="outside upper center", ncols=len(_KINDS) // 2, frameon=False)
     return image_of(figure, suffix)
 

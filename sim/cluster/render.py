@@ -1,6 +1,7 @@
 """The report of a cluster's launch as tables for a terminal, as JSON, and as CSV."""
 
 import csv
+import dataclasses
 import io
 import json
 from typing import Any
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from ..timing.accounts import Cause
 from ..tokens import Module
-from .timing import ClusterReport, cluster_rooflines
+from .timing import ClusterReport, cluster_rooflines, gb_occupancy
 
 
 def as_cluster_dict(report: ClusterReport) -> dict[str, Any]:
@@ -35,6 +36,8 @@ def as_cluster_dict(report: ClusterReport) -> dict[str, Any]:
             }
             for line in cluster_rooflines(report)
         ],
+        "regions": [dataclasses.asdict(region) for region in report.regions],
+        "gb_peak": gb_occupancy(report).peak,
         "warnings": list(report.warnings),
     }
 
@@ -58,6 +61,8 @@ def as_cluster_csv(report: ClusterReport) -> str:
 def as_cluster_table(report: ClusterReport) -> Group:
     """Tables for a terminal: the launch, its units, its memories."""
     parts: list[Any] = [_summary(report), "", _units(report), "", _memories(report)]
+    if report.regions:
+        parts += ["", _regions(report)]
     parts += [Text(f"warning: {warning}", style="yellow") for warning in report.warnings]
     return Group(*parts)
 
@@ -98,6 +103,8 @@ def _summary(report: ClusterReport) -> Table:
     table.add_row("cycles", f"{report.cycles:,} ({report.seconds * 1e3:.3f} ms at {mhz:g} MHz)")
     table.add_row("bounds", ", ".join(f"{name} {n:,}" for name, n in report.bounds.items()))
     table.add_row("DDR bytes", f"{report.total_ddr_bytes:,}")
+    if cluster.gb_bytes:
+        table.add_row("GB bytes", f"{gb_occupancy(report).peak:,} occupied at most")
     return table
 
 
@@ -120,6 +127,18 @@ def _units(report: ClusterReport) -> Table:
             f"{sum(report.ddr_bytes[unit].values()):,}",
             f"{sum(report.gb_bytes[unit].values()):,}",
         )
+    return table
+
+
+def _regions(report: ClusterReport) -> Table:
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    names = ("layer", "start", "end", "GEMM %", "semaphore", "DDR bytes", "GB bytes")
+    for name in names:
+        table.add_column(name, justify="left" if name == "layer" else "right")
+    for region in report.regions:
+        numbers = (region.waited, region.ddr_bytes, region.gb_bytes)
+        times = (f"{region.start:,}", f"{region.end:,}", f"{100 * region.utilisation:.1f}")
+        table.add_row(region.label, *times, *(f"{number:,}" for number in numbers))
     return table
 
 

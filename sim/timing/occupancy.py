@@ -72,7 +72,7 @@ def occupancy(report: TimingReport, dram: NDArray[np.uint8]) -> dict[Memory, Lev
     rows = np.flatnonzero(timeline.start <= report.cycles)
     program = decode(target, report.work.words[rows])
     footprints = Footprints(target, dram, DramMap(target, program))
-    ranges = {memory: _LiveRanges(_depth(target, memory)) for memory in SCRATCHPADS}
+    ranges = {memory: LiveRanges(_depth(target, memory)) for memory in SCRATCHPADS}
     ends = np.minimum(timeline.end[rows], report.cycles).tolist()
     for instruction, start, end in zip(program, timeline.start[rows].tolist(), ends, strict=True):
         for memory, elements, writes, reads in _accesses(instruction, footprints):
@@ -112,7 +112,7 @@ def _accesses(
                 yield memory, elements, False, True
 
 
-class _LiveRanges:
+class LiveRanges:
     """Collects the live ranges of the elements of one scratchpad."""
 
     def __init__(self, depth: int) -> None:
@@ -121,6 +121,7 @@ class _LiveRanges:
         self._found: list[tuple[Column, Column]] = []
 
     def write(self, elements: Elements, start: int) -> None:
+        """Elements are written anew from a cycle on; those that nobody read never counted."""
         self._close(elements)
         self._written[elements] = start
         self._read[elements] = -1
@@ -132,6 +133,7 @@ class _LiveRanges:
         self._read[elements] = np.maximum(self._read[elements], end)
 
     def levels(self) -> Levels:
+        """How many elements are occupied over time."""
         self._close(slice(0, len(self._read)))
         if not self._found:
             return Levels.of([], [], [])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clock_programs import load, store, sync
+from clock_programs import gemm, load, store, sync
 from cluster_mutants import without_one
 from cluster_programs import IMAGE, Program, random_cluster_program, words_of
 from cluster_reachability import exchanges, has_race
@@ -209,6 +209,11 @@ def test_what_no_finish_waits_for(what: str) -> None:
     else:
         streams = [first, [replace(second[0], push_next=False), Finish()], NO_COPY]
     assert kinds(streams) == {HazardKind.FINISH}
+
+
+def test_micro_ops_that_nobody_loaded_are_a_warning() -> None:
+    report = check(TWO, [DONE, [gemm(1, 1, 1), *DONE], NO_COPY], np.zeros(IMAGE, np.uint8))
+    assert report.ok and "micro-op 0 of core1 runs before any LOAD" in report.warnings[0]
 
 
 def test_invalid_programs_are_reported() -> None:

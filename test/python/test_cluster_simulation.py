@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_programs import Program, random_cluster_program
+from clock_programs import load
+from cluster_programs import Program, random_cluster_program, words_of
 
 from vtac.dialects.errors import CompileError
-from vtac.dialects.target import ClusterTarget
+from vtac.dialects.target import ClusterTarget, Memory
+from vtac.dialects.target.windows import GB_BASE
+from vtac.dialects.vta.dma import Copy, DmaFinish, Signal
+from vtac.dialects.vta.encoding import Finish
 from vtac.sim.cluster import estimate_cluster
-from vtac.sim.cluster.timing import cluster_rooflines
+from vtac.sim.cluster.timing import cluster_rooflines, gb_occupancy
 from vtac.sim.cluster.trace import cluster_trace_events
 from vtac.tools import vta_sim
 from vtac.tools.cluster_streams import read_streams, write_streams
@@ -76,6 +80,40 @@ def test_rooflines(program: Program) -> None:
     assert ddr.roofs.peak == 2 * 256 and (ddr.roofs.bandwidth, gb.roofs.bandwidth) == (8, 16)
     for line in (ddr, gb):
         assert 0 < line.reached <= line.limit <= line.roofs.peak
+
+
+def test_occupancy_of_gb() -> None:
+    """A block of 64 bytes is needed from its COPY to the end of the second load."""
+    cluster = ClusterTarget.named("cluster-1").replace(gb_bytes=8192)
+    wait = load(Memory.INP, cluster.semaphore_address(1, 0), 1, 1)
+    loads = [load(Memory.INP, GB_BASE, 1, 4), load(Memory.INP, GB_BASE, 1, 2, push_next=True)]
+    copies = [
+        Copy(nbytes=64, source=8192, destination=GB_BASE),
+        Copy(nbytes=640, source=8192, destination=GB_BASE + 4096),
+    ]
+    commands = [*copies, Signal(cluster.semaphore_number(1, 0)), DmaFinish()]
+    streams = [[wait, *loads, Finish(pop_prev=True)], commands]
+    report = estimate_cluster(cluster, words_of(cluster, streams))
+    levels = gb_occupancy(report)
+    start = int(report.timeline(1).start[0])
+    ends = [int(report.timeline(0).end[index]) for index in (1, 2)]
+    assert levels.cycles.tolist() == [start, *ends]
+    assert levels.amounts.tolist() == [64, 32, 0] and levels.peak == 64
+
+
+def test_regions(program: Program) -> None:
+    """Layers over all cores: their bytes and multiply-accumulates are those of the launch."""
+    labels = [
+        [f"layer {n * 3 // len(words)}" for n in range(len(words))] for words in program.words()[:2]
+    ]
+    report = estimate_cluster(CLUSTER, program.words(), labels)
+    assert [region.label for region in report.regions] == ["layer 0", "layer 1", "layer 2"]
+    assert sum(region.macs for region in report.regions) == report.macs > 0
+    assert sum(region.waited for region in report.regions) == sum(report.waited[:2])
+    gb = [sum(classes.values()) for classes in report.gb_bytes[:2]]
+    assert sum(region.gb_bytes for region in report.regions) == sum(gb)
+    for region in report.regions:
+        assert 0 <= region.start < region.end <= report.cycles and 0 < region.utilisation <= 1
 
 
 def test_trace(folder: Path, program: Program, tmp_path: Path) -> None:

@@ -5,7 +5,15 @@ channels (`ddr`), the global buffer (`gb`), semaphores (`semaphores`), and the D
 its own (`dma`). `report` puts them together.
 """
 
-from .report import ClusterReport, estimate_cluster
+from .occupancy import gb_occupancy
+from .report import ClusterRegion, ClusterReport, estimate_cluster
 from .roofline import MemoryRoofline, cluster_rooflines
 
-__all__ = ["ClusterReport", "MemoryRoofline", "cluster_rooflines", "estimate_cluster"]
+__all__ = [
+    "ClusterRegion",
+    "ClusterReport",
+    "MemoryRoofline",
+    "cluster_rooflines",
+    "estimate_cluster",
+    "gb_occupancy",
+]

@@ -1,6 +1,7 @@
 """The report of the clock about one launch of a cluster."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -8,12 +9,32 @@ from numpy.typing import NDArray
 
 from ....dialects.target import INSTRUCTION_BYTES, ClusterTarget, MemoryScope
 from ....dialects.vta.dma import Copy
+from ...timing.accounts import Account, Cause
 from ...timing.machine import Timeline
 from ...timing.report import TimingReport
 from ...timing.work import InstructionKind, Work
 from ...tokens import Module
 from ..program import ClusterProgram, copy_scopes, decode_cluster
 from .clock import ClusterRun, cluster_preset, run_clock, semaphore_edges
+
+
+@dataclass(frozen=True)
+class ClusterRegion:
+    """The instructions of one label (a layer) on all cores.
+
+    start, end: when the first of them started and the last one ended; layers overlap. waited:
+    cycles that its waits took, on all cores. utilisation: the share of the cores' cycles between
+    start and end in which a GEMM works on its micro-ops.
+    """
+
+    label: str
+    start: int
+    end: int
+    macs: int
+    ddr_bytes: int
+    gb_bytes: int
+    waited: int
+    utilisation: float
 
 
 class ClusterReport:
@@ -150,6 +171,37 @@ class ClusterReport:
             "ddr writes": -(-writes // rate),
             **gb,
         }
+
+    @cached_property
+    def regions(self) -> tuple[ClusterRegion, ...]:
+        """One region per label, in order of their start; empty without labels.
+
+        Bytes are those of LOADs and STOREs, not those of instructions.
+        """
+        accounts: dict[str, list[Account]] = {}
+        for core in self.cores:
+            for account in core.regions:
+                accounts.setdefault(account.label, []).append(account)
+        found = [self._region(label, parts) for label, parts in accounts.items()]
+        return tuple(sorted(found, key=lambda region: (region.start, region.end)))
+
+    def _region(self, label: str, parts: Sequence[Account]) -> ClusterRegion:
+        begun = [part for part in parts if part.instructions]
+        start = min((part.start for part in begun), default=self.cycles)
+        end = max((part.end for part in begun), default=start)
+        span = max(end - start, 1) * self.cluster.cores
+        gemms = sum(part.gemm_micro_ops for part in parts) * self.cluster.timing.core.gemm_cycles
+        waits = [part.modules[Module.LOAD].get(Cause.SEMAPHORE, 0) for part in parts]
+        return ClusterRegion(
+            label=label,
+            start=start,
+            end=end,
+            macs=sum(part.macs for part in parts),
+            ddr_bytes=sum(sum(part.nbytes.values()) - part.nbytes["instruction"] for part in parts),
+            gb_bytes=sum(sum(part.gb_nbytes.values()) for part in parts),
+            waited=sum(waits),
+            utilisation=gemms / span,
+        )
 
     @property
     def macs(self) -> int:
