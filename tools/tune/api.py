@@ -1,6 +1,7 @@
 """``vtac.tune``: searches the schedules of kernels, records the best, and says what was gained."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.runtime.samples import Source
 from vtac.tools.options import CompileOptions
-from vtac.tools.tune.database import Database
+from vtac.tools.tune.database import Database, verify_writable
 from vtac.tools.tune.journal import DatabaseJournal
-from vtac.tools.tune.methods import DEFAULT_METHOD
+from vtac.tools.tune.methods import DEFAULT_METHOD, method_named
 from vtac.tools.tune.networks import Tunable, kernels_of, tasks
 from vtac.tools.tune.pool import measurer
 from vtac.tools.tune.protocol import Options, Progress, Result, Stops
@@ -107,6 +108,9 @@ def tune(
     """
     _verify(trials, seconds, jobs)
     machine = Target.of(target)
+    method_named(method)
+    if database is not None:
+        verify_writable(database)
     module = kernels_of(source, machine, calibration, compile_options)
     assert module.attributes[TARGET_ATTRIBUTE] == machine
     found = tasks(module, layers)
@@ -150,8 +154,14 @@ def _kernel(result: Result) -> TunedKernel:
         replayed=standing.replayed,
         proved=best is not None and best.proved,
         stopped=standing.stopped,
-        problem="" if best is None else best.problem,
+        problem=_refusals(result) if best is None else best.problem,
     )
+
+
+def _refusals(result: Result) -> str:
+    """The most frequent reason why points of a kernel have no cycles, and how often it came."""
+    reasons = Counter(trial.why for trial in result.trials if trial.cycles is None)
+    return "".join(f"{count} times: {why}" for why, count in reasons.most_common(1))
 
 
 def _verify(trials: int | None, seconds: float | None, jobs: int) -> None:

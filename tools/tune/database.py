@@ -473,3 +473,11 @@ def _run(row: Sequence[Any]) -> RunRow:
 
 def _trial_values(trial: Trial) -> tuple[str, int | None, str, int]:
     return point_json(trial.point), trial.cycles, trial.why, trial.millis
+
+
+def verify_writable(path: str | os.PathLike[str]) -> None:
+    """Raise `CompileError` unless a file is a database that can be written to, or can be made."""
+    text = os.fspath(path)
+    verify_file(text, new=True)
+    if os.path.isfile(text) and os.path.getsize(text):
+        Database.open(text).close()
