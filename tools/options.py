@@ -28,7 +28,7 @@ Progress = Callable[[str], None]
 Observe = Callable[[str, ModuleOp, VtacContext], None]
 """Called with each level's name, the module as it is then, and the context with the weights."""
 
-Tuning = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Literal[False]
+TuningFiles = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Literal[False]
 """A file of recorded schedules, several, or none at all."""
 
 ChangePipeline = Callable[[Pipeline], Pipeline]
@@ -79,7 +79,7 @@ class CompileOptions:
     criteria: Criteria | None = None
     keep_float: Sequence[str] = ()
 
-    tuning: Tuning | None = None
+    tuning: TuningFiles | None = None
 
     pipeline: ChangePipeline | None = None
 
@@ -146,7 +146,7 @@ class CompileKeywords(TypedDict, total=False):
     codegens: Sequence[str | Codegen] | None
     criteria: Criteria | None
     keep_float: Sequence[str]
-    tuning: Tuning | None
+    tuning: TuningFiles | None
     pipeline: ChangePipeline | None
     save_ir: str | os.PathLike[str] | None
     keep_ir: Collection[str]

@@ -25,7 +25,7 @@ from vtac.runtime.hazards import hazards_of
 from vtac.runtime.tensor_program import TensorProgram, TensorSignature
 from vtac.tools.discovery import OurPasses
 from vtac.tools.ir_files import module_text
-from vtac.tools.options import Tuning
+from vtac.tools.options import TuningFiles
 from vtac.tools.pipelines import built_passes
 from vtac.tools.tune.lookup import recorded_schedules
 
@@ -44,7 +44,7 @@ def build(
     outputs: Tensor | Sequence[Tensor],
     target: str | Target = "pynq",
     device: Device | None = None,
-    tuning: Tuning | None = None,
+    tuning: TuningFiles | None = None,
 ) -> TensorProgram:
     """Compile tensors into one program of an accelerator.
 

@@ -44,10 +44,12 @@ def _run(args: argparse.Namespace) -> None:
     if args.command is not None:
         run_subcommand(args)
         return
-    verify_paths([args.source, args.calibrate, file_of(args.target)], [args.database])
+    verify_paths([args.source, args.calibrate, file_of(args.target)], [args.database, args.select])
     is_ir = args.source.endswith(".mlir")
     if is_ir and args.calibrate:
         raise CompileError(Problem("--calibrate", "is for models: kernels are integers already"))
+    if is_ir and args.select:
+        raise CompileError(Problem("--select", "is for models: it judges records in a network"))
     target = Target.of(args.target)
     notes: list[str] = []
     with (
@@ -72,6 +74,7 @@ def _run(args: argparse.Namespace) -> None:
             ),
             compile_options=CompileOptions(shapes=parse_shapes(args.shape)),
             fresh=args.fresh,
+            select=args.select,
             progress=progress,
             interrupted=interrupted,
             note=notes.append,
@@ -118,6 +121,8 @@ def _print(args: argparse.Namespace, found: Tuned) -> None:
         return
     console = output()
     console.print(_table(found))
+    if found.network is not None:
+        console.print(_network_line(*found.network), soft_wrap=True)
     if found.interrupted:
         console.print("interrupted: the same command goes on from here", soft_wrap=True)
     else:
@@ -152,6 +157,16 @@ def _table(found: Tuned) -> Table:
     return table
 
 
+def _network_line(default: int, tuned: int) -> str:
+    told = (
+        f"the whole network: {default:,} cycles by default, {tuned:,} with the records"
+        f" ({gain_text(default, tuned)})"
+    )
+    if tuned <= default:
+        return told
+    return f"{told}; kernels overlap in it: --select FILE keeps the records that help"
+
+
 def _state(kernel: TunedKernel) -> str:
     said = [kernel.stopped, "proved" if kernel.proved else kernel.problem]
     if kernel.replayed:
@@ -166,7 +181,7 @@ def _use(args: argparse.Namespace) -> str:
     words = ["vta-compile", args.source, "--target", args.target]
     words += ["--calibrate", args.calibrate] if args.calibrate else []
     words += [part for shape in args.shape or () for part in ("--shape", shape)]
-    return shlex.join([*words, "--tuning", args.database])
+    return shlex.join([*words, "--tuning", args.select or args.database])
 
 
 def _values(found: Tuned) -> dict[str, Any]:
@@ -175,6 +190,9 @@ def _values(found: Tuned) -> dict[str, Any]:
         "interrupted": found.interrupted,
         "default": found.default,
         "cycles": found.cycles,
+        "network": None
+        if found.network is None
+        else {"default": found.network[0], "tuned": found.network[1]},
         "kernels": [
             {
                 "name": kernel.name,

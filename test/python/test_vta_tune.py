@@ -130,6 +130,9 @@ def test_a_model_is_tuned_and_compiled(
     (tuned,) = found["kernels"]
     assert tuned["layers"] == ["second"] and tuned["trials"] == 24 and tuned["proved"]
     assert tuned["bound"] <= tuned["cycles"] <= tuned["default"]
+    modules = [vtac.compile(str(MODEL), TARGET, str(samples), tuning=t) for t in (False, path)]
+    default, with_records = (module.profile().cycles for module in modules)
+    assert found["network"] == {"default": default, "tuned": with_records}
     (record,) = best(path)
     assert record.proved and record.cycles == tuned["cycles"] and record.default == tuned["default"]
     vta_compile.main([*model, "-o", str(package), "--tuning", str(path), "--json"])
@@ -141,6 +144,25 @@ def test_a_model_is_tuned_and_compiled(
     plain = vtac.compile(str(MODEL), TARGET, str(samples), tuning=False)
     expected, got = plain.run(feeds), vtac.load(package).run(feeds)
     assert all(np.array_equal(expected[name], got[name]) for name in expected)
+
+
+def test_records_that_help_the_network_are_selected(
+    samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the kernels gain alone, the network with the selected records is not slower."""
+    path, chosen = tmp_path / "tune.db", tmp_path / "chosen.jsonl"
+    args = [MODEL, "--target", "chisel-pynq", "--calibrate", samples, "--database", path]
+    args += ["--layers", "second", "--layers", "logits", "--trials", "32", "--select", chosen]
+    told = said(capsys, *args)
+    assert f"--tuning {chosen}" in told
+    with Database.read(path) as database:
+        assert {r.name for r in RecordFile(chosen).records()} <= {
+            r.name for r in database.records()
+        }
+    modules = [vtac.compile(str(MODEL), TARGET, str(samples), tuning=t) for t in (False, chosen)]
+    default, selected = (module.profile().cycles for module in modules)
+    assert selected <= default and f"{default:,} cycles by default, {selected:,} with" in told
+    assert len(modules[1].report.tuned) == len(RecordFile(chosen).records())
 
 
 def test_the_table_names_the_command_that_uses_the_result(

@@ -79,6 +79,12 @@ def argument_parser() -> argparse.ArgumentParser:
         metavar="DATA",
         help="samples of the inputs, .npz by input name or .npy; the first axis is the sample",
     )
+    add(
+        "--select",
+        metavar="OUT.jsonl",
+        help="write the records by which the whole network gets quicker: each is tried in a"
+        " compilation",
+    )
     add_shape_argument(parser)
     _add_search_arguments(parser)
     add_quiet_argument(parser)

@@ -2,21 +2,23 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import Target
 from vtac.runtime.samples import Source
 from vtac.tools.options import CompileOptions
 from vtac.tools.tune.database import Database, verify_writable
-from vtac.tools.tune.journal import DatabaseJournal
+from vtac.tools.tune.journal import DatabaseJournal, key_of
 from vtac.tools.tune.methods import DEFAULT_METHOD, method_named
-from vtac.tools.tune.networks import Tunable, kernels_of, tasks
+from vtac.tools.tune.networks import Tunable, is_model, kernels_of, tasks
 from vtac.tools.tune.pool import measurer
-from vtac.tools.tune.protocol import Options, Progress, Result, Stops
+from vtac.tools.tune.protocol import Journal, NoJournal, Options, Progress, Result, Stops, Task
+from vtac.tools.tune.records import Record
+from vtac.tools.tune.selection import Network, useful_records, write_lines
 from vtac.tools.tune.tuner import tune as search
 
 
@@ -51,11 +53,17 @@ class TunedKernel:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search found. database: the file that holds it."""
+    """What a search found. database: the file that holds it.
+
+    network: cycles of the whole model with default schedules, and with the records; None if
+    no model was tuned, or the search was interrupted. Kernels overlap in a network, so that its
+    gain is not the sum of theirs.
+    """
 
     kernels: tuple[TunedKernel, ...]
     database: str | None
     interrupted: bool = False
+    network: tuple[int, int] | None = None
 
     @property
     def default(self) -> int:
@@ -88,6 +96,7 @@ def tune(
     options: Options | None = None,
     compile_options: CompileOptions | None = None,
     fresh: bool = False,
+    select: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     note: Callable[[str], None] = lambda _: None,
@@ -101,6 +110,7 @@ def tune(
     stop; None for never. patience: leave a kernel after so many trials without a better one. jobs:
     processes that measure. layers: patterns of names of layers; all if there are none. options: of
     the method, its seed among them. compile_options: those of `vtac.compile`. fresh: begin anew.
+    select: a file to which the records are written by which the whole model gets quicker.
     progress, note: are told how it goes. interrupted: asked between batches whether to stop.
 
     Raises `CompileError` where nothing runs on the accelerator, and on arguments that make no
@@ -111,32 +121,55 @@ def tune(
     method_named(method)
     if database is not None:
         verify_writable(database)
-    module = kernels_of(source, machine, calibration, compile_options)
-    assert module.attributes[TARGET_ATTRIBUTE] == machine
-    found = tasks(module, layers)
-    settings, stops = options or Options(), Stops(trials=trials, seconds=seconds, patience=patience)
-    stored = None if database is None else Database.open(database, note)
-    pool = measurer(jobs)
-    try:
-        journal = None
-        if stored is not None:
-            journal = DatabaseJournal(stored, version("vtac"), fresh=fresh, note=note)
+    found = tasks(kernels_of(source, machine, calibration, compile_options), layers)
+    stops = Stops(trials=trials, seconds=seconds, patience=patience)
+    with _journal(database, fresh, note) as journal, closing(measurer(jobs)) as pool:
         results = search(
             found,
             method,
-            settings,
+            options or Options(),
             stops=stops,
             measurer=pool,
             journal=journal,
             progress=progress,
             interrupted=interrupted,
         )
-    finally:
-        pool.close()
-        if stored is not None:
-            stored.close()
-    path = None if database is None else os.fspath(database)
-    return Tuned(tuple(map(_kernel, results)), path, interrupted())
+    kernels = tuple(map(_kernel, results))
+    if database is None or not is_model(source) or interrupted():
+        return Tuned(kernels, _path(database), interrupted())
+    whole = Network(source, machine, calibration, compile_options or CompileOptions())
+    used = database
+    if select is not None:
+        write_lines(select, useful_records(whole, _records(database, found), note))
+        used = select
+    return Tuned(kernels, _path(database), False, (whole.cycles(None), whole.cycles([used])))
+
+
+def _path(database: str | os.PathLike[str] | None) -> str | None:
+    return None if database is None else os.fspath(database)
+
+
+@contextmanager
+def _journal(
+    database: str | os.PathLike[str] | None, fresh: bool, note: Callable[[str], None]
+) -> Iterator[Journal]:
+    """Where trials are kept: in the database, or nowhere."""
+    if database is None:
+        yield NoJournal()
+        return
+    with Database.open(database, note) as stored:
+        yield DatabaseJournal(stored, version("vtac"), fresh=fresh, note=note)
+
+
+def _records(database: str | os.PathLike[str], found: Sequence[Task]) -> list[Record]:
+    """The best records of some kernels."""
+    with Database.read(database) as opened:
+        return [
+            record
+            for task in found
+            for key in [key_of(task)[0]]
+            for record in opened.best(key.kernel, key.target, key.oracle)[:1]
+        ]
 
 
 def _kernel(result: Result) -> TunedKernel:

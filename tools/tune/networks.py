@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
@@ -58,10 +58,11 @@ def kernels_of(
         module = _module_in(source)
     elif isinstance(source, Tensor):
         module = lowered((source,), target, LEVEL)
-    elif isinstance(source, Sequence) and not isinstance(source, str | bytes):
-        module = lowered(source, target, LEVEL)
-    else:
+    elif is_model(source):
         module = _network(source, target, calibration, options or CompileOptions())
+    else:
+        assert isinstance(source, Sequence) and not isinstance(source, str | bytes)
+        module = lowered(source, target, LEVEL)
     module.attributes[TARGET_ATTRIBUTE] = target
     for op in list(module.ops):
         if isinstance(op, ScheduleOp):
@@ -72,6 +73,13 @@ def kernels_of(
         what = "there is no kernel of tensors: nothing to tune"
         raise CompileError(Problem("", what, f"Kernels are there at the level {LEVEL}."))
     return module
+
+
+def is_model(source: Tunable) -> TypeGuard[ModelSource]:
+    """Whether something to tune is an ONNX model."""
+    if isinstance(source, ModuleOp | Module | Tensor):
+        return False
+    return isinstance(source, str | bytes) or not isinstance(source, Sequence)
 
 
 def read_kernels(path: str | os.PathLike[str]) -> ModuleOp:

@@ -2,9 +2,9 @@
 
     python -m vtac.tools.tune.shipped MODEL.onnx SAMPLES.npz --presets chisel-de10 --trials 400
 
-For each preset the kernels of each model are searched, and the records that are better than the
-default schedule are added to the preset's file in `tools/tune/records`. Records that are there stay
-unless better ones are found; those that this compiler does not time as they say are dropped.
+For each preset the kernels of each model are searched, and the records by which the network gets
+quicker (`selection`) are added to the preset's file in `tools/tune/records`. Those that are there
+stay unless better ones are found; those that this compiler does not time as they say are dropped.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vtac.dialects.target import PRESETS, Target
-from vtac.runtime.atomic import write_whole
+from vtac.tools.options import CompileOptions
 from vtac.tools.parsers.types import at_least
 from vtac.tools.tune.api import tune
 from vtac.tools.tune.database import Database
@@ -21,6 +21,7 @@ from vtac.tools.tune.keys import target_digest
 from vtac.tools.tune.lookup import SHIPPED, RecordFile
 from vtac.tools.tune.recheck import recheck
 from vtac.tools.tune.records import Record, merged
+from vtac.tools.tune.selection import Network, useful_records, write_lines
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -39,10 +40,12 @@ def main(args: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         database = given.database or str(Path(folder) / "tune.db")
         for preset in given.presets:
+            found: list[Record] = []
             for model, samples in models:
                 print(f"{preset}: {model}", flush=True)
                 tune(model, preset, samples, database, trials=given.trials, jobs=given.jobs)
-            found = _found(database, preset) if models else []
+                network = Network(model, Target.named(preset), samples, CompileOptions())
+                found += useful_records(network, _found(database, preset), print)
             print(f"{preset}: {write_shipped(preset, found)} records", flush=True)
 
 
@@ -53,8 +56,7 @@ def write_shipped(preset: str, records: Iterable[Record]) -> int:
     better = (record for record in records if record.gain is not None and record.gain > 1)
     kept = merged(r for r in (*before, *better) if not recheck(r).changed).values()
     if kept or path.is_file():
-        lines = sorted(record.line for record in kept)
-        write_whole(path, "".join(f"{line}\n" for line in lines).encode())
+        write_lines(path, kept)
     return len(kept)
 
 
