@@ -31,19 +31,21 @@ from vtac.passes.graph.cluster.segments import group_by_cost
 class GraphPlanInstancesPass(ModulePass):
     """Choose the instances of groups.
 
-    mode: ``cost`` or ``paper``. max_images: the most images of one instance, by cost; 0: all.
+    mode: ``cost`` or ``paper``. staged: whether ``graph-stage-weights`` follows, as for
+    ``graph-bind-cores``.
     """
 
     name = "graph-plan-instances"
 
     mode: str = "cost"
+    staged: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Plan every function for a cluster."""
         mode = mode_named(self.name, self.mode)
         for function, cluster in planned_functions(op):
             if mode is Mode.COST:
-                group_by_cost(function, cluster)
+                group_by_cost(function, cluster, stages=self.staged)
             else:
                 _as_in_the_paper(function)
             verify_plan(function)

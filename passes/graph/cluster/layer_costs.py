@@ -15,12 +15,15 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects.graph import BindingAttr, CompositeOp, ConstantOp, YieldOp, shape_of
 from vtac.dialects.graph.pieces import Rectangle, bytes_in, pieces_of, units_of, whole
 from vtac.dialects.graph.split_rules import OpPiece, piece_of
-from vtac.dialects.target import ClusterTarget
+from vtac.dialects.target import ClusterTarget, Memory, Target
 from vtac.passes.graph.machine_work import alu_cycles, elements, gemm_micro_ops, weight_bytes
 from vtac.passes.te.schedule.cost import Rates
 
 SYNCHRONISATION = 60
 """Cycles between a layer and the next one on other cores: a signal, a wait, the first load."""
+
+STAGED_SHARE = 4
+"""Constants of more than one part in so many of the global buffer are not staged."""
 
 LOPSIDED = 1.5
 """How much larger than the least possible the largest part may be."""
@@ -79,9 +82,13 @@ def computing(op: Operation) -> list[Operation]:
 
 @dataclass
 class LayerCosts:
-    """Costs of layers on one cluster; equal layers are looked at once."""
+    """Costs of layers on one cluster; equal layers are looked at once.
+
+    stages: whether ``graph-stage-weights`` will bring weights to the global buffer.
+    """
 
     cluster: ClusterTarget
+    stages: bool = False
     _parts: dict[object, PartCost | None] = field(default_factory=dict)
     _best: dict[object, LayerTime] = field(default_factory=dict)
     _works: dict[int, dict[int, Work]] = field(default_factory=dict)
@@ -102,8 +109,13 @@ class LayerCosts:
         return sum(work.cycles for work in self._work(op).values())
 
     def weights(self, op: Operation) -> int:
-        """Bytes of the weights of a layer, and of its vectors of channels."""
+        """Bytes of the weights of a layer."""
         return sum(work.weights for work in self._work(op).values())
+
+    def may_stage(self, op: Operation) -> bool:
+        """Whether the DMA may bring the constants of a layer: they must leave room for tensors."""
+        most = self.cluster.gb_bytes // STAGED_SHARE
+        return self.stages and self.cluster.dma and constant_bytes(op, self.cluster.core) <= most
 
     def largest_part(
         self, op: Operation, factors: Factors, region: Rectangle | None = None
@@ -263,6 +275,18 @@ def _extreme(rectangles: list[Rectangle]) -> list[Rectangle]:
     one in the middle has a halo on both sides.
     """
     return list(dict.fromkeys([rectangles[len(rectangles) // 2], rectangles[-1]]))
+
+
+def constant_bytes(op: Operation, core: Target) -> int:
+    """Bytes of all constants of a layer as the machine loads them: weights and vectors."""
+    total = sum(weight_bytes(inner, core) for inner in computing(op))
+    for inner in computing(op):
+        for operand in inner.operands:
+            shape = shape_of(operand) or ()
+            if isinstance(operand.owner, ConstantOp) and len(shape) == 1:
+                blocks = -(-shape[0] // core.block)
+                total += blocks * core.element_bytes(Memory.ACC)
+    return total
 
 
 def factors_of(binding: BindingAttr) -> Factors:

@@ -94,11 +94,14 @@ class Partial:
     choices: tuple[Choice, ...]
 
 
-def group_by_cost(function: FuncOp, cluster: ClusterTarget) -> None:
-    """Group the layers of a function anew, each group with the split of least cost."""
+def group_by_cost(function: FuncOp, cluster: ClusterTarget, *, stages: bool) -> None:
+    """Group the layers of a function anew, each group with the split of least cost.
+
+    stages: whether weights will come from the global buffer.
+    """
     for group in [op for op in function.body.block.ops if isinstance(op, GroupOp)]:
         inline(group)
-    planner = Planner(function, cluster)
+    planner = Planner(function, cluster, stages=stages)
     choices = merged(planner.best())
     members = [list(choice.ops) for choice in choices]
     by_first = {choice.ops[0]: choice for choice in choices}
@@ -122,15 +125,15 @@ def merged(choices: Sequence[Choice]) -> list[Choice]:
 class Planner:
     """Plans one function whose ops stand in a topological order."""
 
-    def __init__(self, function: FuncOp, cluster: ClusterTarget):
+    def __init__(self, function: FuncOp, cluster: ClusterTarget, *, stages: bool):
         self.function, self.cluster = function, cluster
-        self.costs, self.cache = LayerCosts(cluster), PieceCache()
+        self.costs, self.cache = LayerCosts(cluster, stages), PieceCache()
         self._runs: dict[tuple[int, int], tuple[tuple[Operation, ...], list[SSAValue]]] = {}
         self._variants: dict[tuple[int, int, int, int], Variant | None] = {}
         skipped = ConstantOp | ReturnOp
         self.ops = [op for op in function.body.block.ops if not isinstance(op, skipped)]
         self.segments = list(self._segments())
-        self.room = cluster.gb_bytes - cluster.gb_bytes // STAGE_SHARE * bool(cluster.dma)
+        self.room = cluster.gb_bytes - cluster.gb_bytes // STAGE_SHARE * (cluster.dma and stages)
         self.outside: set[SSAValue] = set(function.body.block.args)
         last = function.body.block.last_op
         assert last is not None
@@ -253,7 +256,8 @@ class Planner:
         for op, piece in variant.demands.pieces.items():
             if is_layer(op):
                 region = None if piece.made == whole(op.results[0]) else piece.made
-                time = self.costs.best_time(op, spilled, staged=self.cluster.dma, region=region)
+                staged = self.costs.may_stage(op)
+                time = self.costs.best_time(op, spilled, staged=staged, region=region)
                 compute += max(time.compute, time.loads, time.stores)
                 ddr += int(time.ddr * self.costs.ddr_rate)
         return Cost(compute * variant.visits, ddr * variant.visits, self.costs.ddr_rate)
