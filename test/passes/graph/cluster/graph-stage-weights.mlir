@@ -3,8 +3,8 @@
 // Two cores compute two images each, and both need all weights. The first layer's would come too
 // late: the cores read them. Those of the second are brought while the first computes.
 // CHECK-LABEL: func.func private @early
-// CHECK: graph.composite "a"({{.*}}) {codegen = "vta", graph.binding = #graph.binding<n = 2, h = 1, c = 1>, graph.places = [#graph.place<gb, 0>]}
-// CHECK: graph.composite "b"({{.*}}) {codegen = "vta", graph.binding = #graph.binding<n = 2, h = 1, c = 1>, graph.places = [#graph.place<ddr>], graph.staged = #graph.staged<gb, 4096, bytes 2432, after -1>}
+// CHECK: graph.composite "a"({{.*}}) {graph.binding = #graph.binding<n = 2, h = 1, c = 1>, graph.places = [#graph.place<gb, 0>], codegen = "vta"}
+// CHECK: graph.composite "b"({{.*}}) {graph.binding = #graph.binding<n = 2, h = 1, c = 1>, graph.places = [#graph.place<ddr>], graph.staged = #graph.staged<gb, 4096, bytes 2432, after -1>, codegen = "vta"}
 func.func private @early(%x: tensor<4x16x8x8xi8, #graph.packed<1, 16>>) -> tensor<4x16x8x8xi8, #graph.packed<1, 16>> attributes {codegen = "vta", vtac.target = #target.cluster<core = #target.vta<"chisel-pynq">, cores = 2, gb_bytes = 16384, dma = true>} {
   %y = graph.composite "a"(%x) {codegen = "vta"} : (tensor<4x16x8x8xi8, #graph.packed<1, 16>>) -> tensor<4x16x8x8xi8, #graph.packed<1, 16>> {
   ^bb0(%i: tensor<4x16x8x8xi8, #graph.packed<1, 16>>):
