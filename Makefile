@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 LIT_TESTS := $(wildcard test/dialects test/passes test/lowering test/tools)
-PAGES := schedules operators partitioning vta
+PAGES := schedules operators partitioning vta cluster_plan
 BENCHMARKS := $(wildcard test/benchmarks/bench_*.py)
 TUNED ?= --trials 400
 

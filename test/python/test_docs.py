@@ -15,6 +15,7 @@ import vtac
 operators = load("docs/operators.py")
 own_codegen = load("docs/own_codegen.py")
 partitioning = load("docs/partitioning.py")
+cluster_plan = load("docs/cluster_plan.py")
 schedules = load("docs/schedules.py")
 vta = load("docs/vta.py")
 
@@ -69,6 +70,11 @@ def test_what_the_page_on_graph_ops_adds_runs_on_the_accelerator() -> None:
 
 def test_the_page_on_partitioning_is_up_to_date() -> None:
     assert partitioning.PAGE.read_text() == partitioning.page(), "make docs"
+
+
+def test_the_page_on_plans_is_up_to_date() -> None:
+    assert cluster_plan.PAGE.read_text() == cluster_plan.page(), "make docs"
+    assert cluster_plan.PICTURE.read_text() == cluster_plan.drawn(), "make docs"
 
 
 def test_the_codegen_of_the_page_runs_beside_vta(tmp_path: Path) -> None:

@@ -1,0 +1,235 @@
+"""Shows the plan of a function for a cluster: as a table, and as a picture over time.
+
+The times are the analytic ones of `PlanSteps`: each layer begins when the one before has ended. In
+the picture, the rows above are the units, with a bar for each layer on the cores that compute it,
+and the copies of the DMA; below lies the global buffer, with a box for each tensor and for staged
+weights, from bottom to top by offset.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from xdsl.dialects.builtin import ModuleOp
+
+from vtac.dialects.graph import StagedAttr, shape_of
+from vtac.dialects.locations import layer_of
+from vtac.passes.graph.cluster.graph_stage_weights import placed, staged_of
+from vtac.passes.graph.cluster.layers import planned_functions
+from vtac.passes.graph.cluster.plan_steps import PlanSteps, Step
+
+
+def plans_of(module: ModuleOp) -> list[PlanSteps]:
+    """The plan of each function of a module that is for a cluster."""
+    return [PlanSteps(function, cluster) for function, cluster in planned_functions(module)]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A layer as it is shown. begin, end: cycles."""
+
+    step: Step
+    group: str
+    layer: str
+    result: str
+    parts: str
+    place: str
+    weights: str
+    ddr: int
+    begin: int
+    end: int
+
+
+def rows_of(plan: PlanSteps) -> list[Row]:
+    """The layers of a plan in their order."""
+    rows, now = list[Row](), 0
+    for step in plan.steps:
+        staged = staged_of(step.layer)
+        time = plan.time(step, without_weights=staged is not None)
+        rows.append(
+            Row(
+                step,
+                _group(step),
+                layer_of(step.layer) or step.layer.results[0].name_hint or step.layer.name,
+                "x".join(map(str, shape_of(step.layer.results[0]) or ())),
+                _parts(step),
+                " ".join(_place(plan, step)),
+                _weights(staged, plan, step),
+                plan.ddr_bytes(step),
+                now,
+                now + time.cycles,
+            )
+        )
+        now += time.cycles
+    return rows
+
+
+def _group(step: Step) -> str:
+    instance = step.instance
+    if instance is None:
+        return ""
+    return f"{instance.group.data} {instance.part.value.data + 1}/{instance.parts.value.data}"
+
+
+def _parts(step: Step) -> str:
+    cut = [f"{name}{factor}" for name, factor in step.binding.factors.items() if factor > 1]
+    return " ".join(cut) or "whole"
+
+
+def _place(plan: PlanSteps, step: Step) -> Iterator[str]:
+    for value in step.layer.results:
+        offset = plan.offset(value)
+        inside = None if offset is None else offset + plan.buffers.offset(value)
+        yield "DDR" if inside is None else f"GB {inside:,}"
+
+
+def _weights(staged: StagedAttr | None, plan: PlanSteps, step: Step) -> str:
+    if staged is not None:
+        return f"GB {staged.offset.data:,} after {staged.after.data}"
+    return "DDR" if plan.costs.weights(step.layer) else ""
+
+
+HEADINGS = ("step", "group", "layer", "result", "parts", "place", "weights", "DDR bytes", "cycles")
+
+
+def table(plan: PlanSteps) -> str:
+    """The layers of a plan as a table in Markdown, with the totals and the bounds below."""
+    rows = rows_of(plan)
+    cells = [
+        (
+            str(row.step.number),
+            row.group,
+            row.layer,
+            row.result,
+            row.parts,
+            row.place,
+            row.weights,
+            f"{row.ddr:,}",
+            f"{row.end - row.begin:,}",
+        )
+        for row in rows
+    ]
+    lines = [_line(HEADINGS), _line(["---"] * len(HEADINGS)), *map(_line, cells), ""]
+    compute, traffic = plan.bounds()
+    total = rows[-1].end if rows else 0
+    inner = [b for b in plan.buffers.by_root.values() if not b.outside]
+    outside = [b for b in inner if plan.offset(b.tensor) is None]
+    lines += [
+        f"{len(rows)} steps, {total:,} cycles by the analytic model,"
+        f" {sum(row.ddr for row in rows):,} bytes of DDR;"
+        f" {len(inner) - len(outside)} of {len(inner)} tensors in the global buffer.",
+        f"Bounds: {compute:,} cycles of compute on {plan.cluster.cores} cores,"
+        f" {traffic:,} cycles of compulsory traffic.",
+    ]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+WIDTH, LEFT, BAR, GAP, BUFFER = 900, 60, 16, 20, 220
+"""Pixels: the picture, its left margin, a unit's row, a space, and the height of the buffer."""
+
+_STYLE = """<style>
+text { font: 11px sans-serif; fill: #222 }
+.unit { fill: #f0f0f0 }
+.copy { fill: #8d6e63 }
+.box { stroke: #fff; stroke-width: 0.5 }
+.staged { fill: #bcaaa4; stroke: #fff; stroke-width: 0.5 }
+</style>"""
+
+
+def picture(plan: PlanSteps) -> str:
+    """Units over time, and the global buffer over time, as an SVG."""
+    rows = rows_of(plan)
+    total = max(rows[-1].end if rows else 1, 1)
+    scale = (WIDTH - LEFT) / total
+    units = plan.cluster.cores + plan.cluster.dma
+    top = units * (BAR + 2) + GAP
+    height = top + BUFFER + GAP
+    begins = [row.begin for row in rows] + [total]
+    shapes = [*_units(plan, rows, scale), *_copies(plan, rows, begins, scale)]
+    shapes += _buffers(plan, begins, scale, top)
+    shapes.append(_text(LEFT, height - 4, f"{total:,} cycles"))
+    size = f'viewBox="0 0 {WIDTH} {height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_STYLE}'
+    return "\n".join([head, *shapes, "</svg>\n"])
+
+
+def _units(plan: PlanSteps, rows: Sequence[Row], scale: float) -> Iterator[str]:
+    names = [f"core {i}" for i in range(plan.cluster.cores)] + ["DMA"] * plan.cluster.dma
+    for number, name in enumerate(names):
+        y = number * (BAR + 2)
+        yield _text(2, y + 12, name)
+        yield _box(LEFT, y, WIDTH - LEFT, BAR, 'class="unit"')
+    for row in rows:
+        color = _color(row.group or row.layer)
+        for core in row.step.binding.cores:
+            x, width = LEFT + row.begin * scale, (row.end - row.begin) * scale
+            title = f"{row.layer}, {row.group or 'whole network'}, {row.parts}"
+            yield _box(x, core * (BAR + 2), width, BAR, f'fill="{color}" class="box"', title)
+
+
+def _copies(
+    plan: PlanSteps, rows: Sequence[Row], begins: Sequence[int], scale: float
+) -> Iterator[str]:
+    y, busy = plan.cluster.cores * (BAR + 2), 0.0
+    for row in rows:
+        staged = staged_of(row.step.layer)
+        if staged is not None:
+            begin = max(busy, begins[staged.after.data + 1])
+            busy = begin + staged.bytes.data / plan.costs.ddr_rate
+            width = (busy - begin) * scale
+            yield _box(
+                LEFT + begin * scale, y, width, BAR, 'class="copy"', f"weights of {row.layer}"
+            )
+
+
+def _buffers(plan: PlanSteps, begins: Sequence[int], scale: float, top: int) -> Iterator[str]:
+    room = max(plan.cluster.gb_bytes, 1)
+    yield _text(2, top + 12, "buffer")
+    yield _box(LEFT, top, WIDTH - LEFT, BUFFER, 'class="unit"')
+    for number, taken in enumerate(placed(plan)):
+        style = f'fill="{_color(str(number))}" class="box"'
+        yield _held(
+            taken.start, taken.end, taken.first, taken.last, begins, scale, top, room, style
+        )
+    for step in plan.steps:
+        staged = staged_of(step.layer)
+        if staged is not None:
+            start, first = staged.offset.data, staged.after.data + 1
+            end = start + staged.bytes.data
+            style = 'class="staged"'
+            yield _held(start, end, first, step.number, begins, scale, top, room, style)
+
+
+def _held(
+    start: int,
+    end: int,
+    first: int,
+    last: int,
+    begins: Sequence[int],
+    scale: float,
+    top: int,
+    room: int,
+    style: str,
+) -> str:
+    x, until = begins[max(first, 0)] * scale, begins[min(last + 1, len(begins) - 1)] * scale
+    y = top + BUFFER * (1 - end / room)
+    title = f"{end - start:,} bytes at {start:,}"
+    return _box(LEFT + x, y, until - x, BUFFER * (end - start) / room, style, title)
+
+
+def _color(text: str) -> str:
+    return f"hsl({sum(map(ord, text)) * 47 % 360} 55% 60%)"
+
+
+def _text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+
+
+def _box(x: float, y: float, width: float, height: float, style: str, title: str = "") -> str:
+    inside = f"<title>{escape(title)}</title>" if title else ""
+    shape = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.5):.1f}" height="{height:.1f}"'
+    return f"<rect {shape} {style}>{inside}</rect>"
