@@ -92,14 +92,24 @@ def compile_model(
     """
     if options is not None and keywords:
         raise TypeError("compile() takes options, or their fields as keywords, but not both")
-    driver = _Driver(machine_of(target), options or options_from(**keywords))
+    driver = Driver(machine_of(target), options or options_from(**keywords))
     try:
-        module = driver.compile(model, calibration)
+        module = driver.finish(driver.prepare(model, calibration))
     finally:
         driver.close()
     for warning in driver.report.warnings:
         warnings.warn(warning, stacklevel=2)
     return module
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared network, its nodes as imported, and the rest of its pipeline."""
+
+    module: ModuleOp
+    nodes: Nodes
+    rest: Pipeline
+    has_samples: bool
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,7 @@ class _Cut:
     made: Mapping[str, str]
 
 
-class _Driver:
+class Driver:
     """One compilation: its options, its context and its report."""
 
     def __init__(self, target: Machine, options: CompileOptions) -> None:
@@ -134,8 +144,8 @@ class _Driver:
         if self.recorded is not None:
             self.recorded.close()
 
-    def compile(self, source: ModelSource, calibration: Source | None) -> Module:
-        """Import the model, run its pipeline, and pack the result."""
+    def prepare(self, source: ModelSource, calibration: Source | None) -> Prepared:
+        """Import the model and run the part of its pipeline that does not depend on the target."""
         module, samples = self._import(source, calibration, dict(self.options.shapes or {}))
         nodes = Nodes.of(module)
         module.attributes[TARGET_ATTRIBUTE] = self.target
@@ -149,9 +159,14 @@ class _Driver:
             elif segment.level == CALIBRATED and self.options.errors is not None:
                 self._measure(module, self.options.errors)
             self._level(segment.level, module)
-        self._note_missing_samples(module, samples)
+        return Prepared(module, nodes, pipeline.since(before.levels[-1]), samples is not None)
+
+    def finish(self, prepared: Prepared) -> Module:
+        """Run the rest of the pipeline, and pack the result. The prepared network is used up."""
+        if not prepared.has_samples:
+            self._note_missing_samples(prepared.module)
         with _collector_paused():
-            return self._lower(pipeline.since(before.levels[-1]), module, nodes)
+            return self._lower(prepared.rest, prepared.module, prepared.nodes)
 
     def _pipeline(self, calibrated: bool) -> Pipeline:
         """The pipeline that the options lead to, after the user's changes."""
@@ -318,11 +333,11 @@ class _Driver:
                     f" --shape {spec.name}=...)."
                 )
 
-    def _note_missing_samples(self, module: ModuleOp, samples: Samples | None) -> None:
-        """Warn if there are no samples and every codegen could take more with some."""
+    def _note_missing_samples(self, module: ModuleOp) -> None:
+        """Warn if every codegen could take more of the network with samples than without."""
         network = list(main_function(module).body.block.ops)
         codegens = self.codegens.values()
-        if samples is None and all(c.wants_samples(network, self.ctx) for c in codegens):
+        if all(c.wants_samples(network, self.ctx) for c in codegens):
             self.report.warnings.append(NO_CALIBRATION)
 
     def _measure(self, module: ModuleOp, errors: ErrorOptions) -> None:

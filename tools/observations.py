@@ -18,7 +18,7 @@ The file (``FILE.mlir.observations.npz``) holds:
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import compress, islice
 
@@ -115,6 +115,13 @@ class Observed:
         """Keep what stands for the values of the network that became integers."""
         self.stored += values
         self.is_used = True
+
+    def of_copy(self, module: ModuleOp, ctx: VtacContext) -> "Observed":
+        """The same observations for a copy of the network, which is not quantised yet.
+
+        ctx: holds the constants of the copy, and of what passes add to it.
+        """
+        return replace(self, evaluator=OpEvaluator(ctx, module), stored=[], is_used=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file that `load` reads, whole or not at all."""
