@@ -18,9 +18,9 @@ from small_models import small_model
 
 import vtac
 from vtac.dialects.errors import CompileError
+from vtac.tools import page_parts
 from vtac.tools.accuracy import accuracy_values, read_layer_errors
 from vtac.tools.layer_errors import LayerError
-from vtac.tools.report_page import page
 from vtac.tools.report_page.contents import contents_of, module_rows, page_data
 from vtac.tools.report_page.excerpts import SCHEDULE, node_irs
 from vtac.tools.report_page.lanes import lane_rows
@@ -279,8 +279,8 @@ def test_advice_names_what_parts_launches(module: vtac.Module) -> None:
 def test_missing_packages_are_named(
     package: str, module: vtac.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page._environment.cache_clear()
-    page._plot_library.cache_clear()
+    page_parts.page_templates.cache_clear()
+    page_parts.plot_library.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(CompileError, match=r"pip install 'vtac\[report\]'"):
         vtac.report_html(module)

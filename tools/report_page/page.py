@@ -4,12 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset
 from vtac.tools.layer_errors import LayerError
+from vtac.tools.page_parts import page_templates, plot_library
 from vtac.tools.report_page.contents import (
     Contents,
     contents_of,
@@ -22,10 +21,8 @@ from vtac.tools.report_page.contents import (
 from vtac.tools.report_page.lanes import LaneRow, width
 from vtac.tools.report_page.nodes import Node
 
-_NO_SNIPPET: Any = None
-"""The whole bundle, with Vega-Embed as a global, which the stubs of vl-convert do not know."""
-
 TEMPLATES = Path(__file__).parent / "templates"
+STYLE = TEMPLATES / "page.css"
 ROW = 30
 """The height of a row in pixels, which lanes must meet exactly."""
 
@@ -54,7 +51,7 @@ def report_html(
 
 def html_of(contents: Contents) -> str:
     """The page that shows the contents. Raises `CompileError` as `report_html`."""
-    environment, library = _environment(), _plot_library()
+    environment, library = page_templates(TEMPLATES), plot_library()
     scripts = [library, *(_source(name) for name in ("charts.js", "page.js"))]
     return str(
         environment.get_template("page.html.j2").render(
@@ -69,37 +66,6 @@ def html_of(contents: Contents) -> str:
             scripts=[text.replace("</script", "<\\/script") for text in scripts],
         )
     )
-
-
-@cache
-def _environment() -> Any:
-    """The templates, which escape everything that they are given."""
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError:
-        raise _missing("jinja2") from None
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-@cache
-def _plot_library() -> str:
-    """The scripts of Vega, Vega-Lite and Vega-Embed."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise _missing("vl-convert-python") from None
-    return str(vl_convert.javascript_bundle(_NO_SNIPPET))
-
-
-def _missing(package: str) -> CompileError:
-    hint = "Install it: pip install 'vtac[report]'."
-    return CompileError(Problem("report", f"needs the package {package}", hint))
 
 
 @cache
