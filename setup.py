@@ -17,6 +17,7 @@ setup(
     package_data={
         "vtac": ["py.typed"],
         "vtac.runtime.c_project": ["templates/*"],
+        "vtac.tools.explore_machines": ["templates/*"],
         "vtac.tools.report_page": ["templates/*"],
         "vtac.tools.tune": ["records/*.jsonl"],
     },

@@ -26,6 +26,11 @@ def vta_compile() -> None:
     _run("vta_compile")
 
 
+def vta_explore() -> None:
+    """Vary the machine: cycles of a model against cost."""
+    _run("vta_explore")
+
+
 def vta_export() -> None:
     """Write a package as a C project."""
     _run("vta_export")
@@ -72,6 +77,7 @@ COMMANDS = (
     vta_run,
     vta_report,
     vta_export,
+    vta_explore,
     vta_sim,
     vta_serve,
     vta_opt,

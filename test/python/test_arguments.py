@@ -15,7 +15,16 @@ from tiny_package import tiny_package
 import vtac
 from vtac.dialects.errors import CompileError
 from vtac.runtime.package import write_package
-from vtac.tools import parsers, vta_compile, vta_export, vta_opt, vta_run, vta_sim, vta_translate
+from vtac.tools import (
+    parsers,
+    vta_compile,
+    vta_explore,
+    vta_export,
+    vta_opt,
+    vta_run,
+    vta_sim,
+    vta_translate,
+)
 
 QUOTED = shlex.quote(str(MODEL))
 
@@ -23,6 +32,7 @@ COMMANDS = {
     "vta-compile": (vta_compile.main, parsers.vta_compile.argument_parser),
     "vta-run": (vta_run.main, parsers.vta_run.argument_parser),
     "vta-export": (vta_export.main, parsers.vta_export.argument_parser),
+    "vta-explore": (vta_explore.main, parsers.vta_explore.argument_parser),
     "vta-sim": (vta_sim.main, parsers.vta_sim.argument_parser),
     "vta-translate": (vta_translate.main, parsers.vta_translate.argument_parser),
     "vta-opt": (vta_opt.main, parsers.vta_opt.argument_parser),
@@ -35,6 +45,10 @@ WRONG = {
     "--max-border-bytes": ("-1", "1.5"),
     "--percentile": ("0", "-1", "100.1"),
     "--order-seed": ("1.5", "-1"),
+    "--machines": ("0", "-1", "1.5"),
+    "--seed": ("-1", "1.5"),
+    "--jobs": ("0", "-1", "1.5"),
+    "--seconds": ("0", "-1", "1.5"),
 }
 MAY_BE_EMPTY = {"--passes"}
 
@@ -72,7 +86,7 @@ NUMBERS = [
 
 def test_the_numeric_arguments_are_known() -> None:
     names = {name for _, name in NUMBERS}
-    assert names == {*WRONG, "--min-layer-snr"}
+    assert names == {*WRONG, "--min-layer-snr", "--limit-cost"}
 
 
 @pytest.mark.parametrize(("command", "name"), NUMBERS)
@@ -156,6 +170,7 @@ ALL_ABSENT = {
     "vta-compile": "{0} --calibrate {1} --evaluate {2} --error-samples {3} --target {4}.json",
     "vta-run": "{0} --input {1} --evaluate {2} --reference {3} --preset {4}.toml",
     "vta-export": "{0} --c project",
+    "vta-explore": "{0} --calibrate {1} --space {2}.toml --target {3}.json",
     "vta-sim": "{0} --target {1}.json --preset {2}.toml",
     "vta-translate": "--decode {0} --target {1}.json",
     "vta-opt": "{0}.mlir --target {1}.json --calibrate {2}",
@@ -184,6 +199,11 @@ OUTPUTS = {
     "vta-sim": ("m.vtapkg --trace",),
     "vta-translate": ("--decode m.vtapkg -o", f"--import-onnx {QUOTED} -o"),
     "vta-opt": (f"{QUOTED} -o",),
+    "vta-explore": (
+        f"{QUOTED} --calibrate samples.npz --csv",
+        f"{QUOTED} --calibrate samples.npz --report",
+        f"{QUOTED} --calibrate samples.npz --database",
+    ),
 }
 
 
