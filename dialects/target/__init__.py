@@ -27,7 +27,13 @@ from .configuration import FEATURES, PRESETS, Configuration, Memory
 from .errors import PresetError, TargetError
 from .files import VTA_CONFIG_KEYS
 from .lookup import TARGET_ATTRIBUTE, machine_at, target_at
-from .timing import INSTRUCTION_BYTES, TIMING_FIELDS, TIMING_PRESETS, TimingPreset
+from .timing import (
+    INSTRUCTION_BYTES,
+    LOAD_OVERHEAD,
+    TIMING_FIELDS,
+    TIMING_PRESETS,
+    TimingPreset,
+)
 from .windows import MemoryScope
 
 TargetDialect = Dialect("target", [], [Target, ClusterTarget])
@@ -37,6 +43,7 @@ __all__ = [
     "CLUSTER_PRESETS",
     "FEATURES",
     "INSTRUCTION_BYTES",
+    "LOAD_OVERHEAD",
     "PRESETS",
     "TARGET_ATTRIBUTE",
     "TIMING_FIELDS",

@@ -23,7 +23,7 @@ from .configuration import (
 from .entries import SUFFIXES, read_entries
 from .errors import TargetError
 from .files import BASE_KEY, FEATURES_KEY, VTA_CONFIG_KEYS, configuration_from, in_the_spelling_of
-from .timing import TimingPreset
+from .timing import LOAD_OVERHEAD, TimingPreset
 from .verification import verify
 
 
@@ -280,6 +280,22 @@ class Target(Data[Configuration]):
             return self.depth(memory)
         lost = max(limit * self.timing.port_bytes // self.element_bytes(memory), 2)
         return min(self.depth(memory), lost - 1)
+
+    def loads_apart(self, memory: Memory, rows: int, count: int, step: int) -> bool:
+        """Whether every ``step``-th element of rows is better loaded alone than with all between.
+
+        rows, count: rows of a rectangle, and elements that are wanted of each. A LOAD has one
+        distance, so elements loaded alone take an instruction for each row and a request for each
+        element. Otherwise one instruction loads the rectangle, whose rows have more beats; as these
+        also delay other loads, that must take less than half of the time.
+        """
+        timing = self.timing
+        beats = timing.beats(self.element_bytes(memory))
+        answered = -(-(timing.latency + 2 + beats) // timing.outstanding)
+        request = max(beats, timing.request_interval, answered)
+        start = timing.latency + LOAD_OVERHEAD
+        alone = rows * (start + count * request)
+        return alone <= 2 * (start + rows * ((count - 1) * step + 1) * beats)
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Configuration:

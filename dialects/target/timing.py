@@ -29,6 +29,9 @@ IDEAL = "-ideal"
 
 INSTRUCTION_BYTES = 16
 
+LOAD_OVERHEAD = 7
+"""Cycles of a LOAD that are neither beats nor the memory's latency."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingPreset:

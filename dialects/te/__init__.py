@@ -75,6 +75,7 @@ from .stage_primitives import (
 )
 from .standard import copying_intrinsics, standard_intrinsics
 from .statements import Access, InvokeOp, UpdateOp
+from .steps import loaded_steps
 from .view import ViewOp, viewed
 from .windows import AssembleOp, WindowOp
 
@@ -160,6 +161,7 @@ __all__ = [
     "digest_of_kernel",
     "identity_map",
     "integers",
+    "loaded_steps",
     "map_of",
     "outside_value",
     "packing_of",

@@ -29,7 +29,7 @@ from vtac.dialects import te, vta
 from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.locations import layer_of
-from vtac.dialects.target import ClusterTarget, machine_at
+from vtac.dialects.target import ClusterTarget, Target, machine_at
 from vtac.dialects.vta import BufferKind
 from vtac.dialects.vtac import ResourceAttr
 from vtac.passes.te.accelerated import accelerated_functions, target_of
@@ -155,13 +155,14 @@ class _Kernels:
     """The prepared forms of kernels, which several calls share."""
 
     lowerings: Mapping[str, Lowering] = field(default_factory=lambda: STANDARD)
-    _shared: dict[te.KernelOp, SharedKernel] = field(default_factory=dict)
+    _shared: dict[tuple[te.KernelOp, Target], SharedKernel] = field(default_factory=dict)
 
-    def shared(self, kernel: te.KernelOp) -> SharedKernel:
-        """The prepared form that calls of a kernel share."""
-        if kernel not in self._shared:
-            self._shared[kernel] = SharedKernel(PreparedKernel(kernel), self.lowerings)
-        return self._shared[kernel]
+    def shared(self, kernel: te.KernelOp, target: Target) -> SharedKernel:
+        """The prepared form that calls of a kernel on a machine share."""
+        if (kernel, target) not in self._shared:
+            prepared = PreparedKernel(kernel, target)
+            self._shared[kernel, target] = SharedKernel(prepared, self.lowerings)
+        return self._shared[kernel, target]
 
 
 class _Function:
@@ -256,7 +257,7 @@ class _Function:
             for parameter, value in passed
             if parameter not in tables
         }
-        shared = self._kernels.shared(kernel)
+        shared = self._kernels.shared(kernel, self.buffers.target)
         return KernelRun(call, shared, parameters, self.buffers, step, site, sink, tables).run()
 
     def _tables(self, call: te.CallOp, kernel: te.KernelOp) -> dict[SSAValue, Table]:

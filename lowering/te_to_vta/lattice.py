@@ -3,7 +3,8 @@
 A convolution of kernel 1 and stride 2 reads every second row and column. The window that loops name
 contains all of them, and so would a load. Since every access has known coefficients, the elements
 that any of them can reach lie on a lattice, a step and a first element per dimension; only that is
-loaded and kept, in coordinates of the lattice.
+loaded and kept, in coordinates of the lattice. Where whole rows are loaded sooner than single
+elements of them (`vtac.dialects.te.steps`), the lattice of a GEMM's inputs has every column.
 """
 
 import math
@@ -14,6 +15,7 @@ from typing import TypeAlias
 from xdsl.ir import Block, SSAValue
 
 from vtac.dialects import te
+from vtac.dialects.target import Target
 
 Subscript: TypeAlias = tuple[Sequence[tuple[SSAValue, int]], int]
 """Indices, each with a coefficient, and a constant."""
@@ -40,7 +42,7 @@ Lattice = tuple[Line, ...]
 """A line per dimension before the lanes."""
 
 
-def lattice_of(buffer: SSAValue) -> Lattice:
+def lattice_of(buffer: SSAValue, target: Target) -> Lattice:
     """The lattice of a scratchpad's buffer: where it is only filled by plain loads, and read."""
     rank = len(te.shaped(buffer).get_shape()) - te.LANES
     subscripts: list[Sequence[Subscript]] = []
@@ -50,7 +52,13 @@ def lattice_of(buffer: SSAValue) -> Lattice:
             subscripts += [read.subscripts for read in reads]
         elif not isinstance(operation, te.CopyOp) or not _is_plain_load(operation, buffer):
             return (Line(),) * rank
-    return tuple(_line(subscript[dim] for subscript in subscripts) for dim in range(rank))
+    lattice = tuple(_line(subscript[dim] for subscript in subscripts) for dim in range(rank))
+    if te.scope_of(buffer) is not te.Scope.INP:
+        return lattice
+    shape = te.shaped(buffer).get_shape()[: -te.LANES]
+    steps = te.loaded_steps(target, shape, [line.step for line in lattice])
+    pairs = zip(lattice, steps, strict=True)
+    return tuple(line if step == line.step else Line() for line, step in pairs)
 
 
 def on_lattice(

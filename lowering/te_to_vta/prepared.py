@@ -13,6 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Target
 
 from .lattice import Lattice, Line, extents_on_lattice, lattice_of
 from .storage import clamp, outer_shape, shape_of
@@ -210,11 +211,11 @@ Step: TypeAlias = Loop | Span | Hull | Unfuse | Alloc | Copy | Instruction | Unk
 class PreparedKernel:
     """The operations of one kernel in loop form.
 
-    places: the place of each value.
+    target: decides which columns loads leave out. places: the place of each value.
     """
 
-    def __init__(self, kernel: te.KernelOp):
-        self.kernel = kernel
+    def __init__(self, kernel: te.KernelOp, target: Target):
+        self.kernel, self._target = kernel, target
         self.places: dict[SSAValue, int] = {}
         self._steps: dict[Block, list[Step]] = {}
         self._lattices: dict[SSAValue, Lattice | None] = {}
@@ -301,7 +302,7 @@ class PreparedKernel:
     def lattice(self, buffer: SSAValue) -> Lattice | None:
         """The part of a buffer's window that is ever touched; None if that may be all of it."""
         if buffer not in self._lattices:
-            lattice = lattice_of(buffer)
+            lattice = lattice_of(buffer, self._target)
             is_whole = all(line == Line() for line in lattice)
             self._lattices[buffer] = None if is_whole else lattice
         return self._lattices[buffer]

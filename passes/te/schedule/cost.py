@@ -11,7 +11,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from vtac.dialects.target import INSTRUCTION_BYTES, Memory, Target, TimingPreset
+from vtac.dialects.target import (
+    INSTRUCTION_BYTES,
+    LOAD_OVERHEAD,
+    Memory,
+    Target,
+    TimingPreset,
+)
 from vtac.passes.te.schedule.footprint import Extents, Flags
 
 DISTURBANCE = 100
@@ -65,7 +71,7 @@ class Rates:
             alu=(timing.alu_immediate_cycles, timing.alu_register_cycles),
             copy=(timing.alu_immediate_cycles, 1) if target.alu_imm_src else added,
             instruction=timing.compute_overhead + 1,
-            load=_IDEAL_LOAD if ideal else timing.latency + _LOAD,
+            load=_IDEAL_LOAD if ideal else timing.latency + LOAD_OVERHEAD,
             fetch=_fetch(timing),
             beat=IDEAL_BEAT if ideal else _bytes_a_cycle(timing),
             request=timing.burst_bytes,
@@ -120,9 +126,6 @@ _OWN_FETCH_CHANNEL = 3
 _STORE = 1
 """Cycles of a store that are neither elements nor requests."""
 
-_LOAD = 7
-"""Cycles of a load that are neither beats nor the memory's latency."""
-
 _IDEAL_LOAD, IDEAL_BEAT = 6, 1 << 30
 """A load's cycles where memory is ideal, and bytes a cycle that no transfer reaches."""
 
@@ -152,8 +155,10 @@ def _fetch(timing: TimingPreset) -> int:
 def _launch(timing: TimingPreset) -> int:
     """Cycles from launch to the start of the first instruction of a long program."""
     if timing.ideal_memory:
-        return _LOAD
-    return timing.latency + _LOAD + timing.beats(INSTRUCTION_BYTES * timing.fetch_instructions)
+        return LOAD_OVERHEAD
+    return (
+        timing.latency + LOAD_OVERHEAD + timing.beats(INSTRUCTION_BYTES * timing.fetch_instructions)
+    )
 
 
 @dataclass(frozen=True)

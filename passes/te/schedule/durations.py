@@ -77,11 +77,14 @@ class _Loader:
     known_whole: dict[tuple[Range, ...], Duration] = field(default_factory=dict)
 
     @staticmethod
-    def of(stage: ScheduledStage, operand: int) -> "_Loader":
+    def of(stage: ScheduledStage, operand: int, target: Target) -> "_Loader":
         """That of a stage's operand."""
         read = stage.reads[operand]
         rows = read.rows[:-LANES]
-        shape, steps = shaped(read.value).get_shape()[:-LANES], tuple(steps_of(stage, operand))
+        shape, steps = (
+            shaped(read.value).get_shape()[:-LANES],
+            tuple(steps_of(stage, operand, target)),
+        )
         sizes = tuple(-(-size // step) for size, step in zip(shape, steps, strict=True))
         variables = list(dict.fromkeys(variable for row in rows for variable, _ in row.terms))
         outputs = [variable for variable in variables if variable < len(stage.extents)]
@@ -230,7 +233,7 @@ class Durations:
     def _loader(self, stage: ScheduledStage, operand: int) -> _Loader:
         loader = self._loaders.get((stage.number, operand))
         if loader is None:
-            loader = self._loaders[stage.number, operand] = _Loader.of(stage, operand)
+            loader = self._loaders[stage.number, operand] = _Loader.of(stage, operand, self.target)
         return loader
 
     def store(self, extents: Sequence[int]) -> Duration:

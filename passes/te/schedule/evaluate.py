@@ -93,7 +93,7 @@ class Evaluation:
                 np.where(whole, extent, tile) if tap in used else extent
                 for tap, (extent, tile) in enumerate(zip(taps, tiles, strict=True))
             ]
-        steps = steps_of(stage, operand)
+        steps = steps_of(stage, operand, self.target)
         known = self.reductions.extents
         if (stage.number, operand) not in known:
             region = self.tilings.regions[stage.number]

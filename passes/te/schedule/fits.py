@@ -99,7 +99,10 @@ class BufferNeeds:
         if reduction is not None:
             turns *= prod(len(reduction.cuts[axis]) for axis in reduction.loops[:cut])
         read = stage.reads[operand]
-        shape, steps = shaped(read.value).get_shape()[:-LANES], steps_of(stage, operand)
+        shape, steps = (
+            shaped(read.value).get_shape()[:-LANES],
+            steps_of(stage, operand, self.target),
+        )
         if not around and not cut:  # loaded before all loops, and wholly
             return prod(-(-size // by) for size, by in zip(shape, steps, strict=True)), 1
         taps = [[(0, extent)] for extent in stage.taps]

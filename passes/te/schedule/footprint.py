@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from vtac.dialects.te import LANES, Row, shaped
+from vtac.dialects.target import Target
+from vtac.dialects.te import LANES, Row, loaded_steps, shaped
 from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure, axes_of_row
 
 Extents = np.ndarray[Any, np.dtype[np.int64]]
@@ -56,14 +57,18 @@ def transfers(
     return instructions, rows
 
 
-def steps_of(stage: ScheduledStage, operand: int) -> list[int]:
-    """How far apart the elements are that a stage reads of an operand, dimensions before the lanes.
+def steps_of(stage: ScheduledStage, operand: int, target: Target) -> list[int]:
+    """How far apart the elements are that loads of an operand bring, dimensions before the lanes.
 
     A load leaves out what lies between.
     """
-    rows, extents = stage.reads[operand].rows[:-LANES], stage.compute.extents
+    read, extents = stage.reads[operand], stage.compute.extents
+    rows = read.rows[:-LANES]
     moving = [[by for variable, by in row.terms if extents[variable] > 1] for row in rows]
-    return [max(gcd(*factors), 1) for factors in moving]
+    steps = [max(gcd(*factors), 1) for factors in moving]
+    if stage.role is not StageRole.PRODUCT or operand != stage.activations:
+        return steps
+    return loaded_steps(target, shaped(read.value).get_shape()[:-LANES], steps)
 
 
 def window(
