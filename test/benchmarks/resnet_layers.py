@@ -25,7 +25,7 @@ from vtac.dialects.target import Memory, Target
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset, TimingReport
 from vtac.tools.compiler import compile_model
-from vtac.tools.options import ChangePipeline
+from vtac.tools.options import ChangePipeline, Tuning
 
 Array = NDArray[np.float32]
 
@@ -262,11 +262,12 @@ def compile_layer(
     images: int = 1,
     pipeline: ChangePipeline | None = None,
     keep: Sequence[str] = ("quantised",),
+    tuning: Tuning | None = None,
 ) -> CompiledLayer:
     """Compile one layer for so many images, so that all of it is one program.
 
     shift: ``block`` or ``channel``, what shares one. padding: what the padding holds, 0 or -128.
-    keep: levels of which to keep a copy.
+    keep: levels of which to keep a copy. tuning: records, as of `vtac.compile`.
     """
     levels: dict[str, Any] = {}
     contexts: list[VtacContext] = []
@@ -284,5 +285,6 @@ def compile_layer(
         shift=shift,
         observe=observe,
         pipeline=pipeline,
+        tuning=tuning,
     )
     return CompiledLayer(layer, module, levels, feeds, contexts[-1])

@@ -49,6 +49,7 @@ class Network:
             requantise=self.requantise,
             criteria=Criteria(compare=False),
             codegens=("vta",),
+            tuning=False,
         )
 
     @property
