@@ -7,7 +7,7 @@ from resnet_layers import Layer, compile_layer
 
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.te import loaded_steps
-from vtac.sim.timing.work import Kind
+from vtac.sim.timing.work import InstructionKind
 
 PYNQ = Target.named("chisel-pynq")
 FAR = PYNQ.replace(latency=150)
@@ -52,7 +52,7 @@ def test_results_are_exact_either_way(stride: int, size: int, inputs: int, outpu
         compiled = compile_layer(layer, target)
         assert compiled.is_exact()
         kinds = compiled.report().work.kind
-        loads.append(int((kinds == Kind.INP).sum()))
+        loads.append(int((kinds == InstructionKind.INP).sum()))
     assert loads[1] < loads[0]
 
 
