@@ -72,11 +72,16 @@ def read_streams(
     others = sorted(p.name for p in Path(folder).glob("*.bin") if p.name not in names)
     if others:
         raise CompileError(Problem(where, f"has {', '.join(others)}, which {cluster} does not run"))
-    image = None
-    if Path(folder, IMAGE).exists():
-        arrays = read_npz(io.BytesIO(read_whole(Path(folder, IMAGE))), str(Path(folder, IMAGE)))
-        image = np.ascontiguousarray(arrays["dram_in"], np.uint8)
-    return cluster, [_words(path) for path in paths], image
+    return cluster, [_words(path) for path in paths], _image(Path(folder, IMAGE))
+
+
+def _image(path: Path) -> Image | None:
+    if not path.exists():
+        return None
+    arrays = read_npz(io.BytesIO(read_whole(path)), str(path))
+    if "dram_in" not in arrays:
+        raise CompileError(Problem(str(path), "has no dram_in, the memory before the launch"))
+    return np.ascontiguousarray(arrays["dram_in"], np.uint8).reshape(-1)
 
 
 def _words(path: Path) -> Words:

@@ -13,7 +13,7 @@ from cluster_programs import words_of
 from vtac.dialects.target import ClusterTarget, Memory, Target
 from vtac.dialects.target.windows import GB_BASE
 from vtac.dialects.vta.dma import Copy, DmaFinish, Signal, Wait
-from vtac.dialects.vta.encoding import Finish, Instruction
+from vtac.dialects.vta.encoding import Finish, Instruction, Load, Store
 from vtac.sim import SimulationError, estimate
 from vtac.sim.cluster import ClusterError, ClusterReport, estimate_cluster
 from vtac.sim.timing import Cause
@@ -99,6 +99,19 @@ def test_a_wait_before_and_after_its_signal(latency: int, expected: int) -> None
     signals = [store(address, 1, 1, push_prev=True), STORE_DONE]
     waits = [load(Memory.INP, address, 1, 1, push_next=True), LOAD_DONE]
     assert cycles(cluster, signals, waits) == [36, expected]
+
+
+def test_larger_elements_take_more_beats() -> None:
+    # Elements of 32 bytes are four beats: the signal holds the buffer for 4 + 1 + 3 cycles from 27,
+    # is written in 35 ... 39 and counts from 43 on. The wait could be answered in 39 and is in 43;
+    # its last beat passes in 47, so E is 51.
+    cluster = BARE.replace(log_batch=1)
+    at = cluster.semaphore_address(0, 1) // 32
+    shape = {"sram_base": 0, "dram_base": at, "y_size": 1, "x_size": 1, "x_stride": 1}
+    signals = [Store(memory=Memory.OUT, push_prev=True, **shape), STORE_DONE]
+    waits = [Load(memory=Memory.INP, push_next=True, **shape), LOAD_DONE]
+    report = estimate_cluster(cluster, words_of(cluster, [signals, waits]))
+    assert [report.timeline(unit).cycles for unit in (0, 1)] == [40, 52]
 
 
 def test_rows_of_a_wait_come_in_order() -> None:

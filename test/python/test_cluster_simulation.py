@@ -161,6 +161,10 @@ def test_refused_folders(folder: Path, tmp_path: Path, program: Program) -> None
     (tmp_path / "core1.bin").write_bytes(b"12345")
     with pytest.raises(CompileError, match="whole number of instructions"):
         read_streams(tmp_path, CLUSTER)
+    (tmp_path / "core1.bin").write_bytes(bytes(16))
+    np.savez(tmp_path / "image.npz", other=np.zeros(8))
+    with pytest.raises(CompileError, match="has no dram_in"):
+        read_streams(tmp_path, CLUSTER)
     (tmp_path / "machine.json").write_text("{}")
     with pytest.raises(CompileError, match="is not a cluster"):
         read_streams(tmp_path)
