@@ -25,7 +25,7 @@ from ...dialects.vta.dma import (
 from ...dialects.vta.encoding import EncodingError, Instruction, Load, Store, Transfer
 from ..errors import SimulationError
 from ..legality import decode_program, verify_program
-from .errors import ClusterError, Step
+from .errors import ClusterError, ClusterInstruction
 
 Semaphores = Mapping[int, tuple[int, ...]]
 """For each step of a unit that waits or signals, by its index: the semaphore of each row."""
@@ -40,7 +40,7 @@ class ClusterProgram:
     """
 
     cluster: ClusterTarget
-    streams: tuple[Sequence[Step], ...]
+    streams: tuple[Sequence[ClusterInstruction], ...]
     waits: tuple[Semaphores, ...]
     signals: tuple[Semaphores, ...]
     in_gb: tuple[frozenset[int], ...]
@@ -100,7 +100,7 @@ def decode_cluster(
     if len(streams) != cluster.units:
         reason = f"{len(streams)} streams for a cluster of {cluster.units} units"
         raise ClusterError(cluster, -1, -1, None, reason)
-    decoded: list[Sequence[Step]] = []
+    decoded: list[Sequence[ClusterInstruction]] = []
     found = []
     for unit, words in enumerate(streams):
         if unit == cluster.cores:
