@@ -32,13 +32,13 @@ VARIANTS = 8
 """Address variants of an instruction at most: two slots for each of three operands."""
 
 PIECES = 6
-"""In so many pieces the last operations on a tile and its store are thought of."""
+"""Number of pieces in which the formula takes the end of a tile to be computed and stored."""
 
 ALIKE = 2
-"""Points of the same tile, which then differ in their reductions, that are worth simulating."""
+"""How many points with the same tile, but other reductions, are simulated at most."""
 
 LIKE = 40
-"""So many times the points that are wanted are looked at for different tiles."""
+"""Points that are searched for different tiles, for each point that is wanted."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Load:
 class Evaluation:
     """Everything about one order of the tile loops (axes of the root, outermost first).
 
-    Extents and counts are arrays with an entry a tiling.
+    Extents and counts are arrays with one entry per tiling.
     """
 
     def __init__(self, space: Space, columns: Columns, target: Target, order: Sequence[int]):
@@ -284,7 +284,7 @@ class Evaluation:
 
 
 def _smallest(costs: Extents, count: int) -> Extents:
-    """Where the smallest costs are, so many at most and in order; of equal ones the first."""
+    """Indices of the ``count`` smallest costs, in rising order; of equal costs the first."""
     if count >= len(costs):
         return np.argsort(costs, kind="stable")
     (among,) = np.nonzero(costs <= np.partition(costs, count - 1)[count - 1])

@@ -1,7 +1,7 @@
 """How much of each tensor one tile needs: extents, for many tilings at once.
 
 A tiling gives each axis of the root, before its lanes, the extent of a tile. All extents are NumPy
-arrays with one entry a tiling, so that a search asks about thousands in a few array operations.
+arrays with one entry per tiling, so that a search asks about thousands in a few array operations.
 What a stage must provide follows from the subscripts of its readers, as in Halide's bounds
 inference; positions do not matter, only extents, cut to the tensor.
 """
@@ -40,7 +40,7 @@ def transfers(
 
     A row is contiguous in memory; an instruction moves rows at one distance. Dimensions from the
     last on belong to a row until one is cut, then to the rows of an instruction until one is. Where
-    only every so manieth element of a dimension is moved (``steps``), it is no part of a row.
+    ``steps`` leave out elements of a dimension, it is no part of a row.
     """
     rows, instructions = one, one
     in_row, in_instruction = one > 0, one > 0
@@ -179,7 +179,7 @@ def ranges_of(sizes: Sequence[int]) -> list[Range]:
 def range_of_row(row: Row, ranges: Sequence[Range], size: int, step: int = 1) -> Range:
     """What a subscript covers of [0, size) while each variable runs over its range.
 
-    step: only every so manieth element counts, and starts and lengths count those.
+    step: only every ``step``-th element counts; starts and lengths are numbers of these.
     """
     low = high = row.constant
     for variable, by in row.terms:

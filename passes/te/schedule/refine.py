@@ -14,16 +14,16 @@ from vtac.passes.te.schedule.space import Space, different, piece_of
 from vtac.passes.te.schedule.tiling import Tiling
 
 LEAST, WORTH = 3, 1_000
-"""So many points are simulated at least, and one more for each so many cycles of the kernel."""
+"""Points that are simulated: at least ``LEAST``, and one for each ``WORTH`` cycles."""
 
 LARGE = 10_000
-"""Cycles of a kernel from which on its points are varied in every way."""
+"""A kernel of more cycles than this has its points varied in every way."""
 
 SOME = 6
-"""Pieces of a tile to begin with."""
+"""Number of pieces of a tile's end that the search begins with."""
 
 LEADING = 2
-"""So many axes with more than one element in a tile, from the first on, are cut into pieces."""
+"""Of the axes with more than one element in a tile, how many of the first may be cut in pieces."""
 
 
 class Candidate(NamedTuple):

@@ -1,7 +1,8 @@
 """Finds tiles: enumerates a pruned space, drops what does not fit, ranks the rest by cost.
 
 The space: tiles of the root's axes, the reduction's tiles, weights' axes inside or outside of the
-others, and for each operand of the products whether it is loaded whole or a part a reduction tile.
+others, and for each operand of the products whether it is loaded whole or in one part per
+reduction tile.
 All candidates of one order of loops are evaluated at once, by a formula; the best are simulated and
 refined (`refine`).
 """
@@ -64,7 +65,7 @@ def search(structure: Structure, target: Target, layer: str) -> Candidate:
 
 
 def _tiles(structure: Structure, target: Target) -> list[Extents]:
-    """Combinations of tile sizes of the root's axes whose accumulators fit: an array an axis."""
+    """Combinations of tile sizes of the root's axes whose accumulators fit: one array per axis."""
     extents, most = structure.root.extents, CANDIDATES
     sizes = [tile_sizes(extent, most) for extent in extents]
     while most > 2 and prod(map(len, sizes)) > MOST_TILINGS:

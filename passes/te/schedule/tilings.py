@@ -11,10 +11,10 @@ from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structu
 
 
 class Tilings:
-    """Tiles of the root, an array an axis with one entry a tiling.
+    """Tiles of the root: one array per axis, with one entry per tiling.
 
-    trips: tile loops' turns an axis. tiles: all of them. regions: what each stage computes in one.
-    axes: the axes of the root that move each axis of each stage.
+    trips: turns of the tile loop of each axis. tiles: number of tiles. regions: what each stage
+    computes in one. axes: the axes of the root that move each axis of each stage.
     """
 
     def __init__(self, structure: Structure, tile: Sequence[Extents]):
