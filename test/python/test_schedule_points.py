@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integer_groups import LOOPS, REWRITES
+from integer_groups import LOOPS, REWRITES, IntegerFunction
 from random_groups import KINDS, SMALL, TARGETS, RandomGroup
 from vta_runner import run_loops, straight_binaries
 from xdsl.dialects.builtin import ModuleOp
@@ -203,6 +203,23 @@ def test_points_of_threads_that_fit_are_exact(random: Random, machine: str) -> N
         assert space.problem(same) is None
         schedules = [space.schedule(kernel.kernel, p) for p in (point, same)]
         assert kernel.words(schedules[0]) == kernel.words(schedules[1])
+
+
+@pytest.mark.parametrize(("size", "kernel", "pad", "tile"), [(5, 1, 2, 1), (40, 33, 16, 8)])
+def test_threads_whose_pads_no_load_writes_are_refused(
+    size: int, kernel: int, pad: int, tile: int
+) -> None:
+    f = IntegerFunction(Target.named("chisel-pynq"))
+    acc = f.conv(f.input(1, 16, size, size), 32, (kernel, 1), pads=(pad, 0, pad, 0))
+    module = f.finish(f.requantize(acc, shift="one"))
+    f.apply(module, [GraphToTePass, *REWRITES, *LOOPS[:AT]])
+    space = Conv2dThreadsTemplate().declare(structure_of(kernel_of(module), "layer"), f.target)
+    point = space.with_values(
+        {}, {f"tile.{axis}": tile for axis in (space.rows, space.columns)} | {space.inputs: 1}
+    )
+    problem = space.problem(point)
+    assert problem is not None
+    assert "padding" in problem.what or "pads are" in problem.what
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -23,14 +23,17 @@ from vtac.dialects.te import (
     shaped,
 )
 from vtac.passes.te.schedule.fits import operands_of
-from vtac.passes.te.schedule.footprint import variables_of
+from vtac.passes.te.schedule.footprint import Range, ranges_of, variables_of
 from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structure
-from vtac.passes.te.schedule.tiling import tile_sizes
+from vtac.passes.te.schedule.tiling import even, tile_sizes
 from vtac.passes.te.templates.te_schedule_conv2d import Tiles, conv2d_schedule, misfit
 from vtac.passes.te.templates.template import RulePoint, ScheduleSpace, Template
 
 THREADS = (1, 2)
 """Virtual threads along an axis."""
+
+LONGEST_PAD = 15
+"""The most elements that a load writes as a pad on one side (docs/vta.md, section 3)."""
 
 FEW = 6
 """Tile sizes along an axis that the rule looks at."""
@@ -92,8 +95,44 @@ class ThreadedSpace(ScheduleSpace):
             for memory, need in self.needs(point).items()
             if need > self.target.depth(memory)
         ]
-        hint = "Smaller tiles or fewer threads need less."
-        return Problem("", f"it needs {', '.join(parts)}", hint) if parts else None
+        if parts:
+            hint = "Smaller tiles or fewer threads need less."
+            return Problem("", f"it needs {', '.join(parts)}", hint)
+        unpadded = self._unpadded(point)
+        return None if unpadded is None else Problem("", unpadded, "Other tiles may have others.")
+
+    def _unpadded(self, point: Point) -> str | None:
+        """Why the load of a window cannot write its pads: it can in the last two dimensions, up to
+        `LONGEST_PAD`, where a part of the window lies inside.
+        """
+        ranges = self._ranges(self.tiles(point))
+        for read in self.stage.reads:
+            shape = shaped(read.value).get_shape()[:-LANES]
+            rows = list(zip(read.rows[:-LANES], shape, strict=True))
+            for dimension, (row, size) in enumerate(rows if read.outside is not None else ()):
+                for low, high in _hulls(row, ranges):
+                    if high < 0 or low >= size:
+                        return "a window lies wholly in the padding"
+                    pads = max(-low, high - size + 1)
+                    if pads > LONGEST_PAD:
+                        return f"pads are {pads} long, and a load writes {LONGEST_PAD}"
+                    if pads > 0 and dimension < len(rows) - 2:
+                        return "more than the last two dimensions have pads"
+        return None
+
+    def _ranges(self, tiles: Tiles) -> Sequence[Sequence[Range]]:
+        """What the tiles cover of each variable of the product, lanes left at 0."""
+        n, channels, rows, columns = self.structure.root.extents
+        spatial = [
+            [(0, n)],
+            _runs(channels, tiles.co, tiles.oc_threads),
+            _runs(rows, tiles.h, tiles.h_threads),
+            _runs(columns, tiles.w, 1),
+        ]
+        inputs, *taps = self.stage.taps
+        lanes: Sequence[Sequence[Range]] = [[(0, 1)]] * LANES
+        reduce = [_runs(inputs, tiles.ci, 1), *([(0, extent)] for extent in taps), [(0, 1)]]
+        return [*spatial, *lanes, *reduce]
 
     def needs(self, point: Point) -> Mapping[Memory, int]:
         """Elements of each scratchpad, those of all threads, all in use at the same time."""
@@ -222,6 +261,26 @@ def _threads(extent: int, tile: int, threads: int) -> int:
     """How many threads there are along an axis: each has a run of whole tiles."""
     share = -(-extent // (tile * threads)) * tile
     return -(-extent // share) if threads > 1 and share < extent else 1
+
+
+def _runs(extent: int, tile: int, threads: int) -> Sequence[Range]:
+    """The tiles along an axis: each thread has a run of them, the last of which may be shorter."""
+    share = -(-extent // (tile * threads)) * tile
+    return [
+        (start + first, length)
+        for start, run in ranges_of(even(extent, min(share, extent)))
+        for first, length in ranges_of(even(run, min(tile, run)))
+    ]
+
+
+def _hulls(row: Row, ranges: Sequence[Sequence[Range]]) -> Iterator[tuple[int, int]]:
+    """The least and the largest value of a subscript in each combination of tiles."""
+    for chosen in product(*(ranges[variable] for variable, _ in row.terms)):
+        low = high = row.constant
+        for (_, by), (start, length) in zip(row.terms, chosen, strict=True):
+            ends = by * start, by * (start + length - 1)
+            low, high = low + min(ends), high + max(ends)
+        yield low, high
 
 
 def _span(row: Row, lengths: Sequence[int], size: int | None) -> int:

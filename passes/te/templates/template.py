@@ -47,7 +47,7 @@ class ScheduleSpace(Knobs, ABC):
     def problem(self, point: Point) -> Problem | None:
         """Why a point does not fit the machine, with needs and depths; None if it fits.
 
-        It is exact: `vta-allocate` refuses no point that fits.
+        It is exact: no pass after it refuses a point that fits.
         """
 
     @abstractmethod
