@@ -236,8 +236,8 @@ def optima(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figure
         def figures(make: Callable[[], te.Computed] = make) -> Figures:
             task = max(tasks_of_tensor(make()), key=lambda task: task.default_cycles)
             kernel = prepared(task.module, task.template)
-            free, size = free_knobs(task)
-            options = Options(knobs=free, limit=MOST_POINTS, screen=0.0)
+            free, size = free_knobs(task, given.points)
+            options = Options(knobs=free, limit=given.points, screen=0.0)
             screen = KernelScreen(kernel, task.default)
             every = explorer("exhaustive", kernel.space, options, screen)
             points = every.ask(size)
@@ -258,16 +258,16 @@ def optima(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figure
                 "knobs": list(free),
             }
 
-        yield f"{name}/{MOST_POINTS}", figures
+        yield f"{name}/{given.points}", figures
 
 
-def free_knobs(task: Task) -> tuple[tuple[str, ...], int]:
+def free_knobs(task: Task, most: int = MOST_POINTS) -> tuple[tuple[str, ...], int]:
     """Knobs that may vary so that the space is not too large, and its number of points."""
     knobs = prepared(task.module, task.template).space.knobs
     free, size = list[str](), 1
     for prefix in PRIORITY:
         for name, knob in knobs.items():
-            if name.startswith(prefix) and size * knob.count <= MOST_POINTS and knob.count > 1:
+            if name.startswith(prefix) and size * knob.count <= most and knob.count > 1:
                 free.append(name)
                 size *= knob.count
     return tuple(free), size
@@ -328,6 +328,9 @@ def main() -> None:
     parser.add_argument("--names", nargs="*", help="patterns of cases; all if left out")
     parser.add_argument("--trials", type=int, default=80, help="clocked points per kernel (80)")
     parser.add_argument("--seeds", type=int, default=1, help="seeds, from 0 on (1)")
+    parser.add_argument(
+        "--points", type=int, default=MOST_POINTS, help="of enumerated spaces (1500)"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of figures")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/search.md")
     given = parser.parse_args()
