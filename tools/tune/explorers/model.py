@@ -21,11 +21,12 @@ from vtac.tools.tune.protocol import Options, Screen, Trial
 
 CHAINS = 8
 
-STEPS_AT_FIRST, STEPS = 150, 40
+STEPS_AT_FIRST, STEPS = 400, 40
 """Steps of each chain before the first points are chosen, and before any later ones."""
 
-HOT, COLD, COOLING = 0.10, 0.002, 0.9
-"""Temperatures, in logarithms of cycles, at first and at last, and the factor for each call."""
+HOT, WARM, COLD, COOLING = 0.30, 0.03, 0.002, 0.85
+"""Temperatures, in logarithms of cycles: the first walk of each chain cools from the first to the
+second one; the later walks begin with the second, and cool by a factor from call to call."""
 
 TWO_STEPS = 0.3
 """How often a chain makes two steps at once."""
@@ -35,6 +36,9 @@ RESTARTS = 3
 
 NEAR = 4
 """Best clocked points all of whose neighbours are looked at."""
+
+NEARLY = 0.1
+"""Neighbours whose score is larger by more are not remembered."""
 
 POOL = 4_000
 """Points that are remembered to be chosen from."""
@@ -65,7 +69,7 @@ class Model(BaseExplorer):
         self._pool: dict[Hashable, _Known] = {}
         self._chains: list[_Known] = []
         self._expanded = set[Hashable]()
-        self._temperature = HOT
+        self._temperature = WARM
         self._regression = Regression(self._features.length)
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -81,10 +85,10 @@ class Model(BaseExplorer):
 
     def propose(self, count: int) -> Sequence[Point]:
         """The best new points that the chains and the neighbours of the best points give."""
-        steps = STEPS if self._chains else STEPS_AT_FIRST
+        steps, hot = (STEPS, self._temperature) if self._chains else (STEPS_AT_FIRST, HOT)
         self._begin()
         for number in range(len(self._chains)):
-            self._walk(number, steps)
+            self._walk(number, steps, hot)
         self._look_around()
         self._temperature = max(self._temperature * COOLING, COLD)
         self._forget()
@@ -114,13 +118,14 @@ class Model(BaseExplorer):
             assert known is not None
             self._chains[place] = known
 
-    def _walk(self, number: int, steps: int) -> None:
-        """Metropolis steps of one chain."""
+    def _walk(self, number: int, steps: int, hot: float) -> None:
+        """Metropolis steps of one chain, whose temperature goes from one to that of this call."""
         at = self._chains[number]
         score = self._score(at)
-        for _ in range(steps):
+        for step in range(steps):
             point = self._step(at.point)
-            threshold = score - self._temperature * math.log(1 - self.random.random())
+            temperature = hot * (self._temperature / hot) ** (step / steps)
+            threshold = score - temperature * math.log(1 - self.random.random())
             known = None if point is None else self._judge(point, threshold)
             if known is not None and (found := self._score(known)) <= threshold:
                 at, score = known, found
@@ -141,7 +146,7 @@ class Model(BaseExplorer):
             if key in self._expanded or known is None:
                 continue
             self._expanded.add(key)
-            worst = self._score(known) + HOT
+            worst = self._score(known) + NEARLY
             for point in self.knobs.neighbours(trial.point):
                 self._judge(point, worst)
 
