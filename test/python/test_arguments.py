@@ -24,6 +24,7 @@ from vtac.tools import (
     vta_run,
     vta_sim,
     vta_translate,
+    vta_tune,
 )
 
 QUOTED = shlex.quote(str(MODEL))
@@ -36,6 +37,7 @@ COMMANDS = {
     "vta-sim": (vta_sim.main, parsers.vta_sim.argument_parser),
     "vta-translate": (vta_translate.main, parsers.vta_translate.argument_parser),
     "vta-opt": (vta_opt.main, parsers.vta_opt.argument_parser),
+    "vta-tune": (vta_tune.main, parsers.vta_tune.argument_parser),
 }
 NONSENSE = ("nan", "inf", "-inf", "1e999", "", " ", "x", "0x10", "1.2.3", "1,5")
 WRONG = {
@@ -46,9 +48,13 @@ WRONG = {
     "--percentile": ("0", "-1", "100.1"),
     "--order-seed": ("1.5", "-1"),
     "--machines": ("0", "-1", "1.5"),
-    "--seed": ("-1", "1.5"),
-    "--jobs": ("0", "-1", "1.5"),
+    "--trials": ("0", "-1", "1.5"),
     "--seconds": ("0", "-1", "1.5"),
+    "--patience": ("0", "-1", "1.5"),
+    "--jobs": ("0", "-1", "1.5"),
+    "--seed": ("-1", "1.5"),
+    "--batch": ("0", "-1", "1.5"),
+    "--screen": ("-1",),
 }
 MAY_BE_EMPTY = {"--passes"}
 
@@ -174,6 +180,7 @@ ALL_ABSENT = {
     "vta-sim": "{0} --target {1}.json --preset {2}.toml",
     "vta-translate": "--decode {0} --target {1}.json",
     "vta-opt": "{0}.mlir --target {1}.json --calibrate {2}",
+    "vta-tune": "{0} --calibrate {1} --target {2}.json",
 }
 
 
@@ -204,6 +211,7 @@ OUTPUTS = {
         f"{QUOTED} --calibrate samples.npz --report",
         f"{QUOTED} --calibrate samples.npz --database",
     ),
+    "vta-tune": (f"{QUOTED} --database", f"{QUOTED} --calibrate samples.npz --select"),
 }
 
 

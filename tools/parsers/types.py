@@ -39,6 +39,14 @@ def positive_number(text: str) -> float:
     return number
 
 
+def not_negative(text: str) -> float:
+    """The type of an argument that is a finite number, at least 0."""
+    number = finite_number(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return number
+
+
 def percentage(text: str) -> float:
     """The type of an argument that is a share in percent: above 0, at most 100."""
     number = finite_number(text)

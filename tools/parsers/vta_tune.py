@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vtac.tools.parsers.argument_parser import ArgumentParser, add_quiet_argument
 from vtac.tools.parsers.shapes import add_shape_argument
-from vtac.tools.parsers.types import at_least, finite_number, positive_number
+from vtac.tools.parsers.types import at_least, not_negative, positive_number
 
 EXAMPLES = """subcommands, each of which has --help:
 {subcommands}
@@ -140,7 +140,7 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--screen",
-        type=finite_number,
+        type=not_negative,
         default=1.2,
         metavar="FACTOR",
         help="do not clock schedules whose simulated cost exceeds the best by this factor; 0 clocks"
