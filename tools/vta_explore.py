@@ -41,6 +41,9 @@ from vtac.tools.parsers.shapes import parse_shapes
 from vtac.tools.parsers.vta_explore import argument_parser
 from vtac.tools.timing_output import verify_picture_name
 
+WIDTH = 160
+"""Columns of the table where no terminal says how many there are."""
+
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
@@ -134,7 +137,8 @@ def _print(args: argparse.Namespace, found: Exploration, seconds: float) -> None
     if args.json:
         print(json_of(found))
     elif not args.quiet:
-        console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+        width = None if sys.stdout.isatty() else WIDTH
+        console = Console(highlight=False, width=width)
         console.print(table_of(found))
     if not args.quiet:
         print(f"vta-explore: {seconds:.1f} s", file=sys.stderr)
