@@ -139,8 +139,9 @@ def _found(
 ) -> tuple[dict[str, str], dict[str, HostReason], dict[str, HostReason], dict[str, str]]:
     """What the module says of its layers, each by layer.
 
-    These are the function of accelerated layers; the reason of layers on the host; the reason of
-    those that compute there, which layers that merely move elements do not; and notes.
+    These are the function of accelerated layers; the reason of layers on the host, that of an op
+    that computes before that of one that merely moves elements; the reason of those that compute
+    there; and notes.
     """
     accelerated: dict[str, str] = {}
     notes: dict[str, str] = {}
@@ -159,7 +160,7 @@ def _found(
                 hosted[layer_of(op)] = known
                 if not op.has_trait(MovesElements):
                     computed[layer_of(op)] = known
-    return accelerated, hosted, computed, notes
+    return accelerated, {**hosted, **computed}, computed, notes
 
 
 def _network_ops(function: FuncOp) -> Iterator[Operation]:
