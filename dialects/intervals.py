@@ -17,6 +17,11 @@ class Interval:
     first: int
     last: int
 
+    def meets(self, other: "Interval") -> bool:
+        """Whether both take a byte during the same step."""
+        is_alive = self.first <= other.last and other.first <= self.last
+        return is_alive and self.start < other.end and other.start < self.end
+
 
 def first_fit(size: int, align: int, live: tuple[int, int], taken: Iterable[Interval]) -> int:
     """The lowest aligned offset of ``size`` bytes that nothing takes during a lifetime.

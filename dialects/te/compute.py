@@ -201,6 +201,12 @@ class CallOp(TeOperation):
         """The number of the core that runs it."""
         return 0 if self.core is None else int(self.core.value.data)
 
+    def set_core(self, core: int) -> None:
+        """Let a core run it."""
+        self.properties.pop("core", None)
+        if core:
+            self.properties["core"] = IntegerAttr(core, i64)
+
     def verify_(self) -> None:
         """Cores are counted from 0; a dimension has at least one part."""
         if self.unit < 0:

@@ -358,8 +358,8 @@ class VtaCodegen(Codegen):
         return quantise + Pipeline.of("raise-moves,byte-planes,fold-first-layer")
 
     def layout(self) -> Pipeline:
-        """Activations as the machine loads them, packed by the host."""
-        return Pipeline.of("layout")
+        """Activations as the machine loads them, packed by the host; for a cluster, a plan."""
+        return Pipeline.of("layout,graph-bind-cores,graph-place-tensors")
 
     def lowering(self) -> Pipeline:
         """Tensor expressions, loop nests, instructions."""

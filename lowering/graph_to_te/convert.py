@@ -4,8 +4,10 @@ Takes functions with ``codegen = "vta"`` whose activations are packed (``layout`
 consist of `te.constant` and `te.call` over physical tensors, and the module contains their kernels,
 which equal layers share. Concatenations and slices of whole elements become `te.assemble` and
 `te.window`, which move nothing; so do the windows and assemblies of a plan, whose instances
-``graph-inline-instances`` has inlined. Callers keep the packed types of the graph: an
-``unrealized_conversion_cast``, which moves nothing either, converts arguments and results.
+``graph-inline-instances`` has inlined. What a plan for a cluster says of a layer goes to its call:
+its binding as ``parts`` and ``core``, the places of its results as ``graph.places``. Callers keep
+the packed types of the graph: an ``unrealized_conversion_cast``, which moves nothing either,
+converts arguments and results.
 """
 
 from collections.abc import Sequence
@@ -14,11 +16,14 @@ from dataclasses import dataclass, field, replace
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
     FunctionType,
     ModuleOp,
     StringAttr,
     TensorType,
     UnrealizedConversionCastOp,
+    i64,
 )
 from xdsl.dialects.func import CallOp as FuncCallOp
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -29,8 +34,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from vtac.dialects.context import Array, constant_attr, constant_value, tensor_type
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import (
+    BINDING,
     PLACES,
     BatchMatMulOp,
+    BindingAttr,
     ConcatOp,
     ConstantOp,
     SliceOp,
@@ -41,7 +48,7 @@ from vtac.dialects.graph import (
 from vtac.dialects.graph.pieces import unit_of
 from vtac.dialects.graph.rectangles import moves_whole_elements, starts_of
 from vtac.dialects.target import Target
-from vtac.dialects.te import AssembleOp, CallOp, KernelOp, ViewOp, WindowOp
+from vtac.dialects.te import AssembleOp, CallOp, KernelOp, ViewOp, WindowOp, shaped
 from vtac.dialects.te import ConstantOp as TensorConstantOp
 from vtac.lowering.graph_to_te.groups import Group, groups_of
 from vtac.lowering.graph_to_te.kernel import BlockedLayout, KernelBuilder, label_of, unsupported
@@ -236,11 +243,36 @@ def _call_kernel(
     name = kernels.add(finished.kernel)
     call = CallOp(name, arguments, finished.results)
     call.location = group.layer.location
+    _bind(call, group.layer, own)
+    _place_results(call, group, [values[0] for values in made.values()])
     caller.block.add_op(call)
     for result, stands_for in zip(call.outputs, made.values(), strict=True):
         result.name_hint = stands_for[0].name_hint
         for value in stands_for:
             caller.values[value] = caller.view(result, layout.type(value.type))
+
+
+def _bind(call: CallOp, layer: Operation, layout: BlockedLayout) -> None:
+    """Let the call of a layer be cut as the layer's binding says, if it has one."""
+    binding = layer.attributes.get(BINDING)
+    if not isinstance(binding, BindingAttr):
+        return
+    factors = [1] * len(shaped(call.outputs[0]).get_shape())
+    channel = layout.channel
+    places = {"n": channel - 1, "c": channel, "h": channel + 1}
+    for name, factor in binding.factors.items():
+        factors[places[name]] = factor
+    call.set_core(binding.first.data)
+    call.properties["parts"] = DenseArrayBase.from_list(i64, factors)
+
+
+def _place_results(op: CallOp | AssembleOp, group: Group, outside: Sequence[SSAValue]) -> None:
+    """Pass on the places that a plan gives the results of a group, which are these of `outside`."""
+    places = group.layer.attributes.get(PLACES)
+    results = [value for value, _ in group.outputs]
+    if isinstance(places, ArrayAttr) and len(places) == len(results):
+        known = dict(zip(results, places, strict=True))
+        op.attributes[PLACES] = ArrayAttr([known[value] for value in outside])
 
 
 def _place(op: ConcatOp | SliceOp, group: Group, layout: BlockedLayout, caller: _Caller) -> None:
@@ -261,6 +293,7 @@ def _place(op: ConcatOp | SliceOp, group: Group, layout: BlockedLayout, caller: 
     if isinstance(op, ConcatOp):
         starts = [in_elements(start) for start in starts_of(op)]
         made = AssembleOp(operands, starts, layout.type(op.result.type))
+        _place_results(made, group, [value for value, _ in group.outputs])
     else:
         starts_in_x = in_elements(op.starts.get_values())
         made = WindowOp(operands[0], starts_in_x, layout.type(op.result.type))

@@ -8,7 +8,8 @@ Intermediates are scratch buffers, each with the first and the last call that us
 ``vta.launch``; kernels and intrinsics are gone.
 
 For a cluster of several units, or with a global buffer, the program is a ``vta.cluster``: each call
-goes to the stream of its core, behind a ``vta.step`` with the call's number.
+goes to the stream of its core, behind a ``vta.step`` with the call's number. Intermediates to which
+a plan gives a place in the global buffer (``graph.places``) have it.
 """
 
 import itertools
@@ -18,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.traits import SymbolTable
@@ -28,9 +29,11 @@ from xdsl.traits import SymbolTable
 from vtac.dialects import te, vta
 from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.graph import PLACES, PlaceAttr
 from vtac.dialects.locations import layer_of
 from vtac.dialects.target import ClusterTarget, Target, machine_at
 from vtac.dialects.vta import BufferKind
+from vtac.dialects.vta.attributes import GLOBAL_SCOPE
 from vtac.dialects.vtac import ResourceAttr
 from vtac.passes.te.accelerated import accelerated_functions, target_of
 
@@ -194,6 +197,7 @@ class _Function:
 
     def cluster(self, target: ClusterTarget, cores: Sequence[vta.CoreOp]) -> vta.ClusterOp:
         """The program of a cluster: its buffers, then the streams of its cores."""
+        self.buffers.spill(target.gb_bytes)
         body = Region(Block([*self.buffers.declarations(), *cores]))
         program = vta.ClusterOp(self._function.sym_name.data, target, body)
         program.location = self._function.location
@@ -309,5 +313,19 @@ class _Function:
                     hint = attr.key.data
                 self._names[value] = self.buffers.constant(hint, attr, bytes_of(value.type))
             else:
-                self._names[value] = self.buffers.scratch(bytes_of(value.type), self._live[value])
+                size, live = bytes_of(value.type), self._live[value]
+                self._names[value] = self.buffers.scratch(size, live, self._planned(value))
         return self._names[value]
+
+    def _planned(self, value: SSAValue) -> tuple[str, int] | None:
+        """The place in the global buffer that a plan gives a value; None where it gives none."""
+        owner = value.owner
+        places = owner.attributes.get(PLACES) if isinstance(owner, Operation) else None
+        if not isinstance(places, ArrayAttr) or not isinstance(value, OpResult):
+            return None
+        if not isinstance(machine_at(self._function), ClusterTarget):
+            return None
+        place = places.data[value.index]
+        if not isinstance(place, PlaceAttr) or place.offset is None:
+            return None
+        return GLOBAL_SCOPE, place.offset

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from vtac.dialects import te, vta
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.intervals import Interval
 from vtac.dialects.target import Memory, Target
 
 from .sink import Buffer
@@ -75,6 +76,7 @@ class _Declared:
     index: int | None = None
     value: Attribute | None = None
     live: tuple[int, int] | None = None
+    place: tuple[str, int] | None = None
 
 
 @dataclass
@@ -91,6 +93,11 @@ class Buffers:
         in."""
         return max(256, *(self.target.element_bytes(memory) for memory in Memory))
 
+    def _align(self, declared: _Declared) -> int:
+        """The alignment of a buffer; where it has a place, that of its offset if this is less."""
+        offset = 0 if declared.place is None else declared.place[1]
+        return min(self.align, offset & -offset) if offset else self.align
+
     def add(self, hint: str, kind: vta.BufferKind, size: int, index: int | None = None) -> str:
         """Declare a buffer under a name made from a hint."""
         return self._add(hint, _Declared(kind, size, index))
@@ -102,9 +109,15 @@ class Buffers:
             self._constants[value] = self._add(hint, declared)
         return self._constants[value]
 
-    def scratch(self, size: int, live: tuple[int, int]) -> str:
-        """A buffer for an intermediate. live: the first and the last step at which it is used."""
-        return self._add("scratch", _Declared(vta.BufferKind.SCRATCH, size, live=live))
+    def scratch(
+        self, size: int, live: tuple[int, int], place: tuple[str, int] | None = None
+    ) -> str:
+        """A buffer for an intermediate. live: the first and the last step at which it is used.
+
+        place: its memory and offset there in bytes, if they are decided.
+        """
+        declared = _Declared(vta.BufferKind.SCRATCH, size, live=live, place=place)
+        return self._add("scratch", declared)
 
     def _add(self, hint: str, declared: _Declared) -> str:
         base = "".join(c if c.isalnum() else "_" for c in hint) or "buffer"
@@ -115,12 +128,31 @@ class Buffers:
         self._declared[name] = declared
         return name
 
+    def spill(self, room: int) -> None:
+        """Take their places from buffers that leave `room` bytes, or meet another one there.
+
+        A plan is made before kernels are formed and rewritten. A kernel may read an operand while
+        it writes a result that the plan puts in its place, and copies may be inserted.
+        """
+        kept: list[Interval] = []
+        for declared in self._declared.values():
+            if declared.place is None or declared.live is None:
+                continue
+            start = declared.place[1]
+            taken = Interval(start, start + declared.size, *declared.live)
+            if taken.end > room or any(taken.meets(other) for other in kept):
+                declared.place = None
+            else:
+                kept.append(taken)
+
     def declarations(self) -> list[vta.BufferOp]:
         """The operations: inputs, outputs, constants, scratch."""
         order = list(vta.BufferKind)
         items = sorted(self._declared.items(), key=lambda item: order.index(item[1].kind))
         return [
-            vta.BufferOp(name, d.kind, d.size, self.align, d.index, d.value, live=d.live)
+            vta.BufferOp(
+                name, d.kind, d.size, self._align(d), d.index, d.value, place=d.place, live=d.live
+            )
             for name, d in items
         ]
 

@@ -87,7 +87,7 @@ def _replace_call(
 ) -> None:
     name = kernel.sym_name.data
     new = CallOp(name, list(call.arguments), kernel.function_type.outputs.data, call.unit)
-    new.location = call.location
+    new.location, new.attributes = call.location, call.attributes.copy()
     block = call.parent
     assert block is not None
     block.insert_op_before(new, call)

@@ -5,7 +5,8 @@ dimensions of its results, part k in row-major order running on core k. A call w
 so that the largest part is as small as possible, along the outermost dimensions that allow it
 (images, then rows, then blocks of channels). Each part reads windows of activations and its share
 of constants, and the results are assembled, which moves nothing (`te.BufferAssignment`). Parts of
-equal shapes share a kernel (`kernel_regions`).
+equal shapes share a kernel (`kernel_regions`). What ``graph.places`` says of the results of the
+call holds for what is assembled.
 
 Calls that cannot be cut stay whole, on core 0, and say why in the attribute ``te.uncut``: their
 results have different shapes, or another stage of the kernel reads a result. Functions for one
@@ -18,12 +19,13 @@ from itertools import product
 from math import prod
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from vtac.dialects.context import constant_attr, constant_value, tensor_type
+from vtac.dialects.graph import PLACES
 from vtac.dialects.target import cores_of, machine_at
 from vtac.dialects.te import (
     LANES,
@@ -137,9 +139,10 @@ class _Cut:
             return
         (shape,) = shapes
         boxes = boxes_of_parts(shape, self._parts(shape))
-        self.call.properties.pop("parts", None)
+        asked = self.call.properties.pop("parts", None)
         if len(boxes) == 1:
-            self._stays(f"its result {list(shape)} has one image, row and block of channels")
+            one = f"its result {list(shape)} has one image, row and block of channels"
+            self._stays(one if asked is None else "it is to have one part")
             return
         regions = [boxes_for(kernel, [box] * len(self.call.outputs)) for box in boxes]
         if None in regions:
@@ -147,7 +150,7 @@ class _Cut:
             return
         calls = [
             self._part(kernel, region, core)
-            for core, region in enumerate(regions)
+            for core, region in enumerate(regions, start=self.call.unit)
             if region is not None
         ]
         self._assemble(calls, boxes)
@@ -155,9 +158,10 @@ class _Cut:
 
     def _parts(self, shape: Sequence[int]) -> Sequence[int]:
         """The numbers of parts that the call asks for, if it does and its results allow that."""
+        cores = self.cores - self.call.unit
         asked = None if self.call.parts is None else self.call.parts.get_values()
-        if asked is None or len(asked) != len(shape) or prod(asked) > self.cores:
-            return parts_for(shape, self.cores)
+        if asked is None or len(asked) != len(shape) or prod(asked) > cores:
+            return parts_for(shape, cores)
         return [min(count, size) for count, size in zip(asked, shape, strict=True)]
 
     def _stays(self, why: str) -> None:
@@ -204,9 +208,12 @@ class _Cut:
     def _assemble(self, calls: Sequence[CallOp], boxes: Sequence[Box]) -> None:
         """Put the results of the parts together in place of those of the call."""
         starts = [[start for start, _ in box] for box in boxes]
+        places = self.call.attributes.get(PLACES)
         for number, before in enumerate(self.call.outputs):
             whole = AssembleOp([call.outputs[number] for call in calls], starts, before.type)
             whole.location = self.call.location
+            if isinstance(places, ArrayAttr):
+                whole.attributes[PLACES] = ArrayAttr([places.data[number]])
             self._insert(whole)
             whole.result.name_hint = before.name_hint
             before.replace_all_uses_with(whole.result)

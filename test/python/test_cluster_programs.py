@@ -13,15 +13,19 @@ from moving_functions import Moves
 from random_groups import TARGETS
 from trained_models import model_path, samples_and_inputs
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
+from xdsl.rewriter import Rewriter
 
 import vtac
+from vtac.dialects.graph import CompositeOp, ConvOp, RequantizeOp, YieldOp
 from vtac.dialects.target import TARGET_ATTRIBUTE, ClusterTarget, Target, windows
 from vtac.dialects.vta import BufferKind, ClusterOp, LoadOp, StoreOp
 from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.lowering.te_to_vta import TeToVtaPass
 from vtac.lowering.vta_to_binary import encode_cluster
+from vtac.passes.graph.cluster.graph_bind_cores import GraphBindCoresPass
+from vtac.passes.graph.cluster.graph_place_tensors import GraphPlaceTensorsPass
 from vtac.passes.te.cut_calls import CutCallsPass
 from vtac.passes.vta.allocate import AllocatePass
 from vtac.passes.vta.insert_dependences import InsertDependencesPass
@@ -52,10 +56,14 @@ def cluster(core: Target, cores: int) -> ClusterTarget:
     return ClusterTarget.named("cluster-8").replace(core=core, cores=cores)
 
 
-def compiled(f: IntegerFunction, module: ModuleOp, machine: ClusterTarget) -> ClusterOp:
+def compiled(
+    f: IntegerFunction, module: ModuleOp, machine: ClusterTarget, planned: bool = False
+) -> ClusterOp:
+    """planned: with bindings and places from the passes of the graph."""
     module.attributes[TARGET_ATTRIBUTE] = machine
     first, *rest = REWRITES
-    f.apply(module, [GraphToTePass, first, CutCallsPass, *rest, *LOOPS, *VTA])
+    plan = (GraphBindCoresPass, GraphPlaceTensorsPass) if planned else ()
+    f.apply(module, [*plan, GraphToTePass, first, CutCallsPass, *rest, *LOOPS, *VTA])
     (program,) = [op for op in module.body.block.ops if isinstance(op, ClusterOp)]
     return program
 
@@ -117,14 +125,48 @@ def shapes_of(f: IntegerFunction, module: ModuleOp) -> list[Shape]:
     st.randoms(use_true_random=False),
     st.sampled_from(sorted(TARGETS)),
     st.sampled_from([1, 2, 3, 4, 8]),
+    st.sampled_from([None, 4096, 65536]),
 )
-def test_networks_on_clusters_are_exact(random: Random, target: str, cores: int) -> None:
-    """Layers, joins, slices and reshapes, in program order and in three random orders."""
+def test_networks_on_clusters_are_exact(
+    random: Random, target: str, cores: int, buffer: int | None
+) -> None:
+    """Layers, joins, slices and reshapes, in program order and in three random orders.
+
+    buffer: bytes of the global buffer, None without a plan.
+    """
     moves = Moves(random, TARGETS[target])
     module, f = moves.build(random.randint(1, 7)), moves.f
     shapes = shapes_of(f, module)
-    program = compiled(f, module, cluster(TARGETS[target], cores))
+    machine = cluster(TARGETS[target], cores).replace(gb_bytes=buffer or 0)
+    program = compiled(f, module, machine, planned=buffer is not None)
     check(f, module, program, shapes, 2)
+
+
+def test_intermediates_lie_in_the_global_buffer() -> None:
+    f, module = chain(3)
+    group_layers(module)
+    shapes = shapes_of(f, module)
+    program = compiled(f, module, cluster(TARGETS["1x16"], 2), planned=True)
+    scratch = [op for op in program.buffers().values() if op.kind.data is BufferKind.SCRATCH]
+    assert scratch and all(op.place is not None and op.place[0] == "gb" for op in scratch)
+    check(f, module, program, shapes, 2)
+
+
+def group_layers(module: ModuleOp) -> None:
+    """Make a composite of each convolution and its requantisation."""
+    for op in [op for op in module.walk() if isinstance(op, RequantizeOp)]:
+        conv = op.acc.owner
+        assert isinstance(conv, ConvOp)
+        operands = list(dict.fromkeys([*conv.operands, *op.operands[1:]]))
+        body = Block(arg_types=[value.type for value in operands])
+        inside = dict(zip(operands, body.args, strict=True))
+        first, second = conv.clone(inside), op.clone({**inside, conv.result: conv.result})
+        second.operands[0] = first.results[0]
+        body.add_ops([first, second, YieldOp(*second.results)])
+        types = [value.type for value in op.results]
+        composite = CompositeOp("vta.layer", operands, types, body)
+        Rewriter.replace_op(op, composite)
+        Rewriter.erase_op(conv)
 
 
 def chain(layers: int = 3) -> tuple[IntegerFunction, ModuleOp]:
