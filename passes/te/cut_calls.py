@@ -6,7 +6,8 @@ so that the largest part is as small as possible, along the outermost dimensions
 (images, then rows, then blocks of channels). Each part reads windows of activations and its share
 of constants, and the results are assembled, which moves nothing (`te.BufferAssignment`). Parts of
 equal shapes share a kernel (`kernel_regions`). What ``graph.places`` says of the results of the
-call holds for what is assembled.
+call holds for what is assembled. A part's kernel says how many cores share the memories that it
+reads (`readers_of`), which counts when it is scheduled.
 
 Calls that cannot be cut stay whole, on core 0, and say why in the attribute ``te.uncut``: their
 results have different shapes, or another stage of the kernel reads a result. Functions for one
@@ -19,13 +20,20 @@ from itertools import product
 from math import prod
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from vtac.dialects.context import constant_attr, constant_value, tensor_type
-from vtac.dialects.graph import PLACES
+from vtac.dialects.graph import PLACES, PlaceAttr
 from vtac.dialects.target import cores_of, machine_at
 from vtac.dialects.te import (
     LANES,
@@ -34,6 +42,7 @@ from vtac.dialects.te import (
     CallOp,
     ConstantOp,
     KernelOp,
+    ViewOp,
     WindowOp,
     shaped,
 )
@@ -41,6 +50,7 @@ from vtac.passes.te.accelerated import accelerated_functions
 from vtac.passes.te.computes import fresh_name
 from vtac.passes.te.kernel_regions import Boxes, boxes_for, boxes_of_parts, restricted
 from vtac.passes.te.parameters import calls_of
+from vtac.passes.te.schedule.structure import READERS_ATTRIBUTE
 
 UNCUT_ATTRIBUTE = "te.uncut"
 """The attribute of a call that says why it is not cut."""
@@ -101,9 +111,10 @@ class _Kernels:
         """The name of a kernel that equals this one; if there is none, this one is added."""
         base = kernel.sym_name.data
         for known in self.made.setdefault(base, []):
-            if known.function_type == kernel.function_type and (
-                known.body.is_structurally_equivalent(kernel.body)
-            ):
+            if (known.function_type, known.attributes) == (
+                kernel.function_type,
+                kernel.attributes,
+            ) and (known.body.is_structurally_equivalent(kernel.body)):
                 return known.sym_name.data
         names = [op.properties.get("sym_name") for op in self.module.ops]
         taken = {name.data for name in names if isinstance(name, StringAttr)}
@@ -149,7 +160,7 @@ class _Cut:
             self._stays("another stage of its kernel reads a result")
             return
         calls = [
-            self._part(kernel, region, core)
+            self._part(kernel, region, core, len(boxes))
             for core, region in enumerate(regions, start=self.call.unit)
             if region is not None
         ]
@@ -167,9 +178,11 @@ class _Cut:
     def _stays(self, why: str) -> None:
         self.call.attributes[UNCUT_ATTRIBUTE] = StringAttr(why)
 
-    def _part(self, kernel: KernelOp, boxes: Boxes, core: int) -> CallOp:
-        """Insert the call of a part."""
-        name = self.kernels.add(restricted(kernel, boxes))
+    def _part(self, kernel: KernelOp, boxes: Boxes, core: int, parts: int) -> CallOp:
+        """Insert the call of a part; parts: how many there are."""
+        part_of = restricted(kernel, boxes)
+        part_of.attributes[READERS_ATTRIBUTE] = DenseArrayBase.from_list(i64, self._readers(parts))
+        name = self.kernels.add(part_of)
         arguments = [
             self._argument(value, boxes[parameter])
             for parameter, value in zip(kernel.body.block.args, self.call.arguments, strict=True)
@@ -185,6 +198,14 @@ class _Cut:
         part.location = self.call.location
         self._insert(part)
         return part
+
+    def _readers(self, parts: int) -> tuple[int, int]:
+        """How many cores share the memory of activations, and that of constants (`readers_of`).
+
+        Each core has a channel of its own to the global buffer, and all share one to DDR.
+        """
+        values = [v for v in self.call.arguments if not isinstance(v.owner, ConstantOp)]
+        return (1 if all(map(_is_in_global_buffer, values)) else parts), parts
 
     def _argument(self, value: SSAValue, box: Box) -> SSAValue:
         """A box of what the call passes: a window, or a smaller constant."""
@@ -226,3 +247,15 @@ class _Cut:
     def _insert(self, op: CallOp | ConstantOp | WindowOp | AssembleOp) -> None:
         assert self.call.parent is not None
         self.call.parent.insert_op_before(op, self.call)
+
+
+def _is_in_global_buffer(value: SSAValue) -> bool:
+    """Whether a plan places a value, or what it is a window of, in the global buffer."""
+    while isinstance(value.owner, WindowOp | ViewOp):
+        value = value.owner.x
+    owner = value.owner
+    places = owner.attributes.get(PLACES) if isinstance(owner, Operation) else None
+    if not isinstance(places, ArrayAttr) or not isinstance(value, OpResult):
+        return False
+    place = places.data[value.index]
+    return isinstance(place, PlaceAttr) and place.offset is not None

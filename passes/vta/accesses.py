@@ -170,6 +170,14 @@ class Accesses:
             found.append(Access(dram.space, _shift(elements, dram.starts[0]), stores))
         return found
 
+    def of_bytes(self, buffer: str, offset: int, size: int, writes: bool) -> Access | None:
+        """The access of a command of the DMA to bytes of a buffer; None where no STORE writes."""
+        space, first = self._places[buffer]
+        if space not in self._stored:
+            return None
+        start, end = offset // self.unit, -(-(offset + size) // self.unit)
+        return Access(space, slice(first + start, first + end), writes)
+
     def dram_rows(
         self, memory: Memory, buffer: str, place: int, rows: tuple[int, int, int]
     ) -> "DramRows | None":

@@ -13,7 +13,7 @@ An edge is a signal behind the last instruction of its source and a wait in fron
 its target. Signals are stores, and a store module works in order, so a signal counts once all
 stores of its step are done. All its loads are done then, too, since each brings what a store of the
 step depends on. The waits of a step are one LOAD of neighbouring semaphores if possible, its
-signals one STORE.
+signals one STORE; those of the DMA are commands of their own.
 
 Takes ``vta.cluster`` with scratch in its places, before SRAM buffers have theirs; leaves waits and
 signals as loads and stores on a buffer of kind ``semaphore``, and no ``vta.step``.
@@ -34,12 +34,15 @@ from vtac.dialects.target import ClusterTarget, Memory, windows
 from vtac.dialects.vta import (
     AllocOp,
     ClusterOp,
+    CopyOp,
     CoreOp,
-    InstructionOp,
+    DmaOp,
     LoadOp,
+    SignalOp,
     StepOp,
     StoreOp,
     TransferOp,
+    WaitOp,
     integer,
     integers,
     memory_attr,
@@ -47,7 +50,7 @@ from vtac.dialects.vta import (
     symbol,
 )
 
-from .accesses import Accesses, Elements, Order, Space
+from .accesses import Access, Accesses, Order, Space
 from .plan_microops import fresh
 
 Positions = NDArray[np.int32]
@@ -72,7 +75,7 @@ class Step:
 
     number: int
     unit: int
-    ops: tuple[InstructionOp, ...]
+    ops: tuple[TransferOp | CopyOp, ...]
 
 
 def insert_semaphores(program: ClusterOp) -> None:
@@ -83,18 +86,24 @@ def insert_semaphores(program: ClusterOp) -> None:
     for core in program.cores().values():
         for marker in core.all_of(StepOp):
             Rewriter.erase_op(marker)
+    for op in [] if program.dma is None else list(program.dma.body.block.ops):
+        if isinstance(op, StepOp):
+            Rewriter.erase_op(op)
 
 
 def _steps(program: ClusterOp) -> Iterator[Step]:
-    """The steps of all cores, those of each core in order."""
-    for unit, core in program.cores().items():
-        number, ops = -1, list[InstructionOp]()
-        for op in core.body.block.ops:
+    """The steps of all units, those of each unit in order."""
+    streams: dict[int, CoreOp | DmaOp] = dict(program.cores())
+    if program.dma is not None:
+        streams[program.target.cores] = program.dma
+    for unit, stream in streams.items():
+        number, ops = -1, list[TransferOp | CopyOp]()
+        for op in stream.body.block.ops:
             if isinstance(op, StepOp):
                 if ops:
                     yield Step(number, unit, tuple(ops))
                 number, ops = op.number.value.data, []
-            elif isinstance(op, LoadOp | StoreOp) and number >= 0:
+            elif isinstance(op, TransferOp | CopyOp) and number >= 0:
                 ops.append(op)
         if ops:
             yield Step(number, unit, tuple(ops))
@@ -110,7 +119,12 @@ class Edge:
 
 def edges_between(steps: Sequence[Step], program: ClusterOp) -> list[Edge]:
     """The edges that order all steps in conflict, by the number of their target."""
-    stored = {op.buffer_name for step in steps for op in step.ops if isinstance(op, StoreOp)}
+    stored = {
+        op.target_place[0] if isinstance(op, CopyOp) else op.buffer_name
+        for step in steps
+        for op in step.ops
+        if isinstance(op, StoreOp | CopyOp)
+    }
     accesses = Accesses(
         program.target.core, program.buffers(), [name for name in stored if name is not None]
     )
@@ -163,20 +177,28 @@ class _History:
         """Which bytes of each space a step reads (False) and writes (True)."""
         found: dict[tuple[Space, bool], NDArray[np.bool_]] = {}
         for op in step.ops:
-            assert isinstance(op, TransferOp) and op.buffer_name is not None
-            for space, elements in self._dram(op, op.buffer_name):
-                key = space, isinstance(op, StoreOp)
+            for space, elements, writes in self._dram(op):
+                key = space, writes
                 if key not in found:
                     found[key] = np.zeros(self._accesses.size(space), np.bool_)
                 found[key][elements] = True
         return found
 
-    def _dram(self, op: TransferOp, buffer: str) -> Iterator[tuple[Space, Elements]]:
-        memory, place = op.memory_id, op.dram_base.value.data
+    def _dram(self, op: TransferOp | CopyOp) -> Iterator[Access]:
+        """What an instruction or a command touches of memories that units share."""
+        if isinstance(op, CopyOp):
+            size = op.size.value.data
+            for (name, offset), writes in ((op.source_place, False), (op.target_place, True)):
+                access = self._accesses.of_bytes(name, offset, size, writes)
+                if access is not None:
+                    yield access
+            return
+        buffer, memory, place = op.buffer_name, op.memory_id, op.dram_base.value.data
+        assert buffer is not None
         rows = (*op.sizes, op.stride.value.data)
-        for space, elements, _ in self._accesses.of_transfer(memory, 0, 0, buffer, place, rows):
-            if not isinstance(space, Memory | Order):
-                yield space, elements
+        for access in self._accesses.of_transfer(memory, 0, 0, buffer, place, rows):
+            if not isinstance(access.space, Memory | Order):
+                yield access
 
     def _of(self, space: Space, writes: bool) -> Positions:
         """The last step of each unit at each byte, [units, bytes]."""
@@ -211,10 +233,17 @@ class _Writer:
             waits.setdefault(edge.target.number, (edge.target, []))[1].append(edge.source.unit)
         for step, units in signals.values():
             last = step.ops[-1]
+            if isinstance(last, CopyOp):
+                Rewriter.insert_op([SignalOp(u) for u in sorted(units)], InsertPoint.after(last))
+                continue
             for first, count in runs(units, own=step.unit):
                 signal = self._signal(step.unit, first, count, last.location)
                 Rewriter.insert_op(signal, InsertPoint.after(last))
         for step, units in waits.values():
+            if step.unit == self.target.cores:
+                waiting = [WaitOp(unit) for unit in sorted(units)]
+                Rewriter.insert_op(waiting, InsertPoint.before(step.ops[0]))
+                continue
             for first, count in runs(units, own=step.unit):
                 wait = self._wait(step.unit, first, count, sites[step.unit], step.ops[0].location)
                 sites[step.unit] += 1

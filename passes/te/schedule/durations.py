@@ -173,7 +173,8 @@ class Durations:
         count, rows = (1, 1) if is_packed else _transfers(window, loader.sizes, loader.steps)
         size = prod(window) * self.target.element_bytes(memory)
         requests = rows * -(-size // (rows * self.rates.request)) if size else 0
-        streamed = max(size // self.rates.beat, requests * self.rates.request_interval)
+        readers = self.structure.readers_by(memory)
+        streamed = max(size * readers // self.rates.beat, requests * self.rates.request_interval)
         return Duration(streamed + count * self.rates.load, count)
 
     def kind_of(self, axis: int, tile: Range) -> Hashable:

@@ -190,7 +190,8 @@ class Evaluation:
                 other = other + busy
         loaded, loads, first = self.none, self.none, self.none
         for load in self.loads:
-            size = load.window * self.target.element_bytes(load.memory)
+            readers = self.structure.readers_by(load.memory)
+            size = load.window * (self.target.element_bytes(load.memory) * readers)
             loaded, first = loaded + size * load.times, first + size
             loads = loads + load.instructions * load.times
             instructions = instructions + load.instructions * load.times

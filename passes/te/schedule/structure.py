@@ -11,10 +11,11 @@ from enum import Enum, auto
 from functools import cached_property
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import i8, i32
+from xdsl.dialects.builtin import DenseArrayBase, i8, i32
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import Memory
 from vtac.dialects.te import (
     LANES,
     ComputeOp,
@@ -163,10 +164,18 @@ INIT = -1
 
 @dataclass(frozen=True)
 class Structure:
-    """A kernel's stages, in order, and which of them are its results."""
+    """A kernel's stages, in order, and which of them are its results.
+
+    readers: see `readers_of`.
+    """
 
     stages: Sequence[ScheduledStage]
     roots: Sequence[ScheduledStage]
+    readers: tuple[int, int] = (1, 1)
+
+    def readers_by(self, memory: Memory) -> int:
+        """How many cores share the memory from which loads into a scratchpad come."""
+        return self.readers[memory is not Memory.INP]
 
     @property
     def root(self) -> ScheduledStage:
@@ -265,6 +274,22 @@ def _work(stage: ScheduledStage) -> int:
     return total
 
 
+READERS_ATTRIBUTE = "te.readers"
+"""The attribute of a kernel with what `readers_of` returns, if that is not (1, 1)."""
+
+
+def readers_of(kernel: KernelOp) -> tuple[int, int]:
+    """How many cores of a cluster read the memories of activations and of constants at a time.
+
+    While so many read, each gets that part of the memory's bandwidth.
+    """
+    readers = kernel.attributes.get(READERS_ATTRIBUTE)
+    if not isinstance(readers, DenseArrayBase):
+        return 1, 1
+    activations, constants = (int(count) for count in readers.get_values())
+    return activations, constants
+
+
 def structure_of(kernel: KernelOp, layer: str) -> Structure:
     """Classify a kernel's stages and plan which share a buffer.
 
@@ -288,7 +313,7 @@ def structure_of(kernel: KernelOp, layer: str) -> Structure:
     if not roots or len({stage.compute.spatial.extents for stage in roots}) > 1:
         what = "the results of one kernel must have one shape"
         raise CompileError(Problem(layer, what, "Compute them in programs of their own."))
-    return Structure(stages, roots)
+    return Structure(stages, roots, readers_of(kernel))
 
 
 def _role(compute: ComputeOp, layer: str) -> StageRole:

@@ -23,6 +23,7 @@ from xdsl.passes import ModulePass
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.te import canonical_text
+from vtac.passes.te.schedule.structure import readers_of
 from vtac.passes.te.templates.kernels import (
     Layers,
     space_of,
@@ -43,13 +44,13 @@ class TeSchedulePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Schedule every kernel of tensors that has no schedule; report all problems together."""
         template, target, layers = TilesTemplate(), target_of_module(op), Layers(op)
-        found, problems = dict[str, RulePoint](), list[Problem]()
+        found, problems = dict[object, RulePoint](), list[Problem]()
         recorded = ctx.schedules if isinstance(ctx, VtacContext) else None
         for kernel in unscheduled_kernels(op):
             layer = layers.of(kernel)
             try:
                 space = space_of(kernel, template, target, layer)
-                key = canonical_text(kernel)
+                key = canonical_text(kernel), readers_of(kernel)
                 if key not in found:
                     found[key] = space.rule(layer)
                 records = () if recorded is None else recorded(kernel, target)
