@@ -133,8 +133,12 @@ def edges_between(steps: Sequence[Step], program: ClusterOp) -> list[Edge]:
     clocks = np.zeros((units, units), np.int32)
     done: list[list[tuple[Step, Positions]]] = [[] for _ in range(units)]
     edges = []
+    before: Step | None = None
     for step in steps:
         now, needs = clocks[step.unit], history.visit(step, len(done[step.unit]) + 1)
+        if isinstance(step.ops[0], CopyOp) and before is not None:
+            # A copy runs ahead as far as the emission order says, and no further.
+            needs[before.unit] = max(needs[before.unit], len(done[before.unit]))
         needs[step.unit] = 0
         # The latest step first: it may imply the others.
         waits = [unit for unit in range(units) if needs[unit] > now[unit]]
@@ -143,6 +147,7 @@ def edges_between(steps: Sequence[Step], program: ClusterOp) -> list[Edge]:
                 source, known = done[unit][needs[unit] - 1]
                 edges.append(Edge(source, step))
                 np.maximum(now, known, out=now)
+        before = before if isinstance(step.ops[0], CopyOp) else step
         now[step.unit] = len(done[step.unit]) + 1
         done[step.unit].append((step, now.copy()))
     return edges

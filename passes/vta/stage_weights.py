@@ -14,7 +14,7 @@ semaphore counts to 255; 0 stages nothing.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -136,11 +136,12 @@ def _choose(program: ClusterOp, most: int) -> list[_Staged]:
                 uses = each.within(size, element)
                 earliest = staged[-1].taken.first if staged else 0
                 found = _fit(uses, size, earliest, room, taken)
-                if found is not None and clock.copies(found, step, _read(uses) * element):
+                if found is not None:
+                    found = clock.copy(found, step, _read(uses) * element)
+                if found is not None:
                     taken.append(found)
                     staged.append(_Staged(each, found))
                     break
-                found = None
             size = 0 if found is None else found.end - found.start
             direct += (_read(each.uses) - _read(each.within(size, element))) * element
         clock.runs(step, direct)
@@ -158,39 +159,83 @@ class _Clock:
         self._rate = target.core.timing.port_bytes
         self._units: dict[int, int] = {}
         self._compute: dict[int, int] = {}
+        self._inputs: dict[int, int] = {}
+        buffers = program.buffers()
         for unit, core in program.cores().items():
             step = 0
             for op in core.body.block.ops:
                 if isinstance(op, StepOp):
                     step = op.number.value.data
-                    self._units[step], self._compute[step] = unit, 0
+                    self._units[step], self._compute[step], self._inputs[step] = unit, 0, 0
                 elif isinstance(op, ComputeOp) and op.micro_ops is not None:
-                    work = compute_work(target.core, op, op.micro_ops)
-                    self._compute[step] += work.cycles
+                    self._compute[step] += compute_work(target.core, op, op.micro_ops).cycles
+                elif isinstance(op, LoadOp) and op.memory_id is Memory.INP and op.buffer_name:
+                    place = buffers[op.buffer_name].place
+                    if place is None or place[0] != GLOBAL_SCOPE:
+                        elements = op.sizes[0] * op.sizes[1]
+                        self._inputs[step] += elements * target.core.element_bytes(Memory.INP)
         self.steps = sorted(self._units)
         self.starts: dict[int, int] = {}
         self._now = dict.fromkeys(program.cores(), 0)
-        self._ddr = 0
+        self._ddr = _Port()
+        self._copied = 0
 
-    def copies(self, taken: Interval, step: int, read: int) -> bool:
+    def copy(self, taken: Interval, step: int, read: int) -> Interval | None:
         """Let the DMA copy into a place if the copy ends before the step that reads it begins.
 
         It may end later by the time that DDR saves. read: bytes that loads read of it in all.
+        Returns the place from the step on during which the copy begins, None if it is not made.
         """
         size = taken.end - taken.start
-        begin = max(self._ddr, self.starts.get(taken.first, 0))
-        end = begin + size // self._rate
+        begin = max(self._copied, self.starts.get(taken.first, 0))
+        begin = max(self._ddr.end_of(begin, 1) - 1, begin)
+        cycles = size // self._rate
+        end = self._ddr.end_of(begin, cycles)
         if end > self._now[self._units[step]] + (read - size) // self._rate:
-            return False
-        self._ddr = end
-        return True
+            return None
+        self._copied = end
+        self._ddr.take(begin, cycles)
+        running = [other for other, start in self.starts.items() if start <= begin]
+        return replace(taken, first=max([taken.first, *running]))
 
     def runs(self, step: int, direct: int) -> None:
         """The next step runs, which reads so many bytes of weights from DDR."""
         unit = self._units[step]
         start = self.starts[step] = self._now[unit]
-        self._ddr = max(self._ddr, start) + direct // self._rate if direct else self._ddr
-        self._now[unit] = max(start + self._compute[step], self._ddr if direct else 0)
+        loads = self._ddr.take(start, (direct + self._inputs[step]) // self._rate)
+        self._now[unit] = max(start + self._compute[step], loads)
+
+
+class _Port:
+    """The cycles of DDR's port that are left, in stretches of `_STRETCH` cycles."""
+
+    def __init__(self) -> None:
+        self._used: dict[int, int] = {}
+
+    def end_of(self, begin: int, cycles: int) -> int:
+        """The cycle in which so many cycles of the port are over, taken from `begin` on."""
+        return self._take(begin, cycles, commit=False)
+
+    def take(self, begin: int, cycles: int) -> int:
+        """As `end_of`; the cycles are used from now on."""
+        return self._take(begin, cycles, commit=True)
+
+    def _take(self, begin: int, cycles: int, *, commit: bool) -> int:
+        stretch, end = begin // _STRETCH, begin
+        while cycles > 0:
+            used = self._used.get(stretch, 0)
+            part = min(_STRETCH - used, cycles)
+            if part:
+                end = max(begin, stretch * _STRETCH + used + part)
+                cycles -= part
+                if commit:
+                    self._used[stretch] = used + part
+            stretch += 1
+        return end
+
+
+_STRETCH = 4096
+"""Cycles that `_Port` looks at together."""
 
 
 def _read(uses: Sequence[tuple[int, LoadOp]]) -> int:
