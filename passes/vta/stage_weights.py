@@ -109,8 +109,7 @@ def stage_weights(program: ClusterOp, most: int = MOST_COPIES) -> None:
         name = fresh(f"{each.weights.name}_staged", taken)
         place = GLOBAL_SCOPE, each.taken.start
         live = each.taken.first, each.taken.last
-        align = min(last.align.value.data, 256)
-        buffer = BufferOp(name, BufferKind.SCRATCH, each.size, align, place=place, live=live)
+        buffer = BufferOp(name, BufferKind.SCRATCH, each.size, element, place=place, live=live)
         Rewriter.insert_op(buffer, InsertPoint.after(last))
         for _, op in each.weights.within(each.size, element):
             op.properties["buffer"] = symbol(name)
@@ -135,7 +134,7 @@ def _choose(program: ClusterOp, most: int) -> list[_Staged]:
             for size in _sizes(each, element) if len(staged) < most else ():
                 uses = each.within(size, element)
                 earliest = staged[-1].taken.first if staged else 0
-                found = _fit(uses, size, earliest, room, taken)
+                found = _fit(uses, (size, element), earliest, room, taken)
                 if found is not None:
                     found = clock.copy(found, step, _read(uses) * element)
                 if found is not None:
@@ -255,16 +254,20 @@ def _sizes(weights: _Weights, element: int) -> Iterator[int]:
 
 def _fit(
     uses: Sequence[tuple[int, LoadOp]],
-    size: int,
+    wanted: tuple[int, int],
     earliest: int,
     room: int,
     taken: Sequence[Interval],
 ) -> Interval | None:
-    """The place for so many bytes from as early as possible until their last use; None if none."""
+    """The place from as early as possible until the last use; None if there is none.
+
+    wanted: how many bytes, and the alignment. earliest: the first step. room: bytes of the buffer.
+    """
+    size, align = wanted
     first, last = min(step for step, _ in uses), max(step for step, _ in uses)
     is_read_again = _read(uses) > max(_end(op) for _, op in uses)
     for step in range(earliest, first + is_read_again):
-        start = first_fit(size, 256, (step, last), taken)
+        start = first_fit(size, align, (step, last), taken)
         if start + size <= room:
             return Interval(start, start + size, step, last)
     return None

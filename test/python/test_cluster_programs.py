@@ -18,8 +18,8 @@ from xdsl.rewriter import Rewriter
 
 import vtac
 from vtac.dialects.graph import CompositeOp, ConvOp, RequantizeOp, YieldOp
-from vtac.dialects.target import TARGET_ATTRIBUTE, ClusterTarget, Target, windows
-from vtac.dialects.vta import BufferKind, ClusterOp, LoadOp, StoreOp
+from vtac.dialects.target import TARGET_ATTRIBUTE, ClusterTarget, Memory, Target, windows
+from vtac.dialects.vta import BufferKind, ClusterOp, CopyOp, LoadOp, StoreOp
 from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.lowering.te_to_vta import TeToVtaPass
@@ -35,6 +35,7 @@ from vtac.passes.vta.order_instructions import OrderInstructionsPass
 from vtac.passes.vta.place_scratch import PlaceScratchPass
 from vtac.passes.vta.plan_microops import PlanMicroOpsPass
 from vtac.passes.vta.split_loads import SplitLoadsPass
+from vtac.passes.vta.stage_weights import StageWeightsPass
 from vtac.sim.cluster import ClusterError, ClusterSimulator
 
 Shape = tuple[int, ...]
@@ -42,6 +43,7 @@ Shape = tuple[int, ...]
 VTA = (
     TeToVtaPass,
     PlaceScratchPass,
+    StageWeightsPass,
     InsertSemaphoresPass,
     AllocatePass,
     SplitLoadsPass,
@@ -185,6 +187,49 @@ def synchronisation(program: ClusterOp) -> list[tuple[int, Operation]]:
         for op in core.body.block.ops
         if isinstance(op, LoadOp | StoreOp) and op.buffer_name == "semaphores"
     ]
+
+
+def weighty(cores: int) -> tuple[IntegerFunction, ModuleOp, ClusterOp, list[Shape]]:
+    """Layers whose weights several cores read, on a cluster with a DMA."""
+    f = IntegerFunction(TARGETS["1x16"])
+    x = f.input(1, 48, 12, 6)
+    for _ in range(3):
+        x = f.requantize(f.conv(x, 48, (3, 3), pads=(1, 1, 1, 1)), shift="one")
+    module = f.finish(x)
+    shapes = shapes_of(f, module)
+    return f, module, compiled(f, module, cluster(TARGETS["1x16"], cores)), shapes
+
+
+def test_weights_come_by_the_dma() -> None:
+    """Cores load from the global buffer what the DMA has brought; exact in any order."""
+    f, module, program, shapes = weighty(3)
+    assert program.dma is not None
+    copies = [op for op in program.dma.commands() if isinstance(op, CopyOp)]
+    staged = {op.target_place[0] for op in copies}
+    read = {
+        op.buffer_name
+        for core in program.cores().values()
+        for op in core.all_of(LoadOp)
+        if op.memory_id is Memory.WGT
+    }
+    assert staged and staged <= read
+    check(f, module, program, shapes, 2)
+
+
+def test_a_lost_copy_or_signal_of_the_dma_is_found() -> None:
+    f, _, program, _ = weighty(2)
+    assert program.dma is not None
+    count = len(program.dma.commands())
+    for number in range(count):
+        broken = program.clone()
+        assert broken.dma is not None
+        op = broken.dma.commands()[number]
+        block = op.parent
+        assert block is not None
+        block.detach_op(op)
+        with pytest.raises(ClusterError):
+            for seed in (None, 1, 2, 3, 4):
+                run(f, encode_cluster(broken), f.packed_inputs(2), seed)
 
 
 def test_neighbours_alone_wait_for_each_other() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integer_groups import IntegerFunction
+from integer_groups import REWRITES, IntegerFunction
 from moving_functions import Moves, check_places
 from random_groups import KINDS, TARGETS, RandomGroup
 from te_functions import evaluate, kernels, rank_of
@@ -20,6 +20,8 @@ from vtac.passes.te.cut_calls import UNCUT_ATTRIBUTE, CutCallsPass, parts_for
 from vtac.passes.te.fill_lanes import FillLanesPass
 from vtac.passes.te.insert_copies import InsertCopiesPass
 from vtac.passes.te.kernel_regions import boxes_of_parts
+from vtac.passes.te.schedule.search import search
+from vtac.passes.te.schedule.structure import READERS_ATTRIBUTE, structure_of
 
 PYNQ = TARGETS["1x16"]
 
@@ -152,3 +154,20 @@ def test_boxes_cover_once(shape: list[int], parts: list[int]) -> None:
     for box in boxes_of_parts(shape, parts[: len(shape)]):
         seen[tuple(slice(start, start + n) for start, n in box)] += 1
     assert (seen == 1).all()
+
+
+def test_tiles_mind_that_cores_share_a_memory() -> None:
+    """The expected cycles of a kernel count what share of DDR a core gets."""
+    target = Target.named("chisel-pynq")
+    f = IntegerFunction(target)
+    x = f.input(1, 128, 28, 28)
+    acc = f.conv(x, 128, (3, 3), pads=(1, 1, 1, 1))
+    module = f.finish(f.requantize(acc, shift="one"))
+    f.apply(module, [GraphToTePass, *REWRITES])
+    (kernel,) = kernels(module)
+    loaded = []
+    for readers in (1, 8):
+        kernel.attributes[READERS_ATTRIBUTE] = vta.integers(1, readers)
+        candidate = search(structure_of(kernel, "layer"), target, "layer")
+        loaded.append(candidate.cycles)
+    assert loaded[0] < loaded[1]
