@@ -8,9 +8,9 @@ once instead of each time. What finds no room is halved up to twice, and its res
 
 Takes ``vta.cluster`` with a global buffer and a DMA, with scratch in its places, before
 ``vta-insert-semaphores``; leaves further scratch in the global buffer, loads from it, and the
-commands of the DMA. Declined for weights that, by a rough clock, would come later than if the cores
-read them from DDR. Other programs are left as they are. Option ``most``: the most copies, since a
-semaphore counts to 255; 0 stages nothing.
+commands of the DMA. Declined, by a rough clock, for weights that would come later than if the cores
+read them from DDR, and for those that are read once by a step that would not wait for DDR. Other programs are left as they are.
+Option ``most``: the most copies, since a semaphore counts to 255; 0 stages nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -131,7 +131,8 @@ def _choose(program: ClusterOp, most: int) -> list[_Staged]:
         direct = 0
         for each in (w for w in weights if w.uses[0][0] == step):
             found = None
-            for size in _sizes(each, element) if len(staged) < most else ():
+            is_worth = clock.gains(each, step, element) and len(staged) < most
+            for size in _sizes(each, element) if is_worth else ():
                 uses = each.within(size, element)
                 earliest = staged[-1].taken.first if staged else 0
                 found = _fit(uses, (size, element), earliest, room, taken)
@@ -178,6 +179,18 @@ class _Clock:
         self._now = dict.fromkeys(program.cores(), 0)
         self._ddr = _Port()
         self._copied = 0
+
+    def gains(self, weights: _Weights, step: int, element: int) -> bool:
+        """Whether weights are read again, or the step that reads them would wait for DDR.
+
+        Other weights a core loads early by itself, without a signal. Where one core works alone, it
+        has DDR for itself.
+        """
+        now, read = self._now[self._units[step]], _read(weights.uses) * element
+        is_read_again = read > weights.buffer.bytes.value.data
+        loads = self._ddr.end_of(now, (read + self._inputs[step]) // self._rate)
+        is_alone = len(set(self._units.values())) == 1
+        return not is_alone and (is_read_again or loads > now + self._compute[step])
 
     def copy(self, taken: Interval, step: int, read: int) -> Interval | None:
         """Let the DMA copy into a place if the copy ends before the step that reads it begins.
