@@ -67,14 +67,15 @@ def _simulate(args: argparse.Namespace) -> None:
     if args.program is None:
         raise CompileError(Problem("", "say which program to time", "See vta-sim --help."))
     verify_picture_names(args)
-    machine = machine_of(args.target) if args.target else None
-    if Path(args.program).is_dir():
-        simulate_cluster(args, streams_of_folder(args.program, machine))
-        return
+    is_folder = Path(args.program).is_dir()
     verify_paths(
-        (args.program, file_of(args.target), file_of(args.preset)),
+        (None if is_folder else args.program, file_of(args.target), file_of(args.preset)),
         (args.trace, args.timeline, args.roofline),
     )
+    machine = machine_of(args.target) if args.target else None
+    if is_folder:
+        simulate_cluster(args, streams_of_folder(args.program, machine))
+        return
     program, resources = _read(args.program, machine, args.function)
     if isinstance(program, BinaryCluster):
         simulate_cluster(args, streams_of_program(program, resources))

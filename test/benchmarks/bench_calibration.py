@@ -105,13 +105,13 @@ def complaints(rows: list[Row], samples: list[int]) -> Iterator[str]:
                 yield f"{model}, {method}: {share:.1%} with 10 samples, {shares[-1]:.1%} with more"
 
 
-def replace_table(page: Path, text: str) -> None:
-    """Put the table between the marks of a page."""
-    before, found, rest = page.read_text().partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
+def replace_table(page: Path, marks: tuple[str, str], text: str) -> None:
+    """Put a table between the marks of a page."""
+    before, found, rest = page.read_text().partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not (found and end):
-        raise SystemExit(f"{page} has no marks {MARKS[0]} and {MARKS[1]}")
-    page.write_text(f"{before}{MARKS[0]}\n{text}{MARKS[1]}{after}")
+        raise SystemExit(f"{page} has no marks {marks[0]} and {marks[1]}")
+    page.write_text(f"{before}{marks[0]}\n{text}{marks[1]}{after}")
 
 
 def main() -> int:
@@ -140,7 +140,7 @@ def main() -> int:
     text = table(rows, options.samples)
     print(text, end="")
     if options.page:
-        replace_table(options.page, text)
+        replace_table(options.page, MARKS, text)
     found = list(complaints(rows, options.samples))
     for complaint in found:
         print(complaint, file=sys.stderr)

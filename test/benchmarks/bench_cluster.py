@@ -1,25 +1,43 @@
-"""Cycles of a network on clusters of 1, 2, 4 and 8 cores, beside one core alone.
+"""Cycles of a network on clusters of 1, 2, 4 and 8 cores, beside one core alone: a table.
 
-``python test/benchmarks/bench_cluster.py [resnet18|mnist8|...] [--cores 1 2 4 8]``: one line per
-cluster with cycles, the ratio to one core, MB to and from DDR and GB, and the share of time in
-which the compute modules work. Small networks are those of `trained_models`.
+One row per cluster and step of the compiler, each step with those above it: layers in parts on the
+cores, with semaphores between them; intermediates in the global buffer; weights brought by the DMA.
+Columns: cycles, the ratio to one core, MB to and from DDR and the global buffer, and the share of
+time in which the compute modules work. Run: ``python FILE [resnet18|mnist8|...] --cores 1 2 4 8``;
+small networks are those of `trained_models`. ``--page FILE`` replaces the table in a page.
 """
 
 import argparse
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import resnet18
+from bench_calibration import replace_table
 
 import vtac
 from vtac.dialects.target import ClusterTarget
 from vtac.dialects.vta.cluster_program import BinaryCluster
+from vtac.passes.pipeline import Pipeline
 from vtac.runtime.vta_program import from_function
 from vtac.sim.cluster import ClusterReport, estimate_cluster
+
+MARKS = "<!-- bench_cluster -->", "<!-- end of bench_cluster -->"
+"""What encloses the table in a page."""
+
+STEPS: Mapping[str, Callable[[Pipeline], Pipeline]] = {
+    "layers in parts": lambda pipeline: pipeline.without("graph-place-tensors").with_options(
+        "vta-stage-weights", most=0
+    ),
+    "+ intermediates in the global buffer": lambda pipeline: pipeline.with_options(
+        "vta-stage-weights", most=0
+    ),
+    "+ weights by the DMA": lambda pipeline: pipeline,
+}
+"""What is taken away from the pipeline for each step."""
 
 SUPPORT = Path(__file__).parent.parent / "support"
 
@@ -46,31 +64,46 @@ def reports(module: vtac.Module) -> list[ClusterReport]:
     return found
 
 
-def line(cores: int, alone: int, found: Sequence[ClusterReport]) -> str:
-    """What is printed for a cluster."""
+def row(cores: int, step: str, alone: int, found: Sequence[ClusterReport]) -> str:
+    """The row of a cluster and a step."""
     cycles = sum(report.cycles for report in found)
     ddr = sum(report.total_ddr_bytes for report in found) / 1e6
     gb = sum(sum(unit.values()) for report in found for unit in report.gb_bytes) / 1e6
     busy = sum(r.busy(unit) * r.cycles for r in found for unit in range(cores)) / (cycles * cores)
-    moved = f"DDR {ddr:.1f} MB, GB {gb:.1f} MB"
-    return f"{cores} cores: {cycles:,} cycles, {alone / cycles:.2f} x, {moved}, {busy:.0%} busy"
+    ratio = f"{alone / cycles:.2f}"
+    return f"| {cores} | {step} | {cycles:,} | {ratio} | {ddr:.1f} | {gb:.1f} | {busy:.0%} |"
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("network", nargs="?", default="resnet18")
-    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 8])
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    model, samples = network(args.network)
+def table(name: str, counts: Sequence[int]) -> Iterator[str]:
+    """The lines of the table in Markdown."""
+    model, samples = network(name)
     entry = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
     feeds = {entry.graph.input[0].name: samples}
     alone = vtac.compile(model, "chisel-pynq", feeds).profile().cycles
-    print(f"one core: {alone:,} cycles")
-    for cores in args.cores:
+    yield "| cores | | cycles | times one core | MB of DDR | MB of GB | compute modules work |"
+    yield "| ---: | --- | ---: | ---: | ---: | ---: | ---: |"
+    yield f"| | one core alone | {alone:,} | 1.00 | | | |"
+    for cores in counts:
         machine = ClusterTarget.named("cluster-8").replace(cores=cores)
-        print(line(cores, alone, reports(vtac.compile(model, machine, feeds))), flush=True)
+        for step, pipeline in STEPS.items():
+            module = vtac.compile(model, machine, feeds, pipeline=pipeline)
+            yield row(cores, step, alone, reports(module))
+
+
+def main() -> None:
+    """Print the table, or put it into a page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("network", nargs="?", default="resnet18")
+    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--page", type=Path, metavar="FILE", help="put the table into this page")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    lines = []
+    for line in table(args.network, args.cores):
+        print(line, flush=True)
+        lines.append(f"{line}\n")
+    if args.page:
+        replace_table(args.page, MARKS, "".join(lines))
 
 
 if __name__ == "__main__":

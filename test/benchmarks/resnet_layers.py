@@ -25,7 +25,7 @@ from vtac.dialects.target import Memory, Target
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset, TimingReport
 from vtac.tools.compiler import compile_model
-from vtac.tools.options import ChangePipeline, Tuning
+from vtac.tools.options import ChangePipeline, TuningFiles
 
 Array = NDArray[np.float32]
 
@@ -262,7 +262,7 @@ def compile_layer(
     images: int = 1,
     pipeline: ChangePipeline | None = None,
     keep: Sequence[str] = ("quantised",),
-    tuning: Tuning | None = None,
+    tuning: TuningFiles | None = None,
 ) -> CompiledLayer:
     """Compile one layer for so many images, so that all of it is one program.
 

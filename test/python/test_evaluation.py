@@ -217,7 +217,7 @@ def test_labels_judge_those_outputs_that_they_fit() -> None:
 def test_ranges_without_outliers_suit_data_without_outliers() -> None:
     rng = np.random.default_rng(0)
     samples = rng.normal(size=(1600, 16)).astype(np.float32)
-    samples[500, 3] = 500  # one of 25,600, and of those that bias correction observes
+    samples[500, ::8] = 500  # two of 25,600, and of those that bias correction observes
     weights = {"w": floats((16, 10), 5)}
     model = small_model(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [20, 16]}, ["y"], weights
@@ -228,5 +228,5 @@ def test_ranges_without_outliers_suit_data_without_outliers() -> None:
         assert module.package.functions
         found = vtac.evaluate(module, samples[100:120], model)["y"]
         snr[method] = found.snr_db or np.inf
-    assert snr["minmax"] < 5  # one step is 4
+    assert snr["minmax"] < 12
     assert snr["percentile"] > 25 and snr["entropy"] > 20

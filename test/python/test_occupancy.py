@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import vtac
 from vtac.dialects.target import Memory
 from vtac.dialects.vta.attributes import BufferKind
-from vtac.sim.timing.occupancy import SCRATCHPADS, Levels, _LiveRanges
+from vtac.sim.timing.occupancy import SCRATCHPADS, Levels, LiveRanges
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 50), st.integers(1, 30), st.integers(0, 9)), min_size=0, max_size=12
@@ -51,7 +51,7 @@ ACCESSES = st.lists(
 
 @given(ACCESSES)
 def test_live_ranges_end_with_the_last_read(accesses: list[tuple[bool, int, int, int]]) -> None:
-    ranges = _LiveRanges(12)
+    ranges = LiveRanges(12)
     now = 0
     history: list[list[tuple[bool, int, int]]] = [[] for _ in range(12)]
     for writes, first, length, cycles in accesses:

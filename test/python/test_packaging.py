@@ -12,6 +12,7 @@ import pytest
 COMMANDS = {
     "vtac",
     "vta-compile",
+    "vta-explore",
     "vta-export",
     "vta-opt",
     "vta-report",
@@ -64,6 +65,7 @@ def test_every_module_is_in_the_wheel_and_nothing_else(root: Path, names: set[st
     modules = [file for room in rooms for file in (root / room).rglob("*.py")]
     modules += (root / "runtime" / "c_project" / "templates").iterdir()
     modules += (root / "tools/report_page/templates").iterdir()
+    modules += (root / "tools/explore_machines/templates").iterdir()
     modules += (root / "tools/tune/records").iterdir()
     expected = {f"vtac/{file.relative_to(root).as_posix()}" for file in modules}
     package = {name for name in names if name.startswith("vtac/")}

@@ -112,7 +112,7 @@ def test_every_kind_is_exact_and_near_the_floats(name: str, machine: str) -> Non
     assert launches(module) <= fewest + (0 if whole else form.layers * sources)
     products = [found.where for found in module.explain if found.op == "graph.matmul"]
     assert products and "host" not in products
-    if form.norm == "operator":
+    if form.norm == "operator" and not form.patch:  # patches begin the stream in integers
         sums = [found.reason for found in module.explain if found.node.endswith("norm1.add")]
         assert all("adds without rounding" in reason for reason in sums), sums
 
