@@ -9,8 +9,9 @@ once instead of each time. What finds no room is halved up to twice, and its res
 Takes ``vta.cluster`` with a global buffer and a DMA, with scratch in its places, before
 ``vta-insert-semaphores``; leaves further scratch in the global buffer, loads from it, and the
 commands of the DMA. Declined, by a rough clock, for weights that would come later than if the cores
-read them from DDR, and for those that are read once by a step that would not wait for DDR. Other programs are left as they are.
-Option ``most``: the most copies, since a semaphore counts to 255; 0 stages nothing.
+read them from DDR, and for those that are read once by a step that would not wait for DDR. Other
+programs are left as they are. Option ``most``: the most copies, since a
+semaphore counts to 255; 0 stages nothing.
 """
 
 from collections.abc import Iterator, Sequence
