@@ -68,9 +68,9 @@ QUANTISED = "quantised"
 
 LOWERING = (
     Pipeline.of(
-        "graph-to-te,te-fill-lanes,te-cut-calls,te-insert-copies,te-narrow-bands,te-legalize-casts,te-fuse-accumulators,"
-        "te-split-bodies,te-drop-clips,te-nest-shifts,te-correct-borders,te-place-biases,"
-        "te-block-immediates,te-extremes-first,te-split-windows,te-share-tiles,"
+        "graph-to-te,te-fill-lanes,te-cut-calls,te-insert-copies,te-narrow-bands,te-legalize-casts,"
+        "te-fuse-accumulators,te-split-bodies,te-drop-clips,te-nest-shifts,te-correct-borders,"
+        "te-place-biases,te-block-immediates,te-extremes-first,te-split-windows,te-share-tiles,"
         "te-cover-stores,te-schedule",
         "te",
     )
@@ -80,8 +80,9 @@ LOWERING = (
         "loops",
     )
     + Pipeline.of(
-        "te-to-vta,vta-place-scratch,vta-stage-weights,vta-insert-semaphores,vta-allocate,vta-split-loads,vta-order-instructions,"
-        "vta-join-loads,vta-plan-microops,vta-insert-dependences",
+        "te-to-vta,vta-place-scratch,vta-stage-weights,vta-insert-semaphores,vta-allocate,"
+        "vta-split-loads,vta-order-instructions,vta-join-loads,vta-plan-microops,"
+        "vta-insert-dependences",
         "vta",
         is_checked_later=True,  # by encoding and by the hazard checker
     )
