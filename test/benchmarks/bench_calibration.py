@@ -121,7 +121,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", choices=[*names, []], metavar="MODEL")
     parser.add_argument("--target", default="chisel-pynq")
     parser.add_argument("--images", type=int, default=300, help="judge on this many (300)")
-    parser.add_argument("--splits", type=int, default=4, help="split the images so many times (4)")
+    parser.add_argument("--splits", type=int, default=3, help="split the images so many times (3)")
     parser.add_argument("--samples", type=int, nargs="*", default=COUNTS, help="calibrate on these")
     parser.add_argument("--page", type=Path, metavar="FILE", help="put the table into this page")
     options = parser.parse_args()
