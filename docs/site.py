@@ -128,9 +128,10 @@ def reference(package: str, modules: list[str]) -> str:
 
 
 def source_of(module: str) -> Path:
-    """The file of a module."""
+    """The file of a module. A folder of data may have a module's name."""
     path = ROOT.joinpath(*module.split(".")[1:])
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    package = path / "__init__.py"
+    return package if package.exists() else path.with_suffix(".py")
 
 
 def definitions(file: Path) -> list[str]:

@@ -291,6 +291,10 @@ def test_stretches_bridge_the_own_semaphore(
     assert list(runs(units, own)) == expected
 
 
+NEEDS_MODELS = pytest.mark.skipif(not model_path("mnist8").exists(), reason="../shared is absent")
+
+
+@NEEDS_MODELS
 def test_one_core_alone_has_the_program_of_today() -> None:
     """Without a global buffer and a DMA a cluster of one core is that core."""
     samples, _ = samples_and_inputs("mnist8")
@@ -302,6 +306,7 @@ def test_one_core_alone_has_the_program_of_today() -> None:
     assert ours == theirs
 
 
+@NEEDS_MODELS
 def test_a_network_on_a_cluster(tmp_path: Path) -> None:
     """Compiled, written, read and run: exact in any order."""
     samples, inputs = samples_and_inputs("mnist8")
