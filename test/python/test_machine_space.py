@@ -210,7 +210,8 @@ def test_usual_values_are_those_of_the_target() -> None:
     base = Target.named("ultra96")
     for name in base.fields():
         for value in usual_values(base, name) or ():
-            base.data.replace(**{name: value})
+            changed = base.data.replace(**{name: value})
+            assert getattr(changed, name, value) == value
 
 
 def test_a_formula_without_a_value_refuses_the_machine() -> None:

@@ -63,6 +63,13 @@ def argument_parser() -> argparse.ArgumentParser:
     }
     for name, text in flags.items():
         add(f"--{name}", action="store_true", help=text)
+    _add_output_arguments(parser)
+    return parser
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options for what is printed beside the IR, or instead of it."""
+    add = parser.add_argument
     add("-v", "--verbose", action="store_true", help="print each pass as it begins (to stderr)")
     add_quiet_argument(parser)
     add(
@@ -81,4 +88,3 @@ def argument_parser() -> argparse.ArgumentParser:
         nargs=0,
         help="print the names of xDSL's own passes, which can be used as well",
     )
-    return parser

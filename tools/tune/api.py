@@ -138,11 +138,10 @@ def tune(
     if database is None or not is_model(source) or interrupted():
         return Tuned(kernels, _path(database), interrupted())
     whole = Network(source, machine, calibration, compile_options or CompileOptions())
-    used = database
     if select is not None:
         write_lines(select, useful_records(whole, _records(database, found), note))
-        used = select
-    return Tuned(kernels, _path(database), False, (whole.cycles(None), whole.cycles([used])))
+    used = [database if select is None else select]
+    return Tuned(kernels, _path(database), False, (whole.cycles(None), whole.cycles(used)))
 
 
 def _path(database: str | os.PathLike[str] | None) -> str | None:
