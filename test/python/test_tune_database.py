@@ -115,6 +115,19 @@ def test_two_writers_lose_nothing(path: Path) -> None:
     assert not Path(f"{path}.rescue.jsonl").exists()
 
 
+def test_a_file_that_another_writer_is_about_to_fill(path: Path) -> None:
+    """Between the header and the tables of a new file, a second writer may open it."""
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+    other.close()
+    assert path.stat().st_size
+    with pytest.raises(CompileError, match="has no tables yet"):
+        Database.read(path)
+    filled(path, "a")
+    with Database.read(path) as database:
+        assert len(database.runs()) == 1
+
+
 WRITER = """
 import sys
 sys.path[:0] = [{support!r}]

@@ -23,6 +23,7 @@ from vtac.tools.tune.database_file import (
     WAIT,
     connect,
     explained,
+    has_tables,
     make_tables,
     use_log,
     verify_file,
@@ -104,7 +105,7 @@ class Database:
         verify_file(text, new=True)
         found = cls(text, connect(text, "rwc", wait), note)
         with found._closing_on_error():
-            if os.path.getsize(text):
+            if has_tables(found._connection):
                 verify_schema(found._connection, text)
             if not use_log(found._connection, wait):
                 note(f"{text}: no write-ahead log here: readers and writers wait in turn")

@@ -42,7 +42,7 @@ def make_tables(connection: sqlite3.Connection, path: str) -> None:
 
     To be called inside a transaction. Raises `CompileError` if the tables are not ours.
     """
-    if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if not has_tables(connection):
         for statement in filter(str.strip, TABLES.split(";")):
             connection.execute(statement)
     else:
@@ -55,12 +55,20 @@ def make_tables(connection: sqlite3.Connection, path: str) -> None:
     connection.execute(set_schema, (str(SCHEMA),))
 
 
+def has_tables(connection: sqlite3.Connection) -> bool:
+    """Whether a file has tables at all.
+
+    A database has none until its first writer has made them, although it has a header by then.
+    """
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
 def verify_schema(connection: sqlite3.Connection, path: str) -> int:
     """The version of the tables. Raises `CompileError` if it cannot be used."""
     select = "SELECT name FROM sqlite_master WHERE type = 'table'"
     tables = {name for (name,) in connection.execute(select)}
     if not {"meta", "trial", "best"} <= tables:
-        what = "is a SQLite database, but not one of vta-tune"
+        what = "is a SQLite database, but not one of vta-tune" if tables else "has no tables yet"
         raise CompileError(Problem(path, what, HINT))
     row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     text = "" if row is None else str(row[0])
@@ -110,19 +118,22 @@ def verify_file(path: str, *, new: bool) -> None:
         raise CompileError(Problem(path, "is read-only", "Copy it, and tune with the copy."))
     if not size and new:
         return
-    _verify_header(path, size)
+    _verify_header(path)
 
 
-def _verify_header(path: str, size: int) -> None:
+def _verify_header(path: str) -> None:
     """Raise `CompileError` unless a file begins as SQLite's do and has all of its pages."""
     try:
         with open(path, "rb") as stream:
             header = stream.read(100)
+            size = os.fstat(stream.fileno()).st_size
     except OSError as error:
         raise CompileError(Problem(path, f"cannot read it: {error.strerror}")) from None
     if not header.startswith(b"SQLite format 3\0"):
         raise CompileError(Problem(path, "is not a SQLite database", HINT))
     page, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
+    if any(os.path.exists(path + log) for log in ("-wal", "-journal")):
+        return  # Another process may be about to write these pages, or SQLite restores them.
     if len(header) < 100 or size < pages * (65536 if page == 1 else page):
         raise CompileError(
             Problem(path, f"is truncated: it has {size:,} bytes and says that it has more", _COPY)
