@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from vtac.runtime.executor import Module, load
     from vtac.runtime.remote.client import connect
     from vtac.session import InferenceSession
-    from vtac.tools import tensor_expressions as te
-    from vtac.tools.compiler import compile_model as compile
-    from vtac.tools.evaluation import evaluate
-    from vtac.tools.levels import Criteria
-    from vtac.tools.options import CompileOptions
+    from vtac.tools.driver.compiler import compile_model as compile
+    from vtac.tools.driver.levels import Criteria
+    from vtac.tools.driver.options import CompileOptions
     from vtac.tools.report_page import report_html
+    from vtac.tools.reports.evaluation import evaluate
+    from vtac.tools.tensor_expressions import api as te
     from vtac.tools.tune.api import tune
 
 __all__ = [
@@ -55,19 +55,19 @@ __all__ = [
 _WHERE = {
     "Codegen": ("vtac.passes.graph.codegen", "Codegen"),
     "CompileError": ("vtac.dialects.errors", "CompileError"),
-    "CompileOptions": ("vtac.tools.options", "CompileOptions"),
-    "Criteria": ("vtac.tools.levels", "Criteria"),
+    "CompileOptions": ("vtac.tools.driver.options", "CompileOptions"),
+    "Criteria": ("vtac.tools.driver.levels", "Criteria"),
     "InferenceSession": ("vtac.session", "InferenceSession"),
     "Module": ("vtac.runtime.executor", "Module"),
     "Pipeline": ("vtac.passes.pipeline", "Pipeline"),
     "Target": ("vtac.dialects.target", "Target"),
-    "compile": ("vtac.tools.compiler", "compile_model"),
+    "compile": ("vtac.tools.driver.compiler", "compile_model"),
     "connect": ("vtac.runtime.remote.client", "connect"),
-    "evaluate": ("vtac.tools.evaluation", "evaluate"),
+    "evaluate": ("vtac.tools.reports.evaluation", "evaluate"),
     "export_c": ("vtac.runtime.c_project", "export_c"),
     "load": ("vtac.runtime.executor", "load"),
     "report_html": ("vtac.tools.report_page", "report_html"),
-    "te": ("vtac.tools.tensor_expressions", ""),
+    "te": ("vtac.tools.tensor_expressions.api", ""),
     "tune": ("vtac.tools.tune.api", "tune"),
 }
 

@@ -16,8 +16,8 @@ from onnx.backend.base import Backend, BackendRep, Device
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph.check import OLDEST_OPSET
 from vtac.runtime.executor import Module
-from vtac.tools.compiler import compile_model
-from vtac.tools.placements import HOST
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.placements import HOST
 
 DEVICES = ("CPU", "VTA")
 """The names of devices that `VtacBackend.supports_device` knows."""

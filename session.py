@@ -23,9 +23,9 @@ from vtac.dialects.target import Target
 from vtac.runtime.executor import load
 from vtac.runtime.package import Value
 from vtac.runtime.samples import Source
-from vtac.tools.compiled_cache import compile_cached
-from vtac.tools.compiler import compile_model
-from vtac.tools.options import options_from
+from vtac.tools.driver.compiled_cache import compile_cached
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.options import options_from
 
 ACCELERATOR, HOST = "VtaExecutionProvider", "CPUExecutionProvider"
 """The execution providers that a session may have, in the order in which they take nodes."""
@@ -75,7 +75,8 @@ class InferenceSession:
         in any case. providers, provider_options: as onnxruntime takes them; the options of
         ``VtaExecutionProvider`` are the keywords of this function, and a list without that
         provider leaves the whole model on the host. target, calibration, options: those of
-        `vtac.compile`. cache: a folder that keeps compiled models (`vtac.tools.compiled_cache`).
+        `vtac.compile`. cache: a folder that keeps compiled models
+        (`vtac.tools.driver.compiled_cache`).
         Raises `CompileError` if the model cannot be compiled or the options make no sense.
         """
         names, given = _providers(providers, provider_options)

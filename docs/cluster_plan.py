@@ -12,9 +12,9 @@ from xdsl.passes import PassPipeline
 
 from vtac.dialects.context import VtacContext
 from vtac.passes.pipeline import Pipeline
-from vtac.tools.cluster_plan import picture, plans_of, table
-from vtac.tools.discovery import OurPasses, load_dialects
-from vtac.tools.pipelines import built_passes
+from vtac.tools.driver.discovery import OurPasses, load_dialects
+from vtac.tools.driver.pipelines import built_passes
+from vtac.tools.reports.cluster_plan import picture, plans_of, table
 
 HERE = Path(__file__).parent
 PAGE, EXAMPLE = HERE / "cluster_plan.md", HERE / "residual_block.mlir"
@@ -93,7 +93,8 @@ engine brings weights once for all cores, while the layers before still compute.
 
 ## The plan as a table
 
-Times are those of the analytic model (`vtac.tools.cluster_plan.table`); the clock knows more.
+Times are those of the analytic model (`vtac.tools.reports.cluster_plan.table`);
+the clock knows more.
 
 {table}
 

@@ -18,8 +18,8 @@ import vtac
 from vtac.passes.graph.codegen import Codegen
 from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.reasons import ReasonKind
-from vtac.tools.explanation import hosted_table
-from vtac.tools.partition_report import regions_table, share_lines
+from vtac.tools.commands.explanation import hosted_table
+from vtac.tools.reports.partition_report import regions_table, share_lines
 
 HERE = Path(__file__).parent
 PAGE, EXAMPLE = HERE / "partitioning.md", HERE / "own_codegen.py"

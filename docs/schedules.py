@@ -25,9 +25,9 @@ from vtac.dialects.vta.program import BinaryProgram
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.runtime.device import SimulatorDevice
 from vtac.sim import estimate
-from vtac.tools.discovery import OurPasses, load_dialects
-from vtac.tools.pipelines import parse_passes
-from vtac.tools.te_compiler import PREPARE, lowered
+from vtac.tools.driver.discovery import OurPasses, load_dialects
+from vtac.tools.driver.pipelines import parse_passes
+from vtac.tools.tensor_expressions.compiler import PREPARE, lowered
 
 HERE = Path(__file__).parent
 PAGE, KERNEL = HERE / "schedules.md", HERE / "matrix_product.mlir"
@@ -370,8 +370,8 @@ it as the attribute `estimate`, and leaves kernel and schedule as they are:""",
             f"{DOTS}\nte.schedule @y attributes {{estimate = {threads.cycles} : i64}} {{\n{DOTS}",
         ),
         """\
-In Python, `vtac.tools.kernel_clock.KernelClock` prepares a kernel once and times any number of
-schedules of it.""",
+In Python, `vtac.tools.tensor_expressions.kernel_clock.KernelClock` prepares a kernel once and
+times any number of schedules of it.""",
     ]
 
 

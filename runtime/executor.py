@@ -77,7 +77,8 @@ class Module:
     """A compiled model: ``run({name: array}) -> {name: array}``.
 
     A module has one device memory, so calls of `run` must not overlap. ``report`` is the compiler's
-    report (`vtac.tools.report`) if the module was compiled in this process, None if it was loaded.
+    report (`vtac.tools.reports.report`) if the module was compiled in this process, None if it
+    was loaded.
     """
 
     def __init__(

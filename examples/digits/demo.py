@@ -16,7 +16,7 @@ from rich.table import Table
 
 import vtac
 from vtac.runtime.device import total
-from vtac.tools.presentation import levels_table, placements_table, work_table
+from vtac.tools.commands.presentation import levels_table, placements_table, work_table
 
 MODEL = Path(__file__).with_name("digits.onnx")
 TARGET = "pynq"

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 import vtac
-from vtac.tools.presentation import placements_table, seconds_table, work_table
+from vtac.tools.commands.presentation import placements_table, seconds_table, work_table
 
 TARGET = "pynq"
 MNIST8 = Path(__file__).parents[3] / "shared" / "models" / "mnist8" / "model.onnx"

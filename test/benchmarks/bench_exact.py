@@ -22,7 +22,7 @@ from trained_models import NAMES, SHARED, TARGETS, model_path, samples_and_input
 
 from vtac.dialects.errors import CompileError
 from vtac.passes.graph.quantise_options import Requantise
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 
 COLUMNS = (
     "model", "target", "requantise", "inputs", "orders", "launches", "integers", "seconds", "result"

@@ -29,9 +29,9 @@ from vtac.passes.te.epilogue_costs import recorded_forms
 from vtac.passes.te.schedule.structure import StageRole, structure_of
 from vtac.passes.te.templates.conv2d_threads import Conv2dThreadsTemplate
 from vtac.passes.te.templates.tiles import TilesTemplate
-from vtac.tools.discovery import OurPasses
-from vtac.tools.kernel_clock import KernelClock
-from vtac.tools.pipelines import built_passes
+from vtac.tools.driver.discovery import OurPasses
+from vtac.tools.driver.pipelines import built_passes
+from vtac.tools.tensor_expressions.kernel_clock import KernelClock
 
 TABLE = ("C2", "C4", "C9", "C10", "C11+", "depthwise 14", "dilated", "YOLO last", "dense 1")
 PLANES = ("dense 64",)

@@ -28,8 +28,8 @@ from small_models import run
 from vtac.dialects.context import VtacContext
 from vtac.passes.graph.quantize import error_estimates
 from vtac.runtime.executor import Module
-from vtac.tools.compiler import compile_model
-from vtac.tools.planner import main_function
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.planner import main_function
 
 CALIBRATION = 8
 TOLERANCE = 2.0

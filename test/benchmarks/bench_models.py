@@ -36,7 +36,7 @@ from trained_models import (
 from vtac.passes.graph.quantise_options import Requantise, Sharing
 from vtac.runtime.calibration_methods import METHODS
 from vtac.runtime.executor import Module
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 
 Array = NDArray[Any]
 

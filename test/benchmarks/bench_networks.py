@@ -34,7 +34,7 @@ from trained_models import samples_and_inputs as trained_samples
 
 from vtac.runtime.executor import Module, Profile
 from vtac.sim.tokens import Module as Unit
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 
 Array = NDArray[Any]
 Answers = Sequence[Mapping[str, Array]]

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError
-from vtac.tools.kernel_clock import KernelClock
+from vtac.tools.tensor_expressions.kernel_clock import KernelClock
 
 TARGET = "chisel-pynq"
 

@@ -28,7 +28,7 @@ from vtac.passes.te.schedule.search import search
 from vtac.passes.te.schedule.simulated_cost import CostSimulator
 from vtac.passes.te.schedule.space import Space
 from vtac.passes.te.schedule.structure import structure_of
-from vtac.tools.kernel_clock import KernelClock
+from vtac.tools.tensor_expressions.kernel_clock import KernelClock
 
 NEAR = 1.10
 """Points near the default take at most so many times its cycles."""

@@ -119,7 +119,7 @@ def main() -> int:
         package = Path(folder) / "digits.vtapkg"
         samples = np.random.default_rng(1).random((50, 1, 8, 8), np.float32)
         vtac.compile(DIGITS, "pynq", samples).save(package)
-        command = "from vtac.tools.vta_serve import main; main()"
+        command = "from vtac.tools.commands.vta_serve import main; main()"
         server = subprocess.Popen(
             [sys.executable, "-c", command, "--listen", "127.0.0.1:0", "--waiting", "200"],
             env={**os.environ, "VTAC_TOKEN": TOKEN},

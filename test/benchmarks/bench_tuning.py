@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from digits_model import MODEL, save_images
 from tuning_records import TARGET, record, write_records
 
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 from vtac.tools.tune.database import Database
 from vtac.tools.tune.keys import oracle_digest, target_digest
 from vtac.tools.tune.lookup import RecordFile

@@ -24,8 +24,8 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Memory, Target
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset, TimingReport
-from vtac.tools.compiler import compile_model
-from vtac.tools.options import ChangePipeline, TuningFiles
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.options import ChangePipeline, TuningFiles
 
 Array = NDArray[np.float32]
 

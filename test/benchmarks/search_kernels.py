@@ -17,7 +17,7 @@ from resnet_layers import feeds_of, layer_named, model_of
 
 from vtac.dialects import te
 from vtac.dialects.context import VtacContext
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 
 Feeds: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 

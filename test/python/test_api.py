@@ -16,7 +16,7 @@ from small_models import one_thread
 import vtac
 from vtac.passes.graph.host_model import HostModel
 from vtac.runtime.package import package_to_bytes
-from vtac.tools.vta_sim import main as time_program
+from vtac.tools.commands.vta_sim import main as time_program
 
 SAMPLES = images()[:64]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vtac.lowering.codegens.vta import VtaCodegen
-from vtac.tools.levels import calibration, pipeline_of
+from vtac.tools.driver.levels import calibration, pipeline_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 NAMES = re.findall(r"`(vtac\.[\w.]+)`", PAGE.read_text())
@@ -36,7 +36,7 @@ def test_every_name_exists(name: str) -> None:
 
 def test_names_that_do_not_exist_are_found_out() -> None:
     with pytest.raises(AttributeError):
-        found("vtac.tools.compiler.compile_everything")
+        found("vtac.tools.driver.compiler.compile_everything")
 
 
 def test_passes_stand_in_the_order_of_the_pipeline() -> None:

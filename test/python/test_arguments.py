@@ -15,7 +15,7 @@ from tiny_package import tiny_package
 import vtac
 from vtac.dialects.errors import CompileError
 from vtac.runtime.package import write_package
-from vtac.tools import (
+from vtac.tools.commands import (
     parsers,
     vta_compile,
     vta_explore,

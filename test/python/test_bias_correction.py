@@ -13,7 +13,7 @@ from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.graph.quantize import QuantizePass, error_bounds
 from vtac.passes.graph.quantize.quantize import ERROR_ESTIMATES_ATTRIBUTE
 from vtac.runtime.calibration import calibrate, calibration_values
-from vtac.tools.observations import Observed, Observer
+from vtac.tools.driver.observations import Observed, Observer
 
 
 def network(rng: np.random.Generator) -> tuple[Network, ModuleOp]:

@@ -26,7 +26,7 @@ from vtac.runtime.device import SimulatorDevice
 from vtac.runtime.hazards import hazards_of
 from vtac.runtime.vta_program import from_function, resources_of
 from vtac.sim.cluster import ClusterReport, check_cluster, decode_cluster, estimate_cluster
-from vtac.tools import vta_sim
+from vtac.tools.commands import vta_sim
 
 MUTANTS = 150
 

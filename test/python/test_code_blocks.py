@@ -8,7 +8,7 @@ from code_blocks import WRITTEN, Page, blocks_of, pages
 from page_names import GIVEN, NEEDED, names_of
 from xdsl.dialects import get_all_dialects
 
-from vtac.tools.discovery import our_codegens, our_dialects
+from vtac.tools.driver.discovery import our_codegens, our_dialects
 
 
 @pytest.mark.parametrize("page", pages())

@@ -34,9 +34,9 @@ from vtac.passes.graph.patterns import Predicate
 from vtac.passes.graph.reasons import ReasonKind
 from vtac.runtime.engines import engine_named
 from vtac.runtime.package import Function, Package, package_from_bytes, package_to_bytes
-from vtac.tools import vta_compile, vta_run
-from vtac.tools.discovery import chosen_codegens, our_codegens
-from vtac.tools.partition_report import regions_table
+from vtac.tools.commands import vta_compile, vta_run
+from vtac.tools.driver.discovery import chosen_codegens, our_codegens
+from vtac.tools.reports.partition_report import regions_table
 
 needs_c = pytest.mark.skipif(compiler() is None, reason="needs a C compiler (cc, gcc, clang, $CC)")
 

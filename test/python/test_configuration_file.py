@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vtac.tools.parsers import vta_compile, vta_opt, vta_sim
+from vtac.tools.commands.parsers import vta_compile, vta_opt, vta_sim
 
 TABLES = """
 [vta-compile]

@@ -12,8 +12,8 @@ from small_models import floats, small_model
 
 import vtac
 from vtac.runtime.samples import InputSpec, load_samples
-from vtac.tools.agreement import Agreement
-from vtac.tools.evaluation import Judge
+from vtac.tools.reports.agreement import Agreement
+from vtac.tools.reports.evaluation import Judge
 
 WEIGHTS = floats((6, 4), 1)
 DATA = floats((7, 6), 2)

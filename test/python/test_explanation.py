@@ -14,9 +14,9 @@ from small_models import floats, small_model
 
 import vtac
 from vtac.runtime.package import Placement
-from vtac.tools import vta_compile
-from vtac.tools.explanation import by_cost, hosted_table, node_cycles
-from vtac.tools.placements import FUSED, HOST, whole_of
+from vtac.tools.commands import vta_compile
+from vtac.tools.commands.explanation import by_cost, hosted_table, node_cycles
+from vtac.tools.driver.placements import FUSED, HOST, whole_of
 
 SHAPE = [1, 8, 6, 6]
 BETWEEN: dict[str, dict[str, object]] = {

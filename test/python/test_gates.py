@@ -5,7 +5,7 @@ import pytest
 from onnx import helper, numpy_helper
 from small_models import floats, run, value_info
 
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 
 node = helper.make_node
 TARGETS = ("sim", "pynq", "chisel-pynq")

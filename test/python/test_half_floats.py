@@ -10,7 +10,7 @@ from small_models import context, floats, kinds, run, value_info
 
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import import_model
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 
 node = helper.make_node
 HALF, FULL, BRAIN = TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.BFLOAT16

@@ -23,9 +23,9 @@ from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.quantize import error_bounds
 from vtac.passes.graph.reasons import host_reason
 from vtac.runtime.executor import Module
-from vtac.tools.compiler import compile_model
-from vtac.tools.ir_files import module_text
-from vtac.tools.planner import main_function
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.planner import main_function
+from vtac.tools.files.ir_files import module_text
 
 node = helper.make_node
 Array = np.ndarray[Any, np.dtype[Any]]

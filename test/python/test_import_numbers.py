@@ -17,7 +17,7 @@ from small_models import assert_same, context, floats, kinds, one_thread, run, v
 
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import import_model
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 
 node = helper.make_node
 

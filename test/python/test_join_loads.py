@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 
 SHAPES = ((1, 1000, 300), (3, 640, 1000), (1, 2048, 48))
 """Rows, inputs and outputs of a dense layer."""

@@ -20,8 +20,8 @@ from vtac.dialects.context import Resources, VtacContext, bytes_of, digest_of, f
 from vtac.lowering.onnx_to_graph.check import host_loads
 from vtac.lowering.onnx_to_graph.weights import without_weights
 from vtac.runtime import sessions
-from vtac.tools import compiler
-from vtac.tools.evaluation import Original
+from vtac.tools.driver import compiler
+from vtac.tools.reports.evaluation import Original
 
 LIMIT = 16_000
 """Bytes that a serialised model may have here; every weight below has four times as many."""

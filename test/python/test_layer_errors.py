@@ -22,12 +22,12 @@ from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.quantize import QuantizePass
 from vtac.passes.graph.reasons import HostReason, ReasonKind, host_reason
 from vtac.runtime.samples import load_samples, tensor_specs
-from vtac.tools.agreement import Agreement
-from vtac.tools.calibrate import Calibrated, calibrate_network
-from vtac.tools.keep_float import keep_float
-from vtac.tools.layer_errors import ErrorOptions, LayerError, LayerErrors
-from vtac.tools.placements import Nodes
-from vtac.tools.planner import main_function
+from vtac.tools.driver.calibrate import Calibrated, calibrate_network
+from vtac.tools.driver.keep_float import keep_float
+from vtac.tools.driver.placements import Nodes
+from vtac.tools.driver.planner import main_function
+from vtac.tools.reports.agreement import Agreement
+from vtac.tools.reports.layer_errors import ErrorOptions, LayerError, LayerErrors
 
 SAMPLES = floats((6, 4, 5, 5), 1)
 

@@ -13,13 +13,13 @@ from small_models import context, floats, small_model
 from trained_models import SHARED, model_path, samples_and_inputs
 
 import vtac
-from vtac.tools import vta_compile, vta_opt, vta_translate
-from vtac.tools.ir_files import load_observations_beside, load_resources_beside
-from vtac.tools.observations import Observed
-from vtac.tools.options import CompileKeywords, CompileOptions
-from vtac.tools.planner import main_function
-from vtac.tools.positions import Positions, parse_module
-from vtac.tools.program_files import read_program
+from vtac.tools.commands import vta_compile, vta_opt, vta_translate
+from vtac.tools.commands.positions import Positions, parse_module
+from vtac.tools.driver.observations import Observed
+from vtac.tools.driver.options import CompileKeywords, CompileOptions
+from vtac.tools.driver.planner import main_function
+from vtac.tools.files.ir_files import load_observations_beside, load_resources_beside
+from vtac.tools.files.program_files import read_program
 
 LEVELS = ("imported", "canonical", "calibrated", "quantised", "graph", "te", "loops", "vta")
 

@@ -7,8 +7,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from vtac.dialects.context import VtacContext
 from vtac.passes.graph.quantize import error_estimates
-from vtac.tools.compiler import compile_model
-from vtac.tools.planner import main_function
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.planner import main_function
 
 
 def test_squeezenet_errs_as_estimated() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from digits_model import MODEL, save_images
 
-from vtac.tools import vta_compile, vta_opt, vta_sim, vta_translate
+from vtac.tools.commands import vta_compile, vta_opt, vta_sim, vta_translate
 
 Main = Callable[[Sequence[str]], None]
 

@@ -23,10 +23,10 @@ import vtac
 from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import HostOp, MacCount, macs_of
 from vtac.lowering.onnx_to_graph import import_model
-from vtac.tools.discovery import load_dialects
-from vtac.tools.partition_report import share_lines
-from vtac.tools.placements import Nodes
-from vtac.tools.planner import main_function
+from vtac.tools.driver.discovery import load_dialects
+from vtac.tools.driver.placements import Nodes
+from vtac.tools.driver.planner import main_function
+from vtac.tools.reports.partition_report import share_lines
 
 FLOAT = TensorProto.FLOAT
 MICROSOFT = "com.microsoft"

@@ -20,7 +20,7 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.graph.quantize import error_bounds
-from vtac.tools.planner import main_function
+from vtac.tools.driver.planner import main_function
 
 Array = np.ndarray[Any, np.dtype[Any]]
 node = helper.make_node

@@ -14,8 +14,8 @@ from vta_runner import context, parse, run_loops
 
 from vtac.dialects.target import Target
 from vtac.lowering.codegens.vta import LOWERING
-from vtac.tools.discovery import OurPasses
-from vtac.tools.pipelines import built_passes
+from vtac.tools.driver.discovery import OurPasses
+from vtac.tools.driver.pipelines import built_passes
 
 TARGETS = {
     "1x16": Target.named("pynq"),

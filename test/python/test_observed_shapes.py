@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from small_models import context, floats, kinds, run, value_info
 
 from vtac.lowering.onnx_to_graph import import_model, values_of_unknown_shape
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 
 node = helper.make_node
 MICROSOFT = "com.microsoft"

@@ -16,7 +16,7 @@ from small_models import assert_same, floats, run, small_model, value_info
 
 from vtac.dialects.errors import CompileError
 from vtac.runtime.executor import Module
-from vtac.tools.compiler import compile_model
+from vtac.tools.driver.compiler import compile_model
 
 node = helper.make_node
 FLOAT, INT64, BOOL, STRING = (

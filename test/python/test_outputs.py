@@ -18,8 +18,8 @@ from tiny_package import tiny_package
 from vtac.dialects.errors import CompileError
 from vtac.runtime.atomic import is_file, write_whole
 from vtac.runtime.package import write_package
-from vtac.tools import vta_compile, vta_opt, vta_run, vta_sim, vta_translate
-from vtac.tools.guard import guard
+from vtac.tools.commands import vta_compile, vta_opt, vta_run, vta_sim, vta_translate
+from vtac.tools.commands.guard import guard
 
 MODULES = (vta_compile, vta_opt, vta_run, vta_sim, vta_translate)
 COMMANDS = ("vta_compile", "vta_opt", "vta_run", "vta_sim", "vta_translate")
@@ -268,7 +268,7 @@ def test_an_interruption_that_became_another_error_is_silent() -> None:
     code = (
         "import os, signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from vtac.tools.guard import guard\n"
+        "from vtac.tools.commands.guard import guard\n"
         "with guard('c'):\n"
         "    try:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"

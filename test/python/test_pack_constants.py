@@ -23,7 +23,7 @@ from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.pack_constants import TePackConstants
 from vtac.passes.te.simplify_loops import TeSimplifyLoops
 from vtac.passes.te.te_to_loops import TeToLoops
-from vtac.tools.discovery import load_dialects
+from vtac.tools.driver.discovery import load_dialects
 
 
 def context() -> VtacContext:

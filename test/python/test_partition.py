@@ -35,9 +35,9 @@ from vtac.passes.graph.merge_regions import REGION, MergeRegionsPass
 from vtac.passes.graph.outline_regions import OutlineRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.reasons import HostReason, Reason, ReasonKind, host_reason
-from vtac.tools.compiler import compile_model
-from vtac.tools.levels import Criteria
-from vtac.tools.placements import FREE
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.levels import Criteria
+from vtac.tools.driver.placements import FREE
 
 TYPE = TensorType(i8, [1, 16])
 INPUTS = [np.float32([[1.5, -2.0, 0.25, 3.0]]), np.float32([[-1.0, 0.5, 2.0, -0.125]])]

@@ -11,9 +11,9 @@ from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from vtac.dialects.errors import CompileError
 from vtac.passes.graph.quantise_options import QuantiseOptions
 from vtac.passes.pipeline import Pipeline, Segment, spec_text
-from vtac.tools.discovery import OurPasses, chosen_codegens
-from vtac.tools.levels import CALIBRATED, Criteria, calibration, part_of, pipeline_of
-from vtac.tools.pipelines import built_passes
+from vtac.tools.driver.discovery import OurPasses, chosen_codegens
+from vtac.tools.driver.levels import CALIBRATED, Criteria, calibration, part_of, pipeline_of
+from vtac.tools.driver.pipelines import built_passes
 
 PIPELINE = Pipeline.of("a,b{n=1}", "first") + Pipeline.of("c") + Pipeline.of("b,d", "second")
 

@@ -10,9 +10,9 @@ from quantised_networks import network
 import vtac
 from vtac.dialects.target import Target
 from vtac.runtime.package import write_package
-from vtac.tools.compiler import compile_model
-from vtac.tools.options import CompileOptions
-from vtac.tools.prepared_model import PreparedModel
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.options import CompileOptions
+from vtac.tools.driver.prepared_model import PreparedModel
 
 MACHINES = (
     Target.named("pynq"),

@@ -18,8 +18,8 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset, execute
-from vtac.tools import vta_run, vta_sim
-from vtac.tools.ir_files import write_ir
+from vtac.tools.commands import vta_run, vta_sim
+from vtac.tools.files.ir_files import write_ir
 
 SAMPLES = floats((4, 16, 6, 6))
 

@@ -23,10 +23,10 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.quantize import error_bounds
-from vtac.tools.discovery import OurPasses
-from vtac.tools.levels import UNCALIBRATED
-from vtac.tools.pipelines import parse_passes
-from vtac.tools.planner import main_function
+from vtac.tools.driver.discovery import OurPasses
+from vtac.tools.driver.levels import UNCALIBRATED
+from vtac.tools.driver.pipelines import parse_passes
+from vtac.tools.driver.planner import main_function
 
 SHIFT_STEPS = 6
 """What a shift alone may be off, in steps of the result."""

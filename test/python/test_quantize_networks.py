@@ -22,7 +22,7 @@ from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.quantize import QuantizePass, error_bounds, error_estimates
 from vtac.runtime.calibration import calibrate, calibration_values
 from vtac.runtime.samples import input_specs, load_samples
-from vtac.tools.discovery import load_dialects, our_passes
+from vtac.tools.driver.discovery import load_dialects, our_passes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 INCLUDE = {"count_include_pad": BoolAttr.from_bool(True)}

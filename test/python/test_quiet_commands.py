@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from digits_model import MODEL, save_images
 
-from vtac.tools import vta_compile, vta_run
+from vtac.tools.commands import vta_compile, vta_run
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,9 @@ def test_the_commands_and_the_python_of_a_model_of_ones_own(
             case "python":
                 load(arguments[0]).main(*arguments[1:])
             case _:
-                importlib.import_module(f"vtac.tools.{command.replace('-', '_')}").main(arguments)
+                importlib.import_module(f"vtac.tools.commands.{command.replace('-', '_')}").main(
+                    arguments
+                )
     said = capsys.readouterr().out
     assert "what runs where" in said and "top-1" in said
     room: dict[str, Any] = {}

@@ -20,7 +20,7 @@ from xdsl.parser import Parser
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError
-from vtac.tools.discovery import load_dialects
+from vtac.tools.driver.discovery import load_dialects
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

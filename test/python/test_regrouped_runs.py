@@ -13,7 +13,7 @@ import vtac
 from vtac.dialects.errors import CompileError
 from vtac.runtime.executor import Module
 from vtac.runtime.joining import join_batches
-from vtac.tools import vta_run
+from vtac.tools.commands import vta_run
 
 F = TensorProto.FLOAT
 RNG = np.random.default_rng(12)

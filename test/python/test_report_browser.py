@@ -8,7 +8,7 @@ import encoder
 import pytest
 
 import vtac
-from vtac.tools.layer_errors import LayerError
+from vtac.tools.reports.layer_errors import LayerError
 
 for package in ("jinja2", "vl_convert"):
     pytest.importorskip(package, reason=f"{package} is not installed")

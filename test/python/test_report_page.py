@@ -18,13 +18,13 @@ from small_models import small_model
 
 import vtac
 from vtac.dialects.errors import CompileError
-from vtac.tools import page_parts
-from vtac.tools.accuracy import accuracy_values, read_layer_errors
-from vtac.tools.layer_errors import LayerError
+from vtac.tools.commands.accuracy import accuracy_values, read_layer_errors
 from vtac.tools.report_page.contents import contents_of, module_rows, page_data
 from vtac.tools.report_page.excerpts import SCHEDULE, node_irs
 from vtac.tools.report_page.lanes import lane_rows
 from vtac.tools.report_page.timeline import spans_of
+from vtac.tools.reports import page_parts
+from vtac.tools.reports.layer_errors import LayerError
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
@@ -292,7 +292,7 @@ def test_the_command_writes_a_page(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from vtac.tools.vta_report import main
+    from vtac.tools.commands.vta_report import main
 
     monkeypatch.chdir(tmp_path)
     module.save("net.vtapkg")

@@ -7,8 +7,8 @@ from xdsl.printer import Printer
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError
-from vtac.tools.parsers.vta_opt import argument_parser
-from vtac.tools.vta_opt import VtaOpt
+from vtac.tools.commands.parsers.vta_opt import argument_parser
+from vtac.tools.commands.vta_opt import VtaOpt
 
 SPAN = "%0, %1 = te.span [4 : 2]"
 

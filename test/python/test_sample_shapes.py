@@ -16,8 +16,8 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import shape_of
 from vtac.lowering.onnx_to_graph import import_model
 from vtac.runtime.samples import InputSpec, load_samples, shapes_from_samples
-from vtac.tools.compiler import compile_model
-from vtac.tools.planner import main_function
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.planner import main_function
 
 node = helper.make_node
 

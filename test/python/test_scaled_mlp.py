@@ -10,9 +10,9 @@ from onnx import TensorProto, helper
 from small_models import floats, run, value_info
 
 import vtac
-from vtac.tools import vta_compile
-from vtac.tools.compiler import NO_CALIBRATION, NOTHING_OFFLOADED
-from vtac.tools.partition_report import share_lines
+from vtac.tools.commands import vta_compile
+from vtac.tools.driver.compiler import NO_CALIBRATION, NOTHING_OFFLOADED
+from vtac.tools.reports.partition_report import share_lines
 
 SIZES = [24, 64, 48, 3]
 OFFSETS = np.linspace(-50, 900, SIZES[0])

@@ -12,7 +12,7 @@ from vtac.passes.te.schedule.emit import schedule_of
 from vtac.passes.te.schedule.simulated_cost import CostSimulator
 from vtac.passes.te.schedule.space import Space
 from vtac.passes.te.schedule.structure import structure_of
-from vtac.tools.kernel_clock import KernelClock
+from vtac.tools.tensor_expressions.kernel_clock import KernelClock
 
 layers = load("test/benchmarks/resnet_layers.py")
 

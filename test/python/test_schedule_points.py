@@ -28,7 +28,7 @@ from vtac.passes.te.schedule.te_schedule import TeSchedulePass
 from vtac.passes.te.schedule.tiling import Tiling
 from vtac.passes.te.templates.conv2d_threads import Conv2dThreadsTemplate
 from vtac.passes.te.templates.tiles import TilesTemplate
-from vtac.tools.kernel_clock import KernelClock
+from vtac.tools.tensor_expressions.kernel_clock import KernelClock
 
 AT = LOOPS.index(TeSchedulePass)
 

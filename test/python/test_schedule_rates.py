@@ -18,7 +18,7 @@ from vtac.dialects.target import Target
 from vtac.passes.te.schedule.search import search
 from vtac.passes.te.schedule.simulated_cost import CostSimulator
 from vtac.passes.te.schedule.structure import structure_of
-from vtac.tools.kernel_clock import KernelClock
+from vtac.tools.tensor_expressions.kernel_clock import KernelClock
 
 layers = load("test/benchmarks/resnet_layers.py")
 

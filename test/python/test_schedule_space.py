@@ -38,7 +38,7 @@ from vtac.passes.te.simplify_loops import TeSimplifyLoops
 from vtac.passes.te.te_to_loops import TeToLoops
 from vtac.passes.te.templates.find import all_templates, template_named
 from vtac.passes.te.templates.tiles import TilesTemplate
-from vtac.tools.discovery import load_dialects
+from vtac.tools.driver.discovery import load_dialects
 
 AT = LOOPS.index(TeSchedulePass)
 

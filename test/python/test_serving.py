@@ -26,7 +26,7 @@ from small_models import small_model, value_info
 
 import vtac
 from vtac.dialects.errors import CompileError
-from vtac.tools import vta_run, vta_serve
+from vtac.tools.commands import vta_run, vta_serve
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
@@ -58,7 +58,7 @@ class Running:
 
 def started(*options: str, token: str = TOKEN) -> Running:
     environment = {**os.environ, "VTAC_TOKEN": token}
-    command = "from vtac.tools.vta_serve import main; main()"
+    command = "from vtac.tools.commands.vta_serve import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", command, "--listen", "127.0.0.1:0", "--workers", "1", *options],
         env=environment,

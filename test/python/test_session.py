@@ -15,8 +15,8 @@ from small_models import small_model
 import vtac
 from vtac.dialects.errors import CompileError
 from vtac.dialects.target import Target
-from vtac.tools.compiled_cache import compilation_digest
-from vtac.tools.options import CompileOptions
+from vtac.tools.driver.compiled_cache import compilation_digest
+from vtac.tools.driver.options import CompileOptions
 
 SHAPE = [2, 8]
 
@@ -104,7 +104,9 @@ def test_a_model_is_compiled_once(
     first = vtac.InferenceSession(dense(), calibration=samples, cache=folder)
     (entry,) = folder.iterdir()
     with monkeypatch.context() as patched:
-        patched.setattr("vtac.tools.compiled_cache.compile_model", lambda *_: pytest.fail("again"))
+        patched.setattr(
+            "vtac.tools.driver.compiled_cache.compile_model", lambda *_: pytest.fail("again")
+        )
         again = vtac.InferenceSession(dense(), calibration=samples, cache=folder)
     assert [y.tolist() for y in again.run(None, feed)] == [
         y.tolist() for y in first.run(None, feed)

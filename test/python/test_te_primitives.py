@@ -17,7 +17,7 @@ from vtac.passes.te.apply_schedule import TeApplySchedule
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.simplify_loops import TeSimplifyLoops
 from vtac.passes.te.te_to_loops import TeToLoops
-from vtac.tools.discovery import load_dialects
+from vtac.tools.driver.discovery import load_dialects
 
 KERNEL = """
 te.kernel @k(%x: tensor<5x3x2x2x2xi8>, %w: tensor<3x3x2x2xi8>, %c: tensor<3x2x2xi32>)

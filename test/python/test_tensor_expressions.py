@@ -12,9 +12,9 @@ from vtac import CompileError, te
 from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
 from vtac.dialects.te import KernelOp
-from vtac.tools.discovery import load_dialects
-from vtac.tools.positions import Positions, parse_module
-from vtac.tools.te_compiler import lowered
+from vtac.tools.commands.positions import Positions, parse_module
+from vtac.tools.driver.discovery import load_dialects
+from vtac.tools.tensor_expressions.compiler import lowered
 
 RNG = np.random.default_rng(3)
 

@@ -9,7 +9,7 @@ from clock_programs import gemm, load, store, sync
 
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.vta.encoding import Finish, Instruction, encode
-from vtac.tools.vta_sim import main
+from vtac.tools.commands.vta_sim import main
 
 CHISEL = Target.named("chisel-pynq")
 PROGRAM = [

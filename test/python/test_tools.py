@@ -10,8 +10,8 @@ import pytest
 from digits_model import MODEL, images, save_images
 from onnx import TensorProto, helper
 
-from vtac.tools import vta_compile, vta_run, vta_translate
-from vtac.tools.discovery import _pass_in_its_file, our_passes
+from vtac.tools.commands import vta_compile, vta_run, vta_translate
+from vtac.tools.driver.discovery import _pass_in_its_file, our_passes
 
 Main = Callable[[Sequence[str]], None]
 

@@ -16,9 +16,9 @@ import vtac
 from vtac.dialects.errors import CompileError
 from vtac.dialects.target import Target
 from vtac.runtime.package import package_to_bytes, read_package
-from vtac.tools import vta_compile
-from vtac.tools.compiled_cache import compilation_digest
-from vtac.tools.options import CompileOptions
+from vtac.tools.commands import vta_compile
+from vtac.tools.driver.compiled_cache import compilation_digest
+from vtac.tools.driver.options import CompileOptions
 from vtac.tools.tune.database import Database
 from vtac.tools.tune.lookup import Tuning
 from vtac.tools.tune.records import Record

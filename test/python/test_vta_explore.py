@@ -19,12 +19,12 @@ from small_models import small_model
 
 import vtac
 from vtac.dialects.target import Target
-from vtac.tools import vta_explore
+from vtac.tools.commands import vta_explore
+from vtac.tools.driver.prepared_model import PreparedModel
 from vtac.tools.explore_machines import evaluation
 from vtac.tools.explore_machines.evaluation import Evaluator, Network
 from vtac.tools.explore_machines.outcome import Outcome
 from vtac.tools.explore_machines.processes import evaluating
-from vtac.tools.prepared_model import PreparedModel
 
 SPACE = ("--vary", "log_block=4,5", "--vary", "log_wgt_buff_size=9,10,12,14,16", "--quiet")
 """Ten points; with a block of 32 one has no room for a block of weights."""
@@ -107,7 +107,7 @@ def test_processes_and_the_database_change_nothing(folder: Path) -> None:
 
 def test_killed_at_any_moment_and_taken_up_again(folder: Path) -> None:
     vta_explore.main(command("--jobs", "1", "--csv", "undisturbed.csv"))
-    line = [sys.executable, "-c", "from vtac.tools.vta_explore import main; main()"]
+    line = [sys.executable, "-c", "from vtac.tools.commands.vta_explore import main; main()"]
     whole = command("--jobs", "1", "--database", "m.db", "--csv", "resumed.csv")
     seen = 0
     for known in (1, 3, 5):

@@ -14,7 +14,7 @@ from tiny_package import tiny_package
 
 from vtac.runtime.c_project.host_parts import CONVERTERS
 from vtac.runtime.package import write_package
-from vtac.tools.vta_export import main
+from vtac.tools.commands.vta_export import main
 
 PAGE = (ROOT / "docs" / "export.md").read_text()
 

@@ -21,9 +21,9 @@ import vtac
 from vtac import te
 from vtac.dialects.errors import CompileError
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
-from vtac.tools import vta_compile, vta_tune
-from vtac.tools.ir_files import module_text
-from vtac.tools.parsers.vta_tune import METHODS, SUBCOMMANDS
+from vtac.tools.commands import vta_compile, vta_tune
+from vtac.tools.commands.parsers.vta_tune import METHODS, SUBCOMMANDS
+from vtac.tools.files.ir_files import module_text
 from vtac.tools.tune import lookup, shipped
 from vtac.tools.tune.database import Database
 from vtac.tools.tune.keys import target_digest
@@ -191,7 +191,7 @@ def test_the_same_command_goes_on(
 
 
 def process(args: list[str | Path], path: Path) -> "subprocess.Popen[str]":
-    command = "from vtac.tools.vta_tune import main; main()"
+    command = "from vtac.tools.commands.vta_tune import main; main()"
     words = [*args, "--database", path, "--trials", "24", "-v"]
     return subprocess.Popen(
         [sys.executable, "-c", command, *map(str, words)],

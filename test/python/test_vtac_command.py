@@ -9,8 +9,8 @@ from importlib.metadata import version
 
 import pytest
 
-from vtac.tools import vtac
-from vtac.tools.commands import COMMANDS
+from vtac.tools.commands import vtac
+from vtac.tools.commands.entry import COMMANDS
 
 MODULES = [entry.__name__ for entry in COMMANDS]
 
@@ -18,7 +18,7 @@ MODULES = [entry.__name__ for entry in COMMANDS]
 def said(capsys: pytest.CaptureFixture[str], module: str, *args: str) -> str:
     """What a command prints; it must end well."""
     try:
-        importlib.import_module(f"vtac.tools.{module}").main(args)
+        importlib.import_module(f"vtac.tools.commands.{module}").main(args)
     except SystemExit as end:
         assert end.code in (0, None)
     return capsys.readouterr().out
@@ -86,7 +86,7 @@ def test_help_imports_little(module: str) -> None:
     """Help and mistakes in arguments need none of the large libraries."""
     program = f"""
 import sys
-from vtac.tools import commands
+from vtac.tools.commands import entry as commands
 try:
     sys.argv[1:] = ["--help"]
     commands.{module}()

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from vtac import backend
 from vtac.dialects.context import VtacContext
 from vtac.passes.graph.quantize import error_bounds
-from vtac.tools.planner import main_function
+from vtac.tools.driver.planner import main_function
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 PASSED, FAILED, NOWHERE = "passed", "failed", "not supported by onnxruntime either"

@@ -24,7 +24,7 @@ from vtac.runtime.engine import LaunchOptions, LaunchResult, signatures_of
 from vtac.runtime.engines.vta import VtaEngine, VtaSession, target_of
 from vtac.runtime.executor import Module
 from vtac.runtime.package import Function, Package, Value
-from vtac.tools.planner import main_function
+from vtac.tools.driver.planner import main_function
 
 Array = NDArray[Any]
 Orders = Sequence[int | None]

@@ -11,8 +11,8 @@ import vtac
 from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
 from vtac.passes.graph.quantize import error_bounds
-from vtac.tools.placements import FREE
-from vtac.tools.planner import main_function
+from vtac.tools.driver.placements import FREE
+from vtac.tools.driver.planner import main_function
 
 TARGETS = {
     "1x16": Target.named("pynq"),

@@ -19,7 +19,7 @@ def names_of(page: str, folder: Path) -> Names:
 
 def _partitioning(folder: Path) -> Names:
     import vtac
-    from vtac.tools.discovery import our_codegens
+    from vtac.tools.driver.discovery import our_codegens
 
     declare(folder)
     our_codegens.cache_clear()

@@ -18,7 +18,7 @@ from vtac.lowering.onnx_to_graph import import_model
 from vtac.passes.graph.canonicalize_graph import CanonicalizeGraphPass
 from vtac.passes.graph.flatten_to_conv import FlattenToConvPass
 from vtac.passes.graph.fold_constants import FoldConstantsPass
-from vtac.tools.discovery import load_dialects
+from vtac.tools.driver.discovery import load_dialects
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

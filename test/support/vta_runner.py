@@ -30,7 +30,7 @@ from vtac.passes.vta.place_scratch import place_scratch
 from vtac.passes.vta.plan_microops import plan_micro_ops
 from vtac.passes.vta.strip_names import strip_names
 from vtac.sim import Simulator, check
-from vtac.tools.discovery import load_dialects
+from vtac.tools.driver.discovery import load_dialects
 
 SEEDS = (None, 0, 1, 2)
 """Orders of the modules: as they come, and three random ones."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target, TargetError
-from vtac.tools.diagnostics import close_matches
+from vtac.tools.commands.diagnostics import close_matches
 from vtac.tools.explore_machines.figures import figures_of
 from vtac.tools.explore_machines.formulas import Formula
 from vtac.tools.explore_machines.space import FieldValue, MachineSpace

@@ -15,12 +15,12 @@ from functools import cached_property
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.sim.errors import SimulationError
-from vtac.tools.compiled_cache import compilation_digest
-from vtac.tools.compiler import NO_CALIBRATION, NOTHING_OFFLOADED
+from vtac.tools.driver.compiled_cache import compilation_digest
+from vtac.tools.driver.compiler import NO_CALIBRATION, NOTHING_OFFLOADED
+from vtac.tools.driver.levels import Criteria
+from vtac.tools.driver.options import CompileOptions
+from vtac.tools.driver.prepared_model import PreparedModel
 from vtac.tools.explore_machines.outcome import Outcome
-from vtac.tools.levels import Criteria
-from vtac.tools.options import CompileOptions
-from vtac.tools.prepared_model import PreparedModel
 
 FAULT = "a fault of vtac: "
 """The beginning of reasons that are no fault of the machine's."""

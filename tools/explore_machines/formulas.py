@@ -14,7 +14,7 @@ from functools import reduce
 from itertools import pairwise
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.tools.diagnostics import close_matches
+from vtac.tools.commands.diagnostics import close_matches
 
 Value = float
 """What a formula computes with: numbers, of which comparisons give 0 and 1."""

@@ -12,8 +12,8 @@ from vtac.tools.explore_machines.output import (
     title_of,
 )
 from vtac.tools.explore_machines.pictures import coloured_by
-from vtac.tools.page_parts import page_templates, plot_library
 from vtac.tools.report_page.page import STYLE
+from vtac.tools.reports.page_parts import page_templates, plot_library
 
 TEMPLATES = Path(__file__).parent / "templates"
 

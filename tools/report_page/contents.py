@@ -16,7 +16,6 @@ from vtac.sim.timing.accounts import Cause
 from vtac.sim.timing.pictures import KINDS
 from vtac.sim.timing.roofline import Roofs
 from vtac.sim.timing.work import InstructionKind
-from vtac.tools.layer_errors import LayerError
 from vtac.tools.report_page.advice import Advice, accelerator_advice, host_advice
 from vtac.tools.report_page.excerpts import NodeIR, node_irs
 from vtac.tools.report_page.lanes import LaneRow, lane_rows
@@ -27,6 +26,7 @@ from vtac.tools.report_page.timeline import (
     module_names,
     spans_of,
 )
+from vtac.tools.reports.layer_errors import LayerError
 
 IR_BYTES = 2_000_000
 """The most bytes of IR in a page."""

@@ -13,8 +13,8 @@ from vtac.runtime.profile import Profile
 from vtac.sim.timing.accounts import Account
 from vtac.sim.timing.roofline import intensity
 from vtac.sim.tokens import Module
-from vtac.tools.layer_errors import LayerError
-from vtac.tools.placements import HOST, whole_of
+from vtac.tools.driver.placements import HOST, whole_of
+from vtac.tools.reports.layer_errors import LayerError
 
 
 @dataclass

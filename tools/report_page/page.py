@@ -7,8 +7,6 @@ from pathlib import Path
 
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset
-from vtac.tools.layer_errors import LayerError
-from vtac.tools.page_parts import page_templates, plot_library
 from vtac.tools.report_page.contents import (
     Contents,
     contents_of,
@@ -20,6 +18,8 @@ from vtac.tools.report_page.contents import (
 )
 from vtac.tools.report_page.lanes import LaneRow, width
 from vtac.tools.report_page.nodes import Node
+from vtac.tools.reports.layer_errors import LayerError
+from vtac.tools.reports.page_parts import page_templates, plot_library
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE = TEMPLATES / "page.css"

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.runtime.samples import Source
-from vtac.tools.options import CompileOptions
+from vtac.tools.driver.options import CompileOptions
 from vtac.tools.tune.database import Database, verify_writable
 from vtac.tools.tune.journal import DatabaseJournal, key_of
 from vtac.tools.tune.methods import DEFAULT_METHOD, method_named

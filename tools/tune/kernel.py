@@ -16,8 +16,8 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.dialects.te import Point, point_text
 from vtac.passes.te.schedule.structure import is_table, structure_of
 from vtac.passes.te.templates.find import template_named
-from vtac.tools.discovery import load_dialects
-from vtac.tools.kernel_clock import KernelClock
+from vtac.tools.driver.discovery import load_dialects
+from vtac.tools.tensor_expressions.kernel_clock import KernelClock
 
 KEPT = 64
 """Kernels that a process keeps prepared."""

@@ -23,8 +23,8 @@ from vtac.dialects.target import PRESETS, Target, TargetError, TimingPreset
 from vtac.dialects.target.timing import TIMING_FIELDS
 from vtac.dialects.vtac import DIGEST_LENGTH, ResourceAttr
 from vtac.sim.timing import RULES
-from vtac.tools.discovery import load_dialects
-from vtac.tools.ir_files import module_text
+from vtac.tools.driver.discovery import load_dialects
+from vtac.tools.files.ir_files import module_text
 
 KERNEL = "kernel"
 """The name of the kernel in the text of a record."""

@@ -23,10 +23,10 @@ from vtac.lowering.python_to_te.expressions import Tensor
 from vtac.runtime.atomic import read_whole
 from vtac.runtime.executor import Module
 from vtac.runtime.samples import Source
-from vtac.tools.compiler import compile_model
-from vtac.tools.discovery import load_dialects
-from vtac.tools.options import CompileOptions
-from vtac.tools.te_compiler import lowered
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.discovery import load_dialects
+from vtac.tools.driver.options import CompileOptions
+from vtac.tools.tensor_expressions.compiler import lowered
 from vtac.tools.tune.protocol import Task
 from vtac.tools.tune.tasks import tasks_of
 
@@ -83,7 +83,7 @@ def is_model(source: Tunable) -> TypeGuard[ModelSource]:
 
 
 def read_kernels(path: str | os.PathLike[str]) -> ModuleOp:
-    """The module of a file of IR. Raises what `vtac.tools.diagnostics` reports."""
+    """The module of a file of IR. Raises what `vtac.tools.commands.diagnostics` reports."""
     ctx = VtacContext()
     load_dialects(ctx)
     text = read_whole(path).decode("utf-8", "replace")

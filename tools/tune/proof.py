@@ -28,8 +28,8 @@ from vtac.lowering.codegens.vta import LOWERING
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.passes.te.accelerated import CODEGEN
 from vtac.sim import SimulationError, Simulator, check, estimate
-from vtac.tools.discovery import OurPasses
-from vtac.tools.pipelines import built_passes
+from vtac.tools.driver.discovery import OurPasses
+from vtac.tools.driver.pipelines import built_passes
 from vtac.tools.tune.evaluate import evaluate
 from vtac.tools.tune.kernel import PreparedKernel, prepared
 

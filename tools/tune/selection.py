@@ -16,8 +16,8 @@ from vtac.dialects.target import Target
 from vtac.lowering.onnx_to_graph import ModelSource
 from vtac.runtime.atomic import write_whole
 from vtac.runtime.samples import Source
-from vtac.tools.compiler import compile_model
-from vtac.tools.options import CompileOptions
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.options import CompileOptions
 from vtac.tools.tune.records import Record
 
 

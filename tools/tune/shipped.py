@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vtac.dialects.target import PRESETS, Target
-from vtac.tools.options import CompileOptions
-from vtac.tools.parsers.types import at_least
+from vtac.tools.commands.parsers.types import at_least
+from vtac.tools.driver.options import CompileOptions
 from vtac.tools.tune.api import tune
 from vtac.tools.tune.database import Database
 from vtac.tools.tune.keys import target_digest

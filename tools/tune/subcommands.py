@@ -14,9 +14,9 @@ from rich.table import Table
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.runtime.atomic import write_whole
-from vtac.tools.accuracy import print_json
-from vtac.tools.arguments import file_of, verify_paths
-from vtac.tools.guard import FAILED
+from vtac.tools.commands.accuracy import print_json
+from vtac.tools.commands.arguments import file_of, verify_paths
+from vtac.tools.commands.guard import FAILED
 from vtac.tools.tune.database import Database, StoredRun
 from vtac.tools.tune.keys import (
     DIGITS,

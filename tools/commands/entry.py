@@ -1,0 +1,88 @@
+"""Entry points of the installed commands.
+
+Each parses its arguments, inside the guard, before it imports what it runs.
+"""
+
+import importlib
+
+from vtac.tools.commands.guard import guard
+
+
+def _run(module: str) -> None:
+    """Parse the arguments, so that help and mistakes need no more, then run the command."""
+    with guard(module.replace("_", "-")):
+        importlib.import_module(
+            f"vtac.tools.commands.parsers.{module}"
+        ).argument_parser().parse_args()
+        importlib.import_module(f"vtac.tools.commands.{module}").main()
+
+
+def vtac() -> None:
+    """Name the commands, say the versions, write completions for shells."""
+    with guard("vtac"):
+        importlib.import_module("vtac.tools.commands.vtac").main()
+
+
+def vta_compile() -> None:
+    """Compile an ONNX model to a package."""
+    _run("vta_compile")
+
+
+def vta_explore() -> None:
+    """Vary the machine: cycles of a model against cost."""
+    _run("vta_explore")
+
+
+def vta_export() -> None:
+    """Write a package as a C project."""
+    _run("vta_export")
+
+
+def vta_opt() -> None:
+    """Run passes over IR."""
+    _run("vta_opt")
+
+
+def vta_report() -> None:
+    """Write a page that shows a compiled network."""
+    _run("vta_report")
+
+
+def vta_run() -> None:
+    """Run a package."""
+    _run("vta_run")
+
+
+def vta_serve() -> None:
+    """Offer simulated accelerators to others."""
+    _run("vta_serve")
+
+
+def vta_sim() -> None:
+    """Time a program."""
+    _run("vta_sim")
+
+
+def vta_translate() -> None:
+    """Translate between ONNX, IR and encoded programs."""
+    _run("vta_translate")
+
+
+def vta_tune() -> None:
+    """Search for better schedules, and record them."""
+    _run("vta_tune")
+
+
+COMMANDS = (
+    vta_compile,
+    vta_tune,
+    vta_run,
+    vta_report,
+    vta_export,
+    vta_explore,
+    vta_sim,
+    vta_serve,
+    vta_opt,
+    vta_translate,
+)
+"""The entry points of the commands that `vtac` names."""

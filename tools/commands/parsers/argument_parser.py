@@ -1,0 +1,75 @@
+"""The parser that all commands use."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from vtac.dialects.errors import CompileError
+from vtac.tools.commands.guard import FAILED
+from vtac.tools.commands.parsers.configuration_file import configured_options
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty")
+    return text
+
+
+class _PrintVersions(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from vtac.tools.commands.versions import versions
+
+        print("\n".join(f"{name} {number}" for name, number in versions().items()))
+        parser.exit()
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """argparse with our exit status, a hint to --help in its errors, and ``--version``.
+
+    Arguments that are texts must not be empty, as those of unset shell variables are. Options that
+    a configuration file gives (`vtac.tools.commands.parsers.configuration_file`) come before those
+    of the command line, which therefore count.
+    """
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.register("type", None, _not_empty)
+        self.add_argument(
+            "--version",
+            action=_PrintVersions,
+            nargs=0,
+            help="print the versions of vtac and of the libraries that it uses, and stop",
+        )
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse does, with the options of the configuration file in front."""
+        given = sys.argv[1:] if args is None else list(args)
+        try:
+            configured = configured_options(self.prog, self._actions)
+        except CompileError as error:
+            self.exit(FAILED, "".join(f"{self.prog}: error: {p}\n" for p in error.problems))
+        return super().parse_known_args([*configured, *given], namespace)
+
+    def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
+        """Print the help; unlike argparse, raise OSError if the output cannot be written."""
+        print(self.format_help(), end="", file=sys.stdout if file is None else file)
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and exit with status 1."""
+        self.exit(FAILED, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def add_quiet_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--quiet``."""
+    parser.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="print what the options ask for, warnings and errors, and nothing else",
+    )

@@ -1,0 +1,146 @@
+"""The arguments of ``vta-compile``."""
+
+import argparse
+import os
+from typing import get_args
+
+from vtac.passes.graph.quantise_options import Requantise, Sharing
+from vtac.runtime.calibration_methods import METHODS, PERCENT
+from vtac.tools.commands.explain_order import Order
+from vtac.tools.commands.parsers.accuracy import add_accuracy_arguments
+from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
+from vtac.tools.commands.parsers.partition import add_partition_arguments
+from vtac.tools.commands.parsers.shapes import add_shape_argument
+from vtac.tools.commands.parsers.types import finite_number, percentage
+
+TUNING_VARIABLE = "VTAC_TUNING"
+"""The environment variable with files of recorded schedules."""
+
+EXAMPLES = """examples:
+  vta-compile model.onnx --calibrate samples.npz
+  vta-compile model.onnx -o model.vtapkg --calibrate samples.npz --explain
+  vta-compile model.onnx --calibrate samples.npz --tuning tune.db --explain
+  vta-compile model.onnx --calibrate samples.npz --evaluate test.npz --layer-errors
+  vta-compile model.onnx --target my_config.json --calibrate samples.npz --emit te
+"""
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    parser = ArgumentParser(
+        prog="vta-compile",
+        usage="%(prog)s MODEL [options]",
+        description="Compile an ONNX model for a VTA: what fits it runs there, the rest on the"
+        " host.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", nargs="?", help="the ONNX model")
+    add(
+        "-o",
+        "--output",
+        metavar="PACKAGE",
+        help="the package to write (.vtapkg); MODEL.vtapkg in this folder if nothing else is asked"
+        " for",
+    )
+    add(
+        "--target",
+        default="pynq",
+        help="the name of a preset, or the path of a vta_config.json (default: %(default)s)",
+    )
+    add_shape_argument(parser)
+    add_quiet_argument(parser)
+    add("-v", "--verbose", action="store_true", help="print each step as it begins (to stderr)")
+    _add_tuning_arguments(parser)
+    _add_quantisation_arguments(parser)
+    add_accuracy_arguments(parser)
+    add_partition_arguments(parser)
+    add = parser.add_argument_group("what to see").add_argument
+    add("--explain", action="store_true", help="print what runs where and why, and the levels")
+    add(
+        "--explain-order",
+        choices=get_args(Order),
+        default="cost",
+        help="list the nodes by falling cost, or as in the model (default: %(default)s)",
+    )
+    add(
+        "--emit",
+        metavar="LEVEL",
+        help="print the IR of a level: imported, canonical, calibrated (with samples), quantised,"
+        " graph, te, loops or vta, where the codegens are the default",
+    )
+    add("--strict", action="store_true", help="take warnings for errors, and write no package")
+    add("--save-ir", metavar="DIR", help="write the IR of every level to a folder")
+    add("--keep-ir", action="store_true", help="keep the IR of every level in the package")
+    add(
+        "--print-pipeline",
+        action="store_true",
+        help="print the passes that the other options lead to, as vta-opt -p takes them, and stop;"
+        " this needs no MODEL",
+    )
+    add(
+        "--from",
+        dest="start",
+        metavar="LEVEL",
+        help="print the part of the pipeline that follows a level; with it vta-opt takes up what"
+        " --save-ir wrote",
+    )
+    return parser
+
+
+def _add_tuning_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("schedules").add_argument
+    add(
+        "--tuning",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="recorded schedules that vta-tune found, a database or a file of JSON lines, looked at"
+        " before those that come with vtac; may be repeated, the first counts most (default:"
+        f" ${TUNING_VARIABLE}, file names separated by '{os.pathsep}')",
+    )
+    add("--no-tuning", action="store_true", help="use no recorded schedules at all")
+
+
+def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("quantisation").add_argument
+    add(
+        "--calibrate",
+        metavar="DATA",
+        help="samples of the inputs, .npz by input name or .npy; the first axis is the sample",
+    )
+    add(
+        "--method",
+        choices=METHODS,
+        default="minmax",
+        help="how ranges follow from the samples: the extremes seen, the magnitudes of"
+        " --percentile, or where int8 keeps most of the distribution (default: %(default)s)",
+    )
+    add(
+        "--percentile",
+        type=percentage,
+        metavar="P",
+        help="the share of magnitudes that --method percentile keeps, in percent (default:"
+        f" {PERCENT})",
+    )
+    add(
+        "--requantise",
+        choices=get_args(Requantise),
+        default="auto",
+        help="how sums return to 8 bits: by a shift, by a multiplier where the target has one, by"
+        " what is most exact, or (auto) where the model has given scales by a multiplier, or with"
+        " finer weights in some layers, else by a shift (default: %(default)s)",
+    )
+    add(
+        "--shift",
+        choices=get_args(Sharing),
+        default="auto",
+        help="what shares one requantisation shift (default: %(default)s)",
+    )
+    add(
+        "--min-layer-snr",
+        type=finite_number,
+        metavar="DB",
+        help="leave layers on the host whose own signal to quantisation noise is less",
+    )

@@ -1,0 +1,39 @@
+"""The arguments of ``vta-report``."""
+
+import argparse
+
+from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
+from vtac.tools.commands.parsers.clock import PRESET_HELP, add_clock_arguments
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    parser = ArgumentParser(
+        prog="vta-report",
+        usage="%(prog)s PACKAGE [options]",
+        description="Write a page that shows a compiled network: where each layer runs and why,"
+        " cycles, waits, schedules, IR, memory, accuracy, and what would help.",
+        epilog=PRESET_HELP,
+    )
+    add = parser.add_argument
+    add("package", metavar="PACKAGE", help="what vta-compile wrote (.vtapkg)")
+    add("-o", "--output", metavar="OUT.html", help="the page (default: PACKAGE.html, here)")
+    add("--title", help="a name for the network (default: that of the package's file)")
+    add(
+        "--layer-errors",
+        metavar="FILE.json",
+        help="the errors of layers, as vta-compile --layer-errors --json prints them",
+    )
+    add(
+        "--allow-native",
+        action="store_true",
+        help="open packages with code for this machine (codegen c); only if you trust them",
+    )
+    add(
+        "--json",
+        action="store_true",
+        help="print as JSON: the page, its bytes, nodes, cycles, and what would help",
+    )
+    add_quiet_argument(parser)
+    add_clock_arguments(parser.add_argument_group("clock"))
+    return parser

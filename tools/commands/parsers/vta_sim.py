@@ -1,0 +1,36 @@
+"""The arguments of ``vta-sim``."""
+
+import argparse
+
+from vtac.dialects.target import PRESETS
+from vtac.tools.commands.parsers.argument_parser import ArgumentParser
+from vtac.tools.commands.parsers.clock import PRESET_HELP, add_clock_arguments, add_report_arguments
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    parser = ArgumentParser(
+        prog="vta-sim",
+        description="Time a program on a machine, and say where its cycles go.",
+        epilog=f"Targets: {', '.join(PRESETS)}. {PRESET_HELP}",
+    )
+    parser.add_argument(
+        "program",
+        nargs="?",
+        help="an .npz or .bin of words, vta IR (.mlir), a .vtapkg, or a folder of streams",
+    )
+    parser.add_argument("--function", help="which program, where there are several")
+    parser.add_argument(
+        "--target", help="the machine, where the file does not say: a preset or a vta_config.json"
+    )
+    clock = parser.add_argument_group("clock")
+    add_clock_arguments(clock)
+    clock.add_argument(
+        "--list-presets", action="store_true", help="print every value of every preset, and stop"
+    )
+    output = parser.add_argument_group("output")
+    add_report_arguments(output)
+    output.add_argument(
+        "--check", action="store_true", help="look for hazards too; exit with 1 if there are any"
+    )
+    return parser

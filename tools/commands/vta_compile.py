@@ -1,0 +1,217 @@
+"""``vta-compile``: compiles an ONNX model to a package."""
+
+import argparse
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.passes.graph.quantise_options import QuantiseOptions
+from vtac.passes.pipeline import Pipeline
+from vtac.runtime.calibration_methods import PERCENT
+from vtac.runtime.executor import Module
+from vtac.tools.commands.accuracy import accuracy_values, evaluated, print_accuracy, print_json
+from vtac.tools.commands.arguments import (
+    file_of,
+    verify_paths,
+    verify_used,
+)
+from vtac.tools.commands.diagnostics import run_command
+from vtac.tools.commands.explain_order import Order
+from vtac.tools.commands.explanation import by_cost, hosted_table, node_cycles, tuning_line
+from vtac.tools.commands.parsers.shapes import parse_shapes
+from vtac.tools.commands.parsers.vta_compile import TUNING_VARIABLE, argument_parser
+from vtac.tools.commands.partition_arguments import chosen_names, criteria_of
+from vtac.tools.commands.presentation import (
+    choices_table,
+    levels_table,
+    placements_table,
+    seconds_table,
+)
+from vtac.tools.commands.report_json import compilation_values
+from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.discovery import chosen_codegens
+from vtac.tools.driver.levels import CALIBRATED, IMPORTED, calibration, part_of, pipeline_of
+from vtac.tools.driver.options import CompileOptions, Progress
+from vtac.tools.files.ir_files import note_constants
+from vtac.tools.reports.partition_report import regions_table, share_lines
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    run_command(lambda: _compile(argument_parser().parse_args(args)), "vta-compile")
+
+
+SUFFIX = ".vtapkg"
+
+
+def _compile(args: argparse.Namespace) -> None:
+    measures = args.layer_errors or args.error_samples or args.min_layer_snr is not None
+    if args.print_pipeline:
+        print(_pipeline(args))
+        return
+    if args.start is not None:
+        raise CompileError(Problem("--from", "chooses what --print-pipeline prints"))
+    if args.model is None:
+        raise CompileError(Problem("", "say which model to compile", "See vta-compile --help."))
+    if not (args.output or args.emit or args.explain or args.save_ir or args.evaluate or measures):
+        args.output = f"{Path(args.model).stem}{SUFFIX}"
+    _verify(args)
+    with _progress(args) as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # printed from the report below
+        module = compile_model(args.model, args.target, args.calibrate, _options(args, progress))
+    warned = module.report.warnings
+    if args.strict and warned:
+        raise CompileError([Problem("", text, "(--strict)") for text in warned])
+    if args.output:
+        module.save(args.output)
+    for note in () if args.quiet else module.report.notes:
+        print(f"vta-compile: note: {note}", file=sys.stderr)
+    for warning in warned:
+        print(f"vta-compile: warning: {warning}", file=sys.stderr)
+    _print(args, module, measures)
+
+
+def _print(args: argparse.Namespace, module: Module, measures: bool) -> None:
+    """Print what was asked for, and where the package is."""
+    if args.emit:
+        text = module.report.ir.get(args.emit, "")
+        sys.stdout.write(text)
+        named = set(re.findall(r'#vtac\.resource<"([^"]+)"', text))
+        note_constants(len(named), "vta-compile", "--save-ir DIR writes them beside it")
+    if args.explain:
+        _explain(module, Console(stderr=args.json), args.explain_order)
+    found = None
+    if args.evaluate:
+        found = evaluated(module, args.evaluate, args.model, args.limit, quiet=args.quiet)
+    errors = module.report.layer_errors if measures else None
+    if args.json:
+        print_json({**compilation_values(module, args.output), **accuracy_values(found, errors)})
+    else:
+        print_accuracy(found, errors, as_json=False)
+    if args.output and not args.quiet:
+        aside = args.emit or args.json
+        print(summary(module, args.output), file=sys.stderr if aside else sys.stdout)
+
+
+def _verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
+    read = [args.model, args.calibrate, args.evaluate, args.error_samples, file_of(args.target)]
+    read += _tuning(args) or []
+    verify_paths(read, [args.output], [args.save_ir])
+    verify_used(
+        (
+            ("--tuning", args.no_tuning and args.tuning, "a compilation without --no-tuning"),
+            ("--limit", None if args.evaluate else args.limit, "--evaluate"),
+            ("--keep-ir", not args.output and args.keep_ir, "the package: say --output"),
+            (
+                "--percentile",
+                None if args.method == "percentile" else args.percentile,
+                "--method percentile",
+            ),
+        )
+    )
+
+
+def _options(args: argparse.Namespace, progress: Progress | None = None) -> CompileOptions:
+    levels = (IMPORTED, *_pipeline(args).levels)
+    if args.emit is not None and args.emit not in levels:
+        what = f"there is no level '{args.emit}'"
+        raise CompileError(Problem("--emit", what, f"Levels: {', '.join(levels)}."))
+    return CompileOptions(
+        shapes=parse_shapes(args.shape),
+        shift=args.shift,
+        requantise=args.requantise,
+        method=args.method,
+        percentile=_percentile(args),
+        layer_errors=args.layer_errors,
+        min_layer_snr=args.min_layer_snr,
+        error_samples=args.error_samples,
+        codegens=chosen_names(args),
+        criteria=criteria_of(args),
+        keep_float=args.keep_float,
+        tuning=_tuning(args),
+        save_ir=args.save_ir,
+        keep_ir=levels if args.keep_ir else [args.emit] if args.emit else [],
+        progress=progress,
+    )
+
+
+def _tuning(args: argparse.Namespace) -> list[str] | Literal[False] | None:
+    """The files of recorded schedules; None for those that come with vtac, False for none."""
+    if args.no_tuning:
+        return False
+    named = os.environ.get(TUNING_VARIABLE, "").split(os.pathsep)
+    return args.tuning or list(filter(None, named)) or None
+
+
+def _percentile(args: argparse.Namespace) -> float:
+    return PERCENT if args.percentile is None else float(args.percentile)
+
+
+def _pipeline(args: argparse.Namespace) -> Pipeline:
+    """The pipeline that the arguments lead to, or its part after ``--from``."""
+    is_calibrated = args.calibrate is not None or args.start == CALIBRATED
+    options = QuantiseOptions(args.shift, args.requantise)
+    calibrate = calibration(args.calibrate or "", method=args.method, percentile=_percentile(args))
+    pipeline = pipeline_of(
+        chosen_codegens(chosen_names(args)),
+        criteria_of(args),
+        options,
+        calibrate if is_calibrated else None,
+    )
+    return part_of(pipeline, args.start, None)
+
+
+@contextmanager
+def _progress(args: argparse.Namespace) -> Iterator[Progress]:
+    """A callback that tells the step: on a terminal in place, with --verbose line by line."""
+    console = Console(stderr=True, highlight=False)
+    started = time.perf_counter()
+    if args.verbose:
+        yield lambda step: console.print(f"{time.perf_counter() - started:8.2f} s  {step}")
+    elif args.quiet or not console.is_terminal:
+        yield lambda _: None
+    else:
+        with console.status("") as status:
+            yield status.update
+
+
+def _explain(module: Module, console: Console, order: Order) -> None:
+    report, partition = module.report, module.report.partition
+    cycles = node_cycles(partition.hosted, report.choices)
+    console.print(placements_table(by_cost(report.placements, cycles, order), cycles))
+    if partition.regions:
+        console.print(regions_table(partition))
+    hosted = hosted_table(report, order)
+    if hosted.row_count:
+        console.print(hosted)
+    for line in share_lines(partition):
+        console.print(line, highlight=False)
+    console.print(f"one run: {module.crossings.text}", highlight=False)
+    if module.report.choices:
+        console.print(choices_table(module.report.choices))
+    if line := tuning_line(report):
+        console.print(line, highlight=False)
+    console.print(levels_table(module.report.levels))
+    console.print(seconds_table(module.report))
+
+
+def summary(module: Module, path: str) -> str:
+    """One line: the file, how many nodes the accelerator runs, how many instructions."""
+    host = sum(placement.where == "host" for placement in module.explain)
+    nodes = len(module.explain)
+    instructions = sum(module.report.instructions.values())
+    return (
+        f"{path}: {Path(path).stat().st_size:,} bytes; {nodes - host} of {nodes} nodes on the"
+        f" accelerator in {len(module.package.functions)} programs of {instructions:,}"
+        f" instructions; {module.report.total_seconds:.1f} s"
+    )

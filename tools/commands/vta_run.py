@@ -1,0 +1,187 @@
+"""``vta-run``: runs a package on the simulator on any number of samples, and times it.
+
+    vta-run model.vtapkg --input samples.npz -o outputs.npz
+    vta-run model.vtapkg --evaluate data.npz --reference model.onnx
+    vta-run model.vtapkg --profile --preset chisel-pynq --roofline roofline.png
+
+Cycles do not depend on data: a profile needs no samples.
+"""
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from vtac.dialects.array_files import write_npz
+from vtac.dialects.errors import CompileError, Problem
+from vtac.runtime.atomic import write_whole
+from vtac.runtime.device import total
+from vtac.runtime.executor import Module, RunRecord, load
+from vtac.runtime.joining import join_batches
+from vtac.runtime.samples import Samples, load_samples
+from vtac.tools.commands.accuracy import evaluated, print_accuracy, print_json
+from vtac.tools.commands.arguments import file_of, verify_paths, verify_used
+from vtac.tools.commands.diagnostics import run_command
+from vtac.tools.commands.parsers.vta_run import argument_parser
+from vtac.tools.commands.parsers.vta_serve import TOKEN
+from vtac.tools.commands.presentation import evaluation_table, time_table, work_table
+from vtac.tools.commands.timing_output import (
+    chosen_preset,
+    verify_picture_names,
+    write_report_files,
+)
+from vtac.tools.reports.evaluation import Judge, Original, module_specs, told_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Outputs = dict[str, Array]
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    run_command(lambda: _run(argument_parser().parse_args(args)), "vta-run")
+
+
+def _run(args: argparse.Namespace) -> None:
+    shows = (args.preset, args.set, args.csv, args.trace, args.timeline, args.roofline)
+    profiles = args.profile or any(shows) or (args.json and args.evaluate is None)
+    if args.json and args.evaluate is not None and profiles:
+        what = "is for the evaluation or for the profile, not for both"
+        raise CompileError(Problem("--json", what, "Run the command twice."))
+    verify_picture_names(args)
+    _verify(args)
+    if args.input is None and args.evaluate is None and not profiles:
+        hint = "Or ask for --evaluate or --profile."
+        raise CompileError(Problem("", "say what to run it on: --input", hint))
+    module = _opened(args)
+    if args.input is not None:
+        _run_samples(args, module)
+    if args.evaluate is not None:
+        found = evaluated(module, args.evaluate, args.reference, args.limit, quiet=args.quiet)
+        print_accuracy(found, None, args.json)
+    if profiles:
+        _profile(args, module)
+
+
+def _opened(args: argparse.Namespace) -> Module:
+    """The package, to be run here or at the place that the arguments name."""
+    if args.remote is None:
+        return load(args.package, allow_native=args.allow_native)
+    try:
+        from vtac.runtime.remote.client import connect
+    except ImportError as error:
+        hint = "Install it: pip install 'vtac[remote]'."
+        raise CompileError(Problem("--remote", f"needs the package {error.name}", hint)) from None
+    token = os.environ.get(TOKEN) or None
+    device = connect(args.remote, token, certificates=args.remote_certificates)
+    return device.load(args.package)
+
+
+def _verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
+    verify_paths(
+        (
+            args.package,
+            args.input,
+            args.evaluate,
+            args.reference,
+            file_of(args.preset),
+            args.remote_certificates,
+        ),
+        (args.output, args.trace, args.timeline, args.roofline),
+        [args.dump_programs],
+    )
+    here = "packages that run here (no --remote)"
+    verify_used(
+        (
+            ("--remote-certificates", not args.remote and args.remote_certificates, "--remote"),
+            *((name, args.remote and value, here) for name, value in _only_here(args)),
+        )
+    )
+    if args.input is None:
+        samples = "--input or --evaluate" if args.evaluate is None else None
+        verify_used(
+            (
+                ("--output", args.output, "what --input gives"),
+                ("--dump-programs", args.dump_programs, "what --input gives"),
+                ("--order-seed", args.order_seed, "what --input gives"),
+                ("--limit", samples and args.limit, "--input or --evaluate"),
+                ("--reference", samples and args.reference, "--input or --evaluate"),
+            )
+        )
+
+
+def _only_here(args: argparse.Namespace) -> Iterator[tuple[str, object]]:
+    """The options that a device behind a wire does not have, with their values."""
+    names = ("dump-programs", "order-seed", "allow-native", "set", "csv", "trace", "timeline")
+    for name in (*names, "roofline"):
+        yield f"--{name}", getattr(args, name.replace("-", "_")) or None
+
+
+def _profile(args: argparse.Namespace, module: Module) -> None:
+    if args.remote is not None:
+        from vtac.runtime.remote.client import RemoteModule
+
+        assert isinstance(module, RemoteModule)
+        print_json(module.remote_profile(args.preset))
+        return
+    if module.target is None:
+        print("no profile: nothing runs on a VTA")
+        return
+    profile = module.profile(chosen_preset(args, module.target))
+    write_report_files(args, [(launch.function, launch.timing) for launch in profile.launches])
+    if args.json:
+        sys.stdout.write(profile.json())
+    elif args.csv:
+        sys.stdout.write(profile.csv())
+    elif profile.launches:
+        Console(highlight=False).print(profile.table())
+    else:
+        print("no profile: everything runs on the host")
+
+
+def _run_samples(args: argparse.Namespace, module: Module) -> None:
+    samples = _samples(module, args.input)
+    count = len(samples) if args.limit is None else min(len(samples), args.limit)
+    console = Console(stderr=args.json or args.csv)
+    told, errors = Console(stderr=console.stderr, quiet=args.quiet), Console(stderr=True)
+    records: list[RunRecord] = []
+    results: list[Outputs] = []
+    batches = [batch for batch, _ in zip(samples, range(count), strict=False)]
+    for number, batch in enumerate(_tracked(batches, "accelerator", errors, args.quiet)):
+        dump = args.dump_programs if number == 0 else None
+        results.append(module.run(batch, order_seed=args.order_seed, dump=dump))
+        records.append(module.last_run)
+    rows = min(samples.sample_count, len(batches) * samples.batch_size)
+    outputs = join_batches(results, samples.batch_size, rows)
+    if args.reference:
+        original, judge = Original(args.reference, module), Judge(samples)
+        pairs = list(zip(batches, results, strict=True))
+        for batch, found in _tracked(pairs, "onnxruntime", errors, args.quiet):
+            judge.add(found, original.run(batch))
+        console.print(evaluation_table(judge.verdict()))
+    if module.package.functions:
+        told.print(work_table(total(record.counters for record in records), max(1, count)))
+    told.print(time_table(records))
+    if args.output:
+        stream = io.BytesIO()
+        write_npz(stream, outputs)
+        write_whole(args.output, stream.getvalue())
+        told.print(f"{args.output}: {', '.join(outputs)}", highlight=False, soft_wrap=True)
+
+
+def _samples(module: Module, path: str) -> Samples:
+    specs = module_specs(module)
+    with told_of(path):
+        return load_samples(path, specs)
+
+
+def _tracked(batches: Sequence[Any], what: str, console: Console, quiet: bool) -> Iterable[Any]:
+    """The batches, with a progress bar on a terminal unless it is to be quiet."""
+    shown = console.is_terminal and len(batches) > 1 and not quiet
+    return track(batches, what, console=console, disable=not shown)

@@ -1,0 +1,87 @@
+"""``vta-serve``: offers simulators to other processes and machines (docs/serving.md)."""
+
+import argparse
+import asyncio
+import ipaddress
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vtac.dialects.errors import CompileError, Problem
+from vtac.runtime.remote.limits import MEGABYTE, Limits
+from vtac.tools.commands.diagnostics import run_command
+from vtac.tools.commands.parsers.vta_serve import TOKEN, argument_parser
+
+if TYPE_CHECKING:
+    from vtac.runtime.remote.server import Access
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the command."""
+    run_command(lambda: _serve(argument_parser().parse_args(args)), "vta-serve")
+
+
+def _serve(args: argparse.Namespace) -> None:
+    try:
+        from vtac.runtime.remote.server import Access, tls_context
+    except ImportError as error:
+        hint = "Install it: pip install 'vtac[remote]'."
+        raise CompileError(Problem("", f"needs the package {error.name}", hint)) from None
+    token = os.environ.get(TOKEN) or None
+    host, port = address_of(args.listen)
+    if token is None and not _is_loopback(host):
+        hint = f"Put a token into {TOKEN}, or listen on 127.0.0.1."
+        raise CompileError(Problem(args.listen, "others could reach it without a token", hint))
+    if (args.tls_certificate is None) != (args.tls_key is None):
+        raise CompileError(Problem("--tls-certificate, --tls-key", "belong together"))
+    tls = tls_context(args.tls_certificate, args.tls_key) if args.tls_certificate else None
+    limits = Limits(
+        args.workers,
+        args.waiting,
+        args.request_mb * MEGABYTE,
+        args.store_mb * MEGABYTE,
+        args.worker_mb * MEGABYTE,
+        args.seconds,
+        args.idle_seconds,
+        args.connections,
+    )
+    asyncio.run(_until_stopped(limits, Access(token, tls, args.allow_native), host, port))
+
+
+async def _until_stopped(limits: Limits, access: "Access", host: str, port: int) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    from vtac.runtime.remote.server import serving
+
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    try:
+        async with serving(limits, access, host, port, _tell) as (at, bound):
+            print(f"vta-serve: listening on {at}:{bound}", flush=True)
+            await stopped.wait()
+    except OSError as error:
+        what = f"cannot listen: {error.strerror or error}"
+        raise CompileError(Problem(f"{host}:{port}", what)) from None
+
+
+def _tell(line: str) -> None:
+    print(f"vta-serve: {line}", file=sys.stderr, flush=True)
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``. Raises `CompileError`."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise CompileError(Problem(text, "is not HOST:PORT", "Such as 127.0.0.1:9190."))
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""The compilation of a model, from the file to a module that runs."""

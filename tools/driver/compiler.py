@@ -1,0 +1,473 @@
+"""The driver: compiles an ONNX model to a module that runs.
+
+It imports the model, runs the pipeline of `levels`, cuts the network into steps and packs them. It
+connects the rooms, which do not know each other.
+"""
+
+import gc
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Unpack
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.traits import SymbolTable
+from xdsl.utils.exceptions import DiagnosticException
+
+from vtac.dialects.context import VtacContext
+from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import TARGET_ATTRIBUTE, Machine, machine_of
+from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
+from vtac.passes.graph.codegen import CODEGEN
+from vtac.passes.graph.quantize import QuantizePass
+from vtac.passes.pipeline import Pipeline, Segment
+from vtac.runtime.engine import Engine
+from vtac.runtime.engines import engine_named
+from vtac.runtime.executor import Module
+from vtac.runtime.memory import give_back_memory
+from vtac.runtime.package import Function, Package, Quantisation, TuningRecord
+from vtac.runtime.samples import (
+    Samples,
+    Source,
+    doubts,
+    input_specs,
+    load_samples,
+    read_source,
+    shapes_from_samples,
+    tensor_specs,
+)
+from vtac.tools.commands.positions import Positions, verify_module
+from vtac.tools.driver.calibrate import Calibrated, CalibratePass
+from vtac.tools.driver.capacity import keep_what_does_not_fit
+from vtac.tools.driver.discovery import OurPasses, chosen_codegens, load_dialects
+from vtac.tools.driver.keep_float import keep_float
+from vtac.tools.driver.levels import (
+    CALIBRATED,
+    CANONICAL,
+    IMPORTED,
+    PARTITIONED,
+    Criteria,
+    pipeline_of,
+)
+from vtac.tools.driver.observed_shapes import observed_types
+from vtac.tools.driver.options import CompileKeywords, CompileOptions, options_from
+from vtac.tools.driver.pipelines import built_passes
+from vtac.tools.driver.placements import Nodes, place_nodes, quantisation_of
+from vtac.tools.driver.planner import NetworkSteps, main_function, network_steps
+from vtac.tools.files.ir_files import module_text, referenced, remove_ir, write_ir
+from vtac.tools.reports.layer_errors import ErrorOptions, LayerErrors
+from vtac.tools.reports.partition_report import partition_report
+from vtac.tools.reports.report import CompileReport, choices_of, count_ops
+from vtac.tools.tune.lookup import recorded_schedules
+
+GIVE_SAMPLES = "Give samples of its inputs: calibration=... (vta-compile: --calibrate data.npz)."
+NO_CALIBRATION = (
+    "the model is a float model and there are no calibration samples, so all of it runs on the"
+    f" host. {GIVE_SAMPLES}"
+)
+
+_HOLDS_WEIGHTS = frozenset(
+    {"import", "observe shapes", CalibratePass.name, QuantizePass.name, "encode", "open"}
+)
+"""Steps that may hold all weights of a network for a while."""
+
+NOTHING_OFFLOADED = (
+    "nothing runs on the accelerator; --explain (module.explain) says why of each node"
+)
+
+
+def compile_model(
+    model: ModelSource,
+    target: str | os.PathLike[str] | Machine = "pynq",
+    calibration: Source | None = None,
+    options: CompileOptions | None = None,
+    **keywords: Unpack[CompileKeywords],
+) -> Module:
+    """Compile an ONNX model (path, bytes or ModelProto) for a VTA.
+
+    target: the name of a preset (of a cluster, too), the path of a file that describes a machine, a
+    Target or a ClusterTarget.
+    calibration: inputs from which the ranges of all values are taken; see `vtac.runtime.samples`.
+    options: a `CompileOptions`; or its fields as keyword arguments, but not both.
+    Raises `CompileError` with everything that is wrong. ``module.report`` has notes and warnings;
+    the warnings are issued as Python warnings, too.
+    """
+    if options is not None and keywords:
+        raise TypeError("compile() takes options, or their fields as keywords, but not both")
+    driver = Driver(machine_of(target), options or options_from(**keywords))
+    try:
+        module = driver.finish(driver.prepare(model, calibration))
+    finally:
+        driver.close()
+    for warning in driver.report.warnings:
+        warnings.warn(warning, stacklevel=2)
+    return module
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared network, its nodes as imported, and the rest of its pipeline."""
+
+    module: ModuleOp
+    nodes: Nodes
+    rest: Pipeline
+    has_samples: bool
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A partitioned network in steps. made: for each function the codegen that compiles it."""
+
+    network: NetworkSteps
+    quantisation: tuple[Quantisation, ...]
+    made: Mapping[str, str]
+
+
+class Driver:
+    """One compilation: its options, its context and its report."""
+
+    def __init__(self, target: Machine, options: CompileOptions) -> None:
+        codegens = chosen_codegens(options.codegens)
+        self.recorded = recorded_schedules(options.tuning)
+        self.ctx = VtacContext(codegens=lambda: codegens, schedules=self.recorded)
+        load_dialects(self.ctx)
+        self.target = target
+        self.codegens = {codegen.name: codegen for codegen in codegens}
+        self.options = options
+        self.criteria = options.criteria or Criteria()
+        self.report = CompileReport()
+        self._calibrated: Calibrated | None = None
+        self._save_ir = None if options.save_ir is None else Path(options.save_ir)
+        self._observe = options.observe or (lambda name, module, ctx: None)
+        self._progress = options.progress or (lambda _: None)
+
+    def close(self) -> None:
+        """Let go of the files of records."""
+        if self.recorded is not None:
+            self.recorded.close()
+
+    def prepare(self, source: ModelSource, calibration: Source | None) -> Prepared:
+        """Import the model and run the part of its pipeline that does not depend on the target."""
+        module, samples = self._import(source, calibration, dict(self.options.shapes or {}))
+        nodes = Nodes.of(module)
+        module.attributes[TARGET_ATTRIBUTE] = self.target
+        self._level(IMPORTED, module)
+        pipeline = self._pipeline(samples is not None)
+        before = pipeline.until(CALIBRATED if CALIBRATED in pipeline.levels else CANONICAL)
+        for segment in before.segments:
+            self._run(segment, module, samples)
+            if segment.level == CANONICAL:
+                self.report.notes += keep_float(module, nodes, self.options.keep_float)
+            elif segment.level == CALIBRATED and self.options.errors is not None:
+                self._measure(module, self.options.errors)
+            self._level(segment.level, module)
+        return Prepared(module, nodes, pipeline.since(before.levels[-1]), samples is not None)
+
+    def finish(self, prepared: Prepared) -> Module:
+        """Run the rest of the pipeline, and pack the result. The prepared network is used up."""
+        if not prepared.has_samples:
+            self._note_missing_samples(prepared.module)
+        with _collector_paused():
+            return self._lower(prepared.rest, prepared.module, prepared.nodes)
+
+    def _pipeline(self, calibrated: bool) -> Pipeline:
+        """The pipeline that the options lead to, after the user's changes."""
+        pipeline = pipeline_of(
+            list(self.codegens.values()),
+            self.criteria,
+            self.options.quantise,
+            self.options.calibrate if calibrated else None,
+        )
+        change = self.options.pipeline
+        return pipeline if change is None else change(pipeline)
+
+    def _lower(self, pipeline: Pipeline, module: ModuleOp, nodes: Nodes) -> Module:
+        """Run the part of the pipeline that follows calibration, and pack the result.
+
+        Where layers turn out not to fit the machine, the network is partitioned again with these
+        layers on the host.
+        """
+        *before, partition = pipeline.until(PARTITIONED).segments
+        for segment in before:
+            self._segment(segment, module)
+        self._drop_weights(module)
+        lowering, recorded = pipeline.since(PARTITIONED), len(self.report.levels)
+        while True:
+            unpartitioned = module.clone() if before else None
+            try:
+                self._segment(partition, module)
+                cut = self._cut(module, nodes)
+                package = self._package(cut, *self._made(lowering, cut.made, module))
+                break
+            except CompileError as error:
+                if unpartitioned is None or not keep_what_does_not_fit(unpartitioned, error):
+                    raise
+                module = unpartitioned
+                self._forget_levels(recorded)
+        if not cut.made and NO_CALIBRATION not in self.report.warnings:
+            self.report.warnings.append(NOTHING_OFFLOADED)
+        with self._step("open"):
+            return Module(package, report=self.report, engines=self._engines)
+
+    def _drop_weights(self, module: ModuleOp) -> None:
+        """Drop the float weights of what is quantised now.
+
+        Whoever observes the levels may keep earlier ones, which need theirs.
+        """
+        self._calibrated = None
+        if self.options.observe is None:
+            self.ctx.resources.keep(referenced(module))
+
+    def _segment(self, segment: Segment, module: ModuleOp) -> None:
+        """Run a segment after calibration, and record the level that it reaches."""
+        self._run(segment, module)
+        self.ctx.observations = None  # they describe the float network only
+        self._level(segment.level, module)
+
+    def _made(
+        self, lowering: Pipeline, made: Mapping[str, str], module: ModuleOp
+    ) -> tuple[dict[str, Function], dict[str, bytes]]:
+        """Lower and build the functions of a partitioned module. made: the codegen of each."""
+        idle = {
+            level
+            for codegen in self.codegens.values()
+            if codegen.name not in made.values()
+            for level in codegen.lowering().levels
+        }
+        for segment in lowering.segments if made else ():
+            if segment.level not in idle:
+                self._segment(segment, module)
+        return self._build(module, made)
+
+    def _cut(self, module: ModuleOp, nodes: Nodes) -> "_Cut":
+        """Cut a partitioned network into steps, and report where each node went."""
+        with self._step("cut into steps"):
+            network = network_steps(module, self.ctx)
+        placements = self.report.placements = place_nodes(nodes, module)
+        self.report.partition = partition_report(
+            module, self.codegens.values(), self.criteria.pruning, placements
+        )
+        made = {
+            function.sym_name.data: name.data
+            for function in module.ops
+            if isinstance(function, FuncOp)
+            and isinstance(name := function.attributes.get(CODEGEN), StringAttr)
+        }
+        return _Cut(network, quantisation_of(module, self.ctx), made)
+
+    def _package(
+        self, cut: "_Cut", functions: Mapping[str, Function], blobs: Mapping[str, bytes]
+    ) -> Package:
+        network = cut.network
+        on_target = any(codegen.uses_target for codegen in self.codegens.values())
+        return Package(
+            self.target if on_target else None,
+            network.inputs,
+            network.outputs,
+            network.values,
+            network.steps,
+            network.host_parts,
+            functions,
+            {**network.blobs, **blobs},
+            cut.quantisation,
+            self.report.placements,
+            self.report.ir,
+            self._records(),
+        )
+
+    def _records(self) -> tuple[TuningRecord, ...]:
+        """The records that schedules come from; notes on those that could not be used."""
+        if self.recorded is not None:
+            self.report.notes += self.recorded.notes
+        for choice in self.report.schedules:
+            if choice.record is not None and choice.record.refused:
+                layers = ", ".join(choice.layers)
+                self.report.notes.append(f"{layers}: the schedule is the {choice.record}")
+        return tuple(
+            TuningRecord(choice.layers, record.name, record.template, record.cycles)
+            for choice, record in self.report.tuned
+        )
+
+    def _import(
+        self, source: ModelSource, calibration: Source | None, shapes: dict[str, Sequence[int]]
+    ) -> tuple[ModuleOp, Samples | None]:
+        """Import the network; shapes of the user or of the samples fix symbolic dimensions."""
+        with self._step("import"):
+            model = load_model(source)
+            is_calibrated = calibration is not None
+            module = import_model(model, self.ctx, shapes=shapes, calibrated=is_calibrated)
+        samples = None
+        if calibration is not None:
+            with self._step("read samples"):
+                specs = input_specs(main_function(module))
+                calibration = read_source(calibration)
+                found = shapes_from_samples(calibration, specs)
+                fixed = {**found, **shapes}
+                if found:
+                    module = import_model(model, self.ctx, shapes=fixed, calibrated=True)
+                    specs = input_specs(main_function(module))
+                samples = load_samples(calibration, specs)
+            with self._step("observe shapes"):
+                known = observed_types(module, model, fixed, samples)
+                if known:
+                    module = import_model(
+                        model, self.ctx, shapes=fixed, known=known, calibrated=True
+                    )
+            self.report.notes += samples.notes
+            self.report.warnings += doubts(samples, specs)
+            self.report.notes += [
+                f"input '{name}' has shape {list(shape)}, from the calibration samples"
+                for name, shape in found.items()
+            ]
+        self._note_unknown_dimensions(module)
+        if samples is None and self.options.errors is not None:
+            what = "are measured where samples calibrate the network"
+            raise CompileError(Problem("layer errors", what, GIVE_SAMPLES))
+        return module, samples
+
+    def _note_unknown_dimensions(self, module: ModuleOp) -> None:
+        for spec in tensor_specs(main_function(module)):
+            if DYNAMIC_INDEX in spec.shape:
+                extents = ", ".join("?" if e == DYNAMIC_INDEX else str(e) for e in spec.shape)
+                self.report.warnings.append(
+                    f"input '{spec.name}' has unknown dimensions, [{extents}]: what depends on them"
+                    f" runs on the host. Fix them: shapes={{'{spec.name}': ...}} (vta-compile:"
+                    f" --shape {spec.name}=...)."
+                )
+
+    def _note_missing_samples(self, module: ModuleOp) -> None:
+        """Warn if every codegen could take more of the network with samples than without."""
+        network = list(main_function(module).body.block.ops)
+        codegens = self.codegens.values()
+        if all(c.wants_samples(network, self.ctx) for c in codegens):
+            self.report.warnings.append(NO_CALIBRATION)
+
+    def _measure(self, module: ModuleOp, errors: ErrorOptions) -> None:
+        """Measure the error of each layer, quantised as the codegens' preparations do it."""
+        assert self._calibrated is not None, "the level is reached by the pass calibrate"
+        pipeline = Pipeline()
+        for codegen in self.codegens.values():
+            pipeline += codegen.preparation(self.options.quantise)
+
+        def quantise(ctx: VtacContext, trial: ModuleOp) -> None:
+            for found in built_passes(pipeline.passes, OurPasses()):
+                found.apply(ctx, trial)
+
+        with self._step("measure layer errors"):
+            measured = LayerErrors(module, self.ctx, self._calibrated, errors)
+            self.report.layer_errors = measured.settle(quantise)
+
+    def _run(self, segment: Segment, module: ModuleOp, samples: Samples | None = None) -> None:
+        """Run the passes of a segment, time each, then verify the module."""
+        for found in built_passes(segment.passes, OurPasses()):
+            with self._step(found.name):
+                if isinstance(found, CalibratePass) and samples is not None:
+                    self._calibrated = found.run(module, self.ctx, samples, self._count(samples))
+                    continue
+                try:
+                    found.apply(self.ctx, module)
+                except DiagnosticException as error:
+                    raise CompileError(
+                        Problem(f"pass '{found.name}'", str(error).strip())
+                    ) from error
+        if not segment.is_checked_later:
+            with self._step("verify"):
+                verify_module(module, Positions(f"level {segment.level}"))
+
+    def _count(self, samples: Samples) -> Callable[[int], None]:
+        return lambda done: self._progress(f"calibrate {done}/{len(samples)}")
+
+    def _level(self, name: str, module: ModuleOp) -> None:
+        """Record a level: count its ops, tell the observer, keep or save its text if asked for."""
+        self.report.levels.append(count_ops(name, module))
+        self.report.choices = max(self.report.choices, choices_of(module), key=len)
+        self._observe(name, module, self.ctx)
+        if self._save_ir is None and name not in self.options.keep_ir:
+            return
+        text = module_text(module, locations=True)
+        if name in self.options.keep_ir:
+            self.report.ir[name] = text
+        if self._save_ir is not None:
+            try:
+                self._save_ir.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CompileError(
+                    Problem(str(self._save_ir), f"cannot make it: {error.strerror}")
+                ) from None
+            file = self._saved_at(len(self.report.levels) - 1, name)
+            write_ir(file, text, module, self.ctx)
+
+    def _saved_at(self, number: int, level: str) -> Path:
+        """The file of a level; there is one only if the user wants the IR of levels saved."""
+        assert self._save_ir is not None
+        return self._save_ir / f"{number}_{level}.mlir"
+
+    def _forget_levels(self, kept: int) -> None:
+        """Forget all levels but the first so many: they are reached again."""
+        for number, level in enumerate(self.report.levels[kept:], kept):
+            self.report.ir.pop(level.name, None)
+            if self._save_ir is not None:
+                remove_ir(self._saved_at(number, level.name))
+        del self.report.levels[kept:]
+        self.report.choices = ()
+        self.report.instructions.clear()
+
+    @property
+    def _engines(self) -> dict[str, Engine]:
+        """The engines of those codegens that have one as an attribute."""
+        own = {name: codegen.engine for name, codegen in self.codegens.items()}
+        return {name: engine for name, engine in own.items() if isinstance(engine, Engine)}
+
+    def _build(
+        self, module: ModuleOp, made: Mapping[str, str]
+    ) -> tuple[dict[str, Function], dict[str, bytes]]:
+        """Build each function by its codegen; raise `CompileError` if its engine finds faults."""
+        functions: dict[str, Function] = {}
+        blobs: dict[str, bytes] = {}
+        problems: list[Problem] = []
+        for name, codegen in made.items():
+            op = SymbolTable.lookup_symbol(module, name)
+            assert op is not None, f"the passes of codegen {codegen} lost @{name}"
+            engine = engine_named(codegen, name, self._engines)
+            with self._step("encode"):
+                built = self.codegens[codegen].build(op, self.ctx)
+                functions[name], more = engine.store(name, codegen, built, self.ctx.resources)
+                blobs |= more
+            self.report.instructions[name] = engine.instructions(built)
+            with self._step("check"):
+                problems += engine.faults(built, self.ctx.resources)
+        if problems:
+            raise CompileError(problems)
+        return functions, blobs
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        self._progress(name)
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            if name in _HOLDS_WEIGHTS:
+                give_back_memory()
+            self.report.spend(name, time.perf_counter() - started)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause Python's cyclic garbage collector.
+
+    Lowering creates many objects that stay alive, and the collector would traverse all of them
+    again and again. Garbage is collected afterwards.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,1 @@
+"""Files of IR and of encoded programs."""

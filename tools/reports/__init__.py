@@ -1,0 +1,1 @@
+"""What is known of a compilation and of its results: costs, places, errors, accuracy."""

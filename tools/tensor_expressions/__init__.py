@@ -1,0 +1,1 @@
+"""``vtac.te``: computations on tensors, compiled and run."""
