@@ -119,7 +119,7 @@ def run(
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    code = f"import sys; from vtac.tools.commands import {command}; sys.exit({command}())"
+    code = f"import sys; from vtac.tools.commands.entry import {command}; sys.exit({command}())"
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, args)],
         stdout=stdout,
@@ -234,7 +234,7 @@ def test_an_interruption_during_the_imports_is_silent(command: str) -> None:
         "    if name.startswith('numpy') or name.startswith('xdsl'):\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "    return old(name, *more)\n"
-        f"from vtac.tools.commands import {command} as main\n"
+        f"from vtac.tools.commands.entry import {command} as main\n"
         "builtins.__import__ = slow; sys.exit(main())"
     )
     args = ["--decode", "x"] if command == "vta_translate" else ["x"]  # --help imports little
