@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +23,7 @@ from vtac.runtime.remote.wire import (
     PROFILE,
     RECORD,
     RUN,
+    SECONDS,
     from_bytes,
     to_bytes,
 )
@@ -32,8 +33,23 @@ MOST = 1 << 32
 """The most bytes that an answer may unpack to."""
 
 
+class UnreachableError(CompileError):
+    """There is no answer from a server."""
+
+
+class RefusedError(CompileError):
+    """A server refuses a request. status: of its answer, as HTTP has it."""
+
+    def __init__(self, problems: Sequence[Problem], status: int) -> None:
+        super().__init__(problems)
+        self.status = status
+
+
 class RemoteDevice:
-    """A server of `vta-serve`. Use it as a context manager, or `close` it."""
+    """A server of `vta-serve`. Use it as a context manager, or `close` it.
+
+    workers: how many requests it works on at one time.
+    """
 
     def __init__(self, address: str, token: str | None, tls: ssl.SSLContext | None, seconds: float):
         scheme = "http" if tls is None else "https"
@@ -46,7 +62,7 @@ class RemoteDevice:
             timeout=httpx.Timeout(seconds, connect=10),
             trust_env=False,
         )
-        self.request("GET", HEALTH)
+        self.workers = _workers(self.request("GET", HEALTH))
 
     def __enter__(self) -> "RemoteDevice":
         return self
@@ -69,21 +85,50 @@ class RemoteDevice:
             contents, data = read_package(package, allow_native=True), Path(package).read_bytes()
         return RemoteModule(self, contents, data)
 
+    def ask(self, service: str, body: bytes, seconds: float, wait: float) -> bytes:
+        """The answer of one of the services of the server, which may take so many seconds.
+
+        wait: how many seconds to wait for the answer, which may have to wait there for others.
+        Raises `UnreachableError` and `RefusedError`.
+        """
+        headers = {SECONDS: f"{seconds:g}"}
+        timeout = httpx.Timeout(wait, connect=10)
+        response = self.request(
+            "POST", f"/{service}", content=body, headers=headers, timeout=timeout
+        )
+        if response.status_code == 404:
+            raise RefusedError([Problem(self.address, f"does not offer {service}")], 404)
+        return response.content
+
+    def is_well(self) -> bool:
+        """Whether the server answers."""
+        try:
+            self.request("GET", HEALTH)
+        except CompileError:
+            return False
+        return True
+
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """The answer to a request. Raises `CompileError` with what the server refuses."""
+        """The answer to a request; also that something is not there, 404.
+
+        Raises `UnreachableError`, and `RefusedError` with what the server says.
+        """
         try:
             response = self._http.request(method, path, **options)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not self._http.is_closed:
+                raise
             what = f"no answer: {error or type(error).__name__}"
             hint = "Is vta-serve running there?"
-            raise CompileError(Problem(self.address, what, hint)) from None
+            raise UnreachableError(Problem(self.address, what, hint)) from None
         if response.is_success or response.status_code == 404:
             return response
         try:
             problems = [str(problem) for problem in response.json()["problems"]]
         except (ValueError, KeyError, TypeError):
             problems = [f"answers with status {response.status_code}"]
-        raise CompileError([Problem(self.address, problem) for problem in problems])
+        told = [Problem(self.address, problem) for problem in problems]
+        raise RefusedError(told, response.status_code)
 
 
 class RemoteModule(Module):
@@ -142,6 +187,14 @@ class RemoteModule(Module):
     def _send(self) -> None:
         headers = {"Content-Type": PACKAGE}
         self._remote.request("PUT", self._path, content=self._data, headers=headers)
+
+
+def _workers(health: httpx.Response) -> int:
+    """How many processes a server says that it has; 1 if it does not say."""
+    try:
+        return max(1, int(health.json()["workers"]))
+    except (ValueError, KeyError, TypeError):
+        return 1
 
 
 def _add(sent: Mapping[str, Any], record: RunRecord) -> None:

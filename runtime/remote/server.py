@@ -9,13 +9,16 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import math
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import web
@@ -25,10 +28,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.remote import worker
 from vtac.runtime.remote.limits import Limits
+from vtac.runtime.remote.service import Service
 from vtac.runtime.remote.store import PackageStore
-from vtac.runtime.remote.wire import ARRAYS, HEALTH, METRICS, PACKAGES, PROFILE, RECORD, RUN
-
-_KINDS = {RUN, PROFILE, HEALTH[1:], METRICS[1:]}
+from vtac.runtime.remote.wire import (
+    ARRAYS,
+    HEALTH,
+    METRICS,
+    PACKAGES,
+    PROFILE,
+    RECORD,
+    RUN,
+    SECONDS,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Tell = Callable[[str], None]
@@ -77,10 +88,21 @@ class _Metrics:
 
 
 class Server:
-    """A server of simulators. `start` and `stop` it in one event loop."""
+    """A server of simulators. `start` and `stop` it in one event loop.
 
-    def __init__(self, limits: Limits, access: Access, tell: Tell = lambda _: None) -> None:
+    services: what it offers besides packages, by path.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        access: Access,
+        tell: Tell = lambda _: None,
+        services: Mapping[str, Service] = MappingProxyType({}),
+    ) -> None:
         self._limits, self._access, self._tell = limits, access, tell
+        self._services = services
+        self._kinds = {RUN, PROFILE, HEALTH[1:], METRICS[1:], *map(_last_word, services)}
         self._metrics = _Metrics()
         self._folder = tempfile.TemporaryDirectory(prefix="vtac-serve-")
         self._store = PackageStore(Path(self._folder.name), limits.store_bytes)
@@ -103,6 +125,8 @@ class Server:
         app.router.add_put(f"{PACKAGES}/{{digest}}", self._put)
         app.router.add_post(f"{PACKAGES}/{{digest}}/{RUN}", self._run)
         app.router.add_get(f"{PACKAGES}/{{digest}}/{PROFILE}", self._profile)
+        for path, service in self._services.items():
+            app.router.add_post(f"/{path}", partial(self._serve, service))
         idle = self._limits.idle_seconds
         self._runner = web.AppRunner(app, keepalive_timeout=idle, access_log=None)
         await self._runner.setup()
@@ -124,8 +148,8 @@ class Server:
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let known clients in, turn failures into answers, and count everything."""
-        last = request.path.rsplit("/", 1)[-1]
-        kind = last if last in _KINDS else "package"
+        last = _last_word(request.path)
+        kind = last if last in self._kinds else "package"
         try:
             response = await self._admitted(request, handler)
         except asyncio.CancelledError:  # the client has gone
@@ -150,9 +174,14 @@ class Server:
             return _refusal(422, *map(str, error.problems))
         except TimeoutError:
             return _refusal(408, "the request did not arrive in time", close=True)
+        except Exception as error:  # a fault of ours must not end the server, and is told
+            self._tell(f"{request.method} {request.path}: {type(error).__name__}: {error}")
+            return _refusal(500, f"a fault of the server: {type(error).__name__}", close=True)
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
-        return web.json_response({"status": "ok", "waiting": self._busy})
+        return web.json_response(
+            {"status": "ok", "waiting": self._busy, "workers": self._limits.workers}
+        )
 
     async def _show_metrics(self, request: web.Request) -> web.StreamResponse:
         self._metrics.packages.set(len(self._store))
@@ -180,6 +209,12 @@ class Server:
             text = await self._in_process(worker.profile, path, self._access.native, preset)
         return web.Response(text=text, content_type="application/json")
 
+    async def _serve(self, service: Service, request: web.Request) -> web.StreamResponse:
+        seconds = _seconds_of(request)
+        body = await self._body(request)
+        text = await self._in_process(service.function, *service.arguments, body, seconds=seconds)
+        return web.Response(text=text, content_type="application/json")
+
     @contextlib.contextmanager
     def _package(self, request: web.Request) -> Iterator[str]:
         """The file of the package that a request names, which stays. Raises HTTPNotFound."""
@@ -197,19 +232,23 @@ class Server:
         async with asyncio.timeout(self._limits.idle_seconds):
             return await request.read()
 
-    async def _in_process(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function returns that runs in one of the processes. Raises HTTPException."""
+    async def _in_process(
+        self, work: Callable[..., Any], *arguments: Any, seconds: float = math.inf
+    ) -> Any:
+        """What a function returns that runs in one of the processes. Raises HTTPException.
+
+        seconds: how long it may take, if that is less than the limit of the server.
+        """
+        seconds = min(seconds, self._limits.seconds)
         if self._busy >= self._limits.workers + self._limits.waiting:
             raise web.HTTPServiceUnavailable(reason="too many requests wait; try again later")
         with self._waiting(), self._metrics.seconds.time():
-            future = self._pool.schedule(work, args=list(arguments), timeout=self._limits.seconds)
+            future = self._pool.schedule(work, args=list(arguments), timeout=seconds)
             try:
                 return await asyncio.wrap_future(future)
             except (FutureTimeout, TimeoutError):
                 self._metrics.ended.inc()
-                raise web.HTTPGatewayTimeout(
-                    reason=f"it took more than {self._limits.seconds:g} s"
-                ) from None
+                raise web.HTTPGatewayTimeout(reason=f"it took more than {seconds:g} s") from None
             except (ProcessExpired, MemoryError):
                 self._metrics.ended.inc()
                 raise web.HTTPInternalServerError(
@@ -227,6 +266,22 @@ class Server:
             self._metrics.waiting.set(self._busy)
 
 
+def _last_word(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _seconds_of(request: web.Request) -> float:
+    """The seconds that a request may take by its own header. Raises HTTPBadRequest."""
+    text = request.headers.get(SECONDS, "inf")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise web.HTTPBadRequest(reason=f"{SECONDS} is no time")
+    return seconds
+
+
 def _refusal(status: int, *problems: str, close: bool = False) -> web.Response:
     response = web.json_response({"problems": list(problems)}, status=status)
     if close:
@@ -236,10 +291,15 @@ def _refusal(status: int, *problems: str, close: bool = False) -> web.Response:
 
 @contextlib.asynccontextmanager
 async def serving(
-    limits: Limits, access: Access, host: str, port: int, tell: Tell = lambda _: None
+    limits: Limits,
+    access: Access,
+    host: str,
+    port: int,
+    tell: Tell = lambda _: None,
+    services: Mapping[str, Service] = MappingProxyType({}),
 ) -> AsyncIterator[tuple[str, int]]:
     """A server that runs while the body does. Yields its address."""
-    server = Server(limits, access, tell)
+    server = Server(limits, access, tell, services)
     try:
         yield await server.start(host, port)
     finally:

@@ -16,6 +16,9 @@ RUN, PROFILE = "run", "profile"
 RECORD = "X-Vtac-Record"
 """The header of an answer to `RUN` that has the record of the run, as JSON."""
 
+SECONDS = "X-Vtac-Seconds"
+"""The header of a request that says how many seconds it may take at most, of those allowed."""
+
 ARRAYS, PACKAGE = "application/x-npz", "application/x-vtapkg"
 """The types of bodies: arrays by name as ``numpy.savez`` writes them, and packages."""
 

@@ -9,7 +9,6 @@ Cycles do not depend on data: a profile needs no samples.
 
 import argparse
 import io
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -29,8 +28,8 @@ from vtac.tools.commands.accuracy import evaluated, print_accuracy, print_json
 from vtac.tools.commands.arguments import file_of, verify_paths, verify_used
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.vta_run import argument_parser
-from vtac.tools.commands.parsers.vta_serve import TOKEN
 from vtac.tools.commands.presentation import evaluation_table, time_table, work_table
+from vtac.tools.commands.remote import device_at
 from vtac.tools.commands.timing_output import (
     chosen_preset,
     verify_picture_names,
@@ -72,14 +71,7 @@ def _opened(args: argparse.Namespace) -> Module:
     """The package, to be run here or at the place that the arguments name."""
     if args.remote is None:
         return load(args.package, allow_native=args.allow_native)
-    try:
-        from vtac.runtime.remote.client import connect
-    except ImportError as error:
-        hint = "Install it: pip install 'vtac[remote]'."
-        raise CompileError(Problem("--remote", f"needs the package {error.name}", hint)) from None
-    token = os.environ.get(TOKEN) or None
-    device = connect(args.remote, token, certificates=args.remote_certificates)
-    return device.load(args.package)
+    return device_at(args.remote, args.remote_certificates).load(args.package)
 
 
 def _verify(args: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.remote.limits import MEGABYTE, Limits
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.vta_serve import TOKEN, argument_parser
+from vtac.tools.tune.remote_work import services
 
 if TYPE_CHECKING:
     from vtac.runtime.remote.server import Access
@@ -58,7 +59,8 @@ async def _until_stopped(limits: Limits, access: "Access", host: str, port: int)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     try:
-        async with serving(limits, access, host, port, _tell) as (at, bound):
+        running = serving(limits, access, host, port, _tell, services())
+        async with running as (at, bound):
             print(f"vta-serve: listening on {at}:{bound}", flush=True)
             await stopped.wait()
     except OSError as error:

@@ -11,7 +11,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -20,16 +20,19 @@ from rich.table import Table
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.tools.commands.accuracy import print_json
-from vtac.tools.commands.arguments import file_of, verify_paths
+from vtac.tools.commands.arguments import file_of, verify_paths, verify_used
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.guard import INTERRUPTED
 from vtac.tools.commands.parsers.shapes import parse_shapes
 from vtac.tools.commands.parsers.vta_tune import argument_parser
+from vtac.tools.commands.remote import device_at
 from vtac.tools.driver.options import CompileOptions
 from vtac.tools.tune.api import Tuned, TunedKernel, tune
+from vtac.tools.tune.measure import Measurer
 from vtac.tools.tune.networks import read_kernels
 from vtac.tools.tune.progress import gain_text, output, shown_progress
 from vtac.tools.tune.protocol import Options
+from vtac.tools.tune.remote_pool import RemotePool
 from vtac.tools.tune.subcommands import run_subcommand
 
 NAME = "vta-tune"
@@ -44,7 +47,17 @@ def _run(args: argparse.Namespace) -> None:
     if args.command is not None:
         run_subcommand(args)
         return
-    verify_paths([args.source, args.calibrate, file_of(args.target)], [args.database, args.select])
+    certificates = args.remote_certificates
+    verify_paths(
+        [args.source, args.calibrate, file_of(args.target), certificates],
+        [args.database, args.select],
+    )
+    verify_used(
+        (
+            ("--remote-certificates", not args.remote and certificates, "--remote"),
+            ("--jobs", args.remote and args.jobs != 1, "measurement here (no --remote)"),
+        )
+    )
     is_ir = args.source.endswith(".mlir")
     if is_ir and args.calibrate:
         raise CompileError(Problem("--calibrate", "is for models: kernels are integers already"))
@@ -53,6 +66,7 @@ def _run(args: argparse.Namespace) -> None:
     target = Target.of(args.target)
     notes: list[str] = []
     with (
+        _measurer(args) as measurer,
         _interruptions() as interrupted,
         shown_progress(
             args.trials, args.seconds, quiet=args.quiet, verbose=args.verbose
@@ -68,6 +82,7 @@ def _run(args: argparse.Namespace) -> None:
             seconds=args.seconds,
             patience=args.patience,
             jobs=args.jobs,
+            measurer=measurer,
             layers=args.layers,
             options=Options(
                 seed=args.seed, batch=args.batch, oracle=args.oracle, screen=args.screen
@@ -89,6 +104,20 @@ def _run(args: argparse.Namespace) -> None:
         what = "no schedule of any kernel could be timed"
         reasons = {kernel.stopped or kernel.problem for kernel in found.kernels}
         raise CompileError(Problem("", what, "; ".join(sorted(filter(None, reasons)))))
+
+
+@contextmanager
+def _measurer(args: argparse.Namespace) -> Iterator[Measurer | None]:
+    """The servers that the arguments name, while the body runs; None if they name none."""
+    if not args.remote:
+        yield None
+        return
+    with ExitStack() as opened:
+        devices = [
+            opened.enter_context(device_at(address, args.remote_certificates))
+            for address in args.remote
+        ]
+        yield opened.enter_context(closing(RemotePool(devices)))
 
 
 @contextmanager

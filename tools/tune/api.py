@@ -13,9 +13,10 @@ from vtac.runtime.samples import Source
 from vtac.tools.driver.options import CompileOptions
 from vtac.tools.tune.database import Database, verify_writable
 from vtac.tools.tune.journal import DatabaseJournal, key_of
+from vtac.tools.tune.measure import Measurer
 from vtac.tools.tune.methods import DEFAULT_METHOD, method_named
 from vtac.tools.tune.networks import Tunable, is_model, kernels_of, tasks
-from vtac.tools.tune.pool import measurer
+from vtac.tools.tune.pool import measurer as local_measurer
 from vtac.tools.tune.protocol import Journal, NoJournal, Options, Progress, Result, Stops, Task
 from vtac.tools.tune.records import Record
 from vtac.tools.tune.selection import Network, useful_records, write_lines
@@ -92,6 +93,7 @@ def tune(
     seconds: float | None = None,
     patience: int | None = None,
     jobs: int = 1,
+    measurer: Measurer | None = None,
     layers: Sequence[str] = (),
     options: Options | None = None,
     compile_options: CompileOptions | None = None,
@@ -108,10 +110,12 @@ def tune(
     in which trials and best points are kept, made if there is none; with the same arguments a
     search that was interrupted goes on. method: how points are chosen. trials, seconds: when to
     stop; None for never. patience: leave a kernel after so many trials without a better one. jobs:
-    processes that measure. layers: patterns of names of layers; all if there are none. options: of
-    the method, its seed among them. compile_options: those of `vtac.compile`. fresh: begin anew.
-    select: a file to which the records are written by which the whole model gets quicker.
-    progress, note: are told how it goes. interrupted: asked between batches whether to stop.
+    processes that measure. measurer: who measures instead, such as a `RemotePool`, and stays open;
+    ``jobs`` then does not count. layers: patterns of names of layers; all if there are none.
+    options: of the method, its seed among them. compile_options: those of `vtac.compile`. fresh:
+    begin anew. select: a file to which the records are written by which the whole model gets
+    quicker. progress, note: are told how it goes. interrupted: asked between batches whether to
+    stop.
 
     Raises `CompileError` where nothing runs on the accelerator, and on arguments that make no
     sense.
@@ -123,7 +127,7 @@ def tune(
         verify_writable(database)
     found = tasks(kernels_of(source, machine, calibration, compile_options), layers)
     stops = Stops(trials=trials, seconds=seconds, patience=patience)
-    with _journal(database, fresh, note) as journal, closing(measurer(jobs)) as pool:
+    with _journal(database, fresh, note) as journal, _measuring(jobs, measurer) as pool:
         results = search(
             found,
             method,
@@ -142,6 +146,16 @@ def tune(
         write_lines(select, useful_records(whole, _records(database, found), note))
     used = [database if select is None else select]
     return Tuned(kernels, _path(database), False, (whole.cycles(None), whole.cycles(used)))
+
+
+@contextmanager
+def _measuring(jobs: int, measurer: Measurer | None) -> Iterator[Measurer]:
+    """Who measures: processes that end with the body, or those that the caller has."""
+    if measurer is not None:
+        yield measurer
+        return
+    with closing(local_measurer(jobs)) as pool:
+        yield pool
 
 
 def _path(database: str | os.PathLike[str] | None) -> str | None:

@@ -6,16 +6,14 @@ points measured again by another one, twice at most. A point that takes too long
 cannot be ended from here, and is busy until the point is done.
 """
 
-import hashlib
 import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import vtac
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.te import Point
+from vtac.tools.tune.code_digest import code_digest
 from vtac.tools.tune.measure import (
     FAILED_TIME,
     FAILED_WORKER,
@@ -30,17 +28,6 @@ from vtac.tools.tune.protocol import Task, Trial
 
 RETRIES = 2
 """How often a point is measured again whose worker was lost."""
-
-
-def code_digest() -> str:
-    """A digest of vtac's Python files: equal where programs and cycles are."""
-    root = Path(vtac.__file__).parent
-    digest = hashlib.sha256()
-    for room in ("dialects", "passes", "lowering", "sim", "tools/tune"):
-        for file in sorted((root / room).rglob("*.py")):
-            digest.update(f"{file.relative_to(root).as_posix()}\n".encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 class DaskPool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
 from vtac.tools.commands.parsers.shapes import add_shape_argument
 from vtac.tools.commands.parsers.types import at_least, not_negative, positive_number
+from vtac.tools.commands.parsers.vta_serve import TOKEN
 
 EXAMPLES = """subcommands, each of which has --help:
 {subcommands}
@@ -14,6 +15,7 @@ EXAMPLES = """subcommands, each of which has --help:
 examples:
   vta-tune model.onnx --target chisel-pynq --calibrate samples.npz --database tune.db
   vta-tune kernel.mlir --target chisel-pynq --database tune.db --trials 50 --layers 'conv*'
+  vta-tune model.onnx --calibrate samples.npz --remote 10.0.0.2:9190 --remote 10.0.0.3:9190
   vta-compile model.onnx --target chisel-pynq --calibrate samples.npz --tuning tune.db
 """
 
@@ -116,6 +118,15 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="processes that time schedules (default: %(default)s)",
     )
+    add(
+        "--remote",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="time schedules on this vta-serve instead; may be repeated; the token is that of the"
+        f" variable {TOKEN}",
+    )
+    add("--remote-certificates", metavar="FILE.pem", help="encrypt, and trust these certificates")
     add(
         "--layers",
         action="append",
