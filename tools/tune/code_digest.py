@@ -6,7 +6,7 @@ from pathlib import Path
 
 import vtac
 
-ROOMS = ("dialects", "passes", "lowering", "sim", "tools/tune")
+ROOMS = ("dialects", "passes", "lowering", "sim", "tools/driver", "tools/tune")
 """The rooms on which programs, and the cycles of programs, depend."""
 
 
