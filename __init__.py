@@ -6,8 +6,9 @@ returns arrays by name, its ``save`` writes a package, which ``vtac.load`` reads
 ``vtac.report_html(module)`` shows it as a page,
 ``vtac.export_c(module, folder)`` writes it as a C project.
 ``vtac.tune(model, target, samples, "tune.db")`` searches better schedules, which
-``vtac.compile(..., tuning="tune.db")`` uses. ``vtac.te`` is for computations written
-in Python instead of a model. `CompileOptions` are the options of ``compile``, which also takes them
+``vtac.compile(..., tuning="tune.db")`` uses. ``vtac.compile_for_throughput`` chooses the number of
+samples per launch by the clock. ``vtac.te`` is for computations written in Python instead of a
+model. `CompileOptions` are the options of ``compile``, which also takes them
 as keywords; a `Pipeline` is the passes that it runs. A `Codegen` compiles parts of a network;
 `Criteria` say which parts are worth it. `connect` opens a device behind a wire. `InferenceSession`
 is onnxruntime's interface over all this. Mistakes of the user raise `CompileError`.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from vtac.tools.driver.compiler import compile_model as compile
     from vtac.tools.driver.levels import Criteria
     from vtac.tools.driver.options import CompileOptions
+    from vtac.tools.driver.throughput import compile_for_throughput
     from vtac.tools.report_page import report_html
     from vtac.tools.reports.evaluation import evaluate
     from vtac.tools.tensor_expressions import api as te
@@ -43,6 +45,7 @@ __all__ = [
     "Pipeline",
     "Target",
     "compile",
+    "compile_for_throughput",
     "connect",
     "evaluate",
     "export_c",
@@ -62,6 +65,7 @@ _WHERE = {
     "Pipeline": ("vtac.passes.pipeline", "Pipeline"),
     "Target": ("vtac.dialects.target", "Target"),
     "compile": ("vtac.tools.driver.compiler", "compile_model"),
+    "compile_for_throughput": ("vtac.tools.driver.throughput", "compile_for_throughput"),
     "connect": ("vtac.runtime.remote.client", "connect"),
     "evaluate": ("vtac.tools.reports.evaluation", "evaluate"),
     "export_c": ("vtac.runtime.c_project", "export_c"),

@@ -170,9 +170,9 @@ class Module:
         and the outputs of all batches are joined (`join_batches`).
         order_seed: chooses the order in which the simulated modules take turns; results do not
         depend on it. dump: a folder for one file per launch, ``NNN_NAME.npz``, with config, insns,
-        dram_in, dram_out. overlap: whether the host works on the next batch while the accelerator
-        has one, in a second thread; results are the same. Raises `CompileError` on inputs that do
-        not fit and on failing parts.
+        dram_in, dram_out; of a cluster for one folder per launch (`cluster_streams`). overlap:
+        whether the host works on the next batch while the accelerator has one, in a second thread;
+        results are the same. Raises `CompileError` on inputs that do not fit and on failing parts.
         """
         checked, samples = self._checked(self._by_name(feeds))
         self.last_run = RunRecord()

@@ -16,7 +16,14 @@ the machine of several cores, `windows` its address map.
 from xdsl.ir import Dialect
 
 from .attribute import Target
-from .cluster import ClusterTarget, Machine, cores_of, machine_from_fields, machine_of
+from .cluster import (
+    ClusterTarget,
+    Machine,
+    changed_machine,
+    cores_of,
+    machine_from_fields,
+    machine_of,
+)
 from .cluster_configuration import (
     CLUSTER_FIELDS,
     CLUSTER_PRESETS,
@@ -61,6 +68,7 @@ __all__ = [
     "TargetDialect",
     "TargetError",
     "TimingPreset",
+    "changed_machine",
     "cores_of",
     "machine_at",
     "machine_from_fields",

@@ -89,16 +89,7 @@ class ClusterTarget(Data[ClusterConfiguration]):
 
     def replace_text(self, changes: Mapping[str, str]) -> "ClusterTarget":
         """As `replace`, the values as text: ``{"gb_bytes": "1048576", "dma": "false"}``."""
-        values: dict[str, object] = {}
-        problems: list[str] = []
-        for key, text in changes.items():
-            try:
-                values[key] = value_from_text(key, text)
-            except TargetError as error:
-                problems += map(str, error.problems)
-        if problems:
-            raise TargetError(*problems)
-        return self.replace(**values)
+        return self.replace(**_values_from(changes))
 
     def fields(self) -> dict[str, object]:
         """All values by name, for JSON; `from_fields` reads them."""
@@ -232,6 +223,27 @@ def machine_of(spec: "str | os.PathLike[str] | Machine") -> Machine:
         f"{text!r} is neither a target preset ({', '.join((*PRESETS, *CLUSTER_PRESETS))}) nor the"
         " path of a vta_config.json or of a machine's .toml or .json"
     )
+
+
+def changed_machine(machine: Machine, changes: Mapping[str, str]) -> Machine:
+    """A machine with some values changed, which are given as text by name (``--set NAME=VALUE``).
+
+    Raises `TargetError` with all that is wrong.
+    """
+    return machine.replace(**_values_from(changes)) if changes else machine
+
+
+def _values_from(changes: Mapping[str, str]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    problems: list[str] = []
+    for key, text in changes.items():
+        try:
+            values[key] = value_from_text(key, text)
+        except TargetError as error:
+            problems += map(str, error.problems)
+    if problems:
+        raise TargetError(*problems)
+    return values
 
 
 def machine_from_fields(fields: Mapping[str, Any]) -> Machine:

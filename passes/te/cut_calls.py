@@ -55,6 +55,9 @@ from vtac.passes.te.schedule.structure import READERS_ATTRIBUTE
 UNCUT_ATTRIBUTE = "te.uncut"
 """The attribute of a call that says why it is not cut."""
 
+BOUND_WHOLE = "it is to have one part"
+"""That reason where the call itself asks for one part."""
+
 
 @dataclass(frozen=True)
 class CutCallsPass(ModulePass):
@@ -153,7 +156,7 @@ class _Cut:
         asked = self.call.properties.pop("parts", None)
         if len(boxes) == 1:
             one = f"its result {list(shape)} has one image, row and block of channels"
-            self._stays(one if asked is None else "it is to have one part")
+            self._stays(one if asked is None else BOUND_WHOLE)
             return
         regions = [boxes_for(kernel, [box] * len(self.call.outputs)) for box in boxes]
         if None in regions:

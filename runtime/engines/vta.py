@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from vtac.dialects.vta.attributes import BufferKind
 from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.dialects.vta.program import BinaryProgram, Buffer, allocate_buffers
 from vtac.runtime.atomic import whole_file
+from vtac.runtime.cluster_streams import write_streams
 from vtac.runtime.device import Device, SimulatorDevice
 from vtac.runtime.engine import Array, Engine, LaunchOptions, LaunchResult, signatures_of
 from vtac.runtime.hazards import hazards_of
@@ -118,18 +119,21 @@ class VtaSession:
         return memory_use(program, report, self._device.image())
 
     def _dump(self, path: Path, function: str, before: NDArray[np.uint8]) -> None:
+        """Write a launch: one ``.npz``; of a cluster a folder with one stream per unit."""
+        program, streams, after = (
+            self._programs[function],
+            self._code[function],
+            self._device.image(),
+        )
+        if isinstance(program, BinaryCluster):
+            write_streams(path.with_suffix(""), program.target, streams, before, after)
+            return
         core, _ = cores_of(self._device.target)
         config = json.dumps(core.to_replay_config(), sort_keys=True)
-        streams = self._code[function]
-        names = ["insns", *(f"insns{number}" for number in range(1, len(streams)))]
-        arrays: dict[str, Any] = dict(zip(names, streams, strict=True))
+        (insns,) = streams
         with whole_file(path) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(
-                stream,
-                config=np.array(config),
-                dram_in=before,
-                dram_out=self._device.image(),
-                **arrays,
+                stream, config=np.array(config), dram_in=before, dram_out=after, insns=insns
             )
 
 

@@ -15,11 +15,11 @@ from vtac.dialects.target import ClusterTarget, Memory
 from vtac.dialects.target.windows import GB_BASE
 from vtac.dialects.vta.dma import Copy, DmaFinish, Signal
 from vtac.dialects.vta.encoding import Finish
+from vtac.runtime.cluster_streams import read_streams, write_streams
 from vtac.sim.cluster import estimate_cluster
 from vtac.sim.cluster.timing import cluster_rooflines, gb_occupancy
 from vtac.sim.cluster.trace import cluster_trace_events
 from vtac.tools.commands import vta_sim
-from vtac.tools.files.cluster_streams import read_streams, write_streams
 
 CLUSTER = ClusterTarget.named("cluster-2").replace(gb_bytes=8192)
 

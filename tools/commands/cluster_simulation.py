@@ -13,12 +13,12 @@ from rich.console import Console
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import ClusterTarget, Machine, TimingPreset
 from vtac.dialects.vta.cluster_program import BinaryCluster
+from vtac.runtime.cluster_streams import read_streams
 from vtac.runtime.engines.vta import layers_of
 from vtac.runtime.hazards import image_of
 from vtac.sim.cluster import ClusterError, check_cluster, estimate_cluster
 from vtac.sim.cluster.render import as_cluster_csv, as_cluster_json, as_cluster_table
 from vtac.tools.commands.timing_output import changes_of, write_report_files
-from vtac.tools.files.cluster_streams import read_streams
 
 
 @dataclass(frozen=True)

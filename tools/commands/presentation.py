@@ -68,6 +68,19 @@ def choices_table(choices: Iterable[Choice]) -> Table:
     return table
 
 
+def uncut_table(uncut: Mapping[str, str]) -> Table:
+    """The layers that one core of a cluster computes alone, by reason. uncut: layer to reason."""
+    table = Table(title="not cut into parts", title_justify="left")
+    table.add_column("why", overflow="fold")
+    table.add_column("layers", overflow="fold")
+    layers: dict[str, list[str]] = {}
+    for layer, why in uncut.items():
+        layers.setdefault(why, []).append(layer)
+    for why, names in layers.items():
+        table.add_row(why, ", ".join(names))
+    return table
+
+
 def seconds_table(report: CompileReport) -> Table:
     """The seconds of each step that takes notable time, longest first."""
     table = Table(title="compile time", title_justify="left")

@@ -13,7 +13,8 @@ def compilation_values(module: Module, output: str | None) -> dict[str, Any]:
 
     Has the keys target, package, inputs, outputs (types by name), nodes (where each runs, and why),
     regions, crossings (launches, host parts, bytes between them in one run), instructions (by
-    program), levels (ops by kind), choices, schedules (of each kernel: whether it comes from a
+    program), levels (ops by kind), plan (tensors of a cluster by memory), uncut (why layers of a
+    cluster are not cut), choices, schedules (of each kernel: whether it comes from a
     record), seconds (by step), notes, warnings. Keys stay, and new ones may come.
     """
     report = module.report
@@ -27,6 +28,8 @@ def compilation_values(module: Module, output: str | None) -> dict[str, Any]:
         "crossings": asdict(module.crossings),
         "instructions": report.instructions,
         "levels": {level.name: dict(level.ops) for level in report.levels},
+        "plan": asdict(report.plan),
+        "uncut": report.uncut,
         "choices": [asdict(choice) for choice in report.choices],
         "schedules": [_schedule(choice) for choice in report.schedules],
         "seconds": report.seconds,

@@ -14,8 +14,10 @@ from typing import Literal
 from rich.console import Console
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.target import changed_machine, machine_of
 from vtac.passes.graph.quantise_options import QuantiseOptions
 from vtac.passes.pipeline import Pipeline
+from vtac.runtime.atomic import write_whole
 from vtac.runtime.calibration_methods import PERCENT
 from vtac.runtime.executor import Module
 from vtac.tools.commands.accuracy import accuracy_values, evaluated, print_accuracy, print_json
@@ -35,13 +37,17 @@ from vtac.tools.commands.presentation import (
     levels_table,
     placements_table,
     seconds_table,
+    uncut_table,
 )
 from vtac.tools.commands.report_json import compilation_values
+from vtac.tools.commands.timing_output import changes_of
 from vtac.tools.driver.compiler import compile_model
 from vtac.tools.driver.discovery import chosen_codegens
 from vtac.tools.driver.levels import CALIBRATED, IMPORTED, calibration, part_of, pipeline_of
-from vtac.tools.driver.options import CompileOptions, Progress
+from vtac.tools.driver.options import CompileOptions, Observe, Progress
+from vtac.tools.driver.throughput import Throughput, compile_for_throughput
 from vtac.tools.files.ir_files import note_constants
+from vtac.tools.reports.cluster_plan import PlanRecorder
 from vtac.tools.reports.partition_report import regions_table, share_lines
 
 
@@ -62,12 +68,14 @@ def _compile(args: argparse.Namespace) -> None:
         raise CompileError(Problem("--from", "chooses what --print-pipeline prints"))
     if args.model is None:
         raise CompileError(Problem("", "say which model to compile", "See vta-compile --help."))
-    if not (args.output or args.emit or args.explain or args.save_ir or args.evaluate or measures):
+    shows = (args.emit, args.explain, args.save_ir, args.evaluate, args.plan, args.plan_picture)
+    if not (args.output or any(shows) or measures):
         args.output = f"{Path(args.model).stem}{SUFFIX}"
     _verify(args)
+    plans = PlanRecorder() if args.plan or args.plan_picture else None
     with _progress(args) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # printed from the report below
-        module = compile_model(args.model, args.target, args.calibrate, _options(args, progress))
+        module, found = _compiled(args, progress, plans)
     warned = module.report.warnings
     if args.strict and warned:
         raise CompileError([Problem("", text, "(--strict)") for text in warned])
@@ -77,7 +85,40 @@ def _compile(args: argparse.Namespace) -> None:
         print(f"vta-compile: note: {note}", file=sys.stderr)
     for warning in warned:
         print(f"vta-compile: warning: {warning}", file=sys.stderr)
+    if plans is not None:
+        _show_plan(args, plans)
+    if found is not None:
+        Console(stderr=args.json, highlight=False).print(found.table())
     _print(args, module, measures)
+
+
+def _compiled(
+    args: argparse.Namespace, progress: Progress, plans: PlanRecorder | None
+) -> tuple[Module, Throughput | None]:
+    """The module, and with ``--throughput`` the batches that were tried."""
+    machine = changed_machine(machine_of(args.target), changes_of(args.set))
+    options = _options(args, progress, plans)
+    if args.throughput is None:
+        return compile_model(args.model, machine, args.calibrate, options), None
+    batches = args.throughput or None
+    found = compile_for_throughput(args.model, machine, args.calibrate, batches, options)
+    return found.module, found
+
+
+def _show_plan(args: argparse.Namespace, plans: PlanRecorder) -> None:
+    """Print and draw the plan, as the arguments ask for."""
+    found = plans.plans
+    if not found:
+        what = "there is none: nothing of the model runs on a cluster"
+        raise CompileError(Problem("--plan", what, "Choose one with --target cluster-8."))
+    if args.plan:
+        for each in found:
+            Console(stderr=args.json, highlight=False).print(each.table)
+    if args.plan_picture:
+        path = Path(args.plan_picture)
+        for number, each in enumerate(found):
+            name = path if len(found) == 1 else path.with_stem(f"{path.stem}.{number:03d}")
+            write_whole(name, each.picture.encode())
 
 
 def _print(args: argparse.Namespace, module: Module, measures: bool) -> None:
@@ -106,10 +147,11 @@ def _verify(args: argparse.Namespace) -> None:
     """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
     read = [args.model, args.calibrate, args.evaluate, args.error_samples, file_of(args.target)]
     read += _tuning(args) or []
-    verify_paths(read, [args.output], [args.save_ir])
+    verify_paths(read, [args.output, args.plan_picture], [args.save_ir])
     verify_used(
         (
             ("--tuning", args.no_tuning and args.tuning, "a compilation without --no-tuning"),
+            ("--batch", args.throughput is not None and args.batch, "one batch, not --throughput"),
             ("--limit", None if args.evaluate else args.limit, "--evaluate"),
             ("--keep-ir", not args.output and args.keep_ir, "the package: say --output"),
             (
@@ -121,13 +163,16 @@ def _verify(args: argparse.Namespace) -> None:
     )
 
 
-def _options(args: argparse.Namespace, progress: Progress | None = None) -> CompileOptions:
+def _options(
+    args: argparse.Namespace, progress: Progress | None = None, observe: Observe | None = None
+) -> CompileOptions:
     levels = (IMPORTED, *_pipeline(args).levels)
     if args.emit is not None and args.emit not in levels:
         what = f"there is no level '{args.emit}'"
         raise CompileError(Problem("--emit", what, f"Levels: {', '.join(levels)}."))
     return CompileOptions(
         shapes=parse_shapes(args.shape),
+        batch=args.batch,
         shift=args.shift,
         requantise=args.requantise,
         method=args.method,
@@ -141,6 +186,7 @@ def _options(args: argparse.Namespace, progress: Progress | None = None) -> Comp
         tuning=_tuning(args),
         save_ir=args.save_ir,
         keep_ir=levels if args.keep_ir else [args.emit] if args.emit else [],
+        observe=observe,
         progress=progress,
     )
 
@@ -201,6 +247,8 @@ def _explain(module: Module, console: Console, order: Order) -> None:
         console.print(choices_table(module.report.choices))
     if line := tuning_line(report):
         console.print(line, highlight=False)
+    if report.uncut:
+        console.print(uncut_table(report.uncut))
     console.print(levels_table(module.report.levels))
     console.print(seconds_table(module.report))
 

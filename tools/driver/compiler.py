@@ -23,6 +23,7 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Machine, machine_of
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
+from vtac.lowering.onnx_to_graph.batch import with_batch
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.quantize import QuantizePass
 from vtac.passes.pipeline import Pipeline, Segment
@@ -62,7 +63,8 @@ from vtac.tools.driver.planner import NetworkSteps, main_function, network_steps
 from vtac.tools.files.ir_files import module_text, referenced, remove_ir, write_ir
 from vtac.tools.reports.layer_errors import ErrorOptions, LayerErrors
 from vtac.tools.reports.partition_report import partition_report
-from vtac.tools.reports.report import CompileReport, choices_of, count_ops
+from vtac.tools.reports.plan_summary import plan_summary
+from vtac.tools.reports.report import CompileReport, choices_of, count_ops, uncut_layers
 from vtac.tools.tune.lookup import recorded_schedules
 
 GIVE_SAMPLES = "Give samples of its inputs: calibration=... (vta-compile: --calibrate data.npz)."
@@ -299,6 +301,8 @@ class Driver:
         """Import the network; shapes of the user or of the samples fix symbolic dimensions."""
         with self._step("import"):
             model = load_model(source)
+            if self.options.batch is not None:
+                model = with_batch(model, self.options.batch)
             is_calibrated = calibration is not None
             module = import_model(model, self.ctx, shapes=shapes, calibrated=is_calibrated)
         samples = None
@@ -385,6 +389,9 @@ class Driver:
     def _level(self, name: str, module: ModuleOp) -> None:
         """Record a level: count its ops, tell the observer, keep or save its text if asked for."""
         self.report.levels.append(count_ops(name, module))
+        self.report.uncut |= uncut_layers(module)
+        if name == PARTITIONED:
+            self.report.plan = plan_summary(module)
         self.report.choices = max(self.report.choices, choices_of(module), key=len)
         self._observe(name, module, self.ctx)
         if self._save_ir is None and name not in self.options.keep_ir:

@@ -39,7 +39,8 @@ ChangePipeline = Callable[[Pipeline], Pipeline]
 class CompileOptions:
     """How to compile a model. Raises `CompileError` on values that make no sense.
 
-    *The model.* shapes: input name to shape, for symbolic dimensions.
+    *The model.* shapes: input name to shape, for symbolic dimensions. batch: the number of samples
+    per run, in place of the leading dimension of every input.
 
     *Quantisation.* shift: what shares one shift, ``channel``, ``block``, or ``auto``.
     requantise: how sums return to int8, ``shift``, ``multiply`` (where the target can), ``exact``
@@ -66,6 +67,7 @@ class CompileOptions:
     """
 
     shapes: Shapes | None = None
+    batch: int | None = None
 
     shift: str = "auto"
     requantise: str = "auto"
@@ -104,6 +106,8 @@ class CompileOptions:
             )
             if value not in known
         ]
+        if self.batch is not None and self.batch < 1:
+            problems.append(Problem("option batch", f"{self.batch} is less than 1"))
         if self.min_layer_snr is not None and not isfinite(self.min_layer_snr):
             what = f"{self.min_layer_snr} is no finite number of dB"
             problems.append(Problem("option min_layer_snr", what))
@@ -136,6 +140,7 @@ class CompileKeywords(TypedDict, total=False):
     """The fields of `CompileOptions` as keyword arguments."""
 
     shapes: Shapes | None
+    batch: int | None
     shift: str
     requantise: str
     method: Method

@@ -3,7 +3,7 @@
 import os
 from copy import deepcopy
 
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import TARGET_ATTRIBUTE, Machine, machine_of
 from vtac.lowering.onnx_to_graph import ModelSource
 from vtac.runtime.executor import Module
 from vtac.runtime.samples import Source
@@ -22,18 +22,18 @@ class PreparedModel:
     def __init__(
         self,
         model: ModelSource,
-        target: str | os.PathLike[str] | Target,
+        target: str | os.PathLike[str] | Machine,
         calibration: Source | None = None,
         options: CompileOptions | None = None,
     ) -> None:
         """The arguments are those of `vtac.compile`, whose errors are raised, too."""
-        self._driver = Driver(Target.of(target), options or CompileOptions())
+        self._driver = Driver(machine_of(target), options or CompileOptions())
         try:
             self._prepared = self._driver.prepare(model, calibration)
         finally:
             self._driver.close()
 
-    def compile(self, target: Target) -> Module:
+    def compile(self, target: Machine) -> Module:
         """Compile a copy of the network for a machine. Raises `CompileError`.
 
         ``module.report`` has the warnings; they are not issued.

@@ -10,18 +10,46 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
+from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import StagedAttr, shape_of
 from vtac.dialects.locations import layer_of
 from vtac.passes.graph.cluster.graph_stage_weights import placed, staged_of
 from vtac.passes.graph.cluster.layers import planned_functions
 from vtac.passes.graph.cluster.plan_steps import PlanSteps, Step
+from vtac.tools.driver.levels import PARTITIONED
 
 
 def plans_of(module: ModuleOp) -> list[PlanSteps]:
     """The plan of each function of a module that is for a cluster."""
     return [PlanSteps(function, cluster) for function, cluster in planned_functions(module)]
+
+
+@dataclass(frozen=True)
+class ShownPlan:
+    """The plan of a function as it is shown: a table for a terminal, and an SVG."""
+
+    table: Table
+    picture: str
+
+
+class PlanRecorder:
+    """Keeps the plans of a compilation, of which it is the observer (`CompileOptions.observe`).
+
+    The plans are those at the level `PARTITIONED`. If a network has to be partitioned again, its
+    new plans replace the ones before.
+    """
+
+    def __init__(self) -> None:
+        self.plans: tuple[ShownPlan, ...] = ()
+
+    def __call__(self, level: str, module: ModuleOp, ctx: VtacContext) -> None:
+        """Called at each level."""
+        if level == PARTITIONED:
+            plans = plans_of(module)
+            self.plans = tuple(ShownPlan(terminal_table(plan), picture(plan)) for plan in plans)
 
 
 @dataclass(frozen=True)
@@ -92,36 +120,54 @@ def _weights(staged: StagedAttr | None, plan: PlanSteps, step: Step) -> str:
 HEADINGS = ("step", "group", "layer", "result", "parts", "place", "weights", "DDR bytes", "cycles")
 
 
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        str(row.step.number),
+        row.group,
+        row.layer,
+        row.result,
+        row.parts,
+        row.place,
+        row.weights,
+        f"{row.ddr:,}",
+        f"{row.end - row.begin:,}",
+    )
+
+
 def table(plan: PlanSteps) -> str:
     """The layers of a plan as a table in Markdown, with the totals and the bounds below."""
     rows = rows_of(plan)
-    cells = [
-        (
-            str(row.step.number),
-            row.group,
-            row.layer,
-            row.result,
-            row.parts,
-            row.place,
-            row.weights,
-            f"{row.ddr:,}",
-            f"{row.end - row.begin:,}",
-        )
-        for row in rows
-    ]
-    lines = [_line(HEADINGS), _line(["---"] * len(HEADINGS)), *map(_line, cells), ""]
+    head = [_line(HEADINGS), _line(["---"] * len(HEADINGS))]
+    return "\n".join([*head, *(_line(_cells(row)) for row in rows), "", *_totals(plan, rows)])
+
+
+def terminal_table(plan: PlanSteps) -> Table:
+    """The same for a terminal."""
+    rows = rows_of(plan)
+    name = plan.function.sym_name.data
+    shown = Table(title=f"the plan of @{name}", title_justify="left", caption_justify="left")
+    for heading in HEADINGS:
+        is_number = heading in ("step", "DDR bytes", "cycles")
+        shown.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*_cells(row))
+    shown.caption = "\n".join(_totals(plan, rows))
+    return shown
+
+
+def _totals(plan: PlanSteps, rows: Sequence[Row]) -> list[str]:
+    """The sums of a plan, and the bounds below which none gets."""
     compute, traffic = plan.bounds()
     total = rows[-1].end if rows else 0
     inner = [b for b in plan.buffers.by_root.values() if not b.outside]
     outside = [b for b in inner if plan.offset(b.tensor) is None]
-    lines += [
+    return [
         f"{len(rows)} steps, {total:,} cycles by the analytic model,"
         f" {sum(row.ddr for row in rows):,} bytes of DDR;"
         f" {len(inner) - len(outside)} of {len(inner)} tensors in the global buffer.",
         f"Bounds: {compute:,} cycles of compute on {plan.cluster.cores} cores,"
         f" {traffic:,} cycles of compulsory traffic.",
     ]
-    return "\n".join(lines)
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -14,13 +14,18 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.func import FuncOp
 
+from vtac.dialects.locations import layer_of
 from vtac.dialects.te import CallOp, KernelOp, ScheduleOp
+from vtac.passes.graph.cluster.graph_bind_cores import UNCUT
+from vtac.passes.te.accelerated import accelerated_functions
+from vtac.passes.te.cut_calls import BOUND_WHOLE, UNCUT_ATTRIBUTE
 from vtac.passes.te.epilogue_costs import CHOICES
 from vtac.passes.te.schedule.describe import CHOICE, ESTIMATE
 from vtac.passes.te.templates.recorded import RECORD
 from vtac.runtime.package import Placement
 from vtac.tools.reports.layer_errors import LayerError
 from vtac.tools.reports.partition_report import PartitionReport
+from vtac.tools.reports.plan_summary import PlanSummary
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,21 @@ def choices_of(module: ModuleOp) -> tuple[Choice, ...]:
     return tuple(found)
 
 
+def uncut_layers(module: ModuleOp) -> dict[str, str]:
+    """For each layer of a cluster that is not cut into parts, the reason.
+
+    It is that of ``graph-bind-cores``, or of ``te-cut-calls`` where that pass cannot do what a
+    binding asks for.
+    """
+    found: dict[str, str] = {}
+    for function in accelerated_functions(module):
+        for op in function.walk():
+            why = op.attributes.get(UNCUT, op.attributes.get(UNCUT_ATTRIBUTE))
+            if isinstance(why, StringAttr) and why.data != BOUND_WHOLE:
+                found[layer_of(op) or op.name] = why.data
+    return found
+
+
 def _record_of(schedule: ScheduleOp) -> RecordChoice | None:
     """What a schedule says of a record for its kernel."""
     entries = schedule.attributes.get(RECORD)
@@ -154,7 +174,8 @@ class CompileReport:
     what a user should know. placements: where each node runs. ir: the text of the levels that were
     asked for. instructions: the number in each program. choices: what passes chose by cost.
     layer_errors: the error of each layer, worst first, if measured. partition: the regions, and why
-    other ops stay on the host.
+    other ops stay on the host. uncut: for each layer that one core of a cluster computes alone, why
+    it is not cut into parts. plan: where the tensors between the layers of a cluster lie.
     """
 
     levels: list[LevelOps] = field(default_factory=list)
@@ -167,6 +188,8 @@ class CompileReport:
     choices: tuple[Choice, ...] = ()
     layer_errors: tuple[LayerError, ...] = ()
     partition: PartitionReport = field(default_factory=PartitionReport)
+    uncut: dict[str, str] = field(default_factory=dict)
+    plan: PlanSummary = field(default_factory=PlanSummary)
 
     @property
     def schedules(self) -> tuple[Choice, ...]:

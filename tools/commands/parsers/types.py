@@ -20,6 +20,11 @@ def at_least(least: int) -> Callable[[str], int]:
     return whole_number
 
 
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """The type of an argument that is several whole numbers of at least 1, separated by commas."""
+    return tuple(map(at_least(1), text.split(",")))
+
+
 def finite_number(text: str) -> float:
     """The type of an argument that is a number, neither NaN nor infinite."""
     try:

@@ -11,7 +11,7 @@ from vtac.tools.commands.parsers.accuracy import add_accuracy_arguments
 from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
 from vtac.tools.commands.parsers.partition import add_partition_arguments
 from vtac.tools.commands.parsers.shapes import add_shape_argument
-from vtac.tools.commands.parsers.types import finite_number, percentage
+from vtac.tools.commands.parsers.types import at_least, finite_number, percentage, whole_numbers
 
 TUNING_VARIABLE = "VTAC_TUNING"
 """The environment variable with files of recorded schedules."""
@@ -22,6 +22,8 @@ EXAMPLES = """examples:
   vta-compile model.onnx --calibrate samples.npz --tuning tune.db --explain
   vta-compile model.onnx --calibrate samples.npz --evaluate test.npz --layer-errors
   vta-compile model.onnx --target my_config.json --calibrate samples.npz --emit te
+  vta-compile model.onnx --target cluster-8 --set gb_bytes=1048576 --calibrate samples.npz --plan
+  vta-compile model.onnx --target cluster-8 --calibrate samples.npz --throughput
 """
 
 
@@ -47,9 +49,32 @@ def argument_parser() -> argparse.ArgumentParser:
     add(
         "--target",
         default="pynq",
-        help="the name of a preset, or the path of a vta_config.json (default: %(default)s)",
+        help="the name of a preset, or the path of a file that describes a machine (default:"
+        " %(default)s)",
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change one value of the target, such as gb_bytes=1048576; may be given several times",
     )
     add_shape_argument(parser)
+    add(
+        "--batch",
+        type=at_least(1),
+        metavar="N",
+        help="compile for N samples per run, in place of the leading dimension of every input",
+    )
+    add(
+        "--throughput",
+        nargs="?",
+        const=(),
+        type=whole_numbers,
+        metavar="N,N,...",
+        help="compile for the number of samples per run that gives most samples per second; of"
+        " these, or of 1, 2, 4, ... as far as it helps",
+    )
     add_quiet_argument(parser)
     add("-v", "--verbose", action="store_true", help="print each step as it begins (to stderr)")
     _add_tuning_arguments(parser)
@@ -63,6 +88,17 @@ def argument_parser() -> argparse.ArgumentParser:
         choices=get_args(Order),
         default="cost",
         help="list the nodes by falling cost, or as in the model (default: %(default)s)",
+    )
+    add(
+        "--plan",
+        action="store_true",
+        help="print the plan of a cluster: groups and instances in their order, the cores and the"
+        " place of each layer, bytes of DDR",
+    )
+    add(
+        "--plan-picture",
+        metavar="FILE.svg",
+        help="draw the plan: units over time, and the global buffer over time",
     )
     add(
         "--emit",

@@ -38,7 +38,8 @@ def argument_parser() -> argparse.ArgumentParser:
     add(
         "--dump-programs",
         metavar="DIR",
-        help="write one NNN_NAME.npz per launch of the first batch",
+        help="write one NNN_NAME.npz per launch of the first batch; of a cluster a folder NNN_NAME"
+        " with one stream per unit, which vta-sim reads",
     )
     add(
         "--order-seed",

@@ -2,7 +2,8 @@
 
 ``core0.bin``, ``core1.bin``, ... and, with a DMA, ``dma.bin``: 16 bytes per instruction or command,
 absolute addresses. ``machine.json`` has the cluster (`ClusterTarget.fields`), ``image.npz`` the
-memory before the launch as ``dram_in``; a reader can do without either.
+memory before the launch as ``dram_in`` and, if the program has been run, the memory after it as
+``dram_out``; a reader can do without either file.
 """
 
 import io
@@ -30,17 +31,23 @@ def write_streams(
     cluster: ClusterTarget,
     streams: Sequence[Words],
     image: Image | None = None,
+    after: Image | None = None,
 ) -> None:
-    """Write a folder, which is made if it does not exist."""
+    """Write a folder, which is made if it does not exist.
+
+    image, after: the bytes of memory before and after the launch, uint8 [n].
+    """
     Path(folder).mkdir(parents=True, exist_ok=True)
     for unit, words in enumerate(streams):
         data = np.ascontiguousarray(words, "<u8").tobytes()
         write_whole(Path(folder, f"{cluster.unit_name(unit)}.bin"), data)
     fields = json.dumps(cluster.fields(), sort_keys=True, indent=2) + "\n"
     write_whole(Path(folder, MACHINE), fields.encode())
-    if image is not None:
+    images = {"dram_in": image, "dram_out": after}
+    known = {name: array for name, array in images.items() if array is not None}
+    if known:
         stream = io.BytesIO()
-        write_npz(stream, {"dram_in": image}, compress=True)
+        write_npz(stream, known, compress=True)
         write_whole(Path(folder, IMAGE), stream.getvalue())
 
 
