@@ -1,109 +1,217 @@
-"""Cycles of a network on clusters of 1, 2, 4 and 8 cores, beside one core alone: a table.
+"""The evaluation of clusters: every step of the compiler on networks, batches and cores.
 
-One row per cluster and step of the compiler, each step with those above it: layers in parts on the
-cores, with semaphores between them; intermediates in the global buffer; weights brought by the DMA.
-Columns: cycles, the ratio to one core, MB to and from DDR and the global buffer, and the share of
-time in which the compute modules work. Run: ``python FILE [resnet18|mnist8|...] --cores 1 2 4 8``;
-small networks are those of `trained_models`. ``--page FILE`` replaces the table in a page.
+``python FILE`` measures what is not measured yet and writes docs/cluster_evaluation.md. Each
+measurement is appended to a file of records as soon as it is made, so that a run can be stopped and
+goes on later; ``--seconds 280`` begins no further measurement after that time. The whole takes some
+hours on one core. ``--network``, ``--batch``, ``--cores`` and ``--step`` choose a part, ``--fresh``
+measures again what they choose. Cycles come from the exact clock; only the seconds of compilations
+depend on the machine that this runs on.
 """
 
 import argparse
+import json
 import sys
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-import onnx
-import resnet18
-from bench_calibration import replace_table
+import cluster_networks
+from cluster_steps import COPIES, DEFAULT, ONE_CORE, STEPS, Record, measure
+from cluster_tables import BATCHES, Records, Tables
 
-import vtac
-from vtac.dialects.target import ClusterTarget
-from vtac.dialects.vta.cluster_program import BinaryCluster
-from vtac.passes.pipeline import Pipeline
-from vtac.runtime.vta_program import from_function
-from vtac.sim.cluster import ClusterReport, estimate_cluster
+from vtac.dialects.errors import CompileError
+from vtac.dialects.target import ClusterTarget, Machine, Target
+from vtac.tools.driver.options import CompileOptions
+from vtac.tools.driver.prepared_model import PreparedModel
 
-MARKS = "<!-- bench_cluster -->", "<!-- end of bench_cluster -->"
-"""What encloses the table in a page."""
+ROOT = Path(__file__).resolve().parents[2]
+RECORDS, PAGE = ROOT / "build/bench_cluster.jsonl", ROOT / "docs/cluster_evaluation.md"
 
-STEPS: Mapping[str, Callable[[Pipeline], Pipeline]] = {
-    "layers in parts": lambda pipeline: pipeline.without("graph-place-tensors").with_options(
-        "vta-stage-weights", most=0
-    ),
-    "+ intermediates in the global buffer": lambda pipeline: pipeline.with_options(
-        "vta-stage-weights", most=0
-    ),
-    "+ weights by the DMA": lambda pipeline: pipeline,
-}
-"""What is taken away from the pipeline for each step."""
+NETWORKS = ("resnet18", "mobilenet_v2", "googlenet", "resnet50", "yolo", "vgg16", "bert")
+"""The networks of the tables, in the order in which they are measured."""
 
-SUPPORT = Path(__file__).parent.parent / "support"
+Job = tuple[str, int, str, str]
+"""Network, batch, machine, step."""
 
 
-def network(name: str) -> tuple[bytes | Path, np.ndarray]:
-    """A model, and samples of its input."""
-    if name == "resnet18":
-        return resnet18.build().SerializeToString(), resnet18.images(2)
-    sys.path.insert(0, str(SUPPORT))
-    from trained_models import model_path, samples_and_inputs
+def jobs(args: argparse.Namespace) -> Iterator[Job]:
+    """What is to be measured, the most telling first."""
+    networks = args.network or NETWORKS
+    batches, cores = args.batch or (1, 8), args.cores or (8, 4, 2)
+    steps = args.step or (DEFAULT, "GB", "layers", "instances", "semaphores", COPIES,
+                          "no early weights")  # fmt: skip
+    for count in cores:
+        for batch in batches:
+            for network in networks:
+                if count == cores[0] and batch == batches[0]:
+                    yield network, 1, "chisel-pynq", ONE_CORE
+                for step in steps:
+                    yield network, batch, f"cluster-{count}", step
+    if not (args.batch or args.step):
+        for network in networks[:2]:
+            for batch in BATCHES:
+                yield network, batch, "cluster-8", DEFAULT
 
-    return Path(model_path(name)), samples_and_inputs(name)[0]
 
-
-def reports(module: vtac.Module) -> list[ClusterReport]:
-    """The clock's report of each program."""
-    found = []
-    for function in module.package.functions.values():
-        machine = module.package.target
-        assert isinstance(machine, ClusterTarget)
-        program = from_function(function, machine, module.package.blobs, "bench")
-        assert isinstance(program, BinaryCluster)
-        found.append(estimate_cluster(machine, program.relocate(program.place())))
+def read(path: Path) -> dict[Job, Record]:
+    """The records of a file; later ones count."""
+    found: dict[Job, Record] = {}
+    if path.exists():
+        for line in path.read_text().splitlines():
+            values = json.loads(line)
+            values["tensors"] = tuple(values["tensors"])
+            values["stages"] = {stage: tuple(v) for stage, v in values["stages"].items()}
+            record = Record(**values)
+            found[record.key] = record
     return found
 
 
-def row(cores: int, step: str, alone: int, found: Sequence[ClusterReport]) -> str:
-    """The row of a cluster and a step."""
-    cycles = sum(report.cycles for report in found)
-    ddr = sum(report.total_ddr_bytes for report in found) / 1e6
-    gb = sum(sum(unit.values()) for report in found for unit in report.gb_bytes) / 1e6
-    busy = sum(r.busy(unit) * r.cycles for r in found for unit in range(cores)) / (cycles * cores)
-    ratio = f"{alone / cycles:.2f}"
-    return f"| {cores} | {step} | {cycles:,} | {ratio} | {ddr:.1f} | {gb:.1f} | {busy:.0%} |"
+class Prepared:
+    """Prepared networks; one is kept, since they are large."""
+
+    def __init__(self) -> None:
+        self._key: tuple[str, int] | None = None
+        self._model: PreparedModel | None = None
+
+    def get(self, name: str, batch: int) -> PreparedModel:
+        """A network for a batch, calibrated on as many samples."""
+        if self._key != (name, batch) or self._model is None:
+            self._model = None
+            network = cluster_networks.NETWORKS[name]
+            model = network.build()
+            samples = network.samples(model, batch)
+            options = CompileOptions(batch=batch)
+            self._model = PreparedModel(model, "cluster-8", {"image": samples}, options)
+            self._key = name, batch
+        return self._model
 
 
-def table(name: str, counts: Sequence[int]) -> Iterator[str]:
-    """The lines of the table in Markdown."""
-    model, samples = network(name)
-    entry = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
-    feeds = {entry.graph.input[0].name: samples}
-    alone = vtac.compile(model, "chisel-pynq", feeds).profile().cycles
-    yield "| cores | | cycles | times one core | MB of DDR | MB of GB | compute modules work |"
-    yield "| ---: | --- | ---: | ---: | ---: | ---: | ---: |"
-    yield f"| | one core alone | {alone:,} | 1.00 | | | |"
-    for cores in counts:
-        machine = ClusterTarget.named("cluster-8").replace(cores=cores)
-        for step, pipeline in STEPS.items():
-            module = vtac.compile(model, machine, feeds, pipeline=pipeline)
-            yield row(cores, step, alone, reports(module))
+def machine_named(name: str) -> Machine:
+    """The machine of a record."""
+    return ClusterTarget.named(name) if name.startswith("cluster") else Target.named(name)
+
+
+def run(todo: Sequence[Job], records: dict[Job, Record], path: Path, seconds: float) -> None:
+    """Measure, and append each record to the file."""
+    started, prepared = time.monotonic(), Prepared()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for job in todo:
+        if time.monotonic() - started > seconds:
+            return
+        network, batch, machine, step = job
+        record = Record(*job)
+        try:
+            model = prepared.get(network, 1 if step == COPIES else batch)
+            measure(model, machine_named(machine), record)
+        except (CompileError, ArithmeticError, LookupError, ValueError, AssertionError) as error:
+            record.error = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        records[job] = record
+        with path.open("a") as stream:
+            stream.write(json.dumps(record.values()) + "\n")
+        told = record.error or f"{record.cycles:,} cycles, {record.ddr / 1e6:.1f} MB of DDR"
+        print(*job, told, f"{record.seconds:.0f} s", sep=", ", flush=True)
+
+
+TEXT = """\
+# What a cluster gains, step by step
+
+*Written by `python test/benchmarks/bench_cluster.py`; numbers are of the exact clock.*
+
+Networks with random weights ([cluster_networks.py](../test/benchmarks/cluster_networks.py)) on the
+presets of [cluster.md](cluster.md): cores `chisel-pynq`, a global buffer of 2 MiB, 8 bytes of DDR
+per cycle. Millions of cycles of the whole batch. Columns are steps of the compiler, each with what
+those to its left have (Zhao et al., "GraphTurbo", OSDI 2023, Fig. 15):
+
+- *copies*: the program for one core on each core, one image each, on one DDR;
+- *layers*: each layer is a launch over all cores, tensors in DDR, 1,000 cycles of host per launch;
+- *layers, semaphores*: one launch, tensors in DDR;
+- *GB*: tensors that fit lie in the global buffer, layer after layer;
+- *+ instances*: groups of layers run for some images or rows at a time;
+- *+ DMA*: the copy engine brings weights before they are needed. This is what the compiler does;
+- *- early weights*: the same, but no load moves in front of the layer that it belongs to.
+
+*bound* is the largest of three: compute over all cores; weights once, inputs and results over the
+rate of DDR; at batch 1 also, for each cut of the order of layers, the compute before it and the
+time for those weights behind it that neither the global buffer nor the cores' buffers can hold.
+A cell without a number has not been measured.
+
+{steps}
+## Means
+
+Geometric means of the networks of which both figures are known.
+
+{means}
+Ablations that beat the whole by more than 1 %:
+
+{better}
+## What was asked for
+
+{bars}
+## Where tensors lie
+
+Tensors between layers by memory (the paper's table 3); those of instances are counted each.
+
+{scopes}
+## Stages
+
+Cycles from the first instruction of a stage to its last, and the share of the cores' cycles in it
+in which GEMMs work (the paper's figures 16 and 17). Stages overlap.
+
+{stages}
+## Images per launch
+
+Thousands of cycles per image (the paper's table 1). `vta-compile --throughput` finds the best.
+
+{batches}
+## Compile time
+
+Processor seconds behind calibration (the paper's table 4).
+
+{seconds}"""
+
+
+def page(records: Records) -> str:
+    """The page in Markdown."""
+    found = Tables(records)
+    steps = list[str]()
+    for machine in ("cluster-8", "cluster-4", "cluster-2"):
+        for batch in (1, 8):
+            if any(k[1:3] == (batch, machine) and k[0] != "small" for k in records):
+                steps += [f"### {machine}, batch {batch}", "", *found.steps(machine, batch)]
+    failed = list(found.errors())
+    text = TEXT.format(
+        steps="\n".join(steps),
+        means="\n".join(found.means()),
+        better="\n".join(found.better_without()),
+        bars="\n".join(found.bars()),
+        scopes="\n".join(found.scopes()),
+        stages="\n".join(found.stages()),
+        batches="\n".join(found.batches()),
+        seconds="\n".join(found.seconds()),
+    )
+    return text + ("\n## Failed\n\n" + "\n".join(failed) + "\n" if failed else "")
 
 
 def main() -> None:
-    """Print the table, or put it into a page."""
+    """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("network", nargs="?", default="resnet18")
-    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--page", type=Path, metavar="FILE", help="put the table into this page")
+    known = list(cluster_networks.NETWORKS)
+    parser.add_argument("--network", nargs="+", choices=known, metavar="NAME")
+    parser.add_argument("--batch", type=int, nargs="+", metavar="N")
+    parser.add_argument("--cores", type=int, nargs="+", choices=(1, 2, 4, 8), metavar="N")
+    parser.add_argument("--step", nargs="+", choices=[*STEPS, COPIES], metavar="STEP")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing later")
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--fresh", action="store_true", help="measure again what is chosen")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    lines = []
-    for line in table(args.network, args.cores):
-        print(line, flush=True)
-        lines.append(f"{line}\n")
-    if args.page:
-        replace_table(args.page, MARKS, "".join(lines))
+    sys.setrecursionlimit(10_000)
+    records = read(args.records)
+    todo = [job for job in dict.fromkeys(jobs(args)) if args.fresh or job not in records]
+    run(todo, records, args.records, args.seconds)
+    args.page.write_text(page(records))
 
 
 if __name__ == "__main__":

@@ -112,8 +112,11 @@ def _show_plan(args: argparse.Namespace, plans: PlanRecorder) -> None:
         what = "there is none: nothing of the model runs on a cluster"
         raise CompileError(Problem("--plan", what, "Choose one with --target cluster-8."))
     if args.plan:
+        console = Console(stderr=args.json, highlight=False)
         for each in found:
-            Console(stderr=args.json, highlight=False).print(each.table)
+            console.print(each.table)
+            for line in each.totals:
+                console.print(line, soft_wrap=True)
     if args.plan_picture:
         path = Path(args.plan_picture)
         for number, each in enumerate(found):

@@ -25,11 +25,11 @@ from vtac.dialects.array_files import read_npz
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TIMING_FIELDS, TIMING_PRESETS, Machine, Target, machine_of
-from vtac.dialects.vta import ProgramOp
+from vtac.dialects.vta import ClusterOp, ProgramOp
 from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.dialects.vta.encoding import EncodingError
 from vtac.dialects.vta.program import BinaryProgram
-from vtac.lowering.vta_to_binary import encode_program
+from vtac.lowering.vta_to_binary import encode_cluster, encode_program
 from vtac.runtime.atomic import read_whole
 from vtac.runtime.hazards import image_of
 from vtac.sim import SimulationError, TimingReport, check, estimate
@@ -111,12 +111,14 @@ def _read(
         raise CompileError(Problem(path, "is not text in UTF-8")) from None
     module = parse_module(ctx, text, positions)
     verify_module(module, positions)
-    programs = {op.sym_name.data: op for op in module.walk() if isinstance(op, ProgramOp)}
+    kinds = ProgramOp | ClusterOp
+    programs = {op.sym_name.data: op for op in module.walk() if isinstance(op, kinds)}
     name = function or next(iter(programs), "")
     if name not in programs or (function is None and len(programs) > 1):
         known = ", ".join(programs) or "none"
         raise CompileError(Problem(path, f"its programs are: {known}", "Choose with --function."))
-    program = encode_program(programs[name])
+    found = programs[name]
+    program = encode_cluster(found) if isinstance(found, ClusterOp) else encode_program(found)
     verify_machine(path, program.target, target)
     return program, dict(ctx.resources)
 

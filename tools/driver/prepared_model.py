@@ -9,7 +9,7 @@ from vtac.runtime.executor import Module
 from vtac.runtime.samples import Source
 from vtac.tools.driver.compiler import Driver, Prepared
 from vtac.tools.driver.observations import Observed
-from vtac.tools.driver.options import CompileOptions
+from vtac.tools.driver.options import ChangePipeline, CompileOptions
 
 
 class PreparedModel:
@@ -33,9 +33,10 @@ class PreparedModel:
         finally:
             self._driver.close()
 
-    def compile(self, target: Machine) -> Module:
+    def compile(self, target: Machine, pipeline: ChangePipeline | None = None) -> Module:
         """Compile a copy of the network for a machine. Raises `CompileError`.
 
+        pipeline: as the option of that name, but it gets what is left of the pipeline.
         ``module.report`` has the warnings; they are not issued.
         """
         ours, prepared = self._driver, self._prepared
@@ -48,9 +49,8 @@ class PreparedModel:
         module.attributes[TARGET_ATTRIBUTE] = target
         if isinstance(ours.ctx.observations, Observed):
             driver.ctx.observations = ours.ctx.observations.of_copy(module, driver.ctx)
+        rest = prepared.rest if pipeline is None else pipeline(prepared.rest)
         try:
-            return driver.finish(
-                Prepared(module, prepared.nodes, prepared.rest, prepared.has_samples)
-            )
+            return driver.finish(Prepared(module, prepared.nodes, rest, prepared.has_samples))
         finally:
             driver.close()

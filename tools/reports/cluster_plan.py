@@ -29,9 +29,13 @@ def plans_of(module: ModuleOp) -> list[PlanSteps]:
 
 @dataclass(frozen=True)
 class ShownPlan:
-    """The plan of a function as it is shown: a table for a terminal, and an SVG."""
+    """The plan of a function as it is shown.
+
+    table: its layers, for a terminal. totals: lines to go below. picture: an SVG.
+    """
 
     table: Table
+    totals: Sequence[str]
     picture: str
 
 
@@ -48,8 +52,7 @@ class PlanRecorder:
     def __call__(self, level: str, module: ModuleOp, ctx: VtacContext) -> None:
         """Called at each level."""
         if level == PARTITIONED:
-            plans = plans_of(module)
-            self.plans = tuple(ShownPlan(terminal_table(plan), picture(plan)) for plan in plans)
+            self.plans = tuple(map(shown, plans_of(module)))
 
 
 @dataclass(frozen=True)
@@ -141,18 +144,17 @@ def table(plan: PlanSteps) -> str:
     return "\n".join([*head, *(_line(_cells(row)) for row in rows), "", *_totals(plan, rows)])
 
 
-def terminal_table(plan: PlanSteps) -> Table:
-    """The same for a terminal."""
+def shown(plan: PlanSteps) -> ShownPlan:
+    """A plan for a terminal, and as a picture."""
     rows = rows_of(plan)
     name = plan.function.sym_name.data
-    shown = Table(title=f"the plan of @{name}", title_justify="left", caption_justify="left")
+    found = Table(title=f"the plan of @{name}", title_justify="left")
     for heading in HEADINGS:
         is_number = heading in ("step", "DDR bytes", "cycles")
-        shown.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+        found.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*_cells(row))
-    shown.caption = "\n".join(_totals(plan, rows))
-    return shown
+        found.add_row(*_cells(row))
+    return ShownPlan(found, _totals(plan, rows), picture(plan))
 
 
 def _totals(plan: PlanSteps, rows: Sequence[Row]) -> list[str]:
