@@ -1,8 +1,9 @@
 """Random networks on clusters of 1, 2, 3, 4 and 8 cores: the integers of one core and of NumPy.
 
 ``python FILE --count 200`` checks networks 0 to 199 by `cluster_cases.check_network` and prints
-those that fail. Networks that were checked are remembered in a file, so that a run goes on where
-another one stopped; ``--seconds`` begins no further network after that time.
+those that fail. Of small programs every token, wait and signal is taken away, one at a time, which
+the hazard checker must find. Networks that were checked are remembered in a file, so that a run
+goes on where another one stopped; ``--seconds`` begins no further network after that time.
 """
 
 import argparse
@@ -14,7 +15,10 @@ import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from cluster_cases import CORES, check_network
+from cluster_cases import CORES, check_mutants, check_network
+
+MOST_MUTANTS = 300
+"""Programs with more tokens, waits and signals are not taken apart."""
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,9 +42,10 @@ def main() -> int:
             break
         if seed in known and not known[seed]["error"]:
             continue
-        entry = {"seed": seed, "programs": 0, "error": ""}
+        entry = {"seed": seed, "programs": 0, "mutants": 0, "error": ""}
         try:
             entry["programs"] = check_network(seed, args.cores)
+            entry["mutants"] = check_mutants(seed, 2 + seed % 3, MOST_MUTANTS)
         except Exception:  # whatever goes wrong is the finding
             entry["error"] = traceback.format_exc(limit=-3)
             print(f"network {seed}: {entry['error']}", flush=True)
@@ -49,7 +54,9 @@ def main() -> int:
             stream.write(json.dumps(entry) + "\n")
     failed = [seed for seed, entry in known.items() if entry["error"]]
     programs = sum(entry["programs"] for entry in known.values())
-    print(f"{len(known)} networks, {programs} programs, failed: {failed or 'none'}")
+    mutants = sum(entry.get("mutants", 0) for entry in known.values())
+    told = f"{len(known)} networks, {programs} programs, {mutants} mutants found"
+    print(f"{told}, failed: {failed or 'none'}")
     return 1 if failed else 0
 
 

@@ -13,6 +13,8 @@ from random import Random
 
 import numpy as np
 import onnx
+from cluster_mutants import without_one
+from cluster_programs import words_of
 from float_networks import FloatNetwork
 from graph_reference import run_reference
 from xdsl.dialects.builtin import ModuleOp
@@ -20,7 +22,11 @@ from xdsl.dialects.builtin import ModuleOp
 import vtac
 from vtac.dialects.context import VtacContext
 from vtac.dialects.target import ClusterTarget, Target
+from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.passes.pipeline import Pipeline
+from vtac.runtime.vta_program import from_function, resources_of
+from vtac.sim.cluster import check_cluster, decode_cluster
+from vtac.tools.commands.cluster_simulation import streams_of_program
 from vtac.tools.driver.options import CompileOptions
 from vtac.tools.driver.prepared_model import PreparedModel
 
@@ -195,3 +201,30 @@ def check_network(seed: int, counts: Sequence[int]) -> int:
             np.testing.assert_array_equal(found, expected, f"{case}, order {order}")
         checked += len(module.package.functions)
     return checked
+
+
+def check_mutants(seed: int, cores: int, most: int) -> int:
+    """Take away every token, wait and signal, one at a time, of a network's programs on a cluster.
+
+    The checker must find each. most: programs with more of these are skipped. Returns how many were
+    taken away.
+    """
+    net, model = cluster_network(seed)
+    data, (case,) = np.concatenate([net.input(), net.input()]), cases_of(seed, (cores,))
+    module = vtac.compile(model, case.machine, {"x": data}, criteria=vtac.Criteria(compare=False))
+    package, found = module.package, 0
+    assert package.target is not None
+    for name, function in package.functions.items():
+        program = from_function(function, package.target, package.blobs, name)
+        assert isinstance(program, BinaryCluster)
+        placed = streams_of_program(program, resources_of(function, package.blobs, name))
+        decoded = decode_cluster(placed.cluster, placed.streams, None)
+        mutants = list(without_one(placed.cluster, [list(stream) for stream in decoded.streams]))
+        if len(mutants) > most:
+            continue
+        assert check_cluster(placed.cluster, placed.streams, placed.image).ok
+        for what, changed in mutants:
+            words = words_of(placed.cluster, changed)
+            assert not check_cluster(placed.cluster, words, placed.image).ok, (str(case), what)
+        found += len(mutants)
+    return found
