@@ -2,9 +2,9 @@
 
 The simulated cost is 100 times quicker than the clock and nearly right. A ridge regression on the
 knobs' values learns log(clock / simulated cost) from the clocked trials. Chains of simulated
-annealing (Metropolis et al., 1953) walk over the sum of both; the best new points that they meet
-are clocked, and so on. The way of AutoTVM (Chen et al., "Learning to Optimize Tensor Programs",
-2018), with a simulator as the larger part of its model.
+annealing (Metropolis et al., 1953) walk over the sum of both (`moves` says which steps they take);
+the best new points that they meet are clocked, and so on. The way of AutoTVM (Chen et al.,
+"Learning to Optimize Tensor Programs", 2018), with a simulator as the larger part of its model.
 """
 
 import heapq
@@ -17,21 +17,22 @@ import numpy as np
 from vtac.dialects.te import Knobs, Point
 from vtac.tools.tune.explorers.base import BaseExplorer
 from vtac.tools.tune.explorers.features import Features, Vector
+from vtac.tools.tune.explorers.moves import Moves
 from vtac.tools.tune.protocol import Options, Screen, Trial
 
 CHAINS = 8
 
-STEPS_AT_FIRST, STEPS = 400, 40
+DRAWN = 3
+"""Random points that are simulated for each chain; the chains begin at the best of them."""
+
+STEPS_AT_FIRST, STEPS = 150, 12
 """Steps of each chain before the first points are chosen, and before any later ones."""
 
-HOT, WARM, COLD, COOLING = 0.30, 0.03, 0.002, 0.85
+HOT, WARM, COLD, COOLING = 0.06, 0.01, 0.002, 0.85
 """Temperatures, in logarithms of cycles: the first walk of each chain cools from the first to the
 second one; the later walks begin with the second, and cool by a factor from call to call."""
 
-TWO_STEPS = 0.3
-"""How often a chain makes two steps at once."""
-
-RESTARTS = 3
+RESTARTS = 4
 """Chains that go on from the best points at each call; the others go on from where they are."""
 
 NEAR = 4
@@ -66,6 +67,7 @@ class Model(BaseExplorer):
     def __init__(self, knobs: Knobs, options: Options, screen: Screen) -> None:
         super().__init__(knobs, options, screen)
         self._features = Features(knobs)
+        self._moves = Moves(knobs, self.random)
         self._pool: dict[Hashable, _Known] = {}
         self._chains: list[_Known] = []
         self._expanded = set[Hashable]()
@@ -100,16 +102,14 @@ class Model(BaseExplorer):
         return found or self.at_random(count)
 
     def _begin(self) -> None:
-        """Chains at the default point and at random ones; later some start from the best again."""
+        """Chains at the default point and the best of some random ones; later some start from the
+        best trials again.
+        """
         if not self._chains:
             starts = [] if self.options.cold else [self.screen.default]
-            tries = 0
-            while len(starts) < CHAINS and tries < 100 * CHAINS:
-                tries += 1
-                point = self.knobs.draw(self.random)
-                if self.screen.fits(point):
-                    starts.append(point)
-            self._chains = [known for known in map(self._judge, starts) if known is not None]
+            drawn = self._drawn(DRAWN * CHAINS)
+            first = [known for known in map(self._judge, starts) if known is not None]
+            self._chains = [*first, *sorted(drawn, key=self._score)][:CHAINS]
             return
         judged = [t for t in self.trials if t.clocked and self._judge(t.point) is not None]
         best = sorted(judged, key=lambda trial: trial.cycles or 0)[:RESTARTS]
@@ -118,24 +118,29 @@ class Model(BaseExplorer):
             assert known is not None
             self._chains[place] = known
 
+    def _drawn(self, count: int) -> list[_Known]:
+        """So many random points that fit; fewer where they are hard to find."""
+        found: list[_Known] = []
+        for _ in range(100 * count):
+            known = self._judge(self.knobs.draw(self.random))
+            if known is not None:
+                found.append(known)
+            if len(found) == count:
+                break
+        return found
+
     def _walk(self, number: int, steps: int, hot: float) -> None:
         """Metropolis steps of one chain, whose temperature goes from one to that of this call."""
         at = self._chains[number]
         score = self._score(at)
         for step in range(steps):
-            point = self._step(at.point)
+            point = self._moves.step(at.point, [other.point for other in self._chains])
             temperature = hot * (self._temperature / hot) ** (step / steps)
             threshold = score - temperature * math.log(1 - self.random.random())
-            known = None if point is None else self._judge(point, threshold)
+            known = self._judge(point, threshold)
             if known is not None and (found := self._score(known)) <= threshold:
                 at, score = known, found
         self._chains[number] = at
-
-    def _step(self, point: Point) -> Point | None:
-        found = self.knobs.step(point, self.random.choice(self.knobs.directions))
-        if found is not None and self.random.random() < TWO_STEPS:
-            found = self.knobs.step(found, self.random.choice(self.knobs.directions)) or found
-        return found
 
     def _look_around(self) -> None:
         """All neighbours of the best clocked points."""
