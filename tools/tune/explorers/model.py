@@ -25,7 +25,7 @@ CHAINS = 8
 DRAWN = 3
 """Random points that are simulated for each chain; the chains begin at the best of them."""
 
-STEPS_AT_FIRST, STEPS = 150, 12
+STEPS_AT_FIRST, STEPS = 200, 12
 """Steps of each chain before the first points are chosen, and before any later ones."""
 
 HOT, WARM, COLD, COOLING = 0.06, 0.01, 0.002, 0.85
@@ -40,6 +40,9 @@ NEAR = 4
 
 NEARLY = 0.1
 """Neighbours whose score is larger by more are not remembered."""
+
+ALIKE = 2
+"""Points of the same simulated cost that are clocked before all others have been."""
 
 POOL = 4_000
 """Points that are remembered to be chosen from."""
@@ -70,6 +73,7 @@ class Model(BaseExplorer):
         self._moves = Moves(knobs, self.random)
         self._pool: dict[Hashable, _Known] = {}
         self._chains: list[_Known] = []
+        self._costs: dict[float, int] = {}
         self._expanded = set[Hashable]()
         self._temperature = WARM
         self._regression = Regression(self._features.length)
@@ -94,12 +98,26 @@ class Model(BaseExplorer):
         self._look_around()
         self._temperature = max(self._temperature * COOLING, COLD)
         self._forget()
-        new = [key for key in self._pool if key not in self._asked]
-        scores = self._scores([self._pool[key] for key in new])
-        best = heapq.nsmallest(count, zip(scores, range(len(new)), strict=True))
-        found = [self._pool[new[place]].point for _, place in best]
-        found = [point for point in found if self.accepts(point)]
+        found = [point for point in self._best(count) if self.accepts(point)]
         return found or self.at_random(count)
+
+    def _best(self, count: int) -> list[Point]:
+        """The best new points that are remembered, at most `ALIKE` of one simulated cost.
+
+        Points with the same cost are nearly always programs that the clock cannot tell apart
+        either. They come last.
+        """
+        new = [known for key, known in self._pool.items() if key not in self._asked]
+        order = np.argsort(self._scores(new), kind="stable")
+        chosen: list[Point] = []
+        left: list[Point] = []
+        for known in (new[place] for place in order):
+            if len(chosen) == count:
+                break
+            times = self._costs.get(known.log_cost, 0)
+            (chosen if times < ALIKE else left).append(known.point)
+            self._costs[known.log_cost] = times + (times < ALIKE)
+        return [*chosen, *left[: count - len(chosen)]]
 
     def _begin(self) -> None:
         """Chains at the default point and the best of some random ones; later some start from the
@@ -122,7 +140,7 @@ class Model(BaseExplorer):
         """So many random points that fit; fewer where they are hard to find."""
         found: list[_Known] = []
         for _ in range(100 * count):
-            known = self._judge(self.knobs.draw(self.random))
+            known = self._judge(self._moves.draw())
             if known is not None:
                 found.append(known)
             if len(found) == count:

@@ -23,6 +23,9 @@ PAIRS = 0.15
 ANYWHERE = 0.8
 """How often an ordered knob takes any of its values rather than one next to its own."""
 
+PLAIN = 0.5
+"""How often a knob of a drawn point has its default: the default of most knobs is to do without."""
+
 
 class Moves:
     """Random steps from a point. random: decides about them."""
@@ -31,6 +34,12 @@ class Moves:
         self.knobs, self.random = knobs, random
         self._free = [name for name, knob in knobs.knobs.items() if knob.count > 1]
         self._pairs = [each for each in knobs.directions if len(each.moves) > 1]
+
+    def draw(self) -> Point:
+        """A random point, in which about half of the knobs have their defaults."""
+        knobs = self.knobs.knobs.values()
+        drawn = {k.name: k.draw(self.random) for k in knobs if self.random.random() >= PLAIN}
+        return self.knobs.with_values({}, drawn)
 
     def step(self, point: Point, others: Sequence[Point]) -> Point:
         """Another point; now and then the same. others: points that it may take values from."""
