@@ -28,6 +28,7 @@ from vtac.passes.vta.accesses import (
     Module,
     compute_accesses,
     module_of_transfer,
+    shifted,
 )
 from vtac.passes.vta.allocate import addresses_of, index_bases, moved
 from vtac.passes.vta.insert_dependences import derive_tokens, no_tokens
@@ -82,7 +83,10 @@ def lower_to_binary(ctx: Context, function: FuncOp, module: ModuleOp) -> BinaryP
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Placed:
-    """A compute instruction on absolute indices; `row` lacks the range of its micro-ops."""
+    """A compute instruction on absolute indices; `row` lacks the range of its micro-ops.
+
+    op: the same for all places, with its micro-ops as they are before they are moved.
+    """
 
     opcode: Opcode
     micro_ops: MicroOps
@@ -98,12 +102,11 @@ class _Placed:
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _placed(instruction: Emitted, shift: tuple[int, int, int]) -> _Placed:
-    """An instruction whose micro-ops have these numbers added to their indices."""
+def _unplaced(instruction: Emitted) -> _Placed:
+    """An instruction on the indices that its micro-ops have before they are moved."""
     micro_ops = instruction.properties["micro_ops"]
     assert isinstance(micro_ops, MicroOps)
-    micro_ops = moved(micro_ops, *shift)
-    op = instruction.kind.create(properties=instruction.properties | {"micro_ops": micro_ops})
+    op = instruction.kind.create(properties=dict(instruction.properties))
     return _Placed(
         op.OPCODE,
         micro_ops,
@@ -112,6 +115,27 @@ def _placed(instruction: Emitted, shift: tuple[int, int, int]) -> _Placed:
         compute_spans(op, micro_ops),
         op,
     )
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _placed(instruction: Emitted, shift: tuple[int, int, int]) -> _Placed:
+    """An instruction whose micro-ops have these numbers added to their indices dst, src, wgt."""
+    found, (dst, src, wgt) = _unplaced(instruction), shift
+
+    def moved_by(space: object, writes: bool) -> int:
+        return dst if writes else wgt if space is Memory.WGT else src
+
+    accesses = [
+        each._replace(elements=shifted(each.elements, moved_by(each.space, each.writes)))
+        for each in found.accesses
+    ]
+    spans = [
+        Span(space, start + by, end + by, writes)
+        for space, start, end, writes in found.spans
+        for by in (moved_by(space, writes),)
+    ]
+    micro_ops = moved(found.micro_ops, *shift)
+    return _Placed(found.opcode, micro_ops, found.row, accesses, spans, found.op)
 
 
 class _Assembler:

@@ -10,6 +10,7 @@ A parameter stays as it is where its loads are runs in order already, or overlap
 equal: an element would be stored twice. It has no options. Run it when loops are final.
 """
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -67,12 +68,23 @@ def pack_parameters(kernel: te.KernelOp, numbers: Sequence[int]) -> dict[int, Se
     for number in numbers:
         parameter = parameters[number]
         boxes, shape = visited.get(parameter, []), te.shaped(parameter).get_shape()
-        if not _are_runs_in_order(boxes, shape) and not _overlap(boxes, shape):
-            layout = te.PackedAttr.of(boxes, shape)
+        layout = _layout(tuple(boxes), tuple(shape))
+        if layout is not None:
             _set_layout(parameter, layout)
             packed[number] = layout.boxes(shape)
     kernel.function_type = FunctionType.from_lists(kernel.body.block.arg_types, [])
     return packed
+
+
+@functools.lru_cache(maxsize=256)
+def _layout(boxes: tuple[te.Box, ...], shape: tuple[int, ...]) -> te.PackedAttr | None:
+    """The layout of a tensor whose boxes are loaded in this order; None where packing is no help.
+
+    It is kept, since most schedules that a search tries load constants as another one did.
+    """
+    if _are_runs_in_order(boxes, shape) or _overlap(boxes, shape):
+        return None
+    return te.PackedAttr.of(boxes, shape)
 
 
 def _is_constant(number: int, calls: Sequence[te.CallOp]) -> bool:

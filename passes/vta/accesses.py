@@ -167,7 +167,7 @@ class Accesses:
         if dram is not None:
             scale = self._scale[memory]
             elements = _rows(y, x * scale, stride * scale)
-            found.append(Access(dram.space, _shift(elements, dram.starts[0]), stores))
+            found.append(Access(dram.space, shifted(elements, dram.starts[0]), stores))
         return found
 
     def of_bytes(self, buffer: str, offset: int, size: int, writes: bool) -> Access | None:
@@ -270,7 +270,7 @@ def indices(
     """The elements one index (0 dst, 1 src, 2 wgt) of a compute instruction reaches."""
     offset, relative = _column(micro_ops, column)
     outer, inner = (n if by else 1 for n, by in zip(loops, factors, strict=True))
-    return _shift(_reach(relative, outer, inner, *factors), offset)
+    return shifted(_reach(relative, outer, inner, *factors), offset)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -297,7 +297,8 @@ def _compact(values: NDArray[np.int64]) -> Elements:
     return slice(low, high + 1) if high - low + 1 == len(values) else values
 
 
-def _shift(elements: Elements, by: int) -> Elements:
+def shifted(elements: Elements, by: int) -> Elements:
+    """The elements whose numbers are larger by so much."""
     if isinstance(elements, slice):
         return slice(elements.start + by, elements.stop + by)
     return elements + by
