@@ -68,7 +68,7 @@ COMPARED = (
 SIMULATIONS = 1_000
 """Simulated costs that a method gets on the ladder."""
 
-MOST_POINTS = 1_500
+MOST_POINTS = 400
 """Points of a space that is enumerated."""
 
 PRIORITY = (
@@ -329,7 +329,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=80, help="clocked points per kernel (80)")
     parser.add_argument("--seeds", type=int, default=1, help="seeds, from 0 on (1)")
     parser.add_argument(
-        "--points", type=int, default=MOST_POINTS, help="of enumerated spaces (1500)"
+        "--points", type=int, default=MOST_POINTS, help="of enumerated spaces (400)"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of figures")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/search.md")
