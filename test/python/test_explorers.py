@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
+from random import Random
 from typing import Any
 
 import artificial_space as artificial
@@ -9,9 +10,11 @@ import pytest
 from artificial_space import KNOBS, WITH_ORDER, ArtificialScreen, best_cycles, cycles
 
 from vtac.dialects.errors import CompileError
-from vtac.dialects.te import Knobs, Point, point_text
+from vtac.dialects.te import Knob, KnobKind, Knobs, Point, Value, point_text
 from vtac.tools.tune.explorers import extras
 from vtac.tools.tune.explorers.features import Features
+from vtac.tools.tune.explorers.model import ALIKE
+from vtac.tools.tune.explorers.moves import Moves
 from vtac.tools.tune.ladder import Ladder
 from vtac.tools.tune.methods import explorer, methods
 from vtac.tools.tune.protocol import SIMULATED, Explorer, Options, Trial
@@ -210,3 +213,46 @@ def test_vectors_of_points_differ_where_points_do() -> None:
         {point_text(point) for point in [{}, *points] if point is not None}
     )
     assert all(vector.min() >= 0 and vector.max() <= 1 for vector in vectors)
+
+
+@pytest.mark.parametrize("knobs", [KNOBS, WITH_ORDER])
+def test_moves_stay_in_the_space_and_reach_every_value(knobs: Knobs) -> None:
+    moves = Moves(knobs, Random(1))
+    met: dict[str, set[Value]] = {name: set() for name in knobs.knobs}
+    point, others = moves.draw(), [moves.draw() for _ in range(3)]
+    for _ in range(3_000):
+        point = moves.step(point, others)
+        assert knobs.check(point) is None
+        for name in knobs.knobs:
+            met[name].add(knobs.value(point, name))
+    assert {name: len(values) for name, values in met.items()} == {
+        name: knob.count for name, knob in knobs.knobs.items()
+    }
+
+
+def test_a_knob_with_one_value_keeps_it_even_if_it_is_not_its_default() -> None:
+    fixed = Knob("a", KnobKind.CHOICE, (3,), 1)
+    moves = Moves(Knobs([fixed, Knob("b", KnobKind.ORDERED, (1, 2), 1)]), Random(0))
+    drawn = [moves.draw() for _ in range(50)]
+    assert {point.get("a") for point in drawn} == {3}
+    assert {moves.step(point, drawn).get("a") for point in drawn} == {3}
+
+
+class CostOfSize(ArtificialScreen):
+    """Every point fits, and its simulated cost follows from one knob alone."""
+
+    def fits(self, point: Point) -> bool:
+        return True
+
+    def cost(self, point: Point, limit: int | None = None) -> int:
+        return 1_000 + 10 * int(str(self.knobs.value(point, "size")))
+
+
+def test_points_of_one_simulated_cost_come_last() -> None:
+    """Half of the knobs make no difference to the cost: their points are not clocked one by one."""
+    idle = [Knob(f"idle{n}", KnobKind.CHOICE, tuple(range(6)), 0) for n in range(2)]
+    knobs = Knobs([Knob("size", KnobKind.ORDERED, tuple(range(1, 21)), 1), *idle])
+    screen = CostOfSize(knobs)
+    asked = explorer("model", knobs, Options(cold=True), screen).ask(16)
+    costs = [screen.cost(point) for point in asked]
+    assert all(costs.count(cost) <= ALIKE for cost in costs)

@@ -37,8 +37,11 @@ class Moves:
 
     def draw(self) -> Point:
         """A random point, in which about half of the knobs have their defaults."""
-        knobs = self.knobs.knobs.values()
-        drawn = {k.name: k.draw(self.random) for k in knobs if self.random.random() >= PLAIN}
+        drawn = {
+            name: knob.draw(self.random)
+            for name, knob in self.knobs.knobs.items()
+            if self.random.random() >= PLAIN or not knob.has(knob.default)
+        }
         return self.knobs.with_values({}, drawn)
 
     def step(self, point: Point, others: Sequence[Point]) -> Point:
