@@ -4,6 +4,7 @@ Parts (``--only``, any number of them):
 
 - ``layers``: the kernels of `search_kernels`: default, best, lower bound.
 - ``kinds``: the twelve kinds of FlexTensor's evaluation, with as many test cases as it has.
+- ``resnet``: C2 to C11 of ResNet-18 with their additions, on both Chisel presets.
 - ``operators``: a block-circulant product and a shift convolution, exact against NumPy, and tuned.
 - ``methods``: clocked trials from a cold start, by method.
 - ``ladder``: the Q-method against the P-method at equal numbers of simulated costs.
@@ -29,7 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import flextensor_kernels as flextensor
 import numpy as np
 import search_tables
-from search_kernels import KERNELS
+from resnet_layers import LAYERS, Layer
+from search_kernels import KERNELS, SearchKernel, resnet_kernel
 
 from vtac import te
 from vtac.dialects.errors import CompileError
@@ -48,6 +50,8 @@ RESULTS = ROOT / "build" / "bench_search.jsonl"
 
 Figures = dict[str, Any]
 Part = Callable[[argparse.Namespace], Iterator[tuple[str, Callable[[], Figures]]]]
+
+RESNET_TARGETS = ("chisel-pynq", "chisel-de10")
 
 METHODS = ("random", "annealing", "p", "q", "tpe", "discrete-1+1", "model")
 
@@ -107,7 +111,12 @@ def tasks_of_tensor(tensor: te.Computed) -> list[Task]:
 def tasks_of_layer(name: str) -> list[Task]:
     """The largest kernel of a layer of `search_kernels`."""
     (kernel,) = (kernel for kernel in KERNELS if kernel.name == name)
-    module, largest, _ = kernel.compiled(TARGET)
+    return tasks_of_kernel(kernel, TARGET)
+
+
+def tasks_of_kernel(kernel: SearchKernel, target: str) -> list[Task]:
+    """The largest kernel of a layer on a machine."""
+    module, largest, _ = kernel.compiled(target)
     return [task for task in tasks_of(module) if task.name == largest]
 
 
@@ -143,6 +152,26 @@ def layers(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figure
         for seed in range(given.seeds):
             key = f"{kernel.name}/{given.trials}/{seed}"
             yield key, lambda n=kernel.name, s=seed: tuned(tasks_of_layer(n), given.trials, s)  # type: ignore[misc]
+
+
+def resnet(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figures]]]:
+    for layer in LAYERS[1:]:
+        for name, times in resnet_times(layer):
+            for target in RESNET_TARGETS:
+
+                def figures(name: str = name, target: str = target, times: int = times) -> Figures:
+                    tasks = tasks_of_kernel(resnet_kernel(name), target)
+                    return tuned(tasks, given.trials, 0) | {"times": times}
+
+                yield f"{name}/{target}/{given.trials}", figures
+
+
+def resnet_times(layer: Layer) -> Iterator[tuple[str, int]]:
+    """How often a layer of ResNet-18 runs without and with a residual."""
+    if layer.times > layer.additions:
+        yield layer.name, layer.times - layer.additions
+    if layer.additions:
+        yield f"{layer.name}+", layer.additions
 
 
 def kinds(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figures]]]:
@@ -283,6 +312,7 @@ def _cycles(task: Task, point: Mapping[str, Any]) -> int | None:
 PARTS: Mapping[str, Part] = {
     "layers": layers,
     "kinds": kinds,
+    "resnet": resnet,
     "operators": operators,
     "methods": methods,
     "ladder": ladder,

@@ -128,13 +128,14 @@ def _model(
     }
 
 
-def _named(name: str) -> SearchKernel:
+def resnet_kernel(name: str) -> SearchKernel:
+    """A convolution of ResNet-18, ``C2`` to ``C11``, with a "+" behind it if it adds a residual."""
     return SearchKernel(name, partial(_resnet, name.removesuffix("+"), name.endswith("+")))
 
 
 KERNELS = (
-    *(_named(name) for name in ("C2", "C4", "C7", "C8", "C9", "C10", "C11")),
-    *(_named(name) for name in ("C2+", "C5+", "C8+", "C11+")),
+    *(resnet_kernel(name) for name in ("C2", "C4", "C7", "C8", "C9", "C10", "C11")),
+    *(resnet_kernel(name) for name in ("C2+", "C5+", "C8+", "C11+")),
     SearchKernel("depthwise 112", partial(_window, 32, 32, 112, 3, groups=32)),
     SearchKernel("5x5", partial(_window, 64, 64, 28, 5)),
     SearchKernel("1x1", partial(_window, 160, 960, 7, 1)),

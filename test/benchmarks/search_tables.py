@@ -62,6 +62,29 @@ def layers(found: Mapping[str, Figures]) -> str:
     return table(header, rows)
 
 
+def resnet(found: Mapping[str, Figures]) -> str:
+    """One row per layer, and the sums as often as ResNet-18 runs them."""
+    by_name: dict[str, dict[str, Figures]] = defaultdict(dict)
+    for key, figures in found.items():
+        name, target, _ = key.split("/")
+        by_name[name][target] = figures
+    targets = sorted({key.split("/")[1] for key in found}, reverse=True)
+    complete = {n: f for n, f in by_name.items() if len(f) == len(targets)}
+    rows: list[Sequence[object]] = []
+    for name, runs in complete.items():
+        cells = [f"{runs[t][what]:,}" for t in targets for what in ("default", "best")]
+        rows.append((name, runs[targets[0]]["times"], *cells, _proof(list(runs.values()))))
+    if rows:
+        sums = [
+            f"{sum(runs[t]['times'] * runs[t][what] for runs in complete.values()):,}"
+            for t in targets
+            for what in ("default", "best")
+        ]
+        rows.append(("sum", "", *sums, ""))
+    columns = [f"{t}, {what}" for t in targets for what in ("default", "best")]
+    return table(("layer", "times", *columns, "proved"), rows)
+
+
 def kinds(found: Mapping[str, Figures]) -> str:
     """One row per kind, and YOLO-v1's layers one by one."""
     rows: list[Sequence[object]] = []
@@ -201,6 +224,7 @@ def _proof(runs: Sequence[Figures]) -> str:
 TABLES: Mapping[str, Callable[[Mapping[str, Figures]], str]] = {
     "layers": layers,
     "kinds": kinds,
+    "resnet": resnet,
     "operators": operators,
     "methods": methods,
     "ladder": ladder,
