@@ -41,8 +41,8 @@ NEAR = 4
 NEARLY = 0.1
 """Neighbours whose score is larger by more are not remembered."""
 
-ALIKE = 2
-"""Points of the same simulated cost that are clocked before all others have been."""
+ALIKE = 1
+"""Points of the same simulated cost that are clocked before one of each cost has been."""
 
 POOL = 4_000
 """Points that are remembered to be chosen from."""
