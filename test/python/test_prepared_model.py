@@ -8,7 +8,8 @@ from digits_model import MODEL, images
 from quantised_networks import network
 
 import vtac
-from vtac.dialects.target import Target
+from vtac.dialects.target import TARGET_ATTRIBUTE, Target, target_at
+from vtac.passes.graph.quantize import QuantizePass
 from vtac.runtime.package import write_package
 from vtac.tools.driver.compiler import compile_model
 from vtac.tools.driver.options import CompileOptions
@@ -48,6 +49,46 @@ def test_a_float_network_with_samples(tmp_path: Path) -> None:
 def test_networks_with_given_scales(requantise: str, tmp_path: Path) -> None:
     model = network(3, qoperator=False, residual=True, unsigned=False).model
     same_packages(model, None, CompileOptions(requantise=requantise), tmp_path)
+
+
+def test_machines_that_differ_in_what_quantisation_does_not_read_share_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quantised: list[Target] = []
+    apply = QuantizePass.apply
+
+    def counted(self: QuantizePass, ctx: Any, module: Any) -> None:
+        quantised.append(target_at(module))
+        apply(self, ctx, module)
+
+    monkeypatch.setattr(QuantizePass, "apply", counted)
+    prepared = PreparedModel(MODEL, "sim", {"image": images()[:4]})
+    base = Target.named("chisel-pynq")
+    machines = [
+        base,
+        base.replace(log_acc_buff_size=16),
+        base.replace(log_block=3),
+        base.replace(log_wgt_buff_size=17, latency=99),
+        base.replace(log_block=3, port_bytes=16),
+    ]
+    for machine in machines:
+        assert prepared.compile(machine).package.target == machine
+    assert [target.block for target in quantised] == [16, 8]
+
+
+def test_whoever_looks_at_levels_sees_those_of_each_machine() -> None:
+    seen: list[tuple[str, Any]] = []
+
+    def observe(level: str, module: Any, ctx: Any) -> None:
+        seen.append((level, module.attributes[TARGET_ATTRIBUTE]))
+
+    prepared = PreparedModel(MODEL, "sim", {"image": images()[:4]}, CompileOptions(observe=observe))
+    for latency in (16, 99):
+        machine = Target.named("chisel-pynq").replace(latency=latency)
+        seen.clear()
+        prepared.compile(machine)
+        assert {target for _, target in seen} == {machine}
+        assert "quantised" in {level for level, _ in seen}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

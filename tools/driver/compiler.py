@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -170,10 +170,27 @@ class Driver:
             self._level(segment.level, module)
         return Prepared(module, nodes, pipeline.since(before.levels[-1]), samples is not None)
 
-    def finish(self, prepared: Prepared) -> Module:
-        """Run the rest of the pipeline, and pack the result. The prepared network is used up."""
+    def quantise(self, prepared: Prepared) -> Prepared:
+        """Run the passes between calibration and the segment that partitions the network.
+
+        The prepared network is used up.
+        """
         if not prepared.has_samples:
             self._note_missing_samples(prepared.module)
+        *before, _ = prepared.rest.until(PARTITIONED).segments
+        with _collector_paused():
+            for segment in before:
+                self._segment(segment, prepared.module)
+        self._drop_weights(prepared.module)
+        rest = Pipeline(prepared.rest.segments[len(before) :])
+        return replace(prepared, rest=rest)
+
+    def finish(self, prepared: Prepared) -> Module:
+        """Run the rest of the pipeline, and pack the result. The prepared network is used up."""
+        return self.lower(self.quantise(prepared))
+
+    def lower(self, prepared: Prepared) -> Module:
+        """Partition and lower what `quantise` returned, and pack the result; it is used up."""
         with _collector_paused():
             return self._lower(prepared.rest, prepared.module, prepared.nodes)
 
@@ -189,25 +206,22 @@ class Driver:
         return pipeline if change is None else change(pipeline)
 
     def _lower(self, pipeline: Pipeline, module: ModuleOp, nodes: Nodes) -> Module:
-        """Run the part of the pipeline that follows calibration, and pack the result.
+        """Run the part of the pipeline that begins with partitioning, and pack the result.
 
         Where layers turn out not to fit the machine, the network is partitioned again with these
         layers on the host.
         """
-        *before, partition = pipeline.until(PARTITIONED).segments
-        for segment in before:
-            self._segment(segment, module)
-        self._drop_weights(module)
+        (partition,) = pipeline.until(PARTITIONED).segments
         lowering, recorded = pipeline.since(PARTITIONED), len(self.report.levels)
         while True:
-            unpartitioned = module.clone() if before else None
+            unpartitioned = module.clone()
             try:
                 self._segment(partition, module)
                 cut = self._cut(module, nodes)
                 package = self._package(cut, *self._made(lowering, cut.made, module))
                 break
             except CompileError as error:
-                if unpartitioned is None or not keep_what_does_not_fit(unpartitioned, error):
+                if not keep_what_does_not_fit(unpartitioned, error):
                     raise
                 module = unpartitioned
                 self._forget_levels(recorded)
