@@ -64,16 +64,17 @@ def test_machines_that_differ_in_what_quantisation_does_not_read_share_it(
     monkeypatch.setattr(QuantizePass, "apply", counted)
     prepared = PreparedModel(MODEL, "sim", {"image": images()[:4]})
     base = Target.named("chisel-pynq")
+    wide = base.replace(log_block=5, log_acc_buff_size=18)
     machines = [
         base,
         base.replace(log_acc_buff_size=16),
-        base.replace(log_block=3),
+        wide,
         base.replace(log_wgt_buff_size=17, latency=99),
-        base.replace(log_block=3, port_bytes=16),
+        wide.replace(port_bytes=16),
     ]
     for machine in machines:
         assert prepared.compile(machine).package.target == machine
-    assert [target.block for target in quantised] == [16, 8]
+    assert [target.block for target in quantised] == [16, 32]
 
 
 def test_whoever_looks_at_levels_sees_those_of_each_machine() -> None:
