@@ -1,6 +1,7 @@
 """Compiles a network for one machine after the other, and counts cycles by the clock.
 
-What does not depend on the machine (import, normal form, calibration) is done once in each process.
+What does not depend on the machine (import, normal form, calibration) is done once in each process,
+and what depends on few fields of it (quantisation) once for each of their values (`PreparedModel`).
 All that the accelerator can compute runs there: whether the host would be quicker is not asked, so
 that machines are compared by the same work.
 """

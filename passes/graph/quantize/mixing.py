@@ -89,12 +89,14 @@ class _Choice:
         self.leaving = list(_leaving(plan))
 
     def run(self) -> QuantisationPlan:
+        found = self._candidates()
+        if not found:
+            return self.plan
         notes: dict[Operation, str] = {}
         sums = [layer for group, layer in self.plan.layers.items() if isinstance(group, Sum)]
         total = sum(self._cycles(layer) for layer in sums)
         left = MORE_CYCLES * total
         power = self._power(self.plan)
-        found = self._candidates()
         looked_at = len(found)
         near = len(self.leaving) * NEAR**2
         while power > near and (found := [gain for gain in found if gain.cycles <= left]):
