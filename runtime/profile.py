@@ -31,6 +31,12 @@ class LaunchProfile:
             raise CompileError(Problem(f"function {self.function}", what))
         return self.timing
 
+    @property
+    def cores(self) -> tuple[TimingReport, ...]:
+        """The reports of the cores that it runs on: one, or those of a cluster."""
+        found = self.timing
+        return found.cores if isinstance(found, ClusterReport) else (found,)
+
     def table(self) -> Group:
         """Tables for a terminal."""
         found = self.timing

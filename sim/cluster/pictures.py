@@ -10,12 +10,13 @@ from ..timing.work import InstructionKind
 from ..tokens import Module
 from .timing import ClusterReport, cluster_rooflines, gb_occupancy
 
-_KINDS = {
+CLUSTER_KINDS = {
     **KINDS,
     InstructionKind.WAIT: ("#ffd8d8", "wait"),
     InstructionKind.SIGNAL: ("#d62728", "signal"),
     InstructionKind.COPY: ("#bcbd22", "copy"),
 }
+"""The colours and names of kinds of instructions, also those of a cluster alone."""
 _INCH_PER_TRACK = 0.22
 
 
@@ -46,7 +47,7 @@ def cluster_timeline_picture(report: ClusterReport, suffix: str = "png") -> byte
         work, timeline = report.work(unit), report.timeline(unit)
         spans = np.stack([timeline.start, np.minimum(timeline.end, report.cycles)], axis=1)
         started = timeline.start < timeline.cycles
-        for kind, (colour, name) in _KINDS.items():
+        for kind, (colour, name) in CLUSTER_KINDS.items():
             for module in Module:
                 rows = started & (work.kind == kind) & (work.module == module)
                 if rows.any():
@@ -58,7 +59,7 @@ def cluster_timeline_picture(report: ClusterReport, suffix: str = "png") -> byte
     axes.invert_yaxis()
     axes.set_xlim(0, report.cycles)
     below.set_xlabel(f"cycle ({cluster.preset}, {report.cycles:,} in all)")
-    figure.legend(loc="outside upper center", ncols=len(_KINDS) // 2, frameon=False)
+    figure.legend(loc="outside upper center", ncols=len(CLUSTER_KINDS) // 2, frameon=False)
     return image_of(figure, suffix)
 
 

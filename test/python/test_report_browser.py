@@ -6,6 +6,7 @@ from pathlib import Path
 
 import encoder
 import pytest
+from digits_model import MODEL, save_images
 
 import vtac
 from vtac.tools.reports.layer_errors import LayerError
@@ -93,6 +94,20 @@ def test_nothing_fails_and_nothing_is_fetched(page: browser.Chrome) -> None:
     asked = [entry["message"] for entry in page.get_log("performance")]
     sent = [text for text in asked if '"Network.requestWillBeSent"' in text]
     assert not [text for text in sent if '"url":"http' in text or '"url":"ws' in text]
+
+
+def test_the_page_of_a_cluster_shows_every_core(driver: browser.Chrome, tmp_path: Path) -> None:
+    save_images(tmp_path / "samples.npz", 8)
+    file = tmp_path / "report.html"
+    module = vtac.compile(MODEL, "cluster-2", tmp_path / "samples.npz")
+    file.write_text(vtac.report_html(module), "utf-8")
+    browser.in_colours(driver, "dark")
+    driver.get(file.as_uri())
+    wait(driver, lambda: find(driver, "#timeline svg") and find(driver, "#roofs svg"))
+    shown = find(driver, "#timeline svg")[0].text.split("\n")
+    assert {"0 layer", "1 layer", "0 compute", "1 compute", "1 store"} <= set(shown)
+    logged = driver.get_log("browser")
+    assert not [entry for entry in logged if entry["level"] in ("SEVERE", "WARNING")]
 
 
 def test_the_filter_finds_nodes(page: browser.Chrome) -> None:

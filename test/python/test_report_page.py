@@ -19,7 +19,7 @@ from small_models import small_model
 import vtac
 from vtac.dialects.errors import CompileError
 from vtac.tools.commands.accuracy import accuracy_values, read_layer_errors
-from vtac.tools.report_page.contents import contents_of, module_rows, page_data
+from vtac.tools.report_page.contents import contents_of, figures, module_rows, page_data
 from vtac.tools.report_page.excerpts import SCHEDULE, node_irs
 from vtac.tools.report_page.lanes import lane_rows
 from vtac.tools.report_page.timeline import spans_of
@@ -95,6 +95,49 @@ def test_cycles_add_up_to_those_of_the_profile(module: vtac.Module) -> None:
     for _, _, cycles in module_rows(found):
         spent = {name: spent[name] + n for name, n in zip(spent, cycles, strict=True)}
     assert set(spent.values()) == {profile.cycles}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> vtac.Module:
+    """A small network in parts on two cores."""
+    layers = [node("Conv", ["x", "w"], ["c"]), node("Relu", ["c"], ["r"])]
+    layers.append(node("Conv", ["r", "v"], ["y"]))
+    random = np.random.default_rng(0)
+    weights = {
+        "w": random.normal(0, 0.1, (64, 32, 3, 3)).astype(np.float32),
+        "v": random.normal(0, 0.1, (32, 64, 3, 3)).astype(np.float32),
+    }
+    model = small_model(layers, {"x": (1, 32, 18, 18)}, ["y"], weights)
+    samples = random.normal(0, 1, (2, 1, 32, 18, 18)).astype(np.float32)
+    return vtac.compile(model, "cluster-2", {"x": samples}, keep_ir=["imported", "te", "vta"])
+
+
+def test_a_cluster_has_rows_for_each_of_its_cores(cluster: vtac.Module) -> None:
+    found, profile = contents_of(cluster, "x"), cluster.profile()
+    assert found.cores == 2
+    cores = [core for launch in profile.launches for core in launch.cores]
+    spent = sum(each.cycles for each in found.nodes) + found.rest.cycles
+    assert spent == sum(core.cycles for core in cores) > profile.cycles
+    for cost in (each.cost for each in found.nodes if each.cost is not None):
+        assert cost.products == 0 or (0 < cost.rate <= 2 * 16 * 16 and cost.intensity > 0)
+    data = page_data(found)
+    tracks = [track["name"] for track in data["tracks"]]
+    assert tracks[:6] == [f"{core} {name}" for core in (0, 1) for name in data["modules"]]
+    used = {tracks[number] for number in data["spans"]["module"]}
+    assert {"0 compute", "1 compute"} <= used <= set(tracks)
+    spans = spans_of(profile, found.numbers)
+    assert (spans.start + spans.length).max() <= profile.cycles
+    assert all(launch["scratchpads"].keys() == {"gb"} for launch in data["memory"])
+    assert data["roofline"]["peak"] == 2 * 16 * 16
+    assert dict(figures(found))["cycles"] == f"{profile.cycles:,}"
+    page = Page(vtac.report_html(cluster))
+    assert page.names == [each.node for each in cluster.explain]
+
+
+def test_the_rows_of_one_core_are_its_modules(module: vtac.Module) -> None:
+    data = page_data(contents_of(module, "x"))
+    assert [track["name"] for track in data["tracks"]] == data["modules"]
+    assert [track["computes"] for track in data["tracks"]] == [False, True, False]
 
 
 def test_edges_are_those_of_the_network(module: vtac.Module) -> None:

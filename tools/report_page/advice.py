@@ -21,6 +21,8 @@ _REMEDIES: Mapping[str, str] = {
     Cause.LOAD_TO_COMPUTE.value: "loads arrive too late. Larger tiles, which use each load more"
     " often, more slots for what is loaded, or a wider memory port would help.",
     Cause.DRAM.value: "memory is slow to answer. Longer rows in each transfer would help.",
+    Cause.SEMAPHORE.value: "results of other cores, or copies, arrive too late. Parts of equal work"
+    " on the cores, or layers that stay on theirs, would help.",
     Cause.STORE_TO_COMPUTE.value: "results leave too slowly. More slots for accumulators or smaller"
     " tiles at the end of a layer would help.",
     Cause.FETCH.value: "instructions arrive too late. Fewer, larger instructions would help:"
@@ -43,7 +45,7 @@ class Advice:
 
 
 def accelerator_advice(nodes: Iterable[Node], cycles: int) -> list[Advice]:
-    """What takes longer than it has to, most cycles first. cycles: those of the whole run."""
+    """What takes longer than it has to, most cycles first. cycles: of all cores over the run."""
     found = []
     for node in nodes:
         if node.cost is not None:

@@ -1,7 +1,7 @@
 """Everything that the page shows, as plain values: what the template and the scripts read."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import isfinite
 from typing import Any
@@ -11,9 +11,11 @@ from vtac.dialects.target import cores_of
 from vtac.runtime.executor import Module
 from vtac.runtime.package import HOST, Placement
 from vtac.runtime.profile import Profile
-from vtac.sim import TimingPreset
+from vtac.sim import TimingPreset, TimingReport
+from vtac.sim.cluster import ClusterReport
+from vtac.sim.cluster.pictures import CLUSTER_KINDS
+from vtac.sim.cluster.timing import cluster_rooflines
 from vtac.sim.timing.accounts import Cause
-from vtac.sim.timing.pictures import KINDS
 from vtac.sim.timing.roofline import Roofs
 from vtac.sim.timing.work import InstructionKind
 from vtac.tools.report_page.advice import Advice, accelerator_advice, host_advice
@@ -25,6 +27,7 @@ from vtac.tools.report_page.timeline import (
     memory_samples,
     module_names,
     spans_of,
+    tracks_of,
 )
 from vtac.tools.reports.layer_errors import LayerError
 
@@ -62,6 +65,11 @@ class Contents:
         return {node.name: number for number, node in enumerate(self.nodes)}
 
     @property
+    def cores(self) -> int:
+        """How many cores work at one time."""
+        return max((len(launch.cores) for launch in self.profile.launches), default=1)
+
+    @property
     def has_edges(self) -> bool:
         """Whether the package says which node reads which."""
         return any(node.placement.after for node in self.nodes)
@@ -89,7 +97,7 @@ def contents_of(
         profile,
         _irs(ir, set(names)),
         bool(ir),
-        accelerator_advice(nodes, profile.cycles),
+        accelerator_advice(nodes, sum(core.cycles for core in _all_cores(profile))),
         host_advice(nodes),
     )
 
@@ -115,12 +123,13 @@ def page_data(contents: Contents) -> dict[str, Any]:
         "hasIr": contents.uses_ir,
         "cycles": profile.cycles,
         "launches": [
-            {"function": launch.function, "start": start, "cycles": launch.report.cycles}
+            {"function": launch.function, "start": start, "cycles": launch.timing.cycles}
             for launch, start in zip(profile.launches, starts, strict=True)
         ],
         "modules": module_names(),
+        "tracks": [asdict(track) for track in tracks_of(profile)],
         "causes": [cause.value for cause in Cause],
-        "kinds": [KINDS.get(kind, (OTHER, kind.name.lower())) for kind in InstructionKind],
+        "kinds": [CLUSTER_KINDS.get(kind, (OTHER, kind.name.lower())) for kind in InstructionKind],
         "spans": spans_of(profile, contents.numbers).as_lists(),
         "memory": memory_samples(profile, contents.module.memory_use(profile)),
         "roofline": _roofline(contents),
@@ -206,7 +215,7 @@ def _roofline(contents: Contents) -> dict[str, Any] | None:
         {
             "node": number,
             "intensity": node.cost.intensity,
-            "rate": node.cost.products / node.cost.cycles,
+            "rate": node.cost.rate,
             "cycles": node.cost.cycles,
         }
         for number, node in enumerate(contents.nodes)
@@ -214,9 +223,21 @@ def _roofline(contents: Contents) -> dict[str, Any] | None:
     ]
     if not dots:
         return None
-    report = contents.profile.launches[0].report
-    roofs = Roofs.of(report.target, report.preset)
+    roofs = _roofs(contents.profile)
     return {"peak": roofs.peak, "bandwidth": roofs.bandwidth, "dots": dots}
+
+
+def _roofs(profile: Profile) -> Roofs:
+    """The roofs of the machine; those of a cluster are of all cores and of its DDR."""
+    report = profile.launches[0].timing
+    if isinstance(report, ClusterReport):
+        return next(line.roofs for line in cluster_rooflines(report) if line.name == "DDR")
+    return Roofs.of(report.target, report.preset)
+
+
+def _all_cores(profile: Profile) -> list[TimingReport]:
+    """The reports of all cores in all launches."""
+    return [core for launch in profile.launches for core in launch.cores]
 
 
 def macs_text(placement: Placement) -> str:
@@ -228,8 +249,8 @@ def macs_text(placement: Placement) -> str:
 def module_rows(contents: Contents) -> list[tuple[str, bool, list[int]]]:
     """For each cause of cycles: its name, whether it is work, and the cycles of each module."""
     total = Cost()
-    for launch in contents.profile.launches:
-        total.add(launch.report.total)
+    for core in _all_cores(contents.profile):
+        total.add(core.total)
     rows = []
     for cause in Cause:
         cycles = [total.modules[name][cause.value] for name in module_names() if total.modules]
@@ -249,15 +270,16 @@ def figures(contents: Contents) -> list[tuple[str, str]]:
         at_most = "" if all(node.placement.macs_known for node in nodes) else "at most "
         found.append(("multiply-accumulates there", f"{at_most}{share:.1%} of {macs:,}"))
     if profile.launches:
-        report = profile.launches[0].report
-        products = sum(launch.report.total.macs for launch in profile.launches)
-        peak = Roofs.of(report.target, report.preset).peak * profile.cycles
+        totals = [core.total for core in _all_cores(profile)]
+        products = sum(total.macs for total in totals)
+        peak = _roofs(profile).peak * profile.cycles
+        cores = "core" if contents.cores == 1 else "cores"
         found += [
             ("cycles", f"{profile.cycles:,}"),
-            ("on the accelerator", _milliseconds(profile, report.preset)),
+            ("on the accelerator", _milliseconds(profile)),
             ("launches", f"{len(profile.launches):,}"),
-            ("instructions", f"{sum(x.report.total.instructions for x in profile.launches):,}"),
-            ("of the GEMM core's peak", f"{products / peak:.1%}" if peak else "-"),
+            ("instructions", f"{sum(total.instructions for total in totals):,}"),
+            (f"of the peak of the GEMM {cores}", f"{products / peak:.1%}" if peak else "-"),
         ]
     return found
 
@@ -275,8 +297,9 @@ def machine_text(contents: Contents) -> str:
         f" {target.wgt_depth:,} blocks of weights and {target.acc_depth:,} accumulators"
     )
     launches = contents.profile.launches
-    return f"{text}; timed by {launches[0].report.preset.name}" if launches else text
+    return f"{text}; timed by {launches[0].cores[0].preset.name}" if launches else text
 
 
-def _milliseconds(profile: Profile, preset: TimingPreset) -> str:
-    return f"{profile.seconds * 1e3:,.2f} ms at {preset.clock_mhz:g} MHz"
+def _milliseconds(profile: Profile) -> str:
+    clock = profile.launches[0].cores[0].preset.clock_mhz
+    return f"{profile.seconds * 1e3:,.2f} ms at {clock:g} MHz"

@@ -5,13 +5,13 @@ micro-ops before the first layer, is kept apart, so that everything adds up to t
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vtac.runtime.package import Placement
 from vtac.runtime.profile import Profile
+from vtac.sim import TimingReport
 from vtac.sim.timing.accounts import Account
-from vtac.sim.timing.roofline import intensity
 from vtac.sim.tokens import Module
 from vtac.tools.driver.placements import HOST, whole_of
 from vtac.tools.reports.layer_errors import LayerError
@@ -19,11 +19,12 @@ from vtac.tools.reports.layer_errors import LayerError
 
 @dataclass
 class Cost:
-    """What the accelerator spends on something, summed over launches.
+    """What the accelerator spends on something, summed over launches and over cores.
 
-    modules: cycles of each module by cause; those of the compute module add up to ``cycles``.
+    modules: cycles of each module by cause; those of the compute modules add up to ``cycles``.
     work: the causes that are work. bounds: lower bounds by resource. products: the
-    multiply-accumulates that the GEMM core did, also for lanes that are not used.
+    multiply-accumulates that the GEMM core did, also for lanes that are not used. cores: the
+    numbers of the cores that work on it.
     """
 
     cycles: int = 0
@@ -33,11 +34,12 @@ class Cost:
     nbytes: Counter[str] = field(default_factory=Counter)
     products: int = 0
     alu_micro_ops: int = 0
-    intensity: float = 0.0
     work: int = 0
+    cores: set[int] = field(default_factory=set)
 
-    def add(self, account: Account) -> None:
-        """Add the account of one launch."""
+    def add(self, account: Account, core: int = 0) -> None:
+        """Add the account of one core in one launch."""
+        self.cores |= {core} if account.instructions else set()
         self.cycles += account.cycles
         self.instructions += account.instructions
         for module, causes in account.modules.items():
@@ -47,8 +49,17 @@ class Cost:
         self.nbytes.update(account.nbytes)
         self.products += account.macs
         self.alu_micro_ops += account.alu_micro_ops
-        self.intensity = intensity(account)
         self.work += account.busy(Module.COMPUTE)
+
+    @property
+    def intensity(self) -> float:
+        """Multiply-accumulates per byte read from DRAM."""
+        return self.products / max(1, self.nbytes.total() - self.nbytes["out"])
+
+    @property
+    def rate(self) -> float:
+        """Multiply-accumulates per cycle of all cores that work on it, taken to work together."""
+        return len(self.cores) * self.products / self.cycles if self.cycles else 0.0
 
     @property
     def waits(self) -> int:
@@ -110,10 +121,10 @@ def nodes_of(
     measured = {error.node: error for error in errors}
     names = {placement.node for placement in placements}
     rest = Cost()
-    for launch in profile.launches:
-        for account in launch.report.regions or (launch.report.total,):
+    for core, report in _cores(profile):
+        for account in report.regions or (report.total,):
             if account.label not in names:
-                rest.add(account)
+                rest.add(account, core)
     nodes = []
     for placement in placements:
         whole = whole_of(placement)
@@ -125,7 +136,13 @@ def nodes_of(
 
 def _costs(profile: Profile) -> Mapping[str, Cost]:
     costs: dict[str, Cost] = {}
-    for launch in profile.launches:
-        for account in launch.report.regions:
-            costs.setdefault(account.label, Cost()).add(account)
+    for core, report in _cores(profile):
+        for account in report.regions:
+            costs.setdefault(account.label, Cost()).add(account, core)
     return costs
+
+
+def _cores(profile: Profile) -> Iterator[tuple[int, TimingReport]]:
+    """The numbers and reports of all cores in all launches."""
+    for launch in profile.launches:
+        yield from enumerate(launch.cores)

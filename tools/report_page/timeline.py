@@ -1,7 +1,8 @@
 """The run over time: what each module does, and what the memories hold.
 
-The launches of a run follow one another on one axis of cycles. The host's time between them is not
-known and takes no place.
+Of a cluster each core has modules of its own, and its copy engine is one more. The launches of a
+run follow one another on one axis of cycles. The host's time between them is not known and takes no
+place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,10 @@ from numpy.typing import NDArray
 
 from vtac.runtime.memory_use import MemoryUse
 from vtac.runtime.profile import LaunchProfile, Profile
+from vtac.sim.cluster import ClusterReport
+from vtac.sim.cluster.timing import gb_occupancy
+from vtac.sim.timing.machine import Timeline
+from vtac.sim.timing.work import Work
 from vtac.sim.tokens import Module
 
 Column = NDArray[np.int64]
@@ -30,7 +35,8 @@ NO_NODE = -1
 class Spans:
     """What the modules did: columns int64 [n], by module and start.
 
-    start, length: in cycles of the run. module, kind: numbers of `Module` and of the clock's kinds.
+    start, length: in cycles of the run. module: the number of its track, see `tracks_of`. kind: the
+    number of the clock's kind.
     node: the number of the node, `NO_NODE` for none. least: what is shorter than that is left out,
     and what lies no further apart is merged.
     """
@@ -57,7 +63,7 @@ class Spans:
 
 def launch_starts(profile: Profile) -> list[int]:
     """The cycle of the run at which each launch starts."""
-    lengths = [launch.report.cycles for launch in profile.launches]
+    lengths = [launch.timing.cycles for launch in profile.launches]
     return [sum(lengths[:number]) for number in range(len(lengths))]
 
 
@@ -79,14 +85,36 @@ def spans_of(profile: Profile, numbers: Mapping[str, int], limit: int = SPANS) -
 
 
 def _launch_spans(launch: LaunchProfile, first: int, numbers: Mapping[str, int]) -> Column:
-    """Rows of start, length, module, kind and node."""
-    work, timeline = launch.report.work, launch.report.timeline
-    rows = np.flatnonzero(timeline.start < launch.report.cycles)
-    ends = np.minimum(timeline.end[rows], launch.report.cycles)
-    labels = launch.report.labels or [""] * len(timeline.start)
-    nodes = np.array([numbers.get(labels[row], NO_NODE) for row in rows.tolist()], np.int64)
+    """Rows of start, length, track, kind and node, of all units of a launch."""
+    pieces = [
+        _unit_spans(core.work, core.timeline, core.labels, numbers, len(Module) * unit)
+        for unit, core in enumerate(launch.cores)
+    ]
+    report = launch.timing
+    if isinstance(report, ClusterReport) and report.dma is not None:
+        unit = report.cluster.cores
+        engine = _unit_spans(report.work(unit), report.dma, None, numbers, 0)
+        engine[:, 2] = len(Module) * unit
+        pieces.append(engine)
+    found = np.concatenate(pieces)
+    found[:, 0] += first
+    return found
+
+
+def _unit_spans(
+    work: Work,
+    timeline: Timeline,
+    labels: Sequence[str] | None,
+    numbers: Mapping[str, int],
+    track: int,
+) -> Column:
+    """The rows of one unit; ``track`` is that of its first module."""
+    rows = np.flatnonzero(timeline.start < timeline.cycles)
+    ends = np.minimum(timeline.end[rows], timeline.cycles)
+    names = labels or [""] * len(timeline.start)
+    nodes = np.array([numbers.get(names[row], NO_NODE) for row in rows.tolist()], np.int64)
     start = timeline.start[rows]
-    columns = (start + first, ends - start, work.module[rows], work.kind[rows], nodes)
+    columns = (start, ends - start, work.module[rows] + track, work.kind[rows], nodes)
     return np.stack(columns, axis=1).astype(np.int64)
 
 
@@ -107,12 +135,13 @@ def memory_samples(
     """For each launch the largest amounts in equal parts of its time.
 
     Each has the cycle at which it starts, its cycles, and two mappings: ``scratchpads`` with the
-    occupied shares in per cent, and ``dram`` with bytes.
+    occupied shares in per cent, and ``dram`` with bytes. Of a cluster the global buffer takes the
+    place of the scratchpads, of which each core has its own.
     """
     found = []
     whole = max(profile.cycles, 1)
     for launch, start, use in zip(profile.launches, launch_starts(profile), uses, strict=True):
-        cycles = launch.report.cycles
+        cycles = launch.timing.cycles
         parts = max(2, round(count * cycles / whole))
         scratchpads, dram = {}, {}
         if use is not None:
@@ -121,7 +150,34 @@ def memory_samples(
                 scratchpads[memory.name.lower()] = np.round(share, 1).tolist()
             for kind, levels in use.dram.items():
                 dram[kind.value] = levels.sampled(cycles, parts).tolist()
+        report = launch.timing
+        if isinstance(report, ClusterReport) and report.cluster.gb_bytes:
+            share = 100 * gb_occupancy(report).sampled(cycles, parts) / report.cluster.gb_bytes
+            scratchpads["gb"] = np.round(share, 1).tolist()
         found.append({"start": start, "cycles": cycles, "scratchpads": scratchpads, "dram": dram})
+    return found
+
+
+@dataclass(frozen=True)
+class Track:
+    """A row of the timeline. core: whose module it is, -1 for the copy engine."""
+
+    name: str
+    core: int
+    computes: bool
+
+
+def tracks_of(profile: Profile) -> list[Track]:
+    """The rows of the timeline, in the order of their numbers: the modules of each core in turn."""
+    cores = len(profile.launches[0].cores) if profile.launches else 1
+    found = [
+        Track(name if cores == 1 else f"{core} {name}", core, module is Module.COMPUTE)
+        for core in range(cores)
+        for module, name in zip(Module, module_names(), strict=True)
+    ]
+    reports = [launch.timing for launch in profile.launches]
+    if any(isinstance(report, ClusterReport) and report.dma is not None for report in reports):
+        found.append(Track("copies", -1, False))
     return found
 
 

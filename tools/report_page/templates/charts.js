@@ -78,14 +78,15 @@ const Charts = (() => {
     return rows;
   }
 
-  // The nodes at which compute works, one after the other.
+  // The nodes at which the compute module of each core works, one after the other.
   function layerRows(spans, picked, data, [from, to]) {
     const rows = [];
     for (const i of picked) {
-      if (data.modules[spans.module[i]] !== "compute" || spans.node[i] < 0) continue;
+      const { computes, core } = data.tracks[spans.module[i]];
+      if (!computes || spans.node[i] < 0) continue;
       const last = rows[rows.length - 1];
-      if (last && last.node === spans.node[i]) last.x2 = spans.end[i];
-      else rows.push({ x: spans.start[i], x2: spans.end[i], node: spans.node[i] });
+      if (last && last.node === spans.node[i] && last.core === core) last.x2 = spans.end[i];
+      else rows.push({ x: spans.start[i], x2: spans.end[i], node: spans.node[i], core });
     }
     const least = (to - from) / 1000;
     return rows.filter((row) => row.x2 - row.x > least).map((row, place) => ({ ...row, shade: place % 2 ? 0.16 : 0.34,
@@ -106,7 +107,7 @@ const Charts = (() => {
     for (let i = 0; i < spans.start.length; i++) if (spans.end[i] > from && spans.start[i] < to) picked.push(i);
     const exact = picked.length <= EXACT;
     const rows = exact ? exactRows(spans, picked) : sharedRows(spans, picked, window);
-    const top = data.modules.length;
+    const top = data.tracks.length, cores = 1 + Math.max(...data.tracks.map((track) => track.core));
     for (const row of rows) {
       const base = top - 1 - row.module;
       row.y = base + BAND * row.low; row.y2 = base + BAND * row.high;
@@ -118,15 +119,21 @@ const Charts = (() => {
     }
     const used = [...new Set(rows.map((row) => row.kind))].sort((a, b) => a - b);
     const layers = layerRows(spans, picked, data, window);
-    for (const row of layers) { row.x = Math.max(row.x, from); row.x2 = Math.min(row.x2, to); }
-    const y = (scale) => ({ field: "y", type: "quantitative", title: null, scale: { domain: [0, top + 0.6], nice: false },
-      axis: { values: [...data.modules.map((_, i) => i + BAND / 2), top + 0.25], grid: false, ticks: false, domain: false,
-        labelExpr: `[${[...data.modules].reverse().map((m) => `'${m}'`).join()},'layer'][floor(datum.value)]` } });
+    for (const row of layers) {
+      row.x = Math.max(row.x, from); row.x2 = Math.min(row.x2, to);
+      row.y = top + cores - 1 - row.core; row.y2 = row.y + 0.8; row.yMiddle = row.y + 0.4;
+    }
+    const names = data.tracks.map((track) => track.name).reverse();
+    for (let core = cores - 1; core >= 0; core--) names.push(cores > 1 ? `${core} layer` : "layer");
+    const scale = { domain: [0, top + cores], nice: false };
+    const y = () => ({ field: "y", type: "quantitative", title: null, scale,
+      axis: { values: names.map((_, i) => i + BAND / 2), grid: false, ticks: false, domain: false, labelOverlap: false,
+        labelExpr: `[${names.map((name) => `'${name}'`).join()}][floor(datum.value)]` } });
     const tips = exact
       ? [["name", "does"], ["layer", "layer"], ["cycles", "cycles"]]
       : [["name", "does"], ["share", "of the time"]];
     return {
-      height: 190,
+      height: Math.max(190, 17 * names.length),
       description: `What load, compute and store do from cycle ${number.format(Math.round(from))} to ${number.format(Math.round(to))}.`,
       layer: [
         { data: { values: rows }, mark: { type: "rect", aria: false, clip: true },
@@ -134,12 +141,12 @@ const Charts = (() => {
             color: { field: "name", type: "nominal", scale: { domain: used.map((k) => data.kinds[k][1]), range: used.map((k) => data.kinds[k][0]) } },
             tooltip: tips.map(([field, title]) => ({ field, title })) } },
         { data: { values: layers }, mark: { type: "rect", aria: false, clip: true, cursor: "pointer" },
-          encoding: { x: cycleAxis(window), x2: { field: "x2" }, y: { datum: top }, y2: { datum: top + 0.5 },
+          encoding: { x: cycleAxis(window), x2: { field: "x2" }, y: y(), y2: { field: "y2" },
             opacity: { field: "shade", type: "quantitative", scale: null },
             fill: { value: colour("--accelerator") },
             tooltip: [{ field: "layer" }, { field: "cycles" }] } },
         { data: { values: layers }, mark: { type: "text", aria: false, clip: true, fontSize: 10.5, baseline: "middle" },
-          encoding: { x: { ...cycleAxis(window), field: "middle" }, y: { datum: top + 0.25 }, text: { field: "label" } } },
+          encoding: { x: { ...cycleAxis(window), field: "middle" }, y: { ...y(), field: "yMiddle" }, text: { field: "label" } } },
         ...launchRules(data, window),
       ],
     };
@@ -154,6 +161,8 @@ const Charts = (() => {
   }
 
   // Memory --------------------------------------------------------------------------------------
+
+  const MEMORIES = ["#4c8fd6", "#4aa564", "#e58a2b", "#8e6bbf"];
 
   function memoryRows(data, group) {
     const rows = [];
@@ -170,7 +179,9 @@ const Charts = (() => {
   function memorySpec(data, group, title, names, mark, format) {
     const values = memoryRows(data, group);
     if (!values.length) return null;
-    for (const row of values) row.memory = names[row.memory] || row.memory;
+    const used = Object.keys(names).filter((name) => values.some((row) => row.memory === name));
+    const colours = Object.fromEntries(Object.keys(names).map((name, i) => [name, MEMORIES[i]]));
+    for (const row of values) row.memory = names[row.memory];
     const window = [0, data.cycles];
     return {
       height: 170, description: `${title} over the cycles of the run.`,
@@ -178,7 +189,7 @@ const Charts = (() => {
         data: { values }, mark: { ...mark, interpolate: "step-after", aria: false },
         encoding: { x: cycleAxis(window),
           y: { field: "amount", type: "quantitative", title, stack: mark.type === "area" ? "zero" : null, scale: format === "d" ? { domain: [0, 100] } : {}, axis: { format, tickCount: 5 } },
-          color: { field: "memory", type: "nominal", sort: Object.values(names), scale: { domain: Object.values(names), range: ["#4c8fd6", "#4aa564", "#e58a2b"] } },
+          color: { field: "memory", type: "nominal", sort: used.map((name) => names[name]), scale: { domain: used.map((name) => names[name]), range: used.map((name) => colours[name]) } },
           order: { field: "memory" } },
       }, ...launchRules(data, window)],
     };

@@ -269,7 +269,7 @@ const Timeline = (() => {
   function showNode(number) {
     let from = Infinity, to = 0;
     for (let i = 0; i < spans.start.length; i++) {
-      if (spans.node[i] !== number || data.modules[spans.module[i]] !== "compute") continue;
+      if (spans.node[i] !== number || !data.tracks[spans.module[i]].computes) continue;
       from = Math.min(from, spans.start[i]);
       to = Math.max(to, spans.end[i]);
     }
@@ -321,7 +321,7 @@ const Timeline = (() => {
 function drawPlots() {
   if (data.launches.length) {
     Timeline.begin();
-    Charts.draw("scratchpads", Charts.memorySpec(data, "scratchpads", "occupied, %", { inp: "activations", wgt: "weights", acc: "accumulators" }, { type: "line", strokeWidth: 1.5 }, "d"));
+    Charts.draw("scratchpads", Charts.memorySpec(data, "scratchpads", "occupied, %", { inp: "activations", wgt: "weights", acc: "accumulators", gb: "global buffer" }, { type: "line", strokeWidth: 1.5 }, "d"));
     Charts.draw("dram", Charts.memorySpec(data, "dram", "bytes in DRAM", { input: "inputs", scratch: "between layers", output: "outputs" }, { type: "area", opacity: 0.7 }, "~s"));
     if (data.roofline) Charts.draw("roofs", Charts.rooflineSpec(data), openPanel);
   }
