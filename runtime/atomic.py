@@ -7,10 +7,12 @@ written to and not replaced. What was in a file stays if the new content cannot 
 import errno
 import os
 import shutil
+import signal
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -92,6 +94,41 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file, whole or not at all. Raises `CompileError` as `whole_file` does."""
     with whole_file(path) as temporary:
         temporary.write_bytes(data)
+
+
+def write_together(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> None:
+    """Write the files of a folder, all or none; the folder is made if it is missing.
+
+    Only when all contents lie beside their places are they renamed into them, one right after the
+    other and not interrupted by Ctrl-C. Raises `CompileError` as `whole_file` does.
+    """
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CompileError(Problem(str(path), f"cannot make it: {error.strerror}")) from None
+    with ExitStack() as opened:
+        for name, data in files.items():
+            opened.enter_context(whole_file(path / name)).write_bytes(data)
+        with _undisturbed():
+            opened.close()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put off an interruption until the body has ended. Only the main thread is interrupted."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    seen: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if seen:
+            signal.raise_signal(signal.SIGINT)
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes:

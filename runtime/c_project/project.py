@@ -3,12 +3,11 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
-from vtac.runtime.atomic import write_whole
+from vtac.runtime.atomic import write_together
 from vtac.runtime.c_project.body import Body, CStep
 from vtac.runtime.c_project.device import DevicePlan, plan_device
 from vtac.runtime.c_project.host_parts import add_host_part
@@ -34,17 +33,11 @@ class CProject:
     device: DevicePlan
 
     def write(self, folder: str | os.PathLike[str]) -> None:
-        """Write all files, each whole or not at all, into a folder that is made if it is missing.
+        """Write all files or none into a folder that is made if it is missing.
 
         Raises `CompileError`.
         """
-        path = Path(folder)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CompileError(Problem(str(path), f"cannot make it: {error.strerror}")) from None
-        for name, data in self.files.items():
-            write_whole(path / name, data)
+        write_together(folder, self.files)
 
 
 def export_c(model: "Module | Package", folder: str | os.PathLike[str]) -> CProject:

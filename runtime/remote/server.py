@@ -41,9 +41,38 @@ from vtac.runtime.remote.wire import (
     SECONDS,
 )
 
+FAULT = "fault"
+"""The key of an answer under which a fault of the server is noted for `Event`."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Tell = Callable[[str], None]
-"""Called with a line about each request that was refused."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A request that has been answered.
+
+    status: of the answer, as HTTP has it. fault: what went wrong in the server itself, if
+    anything did.
+    """
+
+    client: str
+    method: str
+    path: str
+    status: int
+    fault: str = ""
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the client did not get what it asked for."""
+        return self.status >= 400
+
+    def __str__(self) -> str:
+        fault = f" ({self.fault})" if self.fault else ""
+        return f"{self.client}: {self.method} {self.path}: {self.status}{fault}"
+
+
+Tell = Callable[[Event], None]
+"""Called with each request that has been answered."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +184,9 @@ class Server:
         except asyncio.CancelledError:  # the client has gone
             self._metrics.requests.labels(kind, "gone").inc()
             raise
-        if response.status >= 400:
-            self._tell(f"{request.remote}: {request.method} {request.path}: {response.status}")
+        fault = response.get(FAULT, "")
+        client = request.remote or ""
+        self._tell(Event(client, request.method, request.path, response.status, fault))
         self._metrics.requests.labels(kind, response.status).inc()
         return response
 
@@ -175,8 +205,9 @@ class Server:
         except TimeoutError:
             return _refusal(408, "the request did not arrive in time", close=True)
         except Exception as error:  # a fault of ours must not end the server, and is told
-            self._tell(f"{request.method} {request.path}: {type(error).__name__}: {error}")
-            return _refusal(500, f"a fault of the server: {type(error).__name__}", close=True)
+            response = _refusal(500, f"a fault of the server: {type(error).__name__}", close=True)
+            response[FAULT] = f"{type(error).__name__}: {error}"
+            return response
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(

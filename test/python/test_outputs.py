@@ -16,7 +16,7 @@ from digits_model import MODEL, save_images
 from tiny_package import tiny_package
 
 from vtac.dialects.errors import CompileError
-from vtac.runtime.atomic import is_file, write_whole
+from vtac.runtime.atomic import is_file, write_together, write_whole
 from vtac.runtime.package import write_package
 from vtac.tools.commands import vta_compile, vta_opt, vta_run, vta_sim, vta_translate
 from vtac.tools.commands.guard import guard
@@ -38,6 +38,45 @@ def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
         assert (tmp_path / "real" / name).read_bytes() == b"content"
     assert (tmp_path / "real" / "old").stat().st_mode & 0o777 == 0o640
     assert sorted(file.name for file in (tmp_path / "real").iterdir()) == ["new", "old"]
+
+
+def test_files_of_a_folder_are_written_together_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = ({name: text + name.encode() for name in "abc"} for text in (b"old ", b"new "))
+    write_together(tmp_path / "d" / "e", old)
+    folder = tmp_path / "d" / "e"
+
+    def found() -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+    written, replaced = Path.write_bytes, os.replace
+
+    def interrupted(path: Path, data: bytes) -> int:
+        if data == new["c"]:
+            raise KeyboardInterrupt
+        return written(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_together(folder, new)
+    monkeypatch.undo()
+    assert found() == old
+
+    def late(source: Path, target: Path) -> None:
+        signal.raise_signal(signal.SIGINT)
+        replaced(source, target)
+
+    monkeypatch.setattr(os, "replace", late)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            write_together(folder, new)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert found() == new
+    with pytest.raises(CompileError, match="cannot make it"):
+        write_together(folder / "a" / "b", new)
 
 
 def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:

@@ -1,13 +1,18 @@
 """``--quiet``, ``--verbose`` and ``--json``: what commands print besides what they make."""
 
+import contextlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from digits_model import MODEL, save_images
 
-from vtac.tools.commands import vta_compile, vta_run
+from vtac.tools.commands import vta_compile, vta_export, vta_report, vta_run, vta_sim
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +77,69 @@ def test_the_report_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert 0 < sum(node["macs"] for node in found["nodes"]) <= region["macs"]
     assert found["instructions"].keys() == {"vta_0"} and found["seconds"]["te-schedule"] > 0
     assert "logits" in json.dumps(found["evaluation"]) and "layer_errors" not in found
+
+
+def steps(text: str) -> list[str]:
+    """The steps that a verbose command has told, without their seconds."""
+    return [line.split(" s  ")[1] for line in text.splitlines() if " s  " in line]
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "told"),
+    [
+        (vta_export, ["--c", "OUT"], ["open PACKAGE", "write OUT"]),
+        (vta_sim, ["--check"], ["read PACKAGE", "time the program", "look for hazards"]),
+        (vta_run, ["--profile"], ["open PACKAGE", "time the launches"]),
+    ],
+)
+def test_commands_are_verbose_and_quiet(
+    package: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: Any,
+    options: list[str],
+    told: list[str],
+) -> None:
+    names = {"OUT": str(tmp_path / "out"), "PACKAGE": str(package)}
+    given = [str(package), *(names.get(option, option) for option in options)]
+    command.main([*given, "-v"])
+    out, err = capsys.readouterr()
+    for name, path in names.items():
+        told = [step.replace(name, path) for step in told]
+    assert out and set(told) <= set(steps(err))
+    command.main(given)
+    assert capsys.readouterr() == (out, "")
+    if command is not vta_run:  # whose --profile asks for a table
+        command.main([*given, "-q"])
+        assert capsys.readouterr() == ("", "")
+
+
+def test_a_report_is_verbose_and_quiet(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    page = str(tmp_path / "page.html")
+    vta_report.main([str(package), "-o", page, "-v"])
+    assert steps(capsys.readouterr().err)[-1] == f"write {page}"
+    vta_report.main([str(package), "-o", page, "-q"])
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_shows_the_step(package: Path, tmp_path: Path) -> None:
+    """On a terminal a step stands in a line of standard error, and not in the output."""
+    pty = pytest.importorskip("pty", reason="there are no terminals here")
+    ours, theirs = pty.openpty()
+    code = "from vtac.tools.commands.entry import vta_export; vta_export()"
+    command = [sys.executable, "-c", code, str(package), "--c", str(tmp_path / "c"), "--json"]
+    environment = {**os.environ, "TERM": "xterm"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # what reading says at the end of a terminal
+        while data := os.read(ours, 10_000):
+            shown += data
+    os.close(ours)
+    out, _ = process.communicate()
+    assert process.returncode == 0 and "files" in json.loads(out)
+    assert b"plan the memory" in shown

@@ -26,7 +26,7 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.runtime.remote.client import RemoteDevice
 from vtac.runtime.remote.limits import Limits
-from vtac.runtime.remote.server import Access, Server
+from vtac.runtime.remote.server import Access, Event, Server
 from vtac.runtime.remote.service import Service
 from vtac.tools.commands import vta_tune
 from vtac.tools.files.ir_files import module_text
@@ -51,7 +51,7 @@ class Place:
         self._thread.start()
         self._server: Server | None = None
         self._port = 0
-        self.told: list[str] = []
+        self.told: list[Event] = []
 
     def start(self) -> str:
         self._server = Server(self._limits, Access(TOKEN), self.told.append, self._services)
@@ -161,7 +161,7 @@ def test_a_server_with_another_compiler_is_left(monkeypatch: pytest.MonkeyPatch)
     with place_of() as (place, device), closing(RemotePool([device])) as pool:
         with pytest.raises(CompileError, match="another vtac runs here than there"):
             pool.submit(task(), POINTS)()
-        assert any("422" in line for line in place.told)
+        assert any(event.status == 422 and event.is_refusal for event in place.told)
         with pytest.raises(CompileError, match="another vtac"):
             remote_work.services()[remote_work.MEASURE].function(None, body)
 

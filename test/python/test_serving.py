@@ -67,7 +67,9 @@ def started(*options: str, token: str = TOKEN) -> Running:
         text=True,
     )
     assert process.stdout is not None
-    address = process.stdout.readline().split()[-1]
+    line = process.stdout.readline()
+    found = json.loads(line) if "--json" in options else None
+    address = f"{found['host']}:{found['port']}" if found else line.split()[-1]
     headers = {"Authorization": f"Bearer {token}"}
     http = httpx.Client(base_url=f"http://{address}", headers=headers, trust_env=False, timeout=60)
     return Running(process, address, http)
@@ -252,6 +254,24 @@ def test_a_run_that_takes_too_long_is_ended(package: Path, tmp_path: Path) -> No
             assert server.is_well() and server.metric("vtac_waiting") == 0
     finally:
         assert stopped(server) == 0
+
+
+def test_what_a_server_tells() -> None:
+    for options, told in (
+        ([], [404, 401]),
+        (["--verbose"], [200, 404, 401]),
+        (["--quiet"], []),
+    ):
+        server = started("--json", *options)
+        server.http.get("/health")
+        server.http.get("/elsewhere")
+        httpx.get(f"http://{server.address}/metrics", trust_env=False)
+        server.http.close()
+        server.process.send_signal(signal.SIGINT)
+        _, err = server.process.communicate(timeout=60)
+        events = [json.loads(line) for line in err.splitlines()]
+        assert [event["status"] for event in events] == told
+        assert all(event["client"] == "127.0.0.1" for event in events)
 
 
 def test_packages_give_way_when_the_store_is_full(tmp_path: Path) -> None:

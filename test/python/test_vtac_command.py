@@ -1,16 +1,21 @@
 """``vtac``: commands, versions, completions; ``--version`` of every command."""
 
+import argparse
 import importlib
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import pytest
 
+from vtac.dialects.target import PRESETS, TIMING_PRESETS
 from vtac.tools.commands import vtac
 from vtac.tools.commands.entry import COMMANDS
+from vtac.tools.commands.parsers import clock, vta_sim
+from vtac.tools.commands.parsers.vta_tune import SUBCOMMANDS, subcommand_parser
 
 MODULES = [entry.__name__ for entry in COMMANDS]
 
@@ -47,6 +52,12 @@ def test_every_command_says_its_version(capsys: pytest.CaptureFixture[str], modu
         ("vta-opt --print-op", "--print-op-generic"),
         ("vta-translate --di", "--disassemble"),
         ("vta-sim --ro", "--roofline"),
+        ("vta-tune --remote-", "--remote-certificates"),
+        ("vta-tune --method cl", "clocked"),
+        ("vta-serve --tls-c", "--tls-certificate"),
+        ("vta-report --layer", "--layer-errors"),
+        ("vta-export --js", "--json"),
+        ("vta-explore --sp", "--space"),
     ],
 )
 def test_bash_completes(capsys: pytest.CaptureFixture[str], typed: str, expected: str) -> None:
@@ -81,6 +92,26 @@ def test_completions_need_a_package(
     assert "pip install 'vtac[completion]'" in capsys.readouterr().err
 
 
+def parsers() -> Iterator[argparse.ArgumentParser]:
+    """The parsers of all commands and of their subcommands."""
+    for module in MODULES:
+        yield importlib.import_module(f"vtac.tools.commands.parsers.{module}").argument_parser()
+    yield from map(subcommand_parser, SUBCOMMANDS)
+
+
+@pytest.mark.parametrize("parser", list(parsers()), ids=lambda parser: parser.prog)
+def test_every_command_can_be_quiet_verbose_and_read_by_programs(
+    parser: argparse.ArgumentParser,
+) -> None:
+    options = {option for action in parser._actions for option in action.option_strings}
+    assert {"-q", "--quiet", "-v", "--verbose", "--json", "--version", "--help"} <= options
+
+
+def test_names_in_helps_are_those_that_there_are() -> None:
+    assert tuple(TIMING_PRESETS) == clock.TIMING_PRESETS
+    assert tuple(PRESETS) == vta_sim.TARGETS
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_help_imports_little(module: str) -> None:
     """Help and mistakes in arguments need none of the large libraries."""
@@ -91,7 +122,8 @@ try:
     sys.argv[1:] = ["--help"]
     commands.{module}()
 except SystemExit:
-    print([name for name in ("numpy", "onnx", "onnxruntime", "rich") if name in sys.modules])
+    large = ("numpy", "onnx", "onnxruntime", "rich", "xdsl")
+    print([name for name in large if name in sys.modules])
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -18,6 +18,7 @@ from vtac.runtime.engines.vta import layers_of
 from vtac.runtime.hazards import image_of
 from vtac.sim.cluster import ClusterError, check_cluster, estimate_cluster
 from vtac.sim.cluster.render import as_cluster_csv, as_cluster_json, as_cluster_table
+from vtac.tools.commands.progress import shown_steps
 from vtac.tools.commands.timing_output import changes_of, write_report_files
 
 
@@ -59,23 +60,27 @@ def simulate_cluster(args: argparse.Namespace, program: ClusterStreams) -> None:
     if args.preset:
         cluster = cluster.replace(timing=TimingPreset.of(args.preset))
     cluster = cluster.replace_text(changes_of(args.set))
-    try:
-        report = estimate_cluster(cluster, program.streams, program.labels)
-    except ClusterError as error:
-        raise CompileError(Problem(args.program, str(error))) from None
-    write_report_files(args, [(program.name, report)])
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        step("time the program")
+        try:
+            report = estimate_cluster(cluster, program.streams, program.labels)
+        except ClusterError as error:
+            raise CompileError(Problem(args.program, str(error))) from None
+        write_report_files(args, [(program.name, report)])
     if args.json:
         sys.stdout.write(as_cluster_json(report))
     elif args.csv:
         sys.stdout.write(as_cluster_csv(report))
-    else:
+    elif not args.quiet:
         Console(highlight=False).print(as_cluster_table(report))
     if not args.check:
         return
-    found = check_cluster(cluster, program.streams, program.image)
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        step("look for hazards")
+        found = check_cluster(cluster, program.streams, program.image)
     if not found.ok:
         raise CompileError([Problem(args.program, str(hazard)) for hazard in found.hazards])
     for warning in found.warnings:
         print(f"vta-sim: warning: {warning}", file=sys.stderr)
-    if not (args.json or args.csv):
+    if not (args.quiet or args.json or args.csv):
         print("no hazards" + ("" if found.exact else " (micro-ops unknown, taken for all)"))

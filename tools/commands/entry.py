@@ -3,18 +3,26 @@
 Each parses its arguments, inside the guard, before it imports what it runs.
 """
 
+import gc
 import importlib
 
 from vtac.tools.commands.guard import guard
 
 
 def _run(module: str) -> None:
-    """Parse the arguments, so that help and mistakes need no more, then run the command."""
+    """Parse the arguments, so that help and mistakes need no more, then run the command.
+
+    What is imported stays, so the collector of garbage need not look at it: neither while it is
+    imported, which saves a tenth of the time, nor later.
+    """
     with guard(module.replace("_", "-")):
-        importlib.import_module(
-            f"vtac.tools.commands.parsers.{module}"
-        ).argument_parser().parse_args()
-        importlib.import_module(f"vtac.tools.commands.{module}").main()
+        parsers = importlib.import_module(f"vtac.tools.commands.parsers.{module}")
+        parsers.argument_parser().parse_args()
+        gc.disable()
+        command = importlib.import_module(f"vtac.tools.commands.{module}")
+        gc.freeze()
+        gc.enable()
+        command.main()
 
 
 def vtac() -> None:

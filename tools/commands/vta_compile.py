@@ -4,10 +4,8 @@ import argparse
 import os
 import re
 import sys
-import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +37,7 @@ from vtac.tools.commands.presentation import (
     seconds_table,
     uncut_table,
 )
+from vtac.tools.commands.progress import shown_steps
 from vtac.tools.commands.report_json import compilation_values
 from vtac.tools.commands.timing_output import changes_of
 from vtac.tools.driver.compiler import compile_model
@@ -73,7 +72,10 @@ def _compile(args: argparse.Namespace) -> None:
         args.output = f"{Path(args.model).stem}{SUFFIX}"
     _verify(args)
     plans = PlanRecorder() if args.plan or args.plan_picture else None
-    with _progress(args) as progress, warnings.catch_warnings():
+    with (
+        shown_steps(quiet=args.quiet, verbose=args.verbose) as progress,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # printed from the report below
         module, found = _compiled(args, progress, plans)
     warned = module.report.warnings
@@ -218,20 +220,6 @@ def _pipeline(args: argparse.Namespace) -> Pipeline:
         calibrate if is_calibrated else None,
     )
     return part_of(pipeline, args.start, None)
-
-
-@contextmanager
-def _progress(args: argparse.Namespace) -> Iterator[Progress]:
-    """A callback that tells the step: on a terminal in place, with --verbose line by line."""
-    console = Console(stderr=True, highlight=False)
-    started = time.perf_counter()
-    if args.verbose:
-        yield lambda step: console.print(f"{time.perf_counter() - started:8.2f} s  {step}")
-    elif args.quiet or not console.is_terminal:
-        yield lambda _: None
-    else:
-        with console.status("") as status:
-            yield status.update
 
 
 def _explain(module: Module, console: Console, order: Order) -> None:

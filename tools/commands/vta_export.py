@@ -23,6 +23,7 @@ from vtac.runtime.package import read_package
 from vtac.tools.commands.arguments import verify_paths
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.vta_export import argument_parser
+from vtac.tools.commands.progress import shown_steps
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -32,8 +33,13 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     verify_paths([args.package], [], [args.c])
-    project = c_project_of(read_package(args.package))
-    project.write(args.c)
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        step(f"open {args.package}")
+        package = read_package(args.package)
+        step("write C for each part, and plan the memory")
+        project = c_project_of(package)
+        step(f"write {args.c}")
+        project.write(args.c)
     if args.json:
         print(json.dumps(_plan(project), indent=2))
         return

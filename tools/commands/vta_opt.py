@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -29,6 +30,7 @@ from vtac.tools.commands.arguments import file_of, verify_paths
 from vtac.tools.commands.diagnostics import USER_ERRORS, problems_of, run_command
 from vtac.tools.commands.parsers.vta_opt import MLIR, ONNX, SEPARATOR, argument_parser
 from vtac.tools.commands.positions import Positions, parse_module, verify_module
+from vtac.tools.commands.progress import Step, shown_steps
 from vtac.tools.commands.round_trip import verify_round_trip
 from vtac.tools.driver.discovery import OurPasses, load_dialects, our_codegens
 from vtac.tools.driver.pipelines import built_passes, describe_passes, listed_passes
@@ -85,21 +87,28 @@ class VtaOpt:
         failures: list[Problem] = []
         outputs: list[str] = []
         whole = ModuleOp([])  # all parts, for the constants that belong to the output
-        for data, offset in self._parts(kind):
-            self.positions = Positions(self.file, offset)
-            try:
-                module = self._parse(data, kind)
-                self._prepare(module)
-                self._apply(module)
-                outputs.append(self._text(module))
-                whole.body.block.add_op(module)
-            except USER_ERRORS as error:
-                outputs.append(self._refusal(error, failures))
+        with self._shown_steps() as step:
+            for data, offset in self._parts(kind):
+                self.positions = Positions(self.file, offset)
+                try:
+                    module = self._parse(data, kind)
+                    self._prepare(module)
+                    self._apply(module, step)
+                    outputs.append(self._text(module))
+                    whole.body.block.add_op(module)
+                except USER_ERRORS as error:
+                    outputs.append(self._refusal(error, failures))
         if self.args.time_passes and self.args.json:
             print(json.dumps(self._seconds, indent=2), file=sys.stderr)
         if failures:
             raise CompileError(failures)
         self._write(f"{SEPARATOR}\n".join(outputs), whole)
+
+    def _shown_steps(self) -> AbstractContextManager[Step]:
+        """A callback that shows the pass that runs, on terminals where nothing else is printed."""
+        args = self.args
+        printed = args.verbose or args.print_between_passes or args.time_passes
+        return shown_steps(quiet=args.quiet or printed or not args.input_file, verbose=False)
 
     def _kind(self) -> str:
         kind = Path(self.args.input_file or "stdin.mlir").suffix.removeprefix(".")
@@ -167,9 +176,10 @@ class VtaOpt:
         if not self.args.disable_verify:
             verify_module(module, self.positions, after)
 
-    def _apply(self, module: ModuleOp) -> None:
+    def _apply(self, module: ModuleOp, step: Step) -> None:
         for number, found in enumerate(self.passes, 1):
             started = time.perf_counter()
+            step(str(found))
             if self.args.verbose:
                 print(f"vta-opt: {found}", file=sys.stderr)
             try:

@@ -20,6 +20,7 @@ from vtac.tools.commands.accuracy import read_layer_errors
 from vtac.tools.commands.arguments import verify_paths
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.vta_report import argument_parser
+from vtac.tools.commands.progress import shown_steps
 from vtac.tools.commands.timing_output import chosen_preset
 from vtac.tools.report_page import Contents, contents_of, html_of
 
@@ -34,11 +35,15 @@ def _run(args: argparse.Namespace) -> None:
     output = args.output if args.output is not None else f"{name}.html"
     verify_paths([args.package, args.layer_errors], [output])
     errors = None if args.layer_errors is None else read_layer_errors(args.layer_errors)
-    module = load(args.package, allow_native=args.allow_native)
-    preset = None if module.target is None else chosen_preset(args, module.target)
-    contents = contents_of(module, args.title or name, preset, errors)
-    page = html_of(contents).encode()
-    write_whole(output, page)
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        step(f"open {args.package}")
+        module = load(args.package, allow_native=args.allow_native)
+        preset = None if module.target is None else chosen_preset(args, module.target)
+        step("time the launches, and collect what is known of each node")
+        contents = contents_of(module, args.title or name, preset, errors)
+        step(f"write {output}")
+        page = html_of(contents).encode()
+        write_whole(output, page)
     if args.json:
         print(json.dumps(_summary(contents, output, len(page)), indent=2))
     elif not args.quiet:

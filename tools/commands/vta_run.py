@@ -10,7 +10,7 @@ Cycles do not depend on data: a profile needs no samples.
 import argparse
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from vtac.tools.commands.arguments import file_of, verify_paths, verify_used
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.vta_run import argument_parser
 from vtac.tools.commands.presentation import evaluation_table, time_table, work_table
+from vtac.tools.commands.progress import shown_steps
 from vtac.tools.commands.remote import device_at
 from vtac.tools.commands.timing_output import (
     chosen_preset,
@@ -57,7 +58,9 @@ def _run(args: argparse.Namespace) -> None:
     if args.input is None and args.evaluate is None and not profiles:
         hint = "Or ask for --evaluate or --profile."
         raise CompileError(Problem("", "say what to run it on: --input", hint))
-    module = _opened(args)
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        step(f"open {args.package}")
+        module = _opened(args)
     if args.input is not None:
         _run_samples(args, module)
     if args.evaluate is not None:
@@ -120,13 +123,18 @@ def _profile(args: argparse.Namespace, module: Module) -> None:
         from vtac.runtime.remote.client import RemoteModule
 
         assert isinstance(module, RemoteModule)
-        print_json(module.remote_profile(args.preset))
+        with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+            step(f"time the launches at {args.remote}")
+            found = module.remote_profile(args.preset)
+        print_json(found)
         return
     if module.target is None:
         print("no profile: nothing runs on a VTA")
         return
-    profile = module.profile(chosen_preset(args, module.target))
-    write_report_files(args, [(launch.function, launch.timing) for launch in profile.launches])
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        step("time the launches")
+        profile = module.profile(chosen_preset(args, module.target))
+        write_report_files(args, [(launch.function, launch.timing) for launch in profile.launches])
     if args.json:
         sys.stdout.write(profile.json())
     elif args.csv:
@@ -145,7 +153,7 @@ def _run_samples(args: argparse.Namespace, module: Module) -> None:
     records: list[RunRecord] = []
     results: list[Outputs] = []
     batches = [batch for batch, _ in zip(samples, range(count), strict=False)]
-    for number, batch in enumerate(_tracked(batches, "accelerator", errors, args.quiet)):
+    for number, batch in enumerate(_tracked(batches, "accelerator", errors, args)):
         dump = args.dump_programs if number == 0 else None
         results.append(module.run(batch, order_seed=args.order_seed, dump=dump))
         records.append(module.last_run)
@@ -154,7 +162,7 @@ def _run_samples(args: argparse.Namespace, module: Module) -> None:
     if args.reference:
         original, judge = Original(args.reference, module), Judge(samples)
         pairs = list(zip(batches, results, strict=True))
-        for batch, found in _tracked(pairs, "onnxruntime", errors, args.quiet):
+        for batch, found in _tracked(pairs, "onnxruntime", errors, args):
             judge.add(found, original.run(batch))
         console.print(evaluation_table(judge.verdict()))
     if module.package.functions:
@@ -173,7 +181,12 @@ def _samples(module: Module, path: str) -> Samples:
         return load_samples(path, specs)
 
 
-def _tracked(batches: Sequence[Any], what: str, console: Console, quiet: bool) -> Iterable[Any]:
-    """The batches, with a progress bar on a terminal unless it is to be quiet."""
-    shown = console.is_terminal and len(batches) > 1 and not quiet
-    return track(batches, what, console=console, disable=not shown)
+def _tracked(
+    batches: Sequence[Any], what: str, console: Console, args: argparse.Namespace
+) -> Iterator[Any]:
+    """The batches, with a progress bar on a terminal, or a line each where it is to be verbose."""
+    shown = console.is_terminal and len(batches) > 1 and not (args.quiet or args.verbose)
+    for number, batch in enumerate(track(batches, what, console=console, disable=not shown), 1):
+        if args.verbose:
+            console.print(f"{what}: batch {number} of {len(batches)}", highlight=False)
+        yield batch

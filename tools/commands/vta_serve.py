@@ -3,10 +3,12 @@
 import argparse
 import asyncio
 import ipaddress
+import json
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from vtac.dialects.errors import CompileError, Problem
@@ -16,7 +18,7 @@ from vtac.tools.commands.parsers.vta_serve import TOKEN, argument_parser
 from vtac.tools.tune.remote_work import services
 
 if TYPE_CHECKING:
-    from vtac.runtime.remote.server import Access
+    from vtac.runtime.remote.server import Access, Event, Tell
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -48,10 +50,13 @@ def _serve(args: argparse.Namespace) -> None:
         args.idle_seconds,
         args.connections,
     )
-    asyncio.run(_until_stopped(limits, Access(token, tls, args.allow_native), host, port))
+    access = Access(token, tls, args.allow_native)
+    asyncio.run(_until_stopped(limits, access, host, port, args))
 
 
-async def _until_stopped(limits: Limits, access: "Access", host: str, port: int) -> None:
+async def _until_stopped(
+    limits: Limits, access: "Access", host: str, port: int, args: argparse.Namespace
+) -> None:
     """Serve until SIGINT or SIGTERM."""
     from vtac.runtime.remote.server import serving
 
@@ -59,17 +64,26 @@ async def _until_stopped(limits: Limits, access: "Access", host: str, port: int)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     try:
-        running = serving(limits, access, host, port, _tell, services())
+        running = serving(limits, access, host, port, _teller(args), services())
         async with running as (at, bound):
-            print(f"vta-serve: listening on {at}:{bound}", flush=True)
+            address = json.dumps({"host": at, "port": bound})
+            print(address if args.json else f"vta-serve: listening on {at}:{bound}", flush=True)
             await stopped.wait()
     except OSError as error:
         what = f"cannot listen: {error.strerror or error}"
         raise CompileError(Problem(f"{host}:{port}", what)) from None
 
 
-def _tell(line: str) -> None:
-    print(f"vta-serve: {line}", file=sys.stderr, flush=True)
+def _teller(args: argparse.Namespace) -> "Tell":
+    """Who tells about requests on standard error: about those refused, about all, or about none."""
+
+    def tell(event: "Event") -> None:
+        if args.quiet or not (event.is_refusal or args.verbose):
+            return
+        line = json.dumps(asdict(event)) if args.json else f"vta-serve: {event}"
+        print(line, file=sys.stderr, flush=True)
+
+    return tell
 
 
 def address_of(text: str) -> tuple[str, int]:

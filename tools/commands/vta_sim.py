@@ -43,6 +43,7 @@ from vtac.tools.commands.cluster_simulation import (
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.vta_sim import argument_parser
 from vtac.tools.commands.positions import Positions, parse_module, verify_module
+from vtac.tools.commands.progress import shown_steps
 from vtac.tools.commands.timing_output import (
     chosen_preset,
     verify_picture_names,
@@ -76,24 +77,28 @@ def _simulate(args: argparse.Namespace) -> None:
     if is_folder:
         simulate_cluster(args, streams_of_folder(args.program, machine))
         return
-    program, resources = _read(args.program, machine, args.function)
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        step(f"read {args.program}")
+        program, resources = _read(args.program, machine, args.function)
     if isinstance(program, BinaryCluster):
         simulate_cluster(args, streams_of_program(program, resources))
         return
     preset = chosen_preset(args, program.target)
-    try:
-        addresses = program.place()
-        words = program.relocate(addresses)
-        layers = program.names.layers if program.names is not None else ()
-        labels = layers if len(layers) == len(words) else None
-        report = estimate(program.target, words, preset, labels)
-    except (SimulationError, EncodingError) as error:
-        raise CompileError(Problem(args.program, str(error))) from None
-    write_report_files(args, [(program.name, report)])
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        step("time the program")
+        try:
+            addresses = program.place()
+            words = program.relocate(addresses)
+            layers = program.names.layers if program.names is not None else ()
+            labels = layers if len(layers) == len(words) else None
+            report = estimate(program.target, words, preset, labels)
+        except (SimulationError, EncodingError) as error:
+            raise CompileError(Problem(args.program, str(error))) from None
+        write_report_files(args, [(program.name, report)])
     _print_report(args, report)
     if args.check:
         image = _image(args.program, program, resources, addresses)
-        _check(args.program, program.target, words, image, quiet=args.json or args.csv)
+        _check(args, program.target, words, image)
 
 
 def _read(
@@ -128,7 +133,7 @@ def _print_report(args: argparse.Namespace, report: TimingReport) -> None:
         sys.stdout.write(as_json(report))
     elif args.csv:
         sys.stdout.write(as_csv(report))
-    else:
+    elif not args.quiet:
         Console(highlight=False).print(as_table(report))
 
 
@@ -147,15 +152,17 @@ def _image(
 
 
 def _check(
-    path: str, target: Target, words: NDArray[np.uint64], image: Image | None, quiet: bool
+    args: argparse.Namespace, target: Target, words: NDArray[np.uint64], image: Image | None
 ) -> None:
-    report = check(target, words, image)
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        step("look for hazards")
+        report = check(target, words, image)
     if not report.ok:
-        problems = [Problem(path, str(hazard)) for hazard in report.hazards]
+        problems = [Problem(args.program, str(hazard)) for hazard in report.hazards]
         raise CompileError(problems)
     for warning in report.warnings:
         print(f"vta-sim: warning: {warning}", file=sys.stderr)
-    if not quiet:
+    if not (args.quiet or args.json or args.csv):
         print("no hazards" + ("" if report.exact else " (micro-ops unknown, taken for all)"))
 
 

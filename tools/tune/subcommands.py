@@ -17,6 +17,7 @@ from vtac.runtime.atomic import write_whole
 from vtac.tools.commands.accuracy import print_json
 from vtac.tools.commands.arguments import file_of, verify_paths
 from vtac.tools.commands.guard import FAILED
+from vtac.tools.commands.progress import shown_steps
 from vtac.tools.tune.database import Database, StoredRun
 from vtac.tools.tune.keys import (
     DIGITS,
@@ -146,7 +147,10 @@ def _export(args: argparse.Namespace) -> None:
     text = "".join(f"{line}\n" for line in lines)
     if args.output:
         write_whole(args.output, text.encode())
-        print(f"{args.output}: {len(lines)} lines", file=sys.stderr)
+        if args.json:
+            print_json({"output": args.output, "lines": len(lines)})
+        elif not args.quiet:
+            print(f"{args.output}: {len(lines)} lines", file=sys.stderr)
     else:
         sys.stdout.write(text)
 
@@ -168,7 +172,11 @@ def _import(args: argparse.Namespace) -> None:
             problems += error.problems
     if problems:
         raise CompileError(problems)
-    with Database.open(args.database, notes.append) as database:
+    with (
+        shown_steps(quiet=args.quiet, verbose=args.verbose) as step,
+        Database.open(args.database, notes.append) as database,
+    ):
+        step(f"take over {len(records):,} records and {len(trials):,} trials")
         better, added = database.offer(merged(records).values()), database.add(trials)
     for note in notes:
         print(f"vta-tune: note: {note}", file=sys.stderr)
@@ -196,7 +204,11 @@ def _verified(
 
 def _check(args: argparse.Namespace) -> None:
     """Time every record with this compiler; fail if any has changed."""
-    found = [recheck(record) for record in _records(args)]
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        found = []
+        for record in _records(args):
+            step(f"time the schedule of {_named(record)}")
+            found.append(recheck(record))
     changed = [each for each in found if each.changed]
     if args.json:
         print_json({"records": [_recheck_values(each) for each in found]})
@@ -233,7 +245,9 @@ def _replay(args: argparse.Namespace) -> None:
         rows = [row for row in _stored_trials(database) if wanted.takes(row.run.key)]
     if not rows:
         raise CompileError(Problem(args.files[0], "there are no trials to replay"))
-    found = replayed(rows, args.method, args.trials, args.seed)
+    with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+        step(f"replay {len(rows):,} trials")
+        found = replayed(rows, args.method, args.trials, args.seed)
     if args.json:
         print_json({"replays": [each.values() for each in found]})
         return
@@ -260,8 +274,10 @@ def _forget(args: argparse.Namespace) -> None:
         keys = {run.run.key for run in database.runs()} | {r.key for r in database.records()}
         pairs = {(key.kernel, key.target) for key in keys if wanted.takes(key)}
         counts = [database.forget([kernel], [target]) for kernel, target in sorted(pairs)]
-    if not args.quiet:
-        runs, records = sum(c[0] for c in counts), sum(c[1] for c in counts)
+    runs, records = sum(c[0] for c in counts), sum(c[1] for c in counts)
+    if args.json:
+        print_json({"searches": runs, "records": records})
+    elif not args.quiet:
         print(f"{path}: {runs} searches and {records} records are gone")
 
 

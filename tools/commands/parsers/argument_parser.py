@@ -65,6 +65,13 @@ class ArgumentParser(argparse.ArgumentParser):
         self.exit(FAILED, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
+def add_verbose_argument(
+    parser: argparse.ArgumentParser, what: str = "print each step as it begins"
+) -> None:
+    """Add ``-v``. what: what it does."""
+    parser.add_argument("-v", "--verbose", action="store_true", help=f"{what} (to stderr)")
+
+
 def add_quiet_argument(parser: argparse.ArgumentParser) -> None:
     """Add ``--quiet``."""
     parser.add_argument(

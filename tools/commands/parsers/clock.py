@@ -2,7 +2,9 @@
 
 import argparse
 
-from vtac.dialects.target import TIMING_PRESETS
+TIMING_PRESETS = ("chisel-pynq", "chisel-de10", "hls-pynq", "hls-de10nano", "hls-ultra96")
+"""The names of the clocks (`vtac.dialects.target.TIMING_PRESETS`), whose module takes long to
+import."""
 
 PRESET_HELP = (
     f"Timing presets: {', '.join(TIMING_PRESETS)}, and NAME-ideal (memory that answers at once)."

@@ -2,7 +2,11 @@
 
 import argparse
 
-from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
+from vtac.tools.commands.parsers.argument_parser import (
+    ArgumentParser,
+    add_quiet_argument,
+    add_verbose_argument,
+)
 
 _EPILOG = """\
 example:
@@ -37,4 +41,5 @@ def argument_parser() -> argparse.ArgumentParser:
     )
     add("--json", action="store_true", help="print the plan of the memory as JSON")
     add_quiet_argument(parser)
+    add_verbose_argument(parser)
     return parser

@@ -2,7 +2,11 @@
 
 import argparse
 
-from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
+from vtac.tools.commands.parsers.argument_parser import (
+    ArgumentParser,
+    add_quiet_argument,
+    add_verbose_argument,
+)
 from vtac.tools.commands.parsers.clock import PRESET_HELP, add_clock_arguments
 
 
@@ -35,5 +39,6 @@ def argument_parser() -> argparse.ArgumentParser:
         help="print as JSON: the page, its bytes, nodes, cycles, and what would help",
     )
     add_quiet_argument(parser)
+    add_verbose_argument(parser)
     add_clock_arguments(parser.add_argument_group("clock"))
     return parser

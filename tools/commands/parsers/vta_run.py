@@ -3,7 +3,11 @@
 import argparse
 
 from vtac.tools.commands.parsers.accuracy import add_evaluate_argument
-from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
+from vtac.tools.commands.parsers.argument_parser import (
+    ArgumentParser,
+    add_quiet_argument,
+    add_verbose_argument,
+)
 from vtac.tools.commands.parsers.clock import PRESET_HELP, add_clock_arguments, add_report_arguments
 from vtac.tools.commands.parsers.types import at_least
 from vtac.tools.commands.parsers.vta_serve import TOKEN
@@ -53,6 +57,7 @@ def argument_parser() -> argparse.ArgumentParser:
         help="run code in the package that is for this machine (codegen c); only if you trust it",
     )
     add_quiet_argument(parser)
+    add_verbose_argument(parser)
     remote = parser.add_argument_group("a device behind a wire (vta-serve)")
     remote.add_argument(
         "--remote",

@@ -3,7 +3,11 @@
 import argparse
 
 from vtac.runtime.remote.limits import MEGABYTE, Limits
-from vtac.tools.commands.parsers.argument_parser import ArgumentParser
+from vtac.tools.commands.parsers.argument_parser import (
+    ArgumentParser,
+    add_quiet_argument,
+    add_verbose_argument,
+)
 from vtac.tools.commands.parsers.types import at_least
 
 TOKEN = "VTAC_TOKEN"
@@ -44,6 +48,13 @@ def argument_parser() -> argparse.ArgumentParser:
         help="run code in packages that is for this machine (codegen c); only for clients that you"
         " trust",
     )
+    add(
+        "--json",
+        action="store_true",
+        help="print the address, and a line for each request that is told, as JSON",
+    )
+    add_quiet_argument(parser)
+    add_verbose_argument(parser, "tell every request, not only those that are refused")
     group = parser.add_argument_group("limits")
     numbers = {
         "workers": (limits.workers, "processes that run packages"),

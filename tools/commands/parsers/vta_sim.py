@@ -2,9 +2,15 @@
 
 import argparse
 
-from vtac.dialects.target import PRESETS
-from vtac.tools.commands.parsers.argument_parser import ArgumentParser
+from vtac.tools.commands.parsers.argument_parser import (
+    ArgumentParser,
+    add_quiet_argument,
+    add_verbose_argument,
+)
 from vtac.tools.commands.parsers.clock import PRESET_HELP, add_clock_arguments, add_report_arguments
+
+TARGETS = ("sim", "pynq", "de10nano", "ultra96", "chisel-pynq", "chisel-de10")
+"""The names of machines (`vtac.dialects.target.PRESETS`), whose module takes long to import."""
 
 
 def argument_parser() -> argparse.ArgumentParser:
@@ -12,7 +18,7 @@ def argument_parser() -> argparse.ArgumentParser:
     parser = ArgumentParser(
         prog="vta-sim",
         description="Time a program on a machine, and say where its cycles go.",
-        epilog=f"Targets: {', '.join(PRESETS)}. {PRESET_HELP}",
+        epilog=f"Targets: {', '.join(TARGETS)}. {PRESET_HELP}",
     )
     parser.add_argument(
         "program",
@@ -33,4 +39,6 @@ def argument_parser() -> argparse.ArgumentParser:
     output.add_argument(
         "--check", action="store_true", help="look for hazards too; exit with 1 if there are any"
     )
+    add_quiet_argument(parser)
+    add_verbose_argument(parser)
     return parser

@@ -4,7 +4,11 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
+from vtac.tools.commands.parsers.argument_parser import (
+    ArgumentParser,
+    add_quiet_argument,
+    add_verbose_argument,
+)
 from vtac.tools.commands.parsers.shapes import add_shape_argument
 from vtac.tools.commands.parsers.types import at_least, not_negative, positive_number
 from vtac.tools.commands.parsers.vta_serve import TOKEN
@@ -90,7 +94,7 @@ def argument_parser() -> argparse.ArgumentParser:
     add_shape_argument(parser)
     _add_search_arguments(parser)
     add_quiet_argument(parser)
-    add("-v", "--verbose", action="store_true", help="print a line for each batch of trials")
+    add_verbose_argument(parser, "print a line for each batch of trials")
     add("--json", action="store_true", help="print the result as JSON")
     return parser
 
@@ -172,20 +176,14 @@ def _filters(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
 def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="DATABASE", nargs=1)
     _filters(parser)
-    _json(parser)
 
 
 def _best(parser: argparse.ArgumentParser) -> None:
     _files(parser)
     _filters(parser)
-    _json(parser)
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
@@ -199,15 +197,11 @@ def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("database", metavar="DATABASE", help="what takes the records; may be new")
     _files(parser)
     parser.add_argument("--skip-bad", action="store_true", help="leave bad lines out")
-    add_quiet_argument(parser)
-    _json(parser)
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
     _files(parser)
     _filters(parser)
-    add_quiet_argument(parser)
-    _json(parser)
 
 
 def _replay(parser: argparse.ArgumentParser) -> None:
@@ -218,14 +212,12 @@ def _replay(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--trials", type=at_least(1), default=100, help="(default: %(default)s)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="(default: %(default)s)")
-    _json(parser)
 
 
 def _forget(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="DATABASE", nargs=1)
     _filters(parser)
     parser.add_argument("--all", action="store_true", help="everything")
-    add_quiet_argument(parser)
 
 
 SUBCOMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
@@ -245,4 +237,7 @@ def subcommand_parser(name: str) -> argparse.ArgumentParser:
     text, add = SUBCOMMANDS[name]
     parser = ArgumentParser(prog=f"vta-tune {name}", description=f"{text[0].upper()}{text[1:]}.")
     add(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_quiet_argument(parser)
+    add_verbose_argument(parser)
     return parser
