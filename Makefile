@@ -8,6 +8,7 @@ LIT_TESTS := $(wildcard test/dialects test/passes test/lowering test/tools)
 PAGES := schedules operators partitioning vta cluster_plan
 BENCHMARKS := $(wildcard test/benchmarks/bench_*.py)
 TUNED ?= --trials 400
+PYTHONS ?= 3.11 3.12 3.13
 
 # The first Python on the path that is new enough; looked up only when the environment is made.
 NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -23,10 +24,10 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lit pytest lint format types imports docs tuned bench clean moved
+.PHONY: help demo test lit pytest lint format types imports docs tuned dist test-pythons bench clean moved
 
 help:  ## say what can be made
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1@\2/p' Makefile | \
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1@\2/p' Makefile | \
 		awk -F@ '{printf "%-14s %s\n", $$1, $$2}'
 
 demo: $(STAMP)  ## compile a small network for handwritten digits, run it and show what happened
@@ -71,6 +72,14 @@ docs: $(STAMP)  ## write the pages of docs/ that a command writes, and build the
 tuned: $(STAMP)  ## search schedules for the models of TUNED (MODEL SAMPLES ...), to ship the records
 	@echo "tuned: tools/tune/records"
 	@$(BIN)/python -m vtac.tools.tune.shipped $(TUNED)
+
+dist: $(STAMP)  ## the sources and, built from them, the wheel, dist/, checked as an index does
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
+	@$(BIN)/python -m twine check --strict dist/*
+
+test-pythons:  ## half of the tests with each Python of PYTHONS that is here
+	@test/pythons $(PYTHONS)
 
 bench: $(STAMP)  ## the benchmarks, test/benchmarks/bench_*.py, one after the other
 	@test -n "$(BENCHMARKS)" || echo "bench: there is no test/benchmarks/bench_*.py"

@@ -1,9 +1,11 @@
 """The wheel: what is in it, and that it works in an environment that has never seen the sources."""
 
+import email
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -33,17 +35,29 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the sources, with an environment lying about in the copy."""
+def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what ``make dist`` builds, from a copy of the sources.
+
+    In the copy an environment and a module of an earlier build lie about. The wheel is built from
+    the archive of the sources, which must therefore hold all that a wheel needs.
+    """
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "my clone.x-1"
     shutil.copytree(root, sources, ignore=shutil.ignore_patterns(*LEFT_OUT))
     rubbish = sources / ".venv" / "lib" / "rubbish"
     rubbish.mkdir(parents=True)
     (rubbish / "__init__.py").touch()
-    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder)
+    stale = sources / "build" / "lib" / "vtac" / "dialects" / "stale.py"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / "dist")
     run(*build, sources, cwd=folder)
-    (file,) = folder.glob("*.whl")
+    return folder / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (file,) = built.glob("*.whl")
     return file
 
 
@@ -78,6 +92,34 @@ def test_every_module_is_in_the_wheel_and_nothing_else(root: Path, names: set[st
         "vtac/py.typed",
         "vtac/session.py",
     }
+
+
+def test_an_index_would_take_both(built: Path) -> None:
+    pytest.importorskip("twine", reason="twine is not installed")
+    files = sorted(built.iterdir())
+    assert [file.suffix for file in files] == [".whl", ".gz"]
+    told = run(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=built)
+    assert told.count("PASSED") == 2
+
+
+def test_the_wheel_says_what_it_is(wheel: Path, names: set[str]) -> None:
+    (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+    with zipfile.ZipFile(wheel) as archive:
+        found = email.message_from_bytes(archive.read(metadata))
+    classifiers = found.get_all("Classifier")
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)} <= set(
+        classifiers
+    )
+    assert "Typing :: Typed" in classifiers and found["License-Expression"] == "Apache-2.0"
+    assert found["Description-Content-Type"] == "text/markdown"
+
+
+def test_the_archive_of_the_sources_has_the_tests(built: Path) -> None:
+    (file,) = built.glob("*.tar.gz")
+    with tarfile.open(file) as archive:
+        found = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"test/python/test_packaging.py", "docs/architecture.md", "Makefile", "LICENSE"} <= found
+    assert not [name for name in found if "__pycache__" in name or "rubbish" in name]
 
 
 def test_the_commands_are_declared(wheel: Path, names: set[str]) -> None:
