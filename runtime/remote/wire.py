@@ -2,12 +2,13 @@
 
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from vtac.dialects.array_files import Array, read_npz, write_npz
+from vtac.dialects.array_files import Array, write_npz
 from vtac.dialects.errors import CompileError, Problem
 
 PACKAGES, HEALTH, METRICS = "/packages", "/health", "/metrics"
@@ -21,6 +22,10 @@ SECONDS = "X-Vtac-Seconds"
 
 ARRAYS, PACKAGE = "application/x-npz", "application/x-vtapkg"
 """The types of bodies: arrays by name as ``numpy.savez`` writes them, and packages."""
+
+
+_FAULTS = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError)
+"""What reading raises on bytes that are no .npz file of arrays."""
 
 
 def to_bytes(arrays: Mapping[str, Any]) -> bytes:
@@ -45,9 +50,15 @@ def from_bytes(data: bytes, most: int) -> dict[str, Array]:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(info.file_size for info in archive.infolist())
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError) as error:
+            members = archive.infolist()
+            size = sum(member.file_size for member in members)
+            if size > most:
+                raise CompileError(Problem("body", f"has {size:,} bytes, at most {most:,} may be"))
+            return {
+                member.filename.removesuffix(".npy"): np.lib.format.read_array(
+                    io.BytesIO(archive.read(member)), allow_pickle=False
+                )
+                for member in members
+            }
+    except _FAULTS as error:
         raise CompileError(Problem("body", f"is no .npz file: {error}")) from None
-    if size > most:
-        raise CompileError(Problem("body", f"has {size:,} bytes, at most {most:,} may be"))
-    return read_npz(io.BytesIO(data), "body")

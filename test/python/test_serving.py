@@ -21,6 +21,8 @@ import numpy as np
 import onnx
 import pytest
 from digits_model import MODEL, images
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from small_models import small_model, value_info
 
@@ -187,6 +189,21 @@ def _npz(members: dict[str, bytes]) -> bytes:
         for name, data in members.items():
             archive.writestr(name, data)
     return stream.getvalue()
+
+
+@given(st.data())
+def test_bodies_that_were_changed_are_arrays_or_refused(data: st.DataObject) -> None:
+    from vtac.runtime.remote.wire import from_bytes, to_bytes
+
+    whole = bytearray(to_bytes({"a": np.arange(6, dtype=np.int8), "b": np.ones((2, 3))}))
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.sampled_from([len(whole), data.draw(st.integers(0, len(whole)))]))
+    try:
+        found = from_bytes(bytes(whole[:cut]), 1000)
+    except CompileError:
+        return
+    assert all(isinstance(array, np.ndarray) and array.nbytes <= 1000 for array in found.values())
 
 
 def test_bodies_are_bounded_also_unpacked(server: Running, package: Path) -> None:
