@@ -127,11 +127,11 @@ def cluster_network(seed: int) -> tuple[ClusterNetwork, onnx.ModelProto]:
     """A random network, and its model."""
     random = Random(seed)
     batch = random.choice([1, 1, 2, 3, 4, 5, 8, 9])
-    extents = [random.randint(5, 13 if batch > 4 else 19) for _ in range(2)]
+    extents = [random.randint(4, 8 if batch > 3 else 15) for _ in range(2)]
     net = ClusterNetwork((batch, random.choice([3, 16, 20]), *extents), seed)
     x = net.plain("x")
     kinds = [net.plain, net.residual, net.residual, net.branches, net.depthwise, net.pooled]
-    for _ in range(random.randint(2, 4)):
+    for _ in range(random.randint(1, 4)):
         if min(net.shapes[x][2:]) < 3:
             break
         x = random.choice(kinds)(x)
