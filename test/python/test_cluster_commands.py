@@ -25,6 +25,7 @@ from vtac.dialects.target import (
     changed_machine,
     machine_of,
 )
+from vtac.dialects.vta.cluster_program import PlacedCopy
 from vtac.lowering.codegens.vta import VtaCodegen
 from vtac.passes.graph.cluster.layers import layers_of, planned_functions
 from vtac.runtime.cluster_streams import read_streams
@@ -35,6 +36,7 @@ from vtac.tools.driver.discovery import OurPasses, load_dialects
 from vtac.tools.driver.levels import part_of, pipeline_of
 from vtac.tools.driver.pipelines import built_passes
 from vtac.tools.driver.throughput import compile_for_throughput
+from vtac.tools.reports.cluster_plan import clusters_of, copies_table
 
 EVERYTHING = vtac.Criteria(compare=False)
 
@@ -202,3 +204,23 @@ def rebuilt(saved: Path):
 
 def clusters(ops: Sequence[Operation]) -> list[Operation]:
     return [op for op in ops if op.name == "vta.cluster"]
+
+
+def test_copies_are_listed() -> None:
+    """Each copy with the layer that reads it; a program without copies has no such table."""
+    module = vtac.compile(MODEL, "cluster-4", images()[:8], batch=4, criteria=EVERYTHING)
+    (program,) = clusters_of(module)
+    copies = [command for command in program.commands if isinstance(command, PlacedCopy)]
+    found = copies_table(program)
+    assert (found is None) == (not copies)
+    (plain,) = clusters_of(
+        vtac.compile(
+            *(MODEL, "cluster-4", images()[:8]),
+            criteria=EVERYTHING,
+            pipeline=lambda p: p.with_options("vta-stage-weights", most=0),
+        )
+    )
+    assert copies_table(plain) is None
+    staged = replace(plain, commands=(PlacedCopy(*[(plain.buffers[0].name, 0)] * 2, nbytes=8),))
+    table = copies_table(staged)
+    assert table is not None and table.row_count == 1

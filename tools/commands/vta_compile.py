@@ -46,7 +46,7 @@ from vtac.tools.driver.levels import CALIBRATED, IMPORTED, calibration, part_of,
 from vtac.tools.driver.options import CompileOptions, Observe, Progress
 from vtac.tools.driver.throughput import Throughput, compile_for_throughput
 from vtac.tools.files.ir_files import note_constants
-from vtac.tools.reports.cluster_plan import PlanRecorder
+from vtac.tools.reports.cluster_plan import PlanRecorder, clusters_of, copies_table
 from vtac.tools.reports.partition_report import regions_table, share_lines
 
 
@@ -88,7 +88,7 @@ def _compile(args: argparse.Namespace) -> None:
     for warning in warned:
         print(f"vta-compile: warning: {warning}", file=sys.stderr)
     if plans is not None:
-        _show_plan(args, plans)
+        _show_plan(args, module, plans)
     if found is not None:
         Console(stderr=args.json, highlight=False).print(found.table())
     _print(args, module, measures)
@@ -107,7 +107,7 @@ def _compiled(
     return found.module, found
 
 
-def _show_plan(args: argparse.Namespace, plans: PlanRecorder) -> None:
+def _show_plan(args: argparse.Namespace, module: Module, plans: PlanRecorder) -> None:
     """Print and draw the plan, as the arguments ask for."""
     found = plans.plans
     if not found:
@@ -119,6 +119,10 @@ def _show_plan(args: argparse.Namespace, plans: PlanRecorder) -> None:
             console.print(each.table)
             for line in each.totals:
                 console.print(line, soft_wrap=True)
+        for program in clusters_of(module):
+            copies = copies_table(program)
+            if copies is not None:
+                console.print(copies)
     if args.plan_picture:
         path = Path(args.plan_picture)
         for number, each in enumerate(found):
@@ -153,10 +157,13 @@ def _verify(args: argparse.Namespace) -> None:
     read = [args.model, args.calibrate, args.evaluate, args.error_samples, file_of(args.target)]
     read += _tuning(args) or []
     verify_paths(read, [args.output, args.plan_picture], [args.save_ir])
+    one = "one batch, not --throughput"
     verify_used(
         (
             ("--tuning", args.no_tuning and args.tuning, "a compilation without --no-tuning"),
-            ("--batch", args.throughput is not None and args.batch, "one batch, not --throughput"),
+            ("--plan", args.throughput is not None and args.plan, one),
+            ("--plan-picture", args.throughput is not None and args.plan_picture, one),
+            ("--batch", args.throughput is not None and args.batch, one),
             ("--limit", None if args.evaluate else args.limit, "--evaluate"),
             ("--keep-ir", not args.output and args.keep_ir, "the package: say --output"),
             (

@@ -6,7 +6,7 @@ and the copies of the DMA; below lies the global buffer, with a box for each ten
 weights, from bottom to top by offset.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -16,9 +16,13 @@ from xdsl.dialects.builtin import ModuleOp
 from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import StagedAttr, shape_of
 from vtac.dialects.locations import layer_of
+from vtac.dialects.vta.cluster_program import BinaryCluster, PlacedCopy
 from vtac.passes.graph.cluster.graph_stage_weights import placed, staged_of
 from vtac.passes.graph.cluster.layers import planned_functions
 from vtac.passes.graph.cluster.plan_steps import PlanSteps, Step
+from vtac.runtime.engines.vta import layers_of
+from vtac.runtime.executor import Module
+from vtac.runtime.vta_program import from_function
 from vtac.tools.driver.levels import PARTITIONED
 
 
@@ -155,6 +159,50 @@ def shown(plan: PlanSteps) -> ShownPlan:
     for row in rows:
         found.add_row(*_cells(row))
     return ShownPlan(found, _totals(plan, rows), picture(plan))
+
+
+def clusters_of(module: Module) -> list[BinaryCluster]:
+    """The programs of a compiled module that are for a cluster."""
+    package, found = module.package, []
+    for name, function in package.functions.items():
+        if function.codegen == "vta" and package.target is not None:
+            program = from_function(function, package.target, package.blobs, name)
+            if isinstance(program, BinaryCluster):
+                found.append(program)
+    return found
+
+
+def copies_table(program: BinaryCluster) -> Table | None:
+    """What the copy engine of an encoded program brings, in order; None if it brings nothing.
+
+    Steps are those of the program, which count the copies, too.
+    """
+    copies = [command for command in program.commands if isinstance(command, PlacedCopy)]
+    if not copies:
+        return None
+    found = Table(title="brought by the copy engine", title_justify="left")
+    for heading in ("layers", "bytes", "place", "from step", "to step"):
+        is_text = heading in ("layers", "place")
+        found.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+    readers = _readers(program)
+    for copy in copies:
+        name, first = copy.destination
+        buffer = program.buffer[name]
+        place = "DDR" if buffer.place is None else f"GB {buffer.place[1] + first:,}"
+        live = ("", "") if buffer.live is None else map(str, buffer.live)
+        found.add_row(", ".join(readers.get(name, ())), f"{copy.nbytes:,}", place, *live)
+    return found
+
+
+def _readers(program: BinaryCluster) -> Mapping[str, Sequence[str]]:
+    """For each buffer, the layers whose instructions name it."""
+    found: dict[str, dict[str, None]] = {}
+    for core in program.cores:
+        labels = layers_of(core)
+        for index, name in core.relocations:
+            if labels is not None:
+                found.setdefault(name, {})[labels[index]] = None
+    return {name: tuple(layers) for name, layers in found.items()}
 
 
 def _totals(plan: PlanSteps, rows: Sequence[Row]) -> list[str]:
