@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,6 +56,15 @@ class Step(NamedTuple):
     loads: int
     kernel: int
     micro_ops: int
+
+
+class Steps(NamedTuple):
+    """All tiles of a reduction, in order, and the sums of what `Step` says of each."""
+
+    steps: Sequence[Step]
+    points: int
+    instructions: int
+    loads: int
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,8 @@ class Durations:
         self.rates = Rates.of(target)
         self.regions = TileRegions(structure)
         self._borders = {s.number: borders_of(s) for s in structure.products}
-        self._steps: dict[object, dict[object, list[Step]]] = {}
+        self._steps: dict[object, dict[object, Steps]] = {}
+        self._tiles: dict[Hashable, dict[Any, Any]] = {}
         self._stores: dict[tuple[int, ...], Duration] = {}
         self._loaders: dict[tuple[int, int], _Loader] = {}
         self._alus: dict[object, Duration] = {}
@@ -132,7 +142,7 @@ class Durations:
                 region = [(0, extent) for extent in stage.extents]
                 whole = Reduction([(extent,) for extent in stage.taps], (True, True))
                 steps = self.steps(stage, region, whole, self.known_steps(stage, whole))
-                points += sum(step.points for step in steps) * self.rates.gemm
+                points += steps.points * self.rates.gemm
                 rate += self.rates.gemm * (stage.in_place is None)
             elif stage.role is not StageRole.STORE:
                 rate += self._alu(stage, [1] * len(stage.extents))[0]
@@ -271,19 +281,21 @@ class Durations:
             return elements * (self.rates.gemm + register + rate), 3
         return elements * rate, prod(extents[axis] for axis in stage.table_axes)
 
-    def known_steps(self, stage: ScheduledStage, reduction: Reduction) -> dict[object, list[Step]]:
+    def known_steps(self, stage: ScheduledStage, reduction: Reduction) -> dict[object, Steps]:
         """What `steps` has found for a product that accumulates so."""
-        loops = tuple(reduction.loops)
-        key = (stage.number, *reduction.cuts, reduction.whole, reduction.windows, loops)
-        return self._steps.setdefault(key, {})
+        return self._steps.setdefault((stage.number, reduction.key), {})
+
+    def known_tiles(self, loops: Hashable) -> dict[Any, Any]:
+        """What `TileSteps` has found of the tiles of all tilings with such loops."""
+        return self._tiles.setdefault(loops, {})
 
     def steps(
         self,
         stage: ScheduledStage,
         region: Sequence[Range],
         reduction: Reduction,
-        known: dict[object, list[Step]],
-    ) -> list[Step]:
+        known: dict[object, Steps],
+    ) -> Steps:
         """The tiles of a product's reduction for one region of its axes; known: `known_steps`."""
         at: list[object] = [length for _, length in region]
         for border in self._borders[stage.number]:
@@ -291,7 +303,13 @@ class Durations:
         key = tuple(at)
         found = known.get(key)
         if found is None:
-            found = known[key] = list(self._make_steps(stage, region, reduction))
+            steps = list(self._make_steps(stage, region, reduction))
+            found = known[key] = Steps(
+                steps,
+                sum([step.points for step in steps]),
+                sum([step.instructions for step in steps]),
+                sum([step.loads for step in steps]),
+            )
         return found
 
     def _make_steps(

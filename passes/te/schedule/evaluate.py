@@ -106,9 +106,9 @@ class Evaluation:
         extents = [
             np.where(times > 1, extent, size) for extent, size in zip(extents, shape, strict=True)
         ]
-        instructions, _ = transfers(extents, shape, self.one, steps)
-        if memory is Memory.WGT:  # constants are packed in the order in which they are loaded
-            instructions = self.one
+        instructions = self.one
+        if memory is not Memory.WGT:  # constants are packed in the order in which they are loaded
+            instructions, _ = transfers(extents, shape, self.one, steps)
         return Load(memory, volume(extents, self.one), times, instructions)
 
     def _last_store(self, rates: Rates) -> Extents:

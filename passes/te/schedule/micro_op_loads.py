@@ -4,7 +4,7 @@ As `vta-plan-microops` does it. A product's micro-ops name the buffers of its op
 combination of slots has a kernel of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from vtac.passes.te.schedule.tile_steps import Action, Kinds, Load, Product, TileSteps
@@ -75,7 +75,7 @@ class MicroOpCounter:
             found = self._in_tile[key] = self._use(actions, phases)
         return found
 
-    def _use(self, actions: list[Action], phases: Phases) -> tuple[Phases, list[Variant]]:
+    def _use(self, actions: Sequence[Action], phases: Phases) -> tuple[Phases, list[Variant]]:
         *places, context = phases
         operands, used = self.steps.operands, dict[Variant, None]()
 

@@ -28,6 +28,9 @@ PIECES = (2, 4, 6, 8, 16)
 """Numbers of pieces into which the end of a tile may be cut."""
 
 
+REDUCTION_KNOBS = ("cut", "start", "order", "whole", "windows")
+"""The first parts of the names of the knobs that a product's reduction follows from."""
+
 MOST_ADDED = 3
 """Tiles that an end or a start adds at most."""
 
@@ -48,6 +51,7 @@ class Space(Knobs):
     def __init__(self, structure: Structure):
         super().__init__(_declared(structure))
         self.structure = structure
+        self._reductions: dict[object, Reduction] = {}
 
     @cached_property
     def axes(self) -> tuple[str, ...]:
@@ -66,9 +70,7 @@ class Space(Knobs):
         return Tiling(
             tiles=tiles,
             order=[axes.index(str(axis)) for axis in order],
-            products={
-                stage.number: self._reduction(point, stage) for stage in self.structure.products
-            },
+            products=self._products(point),
             slots=(
                 self._int(point, "slots.inp"),
                 self._int(point, "slots.wgt"),
@@ -81,6 +83,32 @@ class Space(Knobs):
         value = self.value(point, name)
         assert isinstance(value, int)
         return value
+
+    @cached_property
+    def _readers(self) -> Mapping[str, int]:
+        """The product, by number of its stage, that each knob of a reduction is for."""
+        numbers = {stage.compute.label.data: stage.number for stage in self.structure.products}
+        labels = {name: name.split(".")[1] for name in self.knobs if name.count(".")}
+        return {
+            name: numbers[label]
+            for name, label in labels.items()
+            if label in numbers and name.split(".")[0] in REDUCTION_KNOBS
+        }
+
+    def _products(self, point: Point) -> dict[int, Reduction]:
+        """How each product accumulates; points with equal values for it share what was found."""
+        values: dict[int, list[object]] = {stage.number: [] for stage in self.structure.products}
+        for name, value in point.items():
+            number = self._readers.get(name)
+            if number is not None:
+                values[number].append((name, value))
+        found = {}
+        for stage in self.structure.products:
+            key = stage.number, tuple(values[stage.number])
+            if key not in self._reductions:
+                self._reductions[key] = self._reduction(point, stage)
+            found[stage.number] = self._reductions[key]
+        return found
 
     def _reduction(self, point: Point, stage: ScheduledStage) -> Reduction:
         label = stage.compute.label.data

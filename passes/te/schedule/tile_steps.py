@@ -5,6 +5,7 @@ same borders of tensors, and loads as much. So a tiling of thousands of tiles ha
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from vtac.dialects.target import Memory
@@ -61,7 +62,7 @@ class Product(NamedTuple):
     """A product: it writes a buffer (as in `Compute`), and reads two operands.
 
     start: cycles of what its sum starts from. instructions: of all steps and the start, loads left
-    aside. work: micro-ops, if every tiling has as many.
+    aside. loads: instructions of its loads. work: micro-ops, if every tiling has as many.
     """
 
     buffer: int
@@ -70,6 +71,7 @@ class Product(NamedTuple):
     start: int
     steps: Sequence[Step]
     instructions: int
+    loads: int
     work: int
 
 
@@ -85,6 +87,9 @@ Action: TypeAlias = Load | Compute | Product | Store
 
 Kinds: TypeAlias = tuple[object, ...]
 """What kind of tile each cut axis has, outermost first."""
+
+_Place: TypeAlias = tuple[Kinds, int]
+"""The kind of a tile, and the outermost loop that has gone on before it."""
 
 
 class TileSteps:
@@ -107,11 +112,18 @@ class TileSteps:
         )
         points, self.rate, self._followers = durations.work
         self.work = points + self.rate * _volume(self.structure.root.extents)
-        self._known: dict[tuple[Kinds, int], tuple[list[Action], int]] = {}
+        self._known: dict[_Place, tuple[Sequence[Action], int]] = {}
         self._reductions = {
             number: (reduction, durations.known_steps(self.structure.stages[number], reduction))
             for number, reduction in tiling.products.items()
         }
+        # What other tilings with these loops have found of their tiles; with these slots, too.
+        products = tuple([reduction.key for reduction in tiling.products.values()])
+        loops = tuple(self.loops), products, tiling.piece is None
+        self._beginnings: dict[_Place, tuple[Sequence[Action], int]] = durations.known_tiles(loops)
+        self._followed: dict[_Place, Sequence[Action]] = durations.known_tiles(
+            (*loops, *tiling.slots[:2])
+        )
         self._tiles = [ranges_of(sizes) for sizes in tiling.tiles]
         self.kinds = [
             [(durations.kind_of(axis, tile), tile) for tile in self._tiles[axis]]
@@ -129,7 +141,7 @@ class TileSteps:
         for action in actions:
             if isinstance(action, Product):
                 compute += action.instructions
-                loads += sum(step.loads for step in action.steps)
+                loads += action.loads
             elif isinstance(action, Compute):
                 compute += action.instructions
             elif isinstance(action, Load):
@@ -166,7 +178,7 @@ class TileSteps:
 
     def actions(
         self, kinds: Kinds, tile: Sequence[Range], changed: int
-    ) -> tuple[list[Action], int]:
+    ) -> tuple[Sequence[Action], int]:
         """What happens in a tile of these kinds, and the work in it that every tiling has.
 
         tile: the ranges of the cut axes, outermost first. changed: the outermost loop that has gone
@@ -177,27 +189,47 @@ class TileSteps:
             ranges = [tiles[0] for tiles in self._tiles]
             for axis, part in zip(self.loops, tile, strict=True):
                 ranges[axis] = part
-            actions = list(self._actions(ranges, changed))
-            if any(isinstance(action, Compute) and action.after is not None for action in actions):
-                actions = self._with_loads_after(actions, ranges)
-            work = sum(action.work for action in actions if isinstance(action, Product))
-            work += self.rate * _volume([length for _, length in ranges])
+            actions, work = self._beginning(kinds, ranges, changed)
+            if any(self._vectors.values()):
+                actions = self._with_loads_after(actions, kinds, ranges, changed)
+            if self._ends_in_pieces:
+                actions = [*actions, *self._pieces([length for _, length in ranges])]
             found = self._known[kinds, changed] = actions, work
         return found
 
-    def _with_loads_after(self, actions: Sequence[Action], tile: Sequence[Range]) -> list[Action]:
+    def _beginning(
+        self, kinds: Kinds, tile: Sequence[Range], changed: int
+    ) -> tuple[Sequence[Action], int]:
+        """The actions in a tile up to its end in pieces, and the work in the tile."""
+        found = self._beginnings.get((kinds, changed))
+        if found is None:
+            actions = list(self._actions(tile, changed))
+            work = sum([action.work for action in actions if isinstance(action, Product)])
+            work += self.rate * _volume([length for _, length in tile])
+            found = self._beginnings[kinds, changed] = actions, work
+        return found
+
+    def _with_loads_after(
+        self, actions: Sequence[Action], kinds: Kinds, tile: Sequence[Range], changed: int
+    ) -> Sequence[Action]:
         """The actions, loads of the compute module with what the load module loads after them.
 
         The next tile is taken to be as large as this one, and the next turn of the innermost loop.
         """
-        following = self._actions(tile, len(self.loops) - 1) if self.loops else ()
-        later, found = list(_loads_of(following)), list[Action]()
-        for action in reversed(actions):
-            if isinstance(action, Compute) and action.after is not None:
-                action = action._replace(after=tuple(self._within_slots(later)))
-            later = [*_loads_of([action]), *later]
-            found.append(action)
-        return found[::-1]
+        found = self._followed.get((kinds, changed))
+        if found is None:
+            following: Sequence[Action] = ()
+            if self.loops:
+                following, _ = self._beginning(kinds, tile, len(self.loops) - 1)
+            later, reverse = tuple(self._within_slots(_loads_of(following))), list[Action]()
+            for action in reversed(actions):
+                if isinstance(action, Load | Product):
+                    later = tuple(self._within_slots(chain(_loads_of([action]), later)))
+                elif isinstance(action, Compute) and action.after is not None:
+                    action = action._replace(after=later)
+                reverse.append(action)
+            found = self._followed[kinds, changed] = reverse[::-1]
+        return found
 
     def _within_slots(self, loads: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """The loads that come before one whose buffer is taken by an earlier one of them."""
@@ -224,8 +256,6 @@ class TileSteps:
                 yield from self._vector_loads(stage, region, changed)
                 if stage.number not in self._ends_in_pieces:
                     yield self._operation(stage, region)
-        if self._ends_in_pieces:
-            yield from self._pieces([length for _, length in tile])
 
     def _vector_loads(
         self, stage: ScheduledStage, region: Sequence[Range], changed: int
@@ -260,9 +290,15 @@ class TileSteps:
             start = _volume([length for _, length in region]) * rates.gemm + rates.instruction
         steps = self.durations.steps(stage, region, *self._reductions[stage.number])
         counts = stage.number in self._followers
-        work = sum(step.points for step in steps) * self.durations.rates.gemm if counts else 0
-        instructions = (start > 0) + sum(step.instructions for step in steps)
-        yield Product(self.buffers.get(stage.buffer, -1), *pair, start, steps, instructions, work)
+        yield Product(
+            self.buffers.get(stage.buffer, -1),
+            *pair,
+            start,
+            steps.steps,
+            (start > 0) + steps.instructions,
+            steps.loads,
+            steps.points * self.durations.rates.gemm if counts else 0,
+        )
 
     def _pieces(self, tile: list[int]) -> Iterator[Action]:
         """The last operations on a tile and its store, piece by piece."""

@@ -40,6 +40,11 @@ class Reduction:
     order: Sequence[int] = ()
 
     @property
+    def key(self) -> Hashable:
+        """Equal for reductions whose loops and loads are equal."""
+        return (*self.cuts, self.whole, self.windows, tuple(self.loops))
+
+    @property
     def loops(self) -> list[int]:
         """The axes that are cut, in the order of their loops."""
         axes = self.order or range(len(self.cuts))
@@ -80,11 +85,8 @@ class Tiling:
     @property
     def loops(self) -> Hashable:
         """What its loops are: axes in one tile have none, so their place does not matter."""
-        products = [
-            (*part.cuts, part.whole, part.windows, tuple(part.loops))
-            for part in self.products.values()
-        ]
-        return tuple(self.cut), tuple(self.tiles), tuple(products)
+        products = tuple([part.key for part in self.products.values()])
+        return tuple(self.cut), tuple(self.tiles), products
 
     @property
     def key(self) -> Hashable:
