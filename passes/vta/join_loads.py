@@ -29,8 +29,7 @@ from xdsl.rewriter import Rewriter
 from vtac.dialects.vta import InstructionOp, LoadOp, StreamOp, integer, integers, streams_of
 
 from .accesses import Module, module_of
-from .order_instructions import can_be_ordered, spans_of_program
-from .precedence import predecessors
+from .order_instructions import can_be_ordered, predecessors_of
 
 MOST_ELEMENTS = (1 << 16) - 1
 """What the field ``x_size`` of a transfer can hold."""
@@ -59,7 +58,7 @@ def join_loads(program: StreamOp) -> None:
     continued = [_continues(moved[one], moved[other]) for one, other in pairwise(queue)]
     if not any(continued):
         return
-    before = predecessors(modules, spans_of_program(program, moved))
+    before = predecessors_of(program, moved)
     beside = [
         isinstance(op, LoadOp) and module is Module.COMPUTE
         for op, module in zip(moved, modules, strict=True)

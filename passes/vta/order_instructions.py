@@ -18,6 +18,7 @@ order. Other programs are left as they are.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -27,7 +28,7 @@ from vtac.dialects.target import Target, TimingPreset
 from vtac.dialects.vta import ComputeOp, InstructionOp, LoadOp, StoreOp, StreamOp, streams_of
 from vtac.dialects.vta.encoding import Opcode
 
-from .accesses import Accesses
+from .accesses import Accesses, module_of
 from .list_schedule import Work, compute_work, run, transfer_work
 from .precedence import Span, compute_spans, predecessors, transfer_spans
 
@@ -52,7 +53,7 @@ def order_instructions(program: StreamOp) -> None:
     *moved, _ = instructions
     target = program.target
     work = [_work_of(op, target) for op in moved]
-    order = better_order(target.timing, work, spans_of_program(program, moved))
+    order = _better_order(target.timing, work, predecessors_of(program, moved))
     if order is not None:
         _arrange(program, [moved[number] for number in order])
 
@@ -64,13 +65,66 @@ def better_order(
 
     work, spans: what each instruction takes and touches, in program order and without FINISH.
     """
-    before = predecessors([each.module for each in work], spans)
+    return _better_order(timing, work, predecessors([each.module for each in work], spans))
+
+
+def _better_order(
+    timing: TimingPreset, work: Sequence[Work], before: Sequence[set[int]]
+) -> list[int] | None:
     kept, chosen = (run(timing, work, before, keep_order=keep) for keep in (True, False))
     return chosen.order if chosen.cycles < kept.cycles else None
 
 
-def spans_of_program(program: StreamOp, instructions: Sequence[InstructionOp]) -> list[list[Span]]:
-    """The spans that each of a program's instructions touches; FINISH is none of them."""
+class _Precedence:
+    """The predecessors of a program's instructions, by operation.
+
+    They hold for every order in which each instruction follows its predecessors (`predecessors`),
+    as long as no instruction changes.
+    """
+
+    def __init__(self, instructions: Sequence[InstructionOp], before: Sequence[set[int]]):
+        self._fields = {op: tuple(op.properties.values()) for op in instructions}
+        self._before = {
+            op: [instructions[number] for number in numbers]
+            for op, numbers in zip(instructions, before, strict=True)
+        }
+
+    def of(self, instructions: Sequence[InstructionOp]) -> list[set[int]] | None:
+        """For each of these the numbers of its predecessors; None if other ones were looked at."""
+        if len(instructions) != len(self._fields):
+            return None
+        places = {op: place for place, op in enumerate(instructions)}
+        found = []
+        for place, op in enumerate(instructions):
+            if self._fields.get(op) != tuple(op.properties.values()):
+                return None
+            before = {places.get(other, place) for other in self._before[op]}
+            if before and max(before) >= place:
+                return None
+            found.append(before)
+        return found
+
+
+_KNOWN: WeakKeyDictionary[StreamOp, _Precedence] = WeakKeyDictionary()
+"""What is known of programs, from one pass to the next."""
+
+
+def predecessors_of(program: StreamOp, instructions: Sequence[InstructionOp]) -> list[set[int]]:
+    """For each of a program's instructions those that it must follow; FINISH is none of them.
+
+    Kept for the next pass that asks, like an analysis that a pass of MLIR preserves.
+    """
+    known = _KNOWN.get(program)
+    found = None if known is None else known.of(instructions)
+    if found is None:
+        spans = _spans_of_program(program, instructions)
+        found = predecessors([module_of(op) for op in instructions], spans)
+        _KNOWN[program] = _Precedence(instructions, found)
+    return found
+
+
+def _spans_of_program(program: StreamOp, instructions: Sequence[InstructionOp]) -> list[list[Span]]:
+    """The spans that each instruction touches."""
     stored = {op.buffer_name for op in instructions if isinstance(op, StoreOp) and op.buffer_name}
     accesses = Accesses(program.target, program.buffers(), stored)
     return [_spans_of(op, accesses) for op in instructions]

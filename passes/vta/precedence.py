@@ -11,8 +11,8 @@ Scratchpads are compared by hulls, which stay inside a buffer, since an index of
 belongs to one buffer. DRAM is compared row by row.
 """
 
-import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from vtac.dialects.target import Memory
@@ -21,6 +21,9 @@ from vtac.dialects.vta import ComputeOp, GemmOp, MicroOps
 from .accesses import Accesses, Module, Order, Space
 
 _Factors: TypeAlias = tuple[int, int]
+
+_NOBODY = -1
+"""The number of no instruction: who touched an element last that nobody has touched."""
 
 
 class Span(NamedTuple):
@@ -32,60 +35,57 @@ class Span(NamedTuple):
     writes: bool
 
 
-class _Touches:
-    """The last touch of each element by one module, all reads or all writes.
+class _Cells:
+    """A space, cut into cells where any span starts or ends.
 
-    Kept as disjoint spans in rising order, each with the number of an instruction.
+    numbers: the cell that starts at each such element. last: for the reads and the writes of each
+    module, which instruction touched each cell last.
     """
 
     def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._numbers: list[int] = []
+        self.numbers: dict[int, int] = {}
+        self.last: dict[tuple[Module, bool], list[int]] = {}
 
-    def _first(self, start: int) -> int:
-        """The first span that ends behind `start`."""
-        return bisect.bisect_right(self._ends, start)
+    def number(self) -> None:
+        """Number the cells, when all ends of spans are known."""
+        self.numbers = {element: number for number, element in enumerate(sorted(self.numbers))}
 
-    def add_to(self, found: set[int], start: int, end: int) -> None:
-        """Add the instructions that touched elements of [start, end) last."""
-        at, starts = self._first(start), self._starts
-        while at < len(starts) and starts[at] < end:
-            found.add(self._numbers[at])
-            at += 1
-
-    def record(self, start: int, end: int, number: int) -> None:
-        """An instruction touches [start, end)."""
-        first = last = self._first(start)
-        pieces = [(start, end, number)]
-        if first < len(self._starts) and self._starts[first] < start:
-            pieces.insert(0, (self._starts[first], start, self._numbers[first]))
-        while last < len(self._starts) and self._starts[last] < end:
-            if self._ends[last] > end:
-                pieces.append((end, self._ends[last], self._numbers[last]))
-            last += 1
-        starts, ends, numbers = zip(*pieces, strict=True)
-        self._starts[first:last] = starts
-        self._ends[first:last] = ends
-        self._numbers[first:last] = numbers
+    def touched(self, module: Module, writes: bool) -> list[int]:
+        """Which instruction of a module read or wrote each cell last."""
+        last = self.last.get((module, writes))
+        if last is None:
+            last = self.last[module, writes] = [_NOBODY] * len(self.numbers)
+        return last
 
 
-def predecessors(modules: Sequence[Module], spans: Sequence[Iterable[Span]]) -> list[set[int]]:
+def predecessors(modules: Sequence[Module], spans: Sequence[Sequence[Span]]) -> list[set[int]]:
     """For each instruction the numbers of those that it must follow; what these follow is implied.
 
-    modules, spans: of each instruction, in program order.
+    modules, spans: of each instruction, in program order. An order of the instructions in which
+    each follows those has the same predecessors: on no element do touches change places of which
+    one must follow the other.
     """
-    touches: dict[Space, dict[tuple[Module, bool], _Touches]] = {}
+    spaces: dict[Space, _Cells] = {}
+    within = list[list[_Cells]]()
+    for touched in spans:
+        cells = [spaces.get(span[0]) or spaces.setdefault(span[0], _Cells()) for span in touched]
+        for here, (_, start, end, _) in zip(cells, touched, strict=True):
+            here.numbers[start] = here.numbers[end] = 0
+        within.append(cells)
+    for here in spaces.values():
+        here.number()
     result = []
-    for number, (module, touched) in enumerate(zip(modules, spans, strict=True)):
-        found = set[int]()
-        for space, start, end, writes in touched:
-            for (other, wrote), earlier in touches.get(space, {}).items():
+    for number, (module, touched, cells) in enumerate(zip(modules, spans, within, strict=True)):
+        found, places = set[int](), list[tuple[list[int], int, int]]()
+        for here, (_, start, end, writes) in zip(cells, touched, strict=True):
+            first, behind = here.numbers[start], here.numbers[end]
+            for (other, wrote), last in here.last.items():
                 if writes or wrote or other is module:
-                    earlier.add_to(found, start, end)
-        for space, start, end, writes in touched:
-            here = touches.setdefault(space, {})
-            here.setdefault((module, writes), _Touches()).record(start, end, number)
+                    found.update(last[first:behind])
+            places.append((here.touched(module, writes), first, behind))
+        for last, first, behind in places:
+            last[first:behind] = [number] * (behind - first)
+        found.discard(_NOBODY)
         result.append(found)
     return result
 
@@ -145,6 +145,12 @@ def _hull(
 ) -> tuple[int, int]:
     """The first element that an index (0 dst, 1 src, 2 wgt) reaches, and the one behind the
     last."""
+    low, high = _bounds(micro_ops, column)
+    return low, high + (loops[0] - 1) * factors[0] + (loops[1] - 1) * factors[1] + 1
+
+
+@lru_cache(maxsize=1 << 12)
+def _bounds(micro_ops: MicroOps, column: int) -> tuple[int, int]:
+    """The least and the greatest value of a column."""
     values = micro_ops.rows[:, column]
-    steps = sum((count - 1) * by for count, by in zip(loops, factors, strict=True))
-    return int(values.min()), int(values.max()) + steps + 1
+    return int(values.min()), int(values.max())
