@@ -1,0 +1,73 @@
+"""Which instructions must follow which, against all pairs of touches; also in another order."""
+
+import random
+from itertools import combinations
+
+import pytest
+
+from vtac.dialects.target import Memory
+from vtac.passes.vta.accesses import Module
+from vtac.passes.vta.precedence import Span, predecessors
+
+SPACES = (Memory.ACC, Memory.INP, "buffer")
+
+
+def program(seed: int) -> tuple[list[Module], list[list[Span]]]:
+    """Instructions of random modules that touch random spans."""
+    chosen = random.Random(seed)
+    modules = [chosen.choice(list(Module)) for _ in range(40)]
+    spans = []
+    for _ in modules:
+        touched = []
+        for _ in range(chosen.randint(0, 3)):
+            start = chosen.randint(0, 20)
+            end = start + chosen.randint(1, 8)
+            touched.append(Span(chosen.choice(SPACES), start, end, chosen.random() < 0.4))
+        spans.append(touched)
+    return modules, spans
+
+
+def must_follow(modules: list[Module], spans: list[list[Span]], one: int, other: int) -> bool:
+    return any(
+        a.space == b.space
+        and a.start < b.end
+        and b.start < a.end
+        and (a.writes or b.writes or modules[one] is modules[other])
+        for a in spans[one]
+        for b in spans[other]
+    )
+
+
+def closed(before: list[set[int]]) -> list[set[int]]:
+    """All that each instruction follows, directly or through others."""
+    found: list[set[int]] = []
+    for earlier in before:
+        found.append(earlier.union(*(found[number] for number in earlier)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_predecessors_imply_exactly_the_pairs_that_must_keep_their_order(seed: int) -> None:
+    modules, spans = program(seed)
+    pairs: list[set[int]] = [set() for _ in modules]
+    for one, other in combinations(range(len(modules)), 2):
+        if must_follow(modules, spans, one, other):
+            pairs[other].add(one)
+    found = predecessors(modules, spans)
+    assert closed(found) == closed(pairs)
+    assert all(own <= every for own, every in zip(found, pairs, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_an_order_that_keeps_to_them_has_the_same_predecessors(seed: int) -> None:
+    modules, spans = program(seed)
+    before = predecessors(modules, spans)
+    chosen, order, left = random.Random(seed), list[int](), set(range(len(modules)))
+    while left:
+        ready = sorted(number for number in left if not before[number] & left)
+        order.append(chosen.choice(ready))
+        left.discard(order[-1])
+    assert order != sorted(order)
+    places = {number: place for place, number in enumerate(order)}
+    again = predecessors([modules[n] for n in order], [spans[n] for n in order])
+    assert again == [{places[number] for number in before[n]} for n in order]
