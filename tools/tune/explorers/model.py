@@ -25,8 +25,9 @@ CHAINS = 8
 DRAWN = 3
 """Random points that are simulated for each chain; the chains begin at the best of them."""
 
-STEPS_AT_FIRST, STEPS = 200, 12
-"""Steps of each chain before the first points are chosen, and before any later ones."""
+STEPS_FROM_COLD, STEPS_AT_FIRST, STEPS = 200, 80, 12
+"""Steps of each chain before the first points are chosen, without and with the default point, and
+before any later points."""
 
 HOT, WARM, COLD, COOLING = 0.06, 0.01, 0.002, 0.85
 """Temperatures, in logarithms of cycles: the first walk of each chain cools from the first to the
@@ -91,7 +92,8 @@ class Model(BaseExplorer):
 
     def propose(self, count: int) -> Sequence[Point]:
         """The best new points that the chains and the neighbours of the best points give."""
-        steps, hot = (STEPS, self._temperature) if self._chains else (STEPS_AT_FIRST, HOT)
+        first = STEPS_FROM_COLD if self.options.cold else STEPS_AT_FIRST
+        steps, hot = (STEPS, self._temperature) if self._chains else (first, HOT)
         self._begin()
         for number in range(len(self._chains)):
             self._walk(number, steps, hot)
