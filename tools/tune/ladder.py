@@ -35,7 +35,7 @@ class Ladder:
         return found
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """What the clock says changes nothing any more."""
+        """Ignored: the points to clock are fixed by then."""
 
     def _climb(self) -> list[Point]:
         while len(self.trace) < self._options.simulations:

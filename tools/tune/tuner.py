@@ -36,22 +36,23 @@ from vtac.tools.tune.protocol import (
 )
 
 UNDER_WAY = 2
-"""Batches that are measured or wait to be."""
+"""Number of batches submitted for measurement at a time."""
 
 WINDOW = 32
-"""Trials of which the gain counts as recent."""
+"""Number of latest trials whose gain counts as recent."""
 
 HOPE = 0.002
-"""A relative gain that each kernel is expected to make even without a recent one."""
+"""Relative gain assumed for every kernel in addition to its recent gain."""
 
 WORTHWHILE = 0.25
-"""Part of the largest worth that another kernel must have to be measured at the same time."""
+"""A second kernel is measured at the same time only if its worth is at least this fraction of the
+largest."""
 
 HOPELESS = 400
-"""Points in a row that are sure to be slow after which a kernel is left."""
+"""A kernel is left after this many consecutive points that the simulated cost excludes."""
 
 FIRST_BATCHES = 2
-"""Batches that each kernel gets before the gains are compared."""
+"""Number of batches of each kernel before kernels are compared by gain."""
 
 ProblemOf = Callable[[Task], tuple[Knobs, Screen]]
 """The space of a kernel, and judgements of its points."""

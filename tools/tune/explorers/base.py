@@ -1,4 +1,4 @@
-"""What all explorers do: begin with the default point, ask nothing twice, keep what was told."""
+"""Base class of explorers: begin with the default point, ask no point twice, keep trials."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
@@ -8,13 +8,13 @@ from vtac.dialects.te import Knobs, Point
 from vtac.tools.tune.protocol import Options, Screen, Trial
 
 MOST_TRIES = 2_000
-"""Points that are drawn in vain, one after the other, before a method gives up."""
+"""Consecutive draws without a new point after which a method gives up."""
 
 
 class BaseExplorer(ABC):
     """An explorer that proposes new points that fit.
 
-    trials: what was told so far, in order.
+    trials: all trials told so far, in order.
     """
 
     def __init__(self, knobs: Knobs, options: Options, screen: Screen) -> None:
@@ -40,7 +40,7 @@ class BaseExplorer(ABC):
 
     @abstractmethod
     def propose(self, count: int) -> Sequence[Point]:
-        """At most so many points that `accepts` has accepted."""
+        """At most ``count`` points, each of them accepted by `accepts`."""
 
     def is_known(self, point: Point) -> bool:
         """Whether a point that stands for the same program has been asked."""

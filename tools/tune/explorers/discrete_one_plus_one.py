@@ -13,7 +13,7 @@ from vtac.tools.tune.explorers.extras import library
 from vtac.tools.tune.protocol import Options, Screen, Trial
 
 TRIES = 4
-"""Candidates that the optimiser is asked for each point; it is slow, and repeats itself."""
+"""Candidates requested from the optimiser per point wanted: it is slow and repeats itself."""
 
 REFUSED = 100.0
 """The loss of a point that does not fit or was refused; the others are logarithms of cycles."""
@@ -37,7 +37,7 @@ class DiscreteOnePlusOne(BaseExplorer):
         self._open: dict[object, Any] = {}
 
     def propose(self, count: int) -> Sequence[Point]:
-        """What the optimiser suggests, as far as it fits and is new."""
+        """The optimiser's suggestions that fit and are new, filled up with random points."""
         found: list[Point] = []
         tries = 0
         while len(found) < count and tries < TRIES * count:

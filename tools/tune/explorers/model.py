@@ -37,22 +37,22 @@ RESTARTS = 4
 """Chains that go on from the best points at each call; the others go on from where they are."""
 
 NEAR = 4
-"""Best clocked points all of whose neighbours are looked at."""
+"""Number of best clocked points whose neighbours are all judged."""
 
 NEARLY = 0.1
-"""Neighbours whose score is larger by more are not remembered."""
+"""Neighbours whose score exceeds the point's by more than this are not kept."""
 
 ALIKE = 1
 """Points of the same simulated cost that are clocked before one of each cost has been."""
 
 POOL = 4_000
-"""Points that are remembered to be chosen from."""
+"""Number of judged points that are kept as candidates."""
 
 RIDGE = 1.0
 """Weight of the squared coefficients in the regression of standardised features."""
 
 FEWEST = 6
-"""Clocked trials from which on there is a regression; before, only their mean is taken out."""
+"""Fewest clocked trials for a regression; with fewer, only their mean is used."""
 
 
 class _Known(NamedTuple):
@@ -80,7 +80,7 @@ class Model(BaseExplorer):
         self._regression = Regression(self._features.length)
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Remember them, and learn from those that were clocked."""
+        """Keep the trials, and fit the regression to those that were clocked."""
         super().tell(trials)
         rows, ratios = [], []
         for trial in self.trials:
@@ -91,7 +91,7 @@ class Model(BaseExplorer):
         self._regression.fit(np.array(rows), np.array(ratios))
 
     def propose(self, count: int) -> Sequence[Point]:
-        """The best new points that the chains and the neighbours of the best points give."""
+        """The best new points that chains meet or that neighbour the best trials."""
         first = STEPS_FROM_COLD if self.options.cold else STEPS_AT_FIRST
         steps, hot = (STEPS, self._temperature) if self._chains else (first, HOT)
         self._begin()
@@ -150,7 +150,7 @@ class Model(BaseExplorer):
         return found
 
     def _walk(self, number: int, steps: int, hot: float) -> None:
-        """Metropolis steps of one chain, whose temperature goes from one to that of this call."""
+        """Metropolis steps of one chain; its temperature falls from ``hot`` to this call's."""
         at = self._chains[number]
         score = self._score(at)
         for step in range(steps):
@@ -176,7 +176,7 @@ class Model(BaseExplorer):
                 self._judge(point, worst)
 
     def _judge(self, point: Point, most: float = math.inf) -> _Known | None:
-        """What is known of a point; None if it does not fit, or if its score exceeds ``most``."""
+        """The point with its cost; None if it does not fit or its score exceeds ``most``."""
         key = self.screen.key(point)
         known = self._pool.get(key)
         if known is not None:
@@ -197,7 +197,7 @@ class Model(BaseExplorer):
         return known.log_cost + self._regression(known.vector)
 
     def _scores(self, known: Sequence[_Known]) -> list[float]:
-        """The logarithms of the cycles that are expected."""
+        """Logarithms of the expected cycles."""
         if not known:
             return []
         vectors = np.array([each.vector for each in known])
@@ -206,7 +206,7 @@ class Model(BaseExplorer):
         return expected
 
     def _forget(self) -> None:
-        """Keep the points with the best scores, and those that were asked."""
+        """Drop all but the points with the best scores and those already asked."""
         if len(self._pool) <= 2 * POOL:
             return
         known = list(self._pool.items())
@@ -243,10 +243,10 @@ class Regression:
         self._weights[used] = found / deviations[used]
 
     def __call__(self, row: Vector) -> float:
-        """What is expected of one row, [length]."""
+        """Prediction for one row, [length]."""
         return float((row - self._mean) @ self._weights) + self._offset
 
     def of(self, rows: Vector) -> Vector:
-        """What is expected of each row, [N]."""
+        """Predictions for rows [N, length], [N]."""
         expected: Vector = (rows - self._mean) @ self._weights + self._offset
         return expected

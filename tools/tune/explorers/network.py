@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 DECAY, SMALL = 0.9, 1e-6
-"""AdaDelta's decay of averages, and the number that keeps its roots positive."""
+"""AdaDelta's decay of running averages, and the epsilon under its square roots."""
 
 
 class Network:
@@ -62,7 +62,7 @@ class Network:
         return float(np.mean(difference**2))
 
     def _layers(self, points: Array) -> list[Array]:
-        """The input and what each layer makes of it, the last one without ReLU."""
+        """The input and the output of each layer; the last layer has no ReLU."""
         layers, last = [points], len(self.weights) // 2 - 1
         for number in range(last + 1):
             found = layers[-1] @ self.weights[2 * number] + self.weights[2 * number + 1]

@@ -19,7 +19,7 @@ class PMethod(StartingExplorer):
         self._left = deque[Point]()
 
     def near(self, start: Trial, count: int) -> Sequence[Point]:
-        """The next neighbours of an earlier start, if some are left; else those of this one."""
+        """The remaining neighbours of an earlier start if there are any, else those of this one."""
         if not self._left:
             self._left.extend(self.knobs.neighbours(start.point))
             self.retire(start)

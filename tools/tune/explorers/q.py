@@ -19,14 +19,14 @@ from vtac.tools.tune.explorers.starts import StartingExplorer
 from vtac.tools.tune.protocol import Options, Screen, Trial
 
 WIDTH, RATE, ALPHA = 64, 0.02, 0.9
-"""Of the hidden layers, of the training, and of later rewards against earlier ones."""
+"""Width of the hidden layers, learning rate, and discount of the next point's value."""
 
 EVERY, ROUNDS, BATCH, MOST = 5, 20, 32, 1_000
-"""Trials between trainings, steps of one training, tuples in a step, tuples that are kept."""
+"""Trials between trainings, batches per training, tuples per batch, and tuples kept."""
 
 
 class _Tuple(NamedTuple):
-    """A step that was taken. direction: its number. reward: the relative gain in performance."""
+    """One transition: start and end as vectors, number of the direction, and relative gain."""
 
     start: Vector
     direction: int
@@ -35,7 +35,7 @@ class _Tuple(NamedTuple):
 
 
 class _Part:
-    """A network for some of the directions. inputs: the entries of the vector that it sees."""
+    """A network for some of the directions. inputs: which entries of the vector it sees."""
 
     def __init__(
         self, inputs: Sequence[int], directions: Sequence[int], rate: float, seed: int
@@ -65,7 +65,7 @@ class QMethod(StartingExplorer):
         self._untrained = 0
 
     def near(self, start: Trial, count: int) -> Sequence[Point]:
-        """The point in the best direction that leads to a new one, or in a random direction."""
+        """One new point, in the direction of highest value or, at times, in a random one."""
         directions = self.knobs.directions
         numbers = list(range(len(directions)))
         if self.random.random() < max(0.8 * math.exp(-0.01 * len(self.trials)), 0.1):
@@ -82,7 +82,7 @@ class QMethod(StartingExplorer):
         return []
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Keep what each step gained, and train the network every few trials."""
+        """Keep the transitions, and train the network every `EVERY` trials."""
         super().tell(trials)
         for trial in trials:
             start, number = self._taken.pop(self.screen.key(trial.point), (None, -1))

@@ -13,11 +13,11 @@ from vtac.tools.tune.explorers.base import MOST_TRIES, BaseExplorer
 from vtac.tools.tune.protocol import Options, Screen, Trial
 
 WARM_UP = 16
-"""Random points with which a method begins that needs points to start from."""
+"""Number of random points judged before the first starts are drawn."""
 
 
 class StartingExplorer(BaseExplorer):
-    """An explorer that goes on from points that it was told."""
+    """An explorer that takes steps from points whose cycles it knows."""
 
     def __init__(self, knobs: Knobs, options: Options, screen: Screen) -> None:
         super().__init__(knobs, options, screen)
@@ -26,7 +26,7 @@ class StartingExplorer(BaseExplorer):
         self._warm_up = WARM_UP
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Remember them; those that were not refused are starts from now on."""
+        """Keep the trials; every point that was not refused can be a start from now on."""
         super().tell(trials)
         for trial in trials:
             if trial.cycles is not None:
@@ -34,7 +34,7 @@ class StartingExplorer(BaseExplorer):
         self._weigh()
 
     def propose(self, count: int) -> Sequence[Point]:
-        """Random points at first, then points next to starts; random ones where these run out."""
+        """Random points during warm-up, then neighbours of starts while there are any."""
         found = self.at_random(min(count, self._warm_up))
         self._warm_up -= len(found)
         if not self._starts:
@@ -52,7 +52,7 @@ class StartingExplorer(BaseExplorer):
         return trial
 
     def retire(self, start: Trial) -> None:
-        """Go on from a point no more: everything next to it was asked."""
+        """Draw this start no more: all its neighbours have been asked."""
         self._starts = [trial for trial in self._starts if trial is not start]
         self._weigh()
 
