@@ -42,8 +42,8 @@ NEAR = 4
 NEARLY = 0.1
 """Neighbours whose score exceeds the point's by more than this are not kept."""
 
-ALIKE = 1
-"""Points of the same simulated cost that are clocked before one of each cost has been."""
+ALIKE = 2
+"""Points of one simulated cost that are clocked to see whether the clock agrees about them."""
 
 POOL = 4_000
 """Number of judged points that are kept as candidates."""
@@ -74,7 +74,7 @@ class Model(BaseExplorer):
         self._moves = Moves(knobs, self.random)
         self._pool: dict[Hashable, _Known] = {}
         self._chains: list[_Known] = []
-        self._costs: dict[float, int] = {}
+        self._alike = _Alike()
         self._expanded = set[Hashable]()
         self._temperature = WARM
         self._regression = Regression(self._features.length)
@@ -88,6 +88,10 @@ class Model(BaseExplorer):
             if trial.clocked and trial.cycles and known is not None:
                 rows.append(known.vector)
                 ratios.append(math.log(trial.cycles) - known.log_cost)
+        for trial in trials:
+            known = self._judge(trial.point)
+            if trial.clocked and trial.cycles and known is not None:
+                self._alike.told(known.log_cost, trial.cycles)
         self._regression.fit(np.array(rows), np.array(ratios))
 
     def propose(self, count: int) -> Sequence[Point]:
@@ -104,11 +108,7 @@ class Model(BaseExplorer):
         return found or self.at_random(count)
 
     def _best(self, count: int) -> list[Point]:
-        """The best new points that are remembered, at most `ALIKE` of one simulated cost.
-
-        Points with the same cost are nearly always programs that the clock cannot tell apart
-        either. They come last.
-        """
+        """The best new points that are kept; repetitions of a simulated cost come last."""
         new = [known for key, known in self._pool.items() if key not in self._asked]
         order = np.argsort(self._scores(new), kind="stable")
         chosen: list[Point] = []
@@ -116,9 +116,7 @@ class Model(BaseExplorer):
         for known in (new[place] for place in order):
             if len(chosen) == count:
                 break
-            times = self._costs.get(known.log_cost, 0)
-            (chosen if times < ALIKE else left).append(known.point)
-            self._costs[known.log_cost] = times + (times < ALIKE)
+            (chosen if self._alike.takes(known.log_cost) else left).append(known.point)
         return [*chosen, *left[: count - len(chosen)]]
 
     def _begin(self) -> None:
@@ -217,6 +215,38 @@ class Model(BaseExplorer):
             for place, (key, each) in enumerate(known)
             if place in kept or key in self._asked
         }
+
+
+class _Alike:
+    """Whether points of one simulated cost are worth clocking one by one.
+
+    Where the cost model sees all there is to see, such points are programs that the clock cannot
+    tell apart either. Whether that is so shows in the trials: agreements and disagreements count
+    repeated costs whose cycles were the same as the first time, and were not.
+    """
+
+    def __init__(self) -> None:
+        self.agreements = self.disagreements = 0
+        self._cycles: dict[float, int] = {}
+        self._taken: dict[float, int] = {}
+
+    def told(self, cost: float, cycles: int) -> None:
+        """A point of this simulated cost takes these cycles."""
+        if cost in self._cycles:
+            agree = self._cycles[cost] == cycles
+            self.agreements += agree
+            self.disagreements += not agree
+        self._cycles.setdefault(cost, cycles)
+
+    def takes(self, cost: float) -> bool:
+        """Whether to clock one more point of this cost; it counts as clocked then."""
+        taken = self._taken[cost] = self._taken.get(cost, 0) + 1
+        if self.disagreements > self.agreements:
+            return True
+        most = 1 if self.agreements > ALIKE + self.disagreements else ALIKE
+        if taken > most:
+            self._taken[cost] = taken - 1
+        return taken <= most
 
 
 class Regression:
