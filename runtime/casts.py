@@ -24,6 +24,8 @@ def cast_fault(array: Array, dtype: np.dtype[Any]) -> str:
     lowest, highest = array.min(), array.max()
     limits: Any = np.finfo(dtype) if to_float else np.iinfo(dtype)
     finite = bool(np.isfinite(lowest) and np.isfinite(highest))
-    if finite and (lowest < limits.min or highest > limits.max):
+    # As numbers of Python: NumPy 2.5 does not compare a boolean with what an int64 cannot hold.
+    least, most = (float(limits.min), float(limits.max)) if to_float else (limits.min, limits.max)
+    if finite and (lowest.item() < least or highest.item() > most):
         return f"has values from {lowest} to {highest}"
     return ""
