@@ -39,8 +39,8 @@ def jobs(args: argparse.Namespace) -> Iterator[Job]:
     """What is to be measured, the most telling first."""
     networks = args.network or NETWORKS
     batches, cores = args.batch or (1, 8), args.cores or (8, 4, 2)
-    steps = args.step or (DEFAULT, "GB", "layers", "instances", "semaphores", COPIES,
-                          "no early weights")  # fmt: skip
+    steps = args.step or (DEFAULT, "GB", "layers", "DMA", "instances", "semaphores",
+                          COPIES, "no early weights")  # fmt: skip
     for count in cores:
         for batch in batches:
             for network in networks:
@@ -128,8 +128,11 @@ those to its left have (Zhao et al., "GraphTurbo", OSDI 2023, Fig. 15):
 - *layers, semaphores*: one launch, tensors in DDR;
 - *GB*: tensors that fit lie in the global buffer, layer after layer;
 - *+ instances*: groups of layers run for some images or rows at a time;
-- *+ DMA*: the copy engine brings weights before they are needed. This is what the compiler does;
-- *- early weights*: the same, but no load moves in front of the layer that it belongs to.
+- *+ DMA*: the copy engine brings weights before they are needed;
+- *default*: what the compiler does if it is not told otherwise;
+- *- early weights*: the default, but no load moves in front of the layer that it belongs to.
+
+Ratios are to the default; DDR is that of *layers, semaphores* and that of the default.
 
 *bound* is the largest of three: compute over all cores; weights once, inputs and results over the
 rate of DDR; at batch 1 also, for each cut of the order of layers, the compute before it and the

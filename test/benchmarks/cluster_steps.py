@@ -9,7 +9,8 @@ Zhao et al., "GraphTurbo" (OSDI 2023):
 - *semaphores*: one launch, tensors in DDR;
 - *GB*: tensors that fit lie in the global buffer;
 - *instances*: groups of layers run for some images or rows at a time, as the plan by cost says;
-- *DMA*: the copy engine brings weights early. This is the default.
+- *DMA*: the copy engine brings weights early;
+- *default*: what the compiler does if it is not told otherwise;
 - *no early weights*: the default, but loads stay where their layer stands.
 """
 
@@ -37,7 +38,7 @@ from vtac.tools.driver.prepared_model import PreparedModel
 HOST_CYCLES = 1000
 """Cycles of the host between a FINISH and the next launch (CLUSTER.md, section 2.2)."""
 
-ONE_CORE, COPIES, DEFAULT = "one core", "copies", "DMA"
+ONE_CORE, COPIES, DEFAULT = "one core", "copies", "default"
 
 PLANNING = ("graph-group-layers", "graph-plan-instances", "graph-instantiate")
 PLANNED = "graph-plan-instances{staged=true},graph-instantiate,graph-order-instances"
@@ -74,8 +75,9 @@ STEPS: Mapping[str, Callable[[Pipeline], Pipeline]] = {
     "semaphores": semaphores,
     "GB": lambda pipeline: no_dma(without_instances(pipeline)),
     "instances": lambda pipeline: no_dma(with_instances(pipeline)),
-    DEFAULT: with_instances,
-    "no early weights": lambda pipeline: with_instances(pipeline).without("vta-order-instructions"),
+    "DMA": with_instances,
+    DEFAULT: lambda pipeline: pipeline,
+    "no early weights": lambda pipeline: pipeline.without("vta-order-instructions"),
 }
 """What each step changes of the default pipeline."""
 

@@ -16,7 +16,8 @@ COLUMNS = {
     "semaphores": "layers, semaphores",
     "GB": "GB",
     "instances": "+ instances",
-    DEFAULT: "+ DMA",
+    "DMA": "+ DMA",
+    DEFAULT: "default",
     "no early weights": "- early weights",
 }
 """Steps in the order of the tables, with their headings."""
@@ -179,13 +180,13 @@ class Tables:
                     self.records.get((network, batch, "cluster-8", step))
                     for step in ("semaphores", "GB", DEFAULT)
                 ]
-                if network != "small" and any(found):
-                    texts = ["" if r is None else "{} / {}".format(*r.tensors) for r in found]
+                if network != "small" and any(r and r.layers for r in found):
+                    texts = ["{} / {}".format(*r.tensors) if r and r.layers else "" for r in found]
                     last = found[-1]
-                    shown = "" if last is None else str(last.instances)
+                    shown = str(last.instances) if last and last.layers else ""
                     rows.append([f"{entry.title}, batch {batch}", *texts, shown])
         headings = ["cluster-8: in the global buffer / in DDR", "layers, semaphores", "GB"]
-        yield from table([*headings, "+ DMA", "instances"], rows)
+        yield from table([*headings, "default", "its instances"], rows)
 
     def stages(self) -> Iterator[str]:
         """Cycles and utilisation of stages (the paper's figures 16 and 17)."""
@@ -196,7 +197,7 @@ class Tables:
                     for step in ("semaphores", "GB", DEFAULT)
                     if (record := self.records.get((network, batch, "cluster-8", step)))
                 }
-                if not found:
+                if not any(record.stages for record in found.values()):
                     continue
                 names = dict.fromkeys(s for record in found.values() for s in record.stages)
                 rows = []
@@ -228,8 +229,8 @@ class Tables:
             one = self.records.get((network, 1, "chisel-pynq", ONE_CORE))
             ends = [self.records.get((network, b, "cluster-8", DEFAULT)) for b in (1, 8)]
             if network != "small" and one is not None and any(ends):
-                texts = ["" if r is None else f"{r.seconds:.0f}" for r in ends]
-                times = ["" if r is None else f"{r.seconds / one.seconds:.1f}" for r in ends]
+                texts = [f"{r.seconds:.0f}" if r and r.seconds else "" for r in ends]
+                times = [f"{r.seconds / one.seconds:.1f}" if r and r.seconds else "" for r in ends]
                 cells = [f"{one.seconds:.0f}", texts[0], times[0], texts[1], times[1]]
                 rows.append([entry.title, *cells])
         headings = ["", "one core", "cluster-8, batch 1", "times", "cluster-8, batch 8", "times"]
