@@ -87,6 +87,7 @@ from vtac.dialects.graph.products import (
     BatchMatMulOp,
     GemmOp,
     MatMulOp,
+    lies_as_weights,
     reads_weights,
     weights_of,
 )
@@ -117,6 +118,7 @@ from vtac.dialects.graph.traits import (
     moved,
 )
 from vtac.dialects.graph.unfolding import UnfoldOp
+from vtac.dialects.graph.wide import MultiplyShiftOp, RequantizePlanesOp, ShiftRightByOp
 
 Graph = Dialect(
     "graph",
@@ -151,6 +153,7 @@ Graph = Dialect(
         MaxPoolOp,
         MinOp,
         MulOp,
+        MultiplyShiftOp,
         NegOp,
         PReluOp,
         PackOp,
@@ -158,9 +161,11 @@ Graph = Dialect(
         QuantizeOp,
         ReluOp,
         RequantizeOp,
+        RequantizePlanesOp,
         RescaleOp,
         ReshapeOp,
         ShiftLeftOp,
+        ShiftRightByOp,
         SliceOp,
         SplitBytesOp,
         SubOp,
@@ -237,6 +242,7 @@ __all__ = [
     "MinOp",
     "MovesElements",
     "MulOp",
+    "MultiplyShiftOp",
     "NegOp",
     "OnnxOperator",
     "OpaqueType",
@@ -252,11 +258,13 @@ __all__ = [
     "RangeAttr",
     "ReluOp",
     "RequantizeOp",
+    "RequantizePlanesOp",
     "RescaleOp",
     "ReshapeOp",
     "SelectsElements",
     "ServesOthers",
     "ShiftLeftOp",
+    "ShiftRightByOp",
     "SliceOp",
     "SplitAttr",
     "SplitBytesOp",
@@ -280,6 +288,7 @@ __all__ = [
     "is_static",
     "known_extents",
     "least_byte",
+    "lies_as_weights",
     "macs_of",
     "moved",
     "packing",

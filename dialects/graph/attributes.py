@@ -135,6 +135,30 @@ class PackedAttr(ParametrizedAttribute):
             raise VerifyException("an element of weights has as many rows as lanes")
 
 
+def lies_alike(value: Attribute, read: Attribute) -> bool:
+    """Whether a packed matrix of one type can be read as another: the same, or as weights.
+
+    A matrix of one block of channels lies as weights do if an element has one of its rows, and its
+    rows fill blocks.
+    """
+    if value == read:
+        return True
+    before, after = packing(value), packing(read)
+    if before is None or after is None or not after.holds_weights or before.holds_weights:
+        return False
+    assert isinstance(value, TensorType) and isinstance(read, TensorType)
+    rows, channels, *more = value.get_shape()
+    return (
+        value.get_shape() == read.get_shape()
+        and value.element_type == read.element_type
+        and not more
+        and before.batch.data == 1
+        and before.block == after.block
+        and channels == before.block.data
+        and rows % channels == 0
+    )
+
+
 @irdl_attr_definition
 class OpaqueType(ParametrizedAttribute, TypeAttribute):
     """``!graph.opaque<"seq(tensor(float))">``: a value that is no tensor, by its ONNX type."""

@@ -208,6 +208,15 @@ def reads_weights(use: Use) -> bool:
     return isinstance(op, BatchMatMulOp) and use.index == 1
 
 
+def lies_as_weights(value: SSAValue, batch: int, block: int) -> bool:
+    """Whether int8 [rows, channels] in the layout of activations is in that of weights as well.
+
+    It is where an element has one row, one block holds all channels, and rows fill blocks.
+    """
+    shape = shape_of(value) or ()
+    return batch == 1 and len(shape) == 2 and shape[1] == block and shape[0] % block == 0
+
+
 def weights_of(op: Operation) -> list[SSAValue]:
     """The operands of an op that it reads as weights."""
     return [value for i, value in enumerate(op.operands) if reads_weights(Use(op, i))]

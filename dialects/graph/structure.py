@@ -30,6 +30,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SingleBlockImplicitTerminator
 from xdsl.utils.exceptions import VerifyException
 
+from vtac.dialects.graph.attributes import lies_alike
 from vtac.dialects.graph.traits import ServesOthers
 from vtac.dialects.vtac import ResourceAttr
 
@@ -182,7 +183,10 @@ class CompositeOp(IRDLOperation):
     def verify_(self) -> None:
         """The body takes the inputs and yields the outputs."""
         block = self.body.block
-        if [a.type for a in block.args] != [v.type for v in self.inputs]:
+        pairs = list(zip(block.args, self.inputs, strict=False))
+        if len(block.args) != len(self.inputs) or not all(
+            lies_alike(value.type, argument.type) for argument, value in pairs
+        ):
             raise VerifyException("the body's arguments must have the types of the inputs")
         last = block.last_op
         if not isinstance(last, YieldOp) or [v.type for v in last.arguments] != [

@@ -94,7 +94,7 @@ def _by_channel(vector: Array, x: SSAValue) -> Array:
     return vector.reshape(1, -1, *(1 for _ in (shape_of(x) or ())[2:]))
 
 
-def _vector(b: OnnxBuilder, op: Operation, value: SSAValue, x: SSAValue) -> Array:
+def channel_vector(b: OnnxBuilder, op: Operation, value: SSAValue, x: SSAValue) -> Array:
     """A constant with one number per channel of ``x``."""
     array = b.constant(value)
     if array is None:
@@ -104,7 +104,7 @@ def _vector(b: OnnxBuilder, op: Operation, value: SSAValue, x: SSAValue) -> Arra
 
 def shift_left(b: OnnxBuilder, op: ShiftLeftOp) -> None:
     """A product by powers of two."""
-    amounts = _vector(b, op, op.amount, op.x)
+    amounts = channel_vector(b, op, op.amount, op.x)
     factors = b.weight(np.left_shift(np.int32(1), amounts), "factor")
     b.define(
         op.result, b.add("Mul", [b.cast(b.name(op.x), np.int32), factors], b.name_for(op.result))
@@ -113,15 +113,15 @@ def shift_left(b: OnnxBuilder, op: ShiftLeftOp) -> None:
 
 def add_bias(b: OnnxBuilder, op: AddBiasOp) -> None:
     """Add."""
-    bias = b.weight(_vector(b, op, op.bias, op.acc), "bias")
+    bias = b.weight(channel_vector(b, op, op.bias, op.acc), "bias")
     b.define(op.result, b.add("Add", [b.name(op.acc), bias], b.name_for(op.result)))
 
 
 def requantize(b: OnnxBuilder, op: RequantizeOp) -> None:
     """``clamp(floor((acc + bias) * 2^-shift))`` in float64."""
     b.require(op, 8)
-    bias = _vector(b, op, op.bias, op.acc).astype(np.float64)
-    factor = np.exp2(-_vector(b, op, op.shift, op.acc).astype(np.float64))
+    bias = channel_vector(b, op, op.bias, op.acc).astype(np.float64)
+    factor = np.exp2(-channel_vector(b, op, op.shift, op.acc).astype(np.float64))
     x = b.add("Add", [b.cast(b.name(op.acc), np.float64), b.weight(bias, "bias")])
     x = b.add("Floor", [b.add("Mul", [x, b.weight(factor, "factor")])])
     x = b.add("Max", [x, b.weight(np.array(op.lo.value.data, np.float64), "lo")])
@@ -133,18 +133,18 @@ def rescale(b: OnnxBuilder, op: RescaleOp) -> None:
     """``clamp(floor((clamp(acc + bias) * multiplier + offset) * 2^-shift))`` in float64."""
     b.require(op, 8)
     bias, least, most, multiplier, offset = (
-        b.weight(_vector(b, op, vector, op.acc).astype(np.float64), name)
+        b.weight(channel_vector(b, op, vector, op.acc).astype(np.float64), name)
         for name, vector in op.vectors().items()
     )
     x = b.add("Add", [b.cast(b.name(op.acc), np.float64), bias])
     x = b.add("Mul", [b.add("Min", [b.add("Max", [x, least]), most]), multiplier])
-    x = _floor_shift(b, b.add("Add", [x, offset]), op.shift.value.data)
+    x = floor_shift(b, b.add("Add", [x, offset]), op.shift.value.data)
     x = b.add("Max", [x, b.weight(np.array(op.lo.value.data, np.float64), "lo")])
     x = b.add("Min", [x, b.weight(np.array(op.hi.value.data, np.float64), "hi")])
     b.define(op.result, b.cast(x, np.int8, b.name_for(op.result)))
 
 
-def _floor_shift(b: OnnxBuilder, x: str, bits: int) -> str:
+def floor_shift(b: OnnxBuilder, x: str, bits: int) -> str:
     """``x >> bits`` of a float64 tensor of integers."""
     factor = b.weight(np.array(2.0**-bits), "factor")
     return b.add("Floor", [b.add("Mul", [x, factor])])
@@ -155,8 +155,8 @@ def split_bytes(b: OnnxBuilder, op: SplitBytesOp) -> None:
     x = b.cast(b.name(op.x), np.float64)
     half, whole = b.weight(np.array(128.0), "half"), b.weight(np.array(256.0), "whole")
     for k, plane in enumerate(op.planes):
-        shifted = _floor_shift(b, x, 8 * k) if k else x
-        multiple = b.add("Mul", [_floor_shift(b, b.add("Add", [shifted, half]), 8), whole])
+        shifted = floor_shift(b, x, 8 * k) if k else x
+        multiple = b.add("Mul", [floor_shift(b, b.add("Add", [shifted, half]), 8), whole])
         residue = b.add("Sub", [shifted, multiple])
         b.define(plane, b.cast(residue, np.int8, b.name_for(plane)))
 
@@ -168,7 +168,7 @@ def join_bytes(b: OnnxBuilder, op: JoinBytesOp) -> None:
     for k, plane in enumerate(op.operands):
         term = b.cast(b.name(plane), np.float64)
         if k < 3:
-            term = b.add("Sub", [term, b.add("Mul", [_floor_shift(b, term, 8), whole])])
+            term = b.add("Sub", [term, b.add("Mul", [floor_shift(b, term, 8), whole])])
         if k:
             term = b.add("Mul", [term, b.weight(np.array(256.0**k), "place")])
         total = b.add("Add", [total, term]) if total else term

@@ -20,6 +20,7 @@ from vtac.lowering.graph_to_onnx import (
     integer_ops,
     products,
     unfolding,
+    wide_ops,
 )
 from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder, place_of, value_info
 from vtac.lowering.onnx_to_graph.attributes import export_attribute, subgraphs
@@ -53,13 +54,16 @@ _CONVERTERS: Mapping[type[Operation], Any] = {
     graph.MaxOp: arrangements.extreme,
     graph.MaxPoolOp: float_ops.max_pool,
     graph.MinOp: arrangements.extreme,
+    graph.MultiplyShiftOp: wide_ops.multiply_shift,
     graph.PackOp: integer_ops.pack,
     graph.PadOp: arrangements.pad,
     graph.QuantizeOp: integer_ops.quantize,
     graph.RequantizeOp: integer_ops.requantize,
+    graph.RequantizePlanesOp: wide_ops.requantize_planes,
     graph.RescaleOp: integer_ops.rescale,
     graph.ReshapeOp: float_ops.reshape,
     graph.ShiftLeftOp: integer_ops.shift_left,
+    graph.ShiftRightByOp: wide_ops.shift_right_by,
     graph.SliceOp: arrangements.slice_,
     graph.SplitBytesOp: integer_ops.split_bytes,
     graph.SumPoolOp: float_ops.sum_pool,

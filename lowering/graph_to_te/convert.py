@@ -218,7 +218,8 @@ def _call_kernel(
     inputs = [value for value in group.inputs if constant_of(value) is None]
     entries = [op.entries for op in group.ops if isinstance(op, BatchMatMulOp)]
     own = replace(layout, entries=max(entries, default=1))
-    builder = KernelBuilder(own, constant_of, inputs)
+    read = {outside: inside.type for inside, outside in group.inner.items() if _is_weights(inside)}
+    builder = KernelBuilder(own, constant_of, inputs, read)
     for inside, outside in group.inner.items():
         if outside in builder.values:
             builder.values[inside] = builder.values[outside]
@@ -236,7 +237,8 @@ def _call_kernel(
     if not made:
         return
     arguments = [
-        caller.view(_given(caller, value, group), own.type(value.type)) for value in inputs
+        caller.view(_given(caller, value, group), own.type(read.get(value, value.type)))
+        for value in inputs
     ]
     finished = builder.finish(_identifier(group.name), list(made))
     arguments += [caller.constant(array, hint) for array, hint in finished.constants]
@@ -329,6 +331,12 @@ def _place_pieces(
     made.result.name_hint = op.result.name_hint
     caller.block.add_op(made)
     caller.values[op.result] = made.result
+
+
+def _is_weights(value: SSAValue) -> bool:
+    """Whether a value is packed as weights are."""
+    layout = packing(value.type)
+    return layout is not None and layout.holds_weights
 
 
 def _check_layouts(op: Operation) -> None:

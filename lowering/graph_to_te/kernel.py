@@ -124,6 +124,7 @@ class KernelBuilder:
     layout: that of the function that calls the kernel.
     constant_of: returns the array of a constant of the graph, None for any other value.
     activations: the first operands of the call; their parameters exist from the start.
+    read: the types as which some of them are read, where these are other than their own.
     constants: the operands of the call after the activations, each with a hint for its name.
     values: the te tensor of each graph value that has one.
     """
@@ -131,6 +132,7 @@ class KernelBuilder:
     layout: BlockedLayout
     constant_of: Callable[[SSAValue], Array | None]
     activations: Sequence[SSAValue]
+    read: Mapping[SSAValue, Attribute] = field(default_factory=dict)
     constants: list[tuple[Array, str]] = field(default_factory=list)
     values: dict[SSAValue, SSAValue] = field(default_factory=dict)
     block: Block = field(default_factory=Block)
@@ -141,9 +143,14 @@ class KernelBuilder:
 
     def __post_init__(self) -> None:
         for value in self.activations:
-            argument = self.block.insert_arg(self.layout.tensor(value.type), len(self.block.args))
+            type = self.layout.tensor(self._type(value))
+            argument = self.block.insert_arg(type, len(self.block.args))
             argument.name_hint = value.name_hint
             self.values[value] = argument
+
+    def _type(self, value: SSAValue) -> Attribute:
+        """The type as which an activation is read."""
+        return self.read.get(value, value.type)
 
     def constant(self, value: SSAValue, what: str) -> Array:
         """The array of an operand that must be constant. Raises `CompileError` if it is not."""
@@ -171,6 +178,12 @@ class KernelBuilder:
         argument = self.block.insert_arg(tensor_type(array), len(self.block.args))
         argument.name_hint = hint.rpartition(".")[2]
         return argument
+
+    def channels_of(self, value: SSAValue) -> int:
+        """The extent of the channels of a graph value's tensor."""
+        type = self.values[value].type
+        assert isinstance(type, TensorType)
+        return int(type.get_shape()[self.layout.channel])
 
     def compute(
         self,
@@ -253,7 +266,9 @@ class KernelBuilder:
 
     def _stages(self, kernel: KernelOp) -> list[KernelStage]:
         """The computes, the producers of their operands, and the lanes of activations."""
-        lanes = {self.values[value]: self.layout.lanes(value.type) for value in self.activations}
+        lanes = {
+            self.values[value]: self.layout.lanes(self._type(value)) for value in self.activations
+        }
         made: dict[SSAValue, KernelStage] = {}
         for compute in kernel.computes:
             known = [lanes.get(read.value) for read in compute.reads]

@@ -39,6 +39,7 @@ from vtac.dialects.graph import (
     pad_value_of,
 )
 from vtac.dialects.te import Read, Row
+from vtac.lowering.graph_to_te import wide
 from vtac.lowering.graph_to_te.kernel import (
     KernelBuilder,
     axis,
@@ -49,13 +50,11 @@ from vtac.lowering.graph_to_te.kernel import (
     widen,
 )
 from vtac.lowering.graph_to_te.matrices import batch_product, contraction, matrix_product
+from vtac.lowering.graph_to_te.vectors import IMMEDIATES, applied, channel_constant
 from vtac.lowering.graph_to_te.windows import SlidingWindow, logical_shape
 
 LOWEST = -128
 """The identity of maxima over int8, which pads of pooling windows have, too."""
-
-IMMEDIATES = range(-(1 << 15), 1 << 15)
-"""The immediates of ALU instructions."""
 
 LARGEST_POWER = 6
 """2 to the power of this is the largest power of two in int8."""
@@ -323,23 +322,13 @@ def _clip(op: ClipOp, kernel: KernelBuilder) -> list[SSAValue]:
     return [kernel.elementwise("clip", kernel.values[op.x], body)]
 
 
-def _channel_constant(
-    kernel: KernelBuilder, value: SSAValue, what: str, layer: str, allowed: range
-) -> int | SSAValue:
-    """The number of all channels if they agree on one in ``allowed``, else a parameter."""
-    vector = kernel.constant(value, what)
-    if np.all(vector == vector[0]) and int(vector[0]) in allowed:
-        return int(vector[0])
-    return kernel.parameter(vector.astype(np.int32), f"{layer}.{what}")
-
-
 def _requantize(op: RequantizeOp, kernel: KernelBuilder) -> list[SSAValue]:
     """``clamp((acc + bias) >> shift, lo, hi)`` in one body, with immediates where possible."""
     layer = label_of(op)
     shift_vector = kernel.constant(op.shift, "shift")
     if not 0 <= int(shift_vector.min()) <= int(shift_vector.max()) <= 31:
         raise unsupported(op, "a right shift outside 0 to 31", "requantise with another scale")
-    bias = _channel_constant(kernel, op.bias, "bias", layer, IMMEDIATES)
+    bias = channel_constant(kernel, op.bias, "bias", layer, IMMEDIATES)
     shift: int | SSAValue = int(shift_vector[0])
     if np.any(shift_vector != shift):
         shift = kernel.parameter(shift_vector.astype(np.int32), f"{layer}.shift")
@@ -347,8 +336,8 @@ def _requantize(op: RequantizeOp, kernel: KernelBuilder) -> list[SSAValue]:
 
     def body(acc: SSAValue, *vectors: SSAValue) -> SSAValue:
         rest = iter(vectors)
-        value = _with(arith.AddiOp, acc, bias, rest)
-        value = _with(arith.ShRSIOp, value, shift, rest)
+        value = applied(arith.AddiOp, acc, bias, rest)
+        value = applied(arith.ShRSIOp, value, shift, rest)
         value = arith.MaxSIOp(value, immediate(lo)).result
         return narrow(arith.MinSIOp(value, immediate(hi)).result)
 
@@ -364,7 +353,7 @@ def _rescale(op: RescaleOp, kernel: KernelBuilder) -> list[SSAValue]:
     """
     layer, shift = label_of(op), op.shift.value.data
     vectors = op.vectors().items()
-    steps = [_channel_constant(kernel, v, name, layer, IMMEDIATES) for name, v in vectors]
+    steps = [channel_constant(kernel, v, name, layer, IMMEDIATES) for name, v in vectors]
     _, least, most, multiplier, offset = (
         kernel.constant(v, name).astype(np.int64) for name, v in vectors
     )
@@ -374,11 +363,11 @@ def _rescale(op: RescaleOp, kernel: KernelBuilder) -> list[SSAValue]:
 
     def body(acc: SSAValue, *vectors: SSAValue) -> SSAValue:
         rest = iter(vectors)
-        value = _with(arith.AddiOp, acc, steps[0], rest)
+        value = applied(arith.AddiOp, acc, steps[0], rest)
         for operation, step in zip(_RESCALING, steps[1:], strict=True):
             scalar = next(rest) if isinstance(step, SSAValue) else immediate(step)
             value = operation(value, scalar).result
-        value = _with(arith.ShRSIOp, value, shift, rest)
+        value = applied(arith.ShRSIOp, value, shift, rest)
         if lowest.min() < lo:
             value = arith.MaxSIOp(value, immediate(lo)).result
         if highest.max() > hi:
@@ -399,27 +388,16 @@ _RESCALING: tuple[Callable[..., Any], ...] = (
 """The steps of a rescaling after the addition of the bias, each with a vector."""
 
 
-def _with(
-    operation: Callable[..., Any], value: SSAValue, constant: int | SSAValue, vectors: Any
-) -> SSAValue:
-    """Apply a binary op with an immediate (no op for 0) or with the next vector's scalar."""
-    if isinstance(constant, SSAValue):
-        return operation(value, next(vectors)).result  # type: ignore[no-any-return]
-    if constant == 0:
-        return value
-    return operation(value, immediate(constant)).result  # type: ignore[no-any-return]
-
-
 def _add_bias(op: AddBiasOp, kernel: KernelBuilder) -> list[SSAValue]:
     acc = kernel.values[op.acc]
-    bias = _channel_constant(kernel, op.bias, "bias", label_of(op), IMMEDIATES)
+    bias = channel_constant(kernel, op.bias, "bias", label_of(op), IMMEDIATES)
     if bias == 0:
         return [acc]
     return [
         kernel.elementwise(
             "bias",
             acc,
-            lambda value, *vectors: _with(arith.AddiOp, value, bias, iter(vectors)),
+            lambda value, *vectors: applied(arith.AddiOp, value, bias, iter(vectors)),
             vectors=[bias] if isinstance(bias, SSAValue) else [],
         )
     ]
@@ -472,4 +450,5 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, KernelBuilder], list[SSAValue]
     SumPoolOp: _sum_pool,
     TransposeOp: _transpose,
     UpsampleOp: _upsample,
+    **wide.EMITTERS,
 }

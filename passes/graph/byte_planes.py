@@ -25,11 +25,12 @@ from vtac.dialects.graph import (
     ElementWise,
     JoinBytesOp,
     RequantizeOp,
+    RequantizePlanesOp,
     RescaleOp,
     SplitBytesOp,
 )
 
-NARROWING = (RequantizeOp, RescaleOp, SplitBytesOp)
+NARROWING = (RequantizeOp, RequantizePlanesOp, RescaleOp, SplitBytesOp)
 """Ops that read accumulators and yield int8."""
 
 

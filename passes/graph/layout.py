@@ -25,11 +25,12 @@ from vtac.dialects.graph import (
     PackedAttr,
     PackOp,
     UnpackOp,
+    lies_as_weights,
     packing,
     reads_weights,
     weights_of,
 )
-from vtac.dialects.target import target_at
+from vtac.dialects.target import Target, target_at
 from vtac.passes.graph.codegen import CODEGEN
 
 
@@ -69,10 +70,13 @@ def _pack_arguments(block: Block, layout: PackedAttr) -> None:
         Rewriter.replace_value_with_new_type(argument, type)
 
 
-def _check_weights(function: FuncOp) -> None:
-    """Weights enter a function from outside, where their layout can be made."""
+def _check_weights(function: FuncOp, target: Target) -> None:
+    """Weights enter a function from outside, where their layout can be made, or lie as weights
+    anyway."""
     for op in function.body.block.ops:
         for value in weights_of(op):
+            if lies_as_weights(value, target.batch, target.block):
+                continue
             if isinstance(value.owner, Operation) and not isinstance(value.owner, ConstantOp):
                 what = "it reads as weights what it computes itself"
                 hint = "Keep both in functions of their own, as merge-regions does."
@@ -91,7 +95,7 @@ def _pack_function(function: FuncOp) -> list[int]:
             )
         )
     layout = PackedAttr(target.batch, target.block)
-    _check_weights(function)
+    _check_weights(function, target)
     for op in function.body.block.ops:
         if isinstance(op, CompositeOp):
             _repeat_operands(op, _split_arguments(op.body.block))

@@ -18,6 +18,7 @@ from vtac.dialects.graph import (
     GemmOp,
     MaxPoolOp,
     RequantizeOp,
+    RequantizePlanesOp,
     ReshapeOp,
     ShiftLeftOp,
     SliceOp,
@@ -70,6 +71,8 @@ def alu_cycles(op: Operation, target: Target, rates: Rates) -> int:
             return elements(op.result, target) * prod(op.kernel_shape()) * register
         case RequantizeOp():  # a bias, a shift, two bounds
             return elements(op.result, target) * (register + 3 * immediate)
+        case RequantizePlanesOp():  # the same, and a second byte
+            return elements(op.high, target) * (register + 6 * immediate)
         case SplitBytesOp():
             return elements(op.x, target) * PLANES * immediate
         case _:

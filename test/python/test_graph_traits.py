@@ -93,7 +93,8 @@ EXAMPLES: dict[type[Operation], tuple[Make, Sequence[Sequence[int]]]] = {
 """For each op over floats: how it is made of operands, and their shapes."""
 
 ON_INTEGERS = {graph.QuantizeOp, graph.DequantizeOp, graph.ShiftLeftOp, graph.RequantizeOp}
-ON_INTEGERS |= {graph.AddBiasOp, graph.RescaleOp}
+ON_INTEGERS |= {graph.AddBiasOp, graph.RescaleOp, graph.RequantizePlanesOp}
+ON_INTEGERS |= {graph.MultiplyShiftOp, graph.ShiftRightByOp}
 """Ops between reals and integers, or on integers alone: element-wise, and of no other trait."""
 
 

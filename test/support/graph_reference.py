@@ -144,6 +144,8 @@ class _Evaluator:
             return self.call(callee, operands)
         if isinstance(op, graph.SplitBytesOp):
             return split_bytes(operands[0])
+        if isinstance(op, graph.RequantizePlanesOp):
+            return requantize_planes(op, *operands)
         if isinstance(op, graph.HostOp):
             what = f"ONNX operator {op.op_type.data} is not a graph op: only onnxruntime runs it"
             raise _refusal(op, what)
@@ -229,6 +231,30 @@ def rescale(acc: Array, vectors: Sequence[Array], shift: int, bounds: tuple[int,
 def split_bytes(x: Array) -> list[Array]:
     """The four bytes of int32, least significant first, each as int8."""
     return [(x >> (8 * i)).astype(np.uint8).view(np.int8) for i in range(4)]
+
+
+def requantize_planes(op: graph.RequantizePlanesOp, acc: Array, *vectors: Array) -> list[Array]:
+    """``v = clamp((acc + bias) >> shift)`` as ``256 high + low``."""
+    bound = 2**15 if op.bound is None else op.bound.value.data
+    v = requantize(acc, *vectors, -bound, bound)
+    assert v.size == 0 or (v.min() >= -(2**15) and v.max() <= 2**15 - 129)
+    low = (v & 255).astype(np.uint8).view(np.int8)
+    return [((v - low.astype(np.int64)) // 256).astype(np.int8), low]
+
+
+def multiply_shift(op: graph.MultiplyShiftOp, acc: Array) -> Array:
+    """``(acc * multiplier + offset) >> shift``; every step fits int32."""
+    product = acc.astype(np.int64) * op.multiplier.value.data
+    _check_fits(product, np.dtype(np.int32), op.name)
+    total = product + op.offset.value.data
+    _check_fits(total, np.dtype(np.int32), op.name)
+    return total >> op.shift.value.data
+
+
+def shift_right_by(op: graph.ShiftRightByOp, acc: Array, amount: Array) -> Array:
+    """``acc >> amount`` with amounts of 0 to 31."""
+    assert amount.min() >= 0 and amount.max() <= 31
+    return acc.astype(np.int64) >> amount.astype(np.int64)
 
 
 def join_bytes(planes: Sequence[Array]) -> Array:
@@ -482,6 +508,8 @@ _MEANING: Mapping[type[Operation], Callable[..., Array]] = {
     graph.MaxPoolOp: lambda op, x: max_pool(x, op),
     graph.MinOp: lambda op, a, b: np.minimum(a, b),
     graph.MulOp: lambda op, a, b: _wide(a) * _wide(b),
+    graph.MultiplyShiftOp: multiply_shift,
+    graph.ShiftRightByOp: shift_right_by,
     graph.NegOp: lambda op, x: -_wide(x),
     graph.PReluOp: lambda op, x, slope: leaky_relu(x, slope),
     graph.PackOp: lambda op, x: x,
