@@ -21,6 +21,7 @@ from vtac.dialects.graph import (
     MaxOp,
     MinOp,
     MulOp,
+    MultiplyShiftOp,
     QuantizeOp,
     ReshapeOp,
     ShiftLeftOp,
@@ -237,28 +238,27 @@ class _Emitter:
         return self._total(made, root, _JOINS[group.join])
 
     def _gated(self, term: Term, gate: Gate, root: Operation) -> SSAValue:
-        """``K x + n ((max(n, -h) + h)^3 - K)`` with ``n = -|x|`` (`gates`)."""
+        """``K x + n ((max(n, -h) + h)^3 - K)`` with ``n = -|x|`` (`gates`).
 
-        def below() -> SSAValue:
-            pair = [self._weighed(term, weight, root) for weight in (1, -1)]
-            return self._total(pair, root, MinOp)
+        That is ``2 K max(x, 0) + c (c + h)^3`` with ``c = max(n, -h)``, since the cube is 0 where n
+        is below -h.
+        """
 
-        def shifted(acc: SSAValue, bits: int) -> SSAValue:
-            amounts = np.full(len(term.weights), bits, np.int32)
-            return self._shifted(acc, amounts, "amount", root) if bits else acc
+        def limited(acc: SSAValue, least: int) -> SSAValue:
+            return self._insert(ClipOp(acc, acc.type, min=FloatAttr(float(least), f64)), root, root)
 
-        def plus(acc: SSAValue, number: int) -> SSAValue:
-            added = np.full(len(term.weights), number, np.int32)
-            bias = self._constant(added, "offset", root)
-            return self._insert(AddBiasOp(acc, bias, acc.type), root, root)
-
-        n = below()
-        limited = ClipOp(n, n.type, min=FloatAttr(-float(gate.height), f64))
-        raised = plus(self._insert(limited, root, root), gate.height)
-        cube = plus(self._total([raised, raised, raised], root, MulOp), -gate.curvature)
-        high, low = (self._weighed(term, weight, root) for weight in (gate.high, gate.low))
-        linear = shifted(self._total([shifted(high, PLANE_BITS), low], root), gate.bits)
-        return self._total([linear, self._total([below(), cube], root, MulOp)], root)
+        above = limited(self._weighed(term, 1, root), 0)
+        factor = (gate.high << PLANE_BITS) + gate.low
+        linear = self._insert(MultiplyShiftOp(above, factor), root, root)
+        amounts = np.full(len(term.weights), gate.bits + 1, np.int32)
+        linear = self._shifted(linear, amounts, "amount", root)
+        pair = [self._weighed(term, weight, root) for weight in (1, -1)]
+        below = limited(self._total(pair, root, MinOp), -gate.height)
+        height = np.full(len(term.weights), gate.height, np.int32)
+        offset = self._constant(height, "offset", root)
+        raised = self._insert(AddBiasOp(below, offset, below.type), root, root)
+        product = self._total([raised, raised, raised, below], root, MulOp)
+        return self._total([linear, product], root)
 
     def _weighed(self, term: Term, weight: int, root: Operation) -> SSAValue:
         """The operand of a term times one number."""
