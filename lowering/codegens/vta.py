@@ -28,21 +28,25 @@ from vtac.dialects.graph import (
     MinOp,
     MovesElements,
     MulOp,
+    MultiplyShiftOp,
     RequantizeOp,
+    RequantizePlanesOp,
     RescaleOp,
     ReshapeOp,
     ShiftLeftOp,
+    ShiftRightByOp,
     SliceOp,
     SplitBytesOp,
     SumPoolOp,
     TransposeOp,
     UpsampleOp,
     given_by,
+    lies_as_weights,
     shape_of,
     weights_of,
 )
 from vtac.dialects.graph.rectangles import moves_whole_elements
-from vtac.dialects.target import Target
+from vtac.dialects.target import Target, target_at
 from vtac.dialects.vta import ClusterOp, ProgramOp
 from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.dialects.vta.program import BinaryProgram
@@ -264,6 +268,10 @@ class VtaCodegen(Codegen):
                 "accumulate_rescale",
                 op(RescaleOp, acc, *(constant() for _ in range(5))).where(_static, multiplies),
             ),
+            NamedPattern(
+                "accumulate_planes",
+                op(RequantizePlanesOp, acc, constant(), constant()).where(_static),
+            ),
             NamedPattern("accumulate_split", op(SplitBytesOp, planes).where(_static)),
             NamedPattern("max_pool", op(MaxPoolOp, wildcard()).where(_static, _int8_input)),
             NamedPattern(
@@ -310,13 +318,19 @@ class VtaCodegen(Codegen):
         sums = op(AddOp, acc, acc).where(_same_shape) | op(AddBiasOp, acc, constant())
         extremes = op(MaxOp, acc, acc) | op(MinOp, acc, acc) | op(ClipOp, acc)
         if target is not None and target.alu_mul:
-            extremes = extremes | op(MulOp, acc, acc)
+            extremes = extremes | op(MulOp, acc, acc) | op(MultiplyShiftOp, acc)
+            extremes = extremes | op(ShiftRightByOp, acc, acc)
         acc.define(sources | sums | extremes)
         return acc
 
     def outer_values(self, composite: CompositeOp) -> Sequence[SSAValue]:
-        """Operands in the layout of weights, which only the host can pack."""
-        return weights_of(composite)
+        """Operands in the layout of weights, where only the host can pack them."""
+        target = target_at(composite)
+        return [
+            value
+            for value in weights_of(composite)
+            if target is None or not lies_as_weights(value, target.batch, target.block)
+        ]
 
     def refusal(self, composite: CompositeOp, target: Target | None) -> str | None:
         """A reason for groups that read very many values."""
@@ -353,9 +367,9 @@ class VtaCodegen(Codegen):
 
     def preparation(self, options: QuantiseOptions) -> Pipeline:
         """Integers, moves that cost nothing, byte planes, a first layer that fills its blocks."""
-        quantise = Pipeline.of("quantize", QUANTISED).with_options(
-            "quantize", shift=options.shift, requantise=options.requantise
-        )
+        quantise = Pipeline.of(
+            "quantize,integer-streams,weights-from-activations", QUANTISED
+        ).with_options("quantize", shift=options.shift, requantise=options.requantise)
         return quantise + Pipeline.of("raise-moves,byte-planes,fold-first-layer")
 
     def layout(self) -> Pipeline:

@@ -114,7 +114,9 @@ def test_every_kind_is_exact_and_near_the_floats(name: str, machine: str) -> Non
     assert products and "host" not in products
     if form.norm == "operator" and not form.patch:  # patches begin the stream in integers
         sums = [found.reason for found in module.explain if found.node.endswith("norm1.add")]
-        assert all("adds without rounding" in reason for reason in sums), sums
+        kept = ["adds without rounding"]
+        kept += ["part of"] if machine == "sim" else []
+        assert all(any(text in reason for text in kept) for reason in sums), sums
 
 
 @pytest.mark.parametrize("machine", ["4x8", "2x16", "chisel"])

@@ -4,6 +4,9 @@ A transformer adds each branch to a stream that a layer normalisation reads. Whe
 normalises, it has the stream in floats. In int8 the sum would round the stream and be rounded
 itself; on the host only the branch is rounded. It costs the accelerator nothing, and the stream
 needs to cross the border for the layers alone.
+
+Where the target multiplies, ``integer-streams`` may then give the sum and the normalisation an
+integer form, in two planes. So there a sum that is normalised need not have an addend in floats.
 """
 
 from collections.abc import Container, Iterator
@@ -34,15 +37,14 @@ def float_sums(network: Network, hosted: Container[Operation]) -> list[AddOp]:
     ]
     found: dict[AddOp, None] = {}
     for op in adds:
-        if any(_is_float(value, hosted, found) for value in (op.a, op.b)):
+        if _has_float(op, network, hosted, found):
             found[op] = None
     count = -1
     while count != len(found):
         count = len(found)
         for op in reversed(list(found)):
-            if not _is_read_in_floats(op, hosted, found) or not any(
-                _is_float(value, hosted, found) for value in (op.a, op.b)
-            ):
+            floats = _has_float(op, network, hosted, found)
+            if not floats or not _is_read_in_floats(op, hosted, found):
                 del found[op]
     return list(found)
 
@@ -50,6 +52,23 @@ def float_sums(network: Network, hosted: Container[Operation]) -> list[AddOp]:
 def _adds_floats(op: AddOp, network: Network) -> bool:
     return is_float32(op.result) and all(
         network.constant(value) is None and network.given(value) is None for value in (op.a, op.b)
+    )
+
+
+def _has_float(
+    op: AddOp, network: Network, hosted: Container[Operation], sums: Container[AddOp]
+) -> bool:
+    """Whether an addend is a float, or becomes planes of integers that are as good as floats."""
+    if network.multiplies and any(map(is_layer_norm, _readers(op.result))):
+        return True
+    return any(_is_float(value, hosted, sums) for value in (op.a, op.b))
+
+
+def is_layer_norm(op: Operation) -> bool:
+    """Whether an op is ONNX's LayerNormalization."""
+    return isinstance(op, HostOp) and (op.op_type.data, op.domain.data) == (
+        "LayerNormalization",
+        "",
     )
 
 

@@ -1,0 +1,1 @@
+"""Streams of rows that the host would normalise, in integers on machines that multiply."""
