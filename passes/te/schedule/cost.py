@@ -35,6 +35,7 @@ class Rates:
     load: what the first load costs besides its beats.
     fetch: an instruction.
     beat: bytes a cycle on the memory port.
+    shares_port: whether loads of the compute module wait for those of the load module.
     request: bytes of a read request at most. request_interval: from one request to the next.
     store_instruction: what a store instruction costs besides its requests.
     store: an output element. row: what a request of a store costs besides.
@@ -50,6 +51,7 @@ class Rates:
     load: int
     fetch: int
     beat: int
+    shares_port: bool
     request: int
     request_interval: int
     store: int
@@ -74,6 +76,7 @@ class Rates:
             load=_IDEAL_LOAD if ideal else timing.latency + LOAD_OVERHEAD,
             fetch=_fetch(timing),
             beat=IDEAL_BEAT if ideal else _bytes_a_cycle(timing),
+            shares_port=not ideal and timing.read_channels < _OWN_LOAD_CHANNEL,
             request=timing.burst_bytes,
             request_interval=0 if ideal else timing.request_interval,
             store=max(timing.store_idle_cycles + (0 if ideal else timing.beats(element)), 1),
@@ -92,7 +95,8 @@ class FetchAhead:
     Fetch goes on until a queue is full, long before most instructions are due. While it does, loads
     share the port with it.
 
-    instructions: of one request. beats: that it occupies the port, 0 where fetch has its own.
+    instructions: of one request. beats: that it occupies the port of the load module, 0 where
+    fetch has another.
     latency, dispatch: cycles from a request to its first beat on an idle port, and from its last
     beat to the next request. waits: cycles for which loads that were requested before may delay it.
     depth: instructions that a queue holds.
@@ -109,7 +113,7 @@ class FetchAhead:
     def of(timing: TimingPreset) -> "FetchAhead":
         """That of a machine."""
         count = timing.fetch_instructions
-        alone = timing.ideal_memory or timing.read_channels >= _OWN_FETCH_CHANNEL
+        alone = timing.ideal_memory or timing.read_channels >= _OWN_LOAD_CHANNEL
         return FetchAhead(
             count,
             0 if alone else timing.beats(INSTRUCTION_BYTES * count),
@@ -120,8 +124,8 @@ class FetchAhead:
         )
 
 
-_OWN_FETCH_CHANNEL = 3
-"""With so many read channels, fetch shares none."""
+_OWN_LOAD_CHANNEL = 2
+"""With so many read channels, the load module shares its own with nobody."""
 
 _STORE = 1
 """Cycles of a store that are neither elements nor requests."""
@@ -136,12 +140,12 @@ _FETCH = 5
 def _bytes_a_cycle(timing: TimingPreset) -> int:
     """Bytes of a stream of full bursts that pass the port in a cycle, at least one.
 
-    A request of B beats takes B cycles, unless its reader asks less often than that, or too few
-    requests may be under way to hide the latency.
+    A request of B beats takes B cycles, unless too few requests may be under way to hide the
+    latency. How often a reader may ask is counted by load (`request_interval`).
     """
     beats = timing.burst_beats
     answered = -(-(timing.latency + 2 + beats) // timing.outstanding)
-    return max(timing.burst_bytes // max(beats, timing.request_interval, answered), 1)
+    return max(timing.burst_bytes // max(beats, answered), 1)
 
 
 def _fetch(timing: TimingPreset) -> int:

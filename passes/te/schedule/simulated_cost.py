@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from vtac.dialects.target import Target
-from vtac.passes.te.schedule.cost import IDEAL_BEAT
 from vtac.passes.te.schedule.durations import Durations
 from vtac.passes.te.schedule.fits import BufferNeeds
 from vtac.passes.te.schedule.footprint import Range
@@ -220,7 +219,7 @@ class _Simulation:
         loads: those of the load module that follow. It waits only for the last of them for which
         buffers are free; before an earlier one `vta-order-instructions` moves it to a gap.
         """
-        if self.rates.beat >= IDEAL_BEAT:
+        if not self.rates.shares_port:
             return compute
         taken = dict[int, int]()
         for operand, cycles in loads:
