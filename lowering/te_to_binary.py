@@ -32,7 +32,7 @@ from vtac.passes.vta.accesses import (
 )
 from vtac.passes.vta.allocate import addresses_of, index_bases, moved
 from vtac.passes.vta.insert_dependences import derive_tokens, no_tokens
-from vtac.passes.vta.list_schedule import Work, compute_work, transfer_work
+from vtac.passes.vta.list_schedule import Occupation, compute_work, transfer_work
 from vtac.passes.vta.order_instructions import better_order
 from vtac.passes.vta.place_scratch import place_scratch
 from vtac.passes.vta.plan_microops import (
@@ -212,7 +212,7 @@ class _Assembler:
             steps += [each for each in instructions if type(each) is _Step]
         return [*steps, _FINISH]
 
-    def _work(self, each: _Step | _Placed) -> Work:
+    def _work(self, each: _Step | _Placed) -> Occupation:
         if type(each) is _Placed:
             return compute_work(self._target, each.op, each.micro_ops)
         assert type(each) is _Step

@@ -20,7 +20,7 @@ from .machine import FastMachine
 from .reference import ReferenceMachine
 
 
-class Machine(Protocol):
+class FunctionalCore(Protocol):
     """An implementation of the instructions; `position` is the place of the one that runs."""
 
     position: int
@@ -40,7 +40,9 @@ class Simulator:
     has run, and `ReferenceMachine`, the plain definition.
     """
 
-    def __init__(self, target: Target, machine: Callable[[Target], Machine] = FastMachine) -> None:
+    def __init__(
+        self, target: Target, machine: Callable[[Target], FunctionalCore] = FastMachine
+    ) -> None:
         self.target = target
         self._machine = machine(target)
 

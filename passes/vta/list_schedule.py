@@ -34,7 +34,7 @@ _AHEAD = 4
 """By how many loads a load may stand before the instructions that start when it does."""
 
 
-class Work(NamedTuple):
+class Occupation(NamedTuple):
     """The resources of an instruction: its module, cycles there, and for a load beats of a
     channel."""
 
@@ -43,24 +43,24 @@ class Work(NamedTuple):
     beats: int | None = None
 
 
-class Schedule(NamedTuple):
+class ListSchedule(NamedTuple):
     """Instructions in program order as they run, and the cycle in which all are done."""
 
     order: list[int]
     cycles: int
 
 
-def transfer_work(target: Target, memory: Memory, y: int, x: int) -> Work:
+def transfer_work(target: Target, memory: Memory, y: int, x: int) -> Occupation:
     """What a LOAD of `y` rows of `x` elements takes on a target, or for OUT a STORE."""
     timing, module = target.timing, module_of_transfer(memory)
     if x == 0 or y == 0:
-        return Work(module, 1)
+        return Occupation(module, 1)
     if memory is Memory.OUT:
-        return Work(module, _store_cycles(target, y, x))
+        return Occupation(module, _store_cycles(target, y, x))
     if timing.ideal_memory:
-        return Work(module, 1, 0)
+        return Occupation(module, 1, 0)
     row = timing.beats(x * target.element_bytes(memory))
-    return Work(module, 0, y * max(row, timing.request_interval))
+    return Occupation(module, 0, y * max(row, timing.request_interval))
 
 
 def _store_cycles(target: Target, y: int, x: int) -> int:
@@ -72,11 +72,11 @@ def _store_cycles(target: Target, y: int, x: int) -> int:
     return moving + requests * timing.store_request_cycles
 
 
-def compute_work(target: Target, op: ComputeOp, micro_ops: MicroOps) -> Work:
+def compute_work(target: Target, op: ComputeOp, micro_ops: MicroOps) -> Occupation:
     """What a GEMM or ALU instruction with these micro-ops takes on a target."""
     outer, inner = op.iterations
     cycles = micro_ops.count * outer * inner * _rate(op, target.timing)
-    return Work(Module.COMPUTE, cycles + target.timing.compute_overhead)
+    return Occupation(Module.COMPUTE, cycles + target.timing.compute_overhead)
 
 
 def _rate(op: ComputeOp, timing: TimingPreset) -> int:
@@ -90,19 +90,19 @@ def _rate(op: ComputeOp, timing: TimingPreset) -> int:
 
 def run(
     timing: TimingPreset,
-    work: Sequence[Work],
+    work: Sequence[Occupation],
     before: Sequence[set[int]],
     *,
     keep_order: bool = False,
-) -> Schedule:
+) -> ListSchedule:
     """Run a program. before: for each instruction those that must be done when it starts.
 
     keep_order: each module runs its instructions in program order.
     """
-    return _ListSchedule(timing, work, before, keep_order).run()
+    return _ListScheduler(timing, work, before, keep_order).run()
 
 
-class _ListSchedule:
+class _ListScheduler:
     """One run. For each module: the instruction that runs, and those that could start.
 
     A carrier has the number of the STORE after which it comes, as -1 - number.
@@ -111,7 +111,7 @@ class _ListSchedule:
     def __init__(
         self,
         timing: TimingPreset,
-        work: Sequence[Work],
+        work: Sequence[Occupation],
         before: Sequence[set[int]],
         keep_order: bool,
     ):
@@ -147,7 +147,7 @@ class _ListSchedule:
             if not waits:
                 self._make_ready(number)
 
-    def run(self) -> Schedule:
+    def run(self) -> ListSchedule:
         """See the function `run`."""
         while True:
             for module in Module:
@@ -159,7 +159,7 @@ class _ListSchedule:
             while self._events and self._events[0][0] == self._now:
                 self._end(heapq.heappop(self._events)[1])
         assert len(self._placed) == len(self._work)
-        return Schedule([number for *_, number in sorted(self._placed)], self._now)
+        return ListSchedule([number for *_, number in sorted(self._placed)], self._now)
 
     def _make_ready(self, number: int) -> None:
         module, _, beats = self._work[number]

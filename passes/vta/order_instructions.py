@@ -29,7 +29,7 @@ from vtac.dialects.vta import ComputeOp, InstructionOp, LoadOp, StoreOp, StreamO
 from vtac.dialects.vta.encoding import Opcode
 
 from .accesses import Accesses, module_of
-from .list_schedule import Work, compute_work, run, transfer_work
+from .list_schedule import Occupation, compute_work, run, transfer_work
 from .precedence import Span, compute_spans, predecessors, transfer_spans
 
 
@@ -59,7 +59,7 @@ def order_instructions(program: StreamOp) -> None:
 
 
 def better_order(
-    timing: TimingPreset, work: Sequence[Work], spans: Sequence[Sequence[Span]]
+    timing: TimingPreset, work: Sequence[Occupation], spans: Sequence[Sequence[Span]]
 ) -> list[int] | None:
     """The instructions of a program in an order that is faster by the model; None if none is.
 
@@ -69,7 +69,7 @@ def better_order(
 
 
 def _better_order(
-    timing: TimingPreset, work: Sequence[Work], before: Sequence[set[int]]
+    timing: TimingPreset, work: Sequence[Occupation], before: Sequence[set[int]]
 ) -> list[int] | None:
     kept, chosen = (run(timing, work, before, keep_order=keep) for keep in (True, False))
     return chosen.order if chosen.cycles < kept.cycles else None
@@ -130,7 +130,7 @@ def _spans_of_program(program: StreamOp, instructions: Sequence[InstructionOp]) 
     return [_spans_of(op, accesses) for op in instructions]
 
 
-def _work_of(op: InstructionOp, target: Target) -> Work:
+def _work_of(op: InstructionOp, target: Target) -> Occupation:
     if isinstance(op, LoadOp | StoreOp):
         return transfer_work(target, op.memory_id, *op.sizes)
     assert isinstance(op, ComputeOp) and op.micro_ops is not None

@@ -19,7 +19,7 @@ from ...dialects.target.windows import SEMAPHORE_BASE, semaphores_end
 from ...dialects.vta.dma import Copy
 from ...dialects.vta.encoding import Load, Store, Transfer
 from ..errors import Fault
-from ..functional import Machine
+from ..functional import FunctionalCore
 from ..launch import Counters, Launch
 from ..machine import FastMachine
 from .flow import ClusterFlow, balance, clocks, deadlock_reason, overflows, schedule
@@ -76,7 +76,7 @@ class ClusterSimulator:
     """
 
     def __init__(
-        self, cluster: ClusterTarget, machine: Callable[[Target], Machine] = FastMachine
+        self, cluster: ClusterTarget, machine: Callable[[Target], FunctionalCore] = FastMachine
     ) -> None:
         self.cluster = cluster
         self._machines = [machine(cluster.core) for _ in range(cluster.cores)]

@@ -80,7 +80,7 @@ class _ModuleState:
     transfer: Transfer | None = None
 
 
-class Machine:
+class CoreClock:
     """One run of a program, which `together.run` drives.
 
     channels: the memory channels that it uses, its own (`Channels.of`) or shared with others.

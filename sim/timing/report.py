@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...dialects.target import Target, TimingPreset
 from .accounts import Account, Accounts
 from .channels import Channels
-from .machine import Machine, Timeline
+from .machine import CoreClock, Timeline
 from .together import run
 from .work import Work, prepare
 
@@ -110,5 +110,5 @@ def estimate(
         raise ValueError(f"{len(labels)} labels for {len(words)} instructions")
     work = prepare(target, chosen, words)
     return TimingReport(
-        target, chosen, work, run([Machine(chosen, work, Channels.of(chosen))])[0], labels
+        target, chosen, work, run([CoreClock(chosen, work, Channels.of(chosen))])[0], labels
     )

@@ -6,11 +6,11 @@ from typing import Protocol
 
 from .channel import NEVER, Transfer
 from .channels import ReadChannel, Writes, Writing
-from .machine import Machine, Timeline
+from .machine import CoreClock, Timeline
 
 
 class Referee(Protocol):
-    """Who decides, in order of time, whether tokens or signals are lost; a `Machine` is one."""
+    """Who decides, in order of time, whether tokens or signals are lost; a `CoreClock` is one."""
 
     @property
     def undecided(self) -> int:
@@ -21,7 +21,7 @@ class Referee(Protocol):
         """Decide what `undecided` waits for."""
 
 
-def run(machines: Sequence[Machine]) -> list[Timeline]:
+def run(machines: Sequence[CoreClock]) -> list[Timeline]:
     """Run machines that start in the same cycle and may share channels, each up to its FINISH.
 
     A machine's number among them is its `unit`. Raises `SimulationError` on a deadlock.
@@ -30,7 +30,7 @@ def run(machines: Sequence[Machine]) -> list[Timeline]:
     return [machine.timeline() for machine in machines]
 
 
-def simulate(machines: Sequence[Machine], referees: Sequence[Referee] = ()) -> None:
+def simulate(machines: Sequence[CoreClock], referees: Sequence[Referee] = ()) -> None:
     """Run machines until each is at its FINISH or nothing can happen any more.
 
     Machines and their modules run ahead as far as times are known. When none can go on, no machine

@@ -21,7 +21,7 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.target import Memory, Target
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.passes.te.schedule.describe import ESTIMATE
-from vtac.passes.te.schedule.refine import Candidate
+from vtac.passes.te.schedule.refine import SimulatedPoint
 from vtac.passes.te.schedule.search import search
 from vtac.passes.te.schedule.simulated_cost import CostSimulator
 from vtac.passes.te.schedule.structure import Structure, structure_of
@@ -106,7 +106,7 @@ def test_a_network_is_one_program() -> None:
 
 def structure_and_plan(
     f: IntegerFunction, module: ModuleOp, target: Target
-) -> tuple[Structure, Candidate]:
+) -> tuple[Structure, SimulatedPoint]:
     f.apply(module, [GraphToTePass, *REWRITES])
     structure = structure_of(only_kernel(module), "layer")
     return structure, search(structure, target, "layer")

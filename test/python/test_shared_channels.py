@@ -9,7 +9,7 @@ from clock_programs import load, random_program, store
 from vtac.dialects.target import Memory, Target, TimingPreset
 from vtac.dialects.vta.encoding import Finish, Instruction, encode
 from vtac.sim.timing.channels import Channels
-from vtac.sim.timing.machine import Machine, Timeline
+from vtac.sim.timing.machine import CoreClock, Timeline
 from vtac.sim.timing.together import run
 from vtac.sim.timing.work import prepare
 
@@ -21,8 +21,8 @@ SPLIT = LONG.replace(read_channels=3)
 
 def machine(
     preset: TimingPreset, program: list[Instruction], channels: Channels, unit: int = 0
-) -> Machine:
-    return Machine(preset, prepare(TARGET, preset, encode(TARGET, program)), channels, unit)
+) -> CoreClock:
+    return CoreClock(preset, prepare(TARGET, preset, encode(TARGET, program)), channels, unit)
 
 
 def alone(preset: TimingPreset, program: list[Instruction]) -> Timeline:

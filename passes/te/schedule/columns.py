@@ -31,7 +31,7 @@ class Reductions:
     extents: dict[tuple[int, int], list[Extents]] = field(default_factory=dict)
 
 
-class Columns:
+class PointColumns:
     """Points whose products all load their operands in the same way.
 
     values: by the name of a knob; of ``order`` and the slots there are none.

@@ -166,7 +166,7 @@ def _launch(timing: TimingPreset) -> int:
 
 
 @dataclass(frozen=True)
-class Work:
+class KernelWork:
     """What a kernel does under each tiling: totals, except where a single tile is meant.
 
     compute: cycles in which the compute module works, instructions included.
@@ -197,7 +197,7 @@ class Work:
     store_overlaps: Flags
 
 
-def cycles(work: Work, rates: Rates, target: Target) -> Extents:
+def cycles(work: KernelWork, rates: Rates, target: Target) -> Extents:
     """Expected cycles from the first load to the last store."""
     fits = work.micro_ops <= target.uop_entries
     micro_ops = np.where(fits, work.micro_ops, work.micro_ops_again)

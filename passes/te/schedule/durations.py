@@ -30,7 +30,7 @@ from vtac.passes.te.schedule.structure import ScheduledStage, StageRole, Structu
 from vtac.passes.te.schedule.tiling import Reduction
 
 ACTIVATIONS, WEIGHTS = 0, 1
-"""The operands of a product, as `Step` numbers them."""
+"""The operands of a product, as `ReductionStep` numbers them."""
 
 
 class Duration(NamedTuple):
@@ -40,7 +40,7 @@ class Duration(NamedTuple):
     instructions: int
 
 
-class Step(NamedTuple):
+class ReductionStep(NamedTuple):
     """One tile of a reduction: what is loaded for it, and the instructions of the product.
 
     fills: operands (`ACTIVATIONS` or `WEIGHTS`) and the cycles of their loads. points: the
@@ -58,10 +58,10 @@ class Step(NamedTuple):
     micro_ops: int
 
 
-class Steps(NamedTuple):
-    """All tiles of a reduction, in order, and the sums of what `Step` says of each."""
+class ReductionSteps(NamedTuple):
+    """All tiles of a reduction, in order, and the sums of what `ReductionStep` says of each."""
 
-    steps: Sequence[Step]
+    steps: Sequence[ReductionStep]
     points: int
     instructions: int
     loads: int
@@ -121,7 +121,7 @@ class Durations:
         self.rates = Rates.of(target)
         self.regions = TileRegions(structure)
         self._borders = {s.number: borders_of(s) for s in structure.products}
-        self._steps: dict[object, dict[object, Steps]] = {}
+        self._steps: dict[object, dict[object, ReductionSteps]] = {}
         self._tiles: dict[Hashable, dict[Any, Any]] = {}
         self._stores: dict[tuple[int, ...], Duration] = {}
         self._loaders: dict[tuple[int, int], _Loader] = {}
@@ -281,7 +281,9 @@ class Durations:
             return elements * (self.rates.gemm + register + rate), 3
         return elements * rate, prod(extents[axis] for axis in stage.table_axes)
 
-    def known_steps(self, stage: ScheduledStage, reduction: Reduction) -> dict[object, Steps]:
+    def known_steps(
+        self, stage: ScheduledStage, reduction: Reduction
+    ) -> dict[object, ReductionSteps]:
         """What `steps` has found for a product that accumulates so."""
         return self._steps.setdefault((stage.number, reduction.key), {})
 
@@ -294,8 +296,8 @@ class Durations:
         stage: ScheduledStage,
         region: Sequence[Range],
         reduction: Reduction,
-        known: dict[object, Steps],
-    ) -> Steps:
+        known: dict[object, ReductionSteps],
+    ) -> ReductionSteps:
         """The tiles of a product's reduction for one region of its axes; known: `known_steps`."""
         at: list[object] = [length for _, length in region]
         for border in self._borders[stage.number]:
@@ -304,7 +306,7 @@ class Durations:
         found = known.get(key)
         if found is None:
             steps = list(self._make_steps(stage, region, reduction))
-            found = known[key] = Steps(
+            found = known[key] = ReductionSteps(
                 steps,
                 sum([step.points for step in steps]),
                 sum([step.instructions for step in steps]),
@@ -314,13 +316,13 @@ class Durations:
 
     def _make_steps(
         self, stage: ScheduledStage, region: Sequence[Range], reduction: Reduction
-    ) -> Iterator[Step]:
+    ) -> Iterator[ReductionStep]:
         bordered = {tap for border in self._borders[stage.number] for tap, _ in border.taps}
         tiles = [
             ranges_of(sizes) if tap in bordered else [(0, size) for size in sizes]
             for tap, sizes in enumerate(reduction.cuts)
         ]
-        known: dict[object, Step] = {}
+        known: dict[object, ReductionStep] = {}
         operands = [(stage.activations, Memory.INP), (stage.weights, Memory.WGT)]
         around = [reduction.around(stage, operand) for operand, _ in operands]
         before: tuple[int, ...] | None = None
@@ -353,7 +355,7 @@ class Durations:
         taps: Sequence[Range],
         fills: Sequence[tuple[int, int]],
         loads: int,
-    ) -> Step:
+    ) -> ReductionStep:
         outputs, rest = [length for _, length in region], [length for _, length in taps]
         extents = list(outputs)
         points, instructions, enumerated, at = 1, 1, 1, list[object]()
@@ -370,7 +372,7 @@ class Durations:
         extents = sorted(extents + rest)
         kernel = self._kernels.setdefault((stage.number, *extents, *at), len(self._kernels))
         micro_ops = enumerated * prod(extents[:-2])
-        return Step(fills, points, cycles, instructions, loads, kernel, micro_ops)
+        return ReductionStep(fills, points, cycles, instructions, loads, kernel, micro_ops)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -9,8 +9,8 @@ import numpy as np
 
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.te import LANES, Point, Value, shaped
-from vtac.passes.te.schedule.columns import Columns
-from vtac.passes.te.schedule.cost import Rates, Work, cycles
+from vtac.passes.te.schedule.columns import PointColumns
+from vtac.passes.te.schedule.cost import KernelWork, Rates, cycles
 from vtac.passes.te.schedule.fits import MEMORIES
 from vtac.passes.te.schedule.footprint import (
     Extents,
@@ -42,7 +42,7 @@ LIKE = 40
 
 
 @dataclass(frozen=True)
-class Load:
+class OperandLoad:
     """An operand that is loaded.
 
     window: elements of one load. times: how often. instructions: of one load.
@@ -54,22 +54,22 @@ class Load:
     instructions: Extents
 
 
-class Evaluation:
+class FormulaCosts:
     """Everything about one order of the tile loops (axes of the root, outermost first).
 
     Extents and counts are arrays with one entry per tiling.
     """
 
-    def __init__(self, space: Space, columns: Columns, target: Target, order: Sequence[int]):
+    def __init__(self, space: Space, columns: PointColumns, target: Target, order: Sequence[int]):
         self.space, self.columns, self.target, self.order = space, columns, target, order
         self.tilings, self.reductions = columns.tilings, columns.reductions
         self.structure = space.structure
         self.one, self.none = self.tilings.one, self.tilings.none
 
     @cached_property
-    def loads(self) -> list[Load]:
+    def loads(self) -> list[OperandLoad]:
         """Every operand that comes from main memory."""
-        found: list[Load] = []
+        found: list[OperandLoad] = []
         for stage in self.structure.stages:
             if stage.role is StageRole.PRODUCT:
                 found.append(self._load(stage, stage.activations, Memory.INP))
@@ -81,7 +81,7 @@ class Evaluation:
                 ]
         return found
 
-    def _load(self, stage: ScheduledStage, operand: int, memory: Memory) -> Load:
+    def _load(self, stage: ScheduledStage, operand: int, memory: Memory) -> OperandLoad:
         taps, turns = [self.one * extent for extent in stage.taps], self.one
         if stage.role is StageRole.PRODUCT:
             whole = self.reductions.whole[memory is Memory.WGT]
@@ -109,7 +109,7 @@ class Evaluation:
         instructions = self.one
         if memory is not Memory.WGT:  # constants are packed in the order in which they are loaded
             instructions, _ = transfers(extents, shape, self.one, steps)
-        return Load(memory, volume(extents, self.one), times, instructions)
+        return OperandLoad(memory, volume(extents, self.one), times, instructions)
 
     def _last_store(self, rates: Rates) -> Extents:
         """Elements stored when all else is done; pieces of a tile cost instructions instead."""
@@ -176,7 +176,7 @@ class Evaluation:
     def _all_turns(self, stage: ScheduledStage) -> Extents:
         return self._turns(stage, range(len(stage.taps)))
 
-    def _work(self, slots: Mapping[Memory, Extents]) -> Work:
+    def _work(self, slots: Mapping[Memory, Extents]) -> KernelWork:
         gemm, alu = self._gemm_micro_ops, self.tilings.alu_micro_ops
         compute, other, instructions, gemms = self.none, self.none, self.none, self.none
         rates = Rates.of(self.target)
@@ -199,7 +199,7 @@ class Evaluation:
         stores = len(self.structure.roots)
         per_gemm = sum(gemm, self.none)
         store_instructions, store_rows = transfers(self.tilings.tile, root.extents, self.one)
-        return Work(
+        return KernelWork(
             compute=compute,
             loaded=loaded,
             loads=loads,

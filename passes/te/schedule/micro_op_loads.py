@@ -7,7 +7,7 @@ combination of slots has a kernel of its own.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from vtac.passes.te.schedule.tile_steps import Action, Kinds, Load, Product, TileSteps
+from vtac.passes.te.schedule.tile_steps import Action, Kinds, LoadAction, ProductAction, TileSteps
 
 Phases: TypeAlias = tuple[int, ...]
 """The slot in use of each operand of a product, and last the context of the tile."""
@@ -83,9 +83,9 @@ class MicroOpCounter:
             places[operand] = (places[operand] + 1) % operands[operand].slots
 
         for action in actions:
-            if isinstance(action, Load):
+            if isinstance(action, LoadAction):
                 turn(action.operand)
-            elif isinstance(action, Product):
+            elif isinstance(action, ProductAction):
                 pair = action.activations, action.weights
                 for step in action.steps:
                     for number, _ in step.fills:

@@ -26,7 +26,7 @@ LEADING = 2
 """Of the axes with more than one element in a tile, how many of the first may be cut in pieces."""
 
 
-class Candidate(NamedTuple):
+class SimulatedPoint(NamedTuple):
     """A point, its tiling, and the cycles that this takes."""
 
     point: Point
@@ -36,23 +36,23 @@ class Candidate(NamedTuple):
 
 def refine(
     space: Space, simulator: CostSimulator, found: Sequence[tuple[int, Point]]
-) -> Candidate | None:
+) -> SimulatedPoint | None:
     """The best point found; None if none fits.
 
     found: points with the costs that the formula gives them, those of one order of loops together,
     the best of them first.
     """
 
-    def better(point: Point, tiling: Tiling, than: Candidate | None) -> Candidate | None:
+    def better(point: Point, tiling: Tiling, than: SimulatedPoint | None) -> SimulatedPoint | None:
         """The point with its cycles, if they are fewer and it fits."""
         limit = None if than is None else than.cycles
         cycles = simulator.cycles(tiling, limit)
         is_better = (limit is None or cycles < limit) and simulator.needs.fits(tiling)
-        return Candidate(point, tiling, cycles) if is_better else None
+        return SimulatedPoint(point, tiling, cycles) if is_better else None
 
     distinct = different((point, space.tiling(point)) for _, point in found)
     expected = min(cost for cost, _ in found)
-    best: Candidate | None = None
+    best: SimulatedPoint | None = None
     for _, (point, _) in zip(range(max(LEAST, expected // WORTH)), distinct, strict=False):
         start = _with_pieces(space, point)
         best = better(start, space.tiling(start), best) or best

@@ -16,11 +16,11 @@ import numpy as np
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Memory, Target
 from vtac.passes.te.schedule.border import inside_share
-from vtac.passes.te.schedule.columns import Column, Columns
-from vtac.passes.te.schedule.evaluate import Evaluation
+from vtac.passes.te.schedule.columns import Column, PointColumns
+from vtac.passes.te.schedule.evaluate import FormulaCosts
 from vtac.passes.te.schedule.fits import BufferNeeds, smallest
 from vtac.passes.te.schedule.footprint import Extents, axes_of_operand
-from vtac.passes.te.schedule.refine import Candidate, refine
+from vtac.passes.te.schedule.refine import SimulatedPoint, refine
 from vtac.passes.te.schedule.simulated_cost import CostSimulator
 from vtac.passes.te.schedule.space import Space
 from vtac.passes.te.schedule.structure import ScheduledStage, Structure
@@ -43,7 +43,7 @@ SPARSE = 0.5
 """A product of which so much at most lies inside, besides another, is best loaded at once."""
 
 
-def search(structure: Structure, target: Target, layer: str) -> Candidate:
+def search(structure: Structure, target: Target, layer: str) -> SimulatedPoint:
     """The point with the lowest cost that is found. Raises `CompileError` where nothing fits.
 
     layer: what errors name.
@@ -52,11 +52,11 @@ def search(structure: Structure, target: Target, layer: str) -> Candidate:
     tiles = _tiles(structure, target)
     sparse = [stage for stage in structure.products[1:] if inside_share(stage) <= SPARSE]
     for windows_split, whole in [(False, sparse)] * bool(sparse) + [(False, []), (True, [])]:
-        columns = Columns(space, _candidates(space, tiles, windows_split, whole))
+        columns = PointColumns(space, _candidates(space, tiles, windows_split, whole))
         found = [
             point
             for order in _orders(structure)
-            for point in Evaluation(space, columns, target, order).best(FINALISTS)
+            for point in FormulaCosts(space, columns, target, order).best(FINALISTS)
         ]
         best = refine(space, simulator, found) if found else None
         if best is not None:

@@ -21,7 +21,13 @@ from vtac.passes.te.schedule.fits import BufferNeeds
 from vtac.passes.te.schedule.footprint import Range
 from vtac.passes.te.schedule.micro_op_loads import MicroOpCounter
 from vtac.passes.te.schedule.structure import Structure
-from vtac.passes.te.schedule.tile_steps import Compute, Kinds, Load, Product, TileSteps
+from vtac.passes.te.schedule.tile_steps import (
+    ComputeAction,
+    Kinds,
+    LoadAction,
+    ProductAction,
+    TileSteps,
+)
 from vtac.passes.te.schedule.tiling import Tiling
 
 
@@ -165,17 +171,17 @@ class _Simulation:
         ready, ends = list(state.ready), [list(part) for part in state.ends]
         stored = [list(part) for part in state.stored]
         for action in actions:
-            if isinstance(action, Product):
+            if isinstance(action, ProductAction):
                 if action.buffer >= 0 and stored[action.buffer][0] > compute:
                     compute = stored[action.buffer][0]
                 load, compute = self._product(action, load, compute + action.start, ready, ends)
-            elif isinstance(action, Compute):
+            elif isinstance(action, ComputeAction):
                 if action.buffer >= 0 and stored[action.buffer][0] > compute:
                     compute = stored[action.buffer][0]
                 if action.after is not None:
                     compute = self._port_free(action.after, load, compute, ends)
                 compute += action.cycles
-            elif isinstance(action, Load):
+            elif isinstance(action, LoadAction):
                 queue = ends[action.operand]
                 queue.append(queue.pop(0))
                 load = ready[action.operand] = self._loaded(max(load, queue[-1]), action.cycles)
@@ -186,7 +192,12 @@ class _Simulation:
         return self._relative(load, store, compute, ready, ends, stored)
 
     def _product(
-        self, action: Product, load: int, compute: int, ready: list[int], ends: list[list[int]]
+        self,
+        action: ProductAction,
+        load: int,
+        compute: int,
+        ready: list[int],
+        ends: list[list[int]],
     ) -> tuple[int, int]:
         """Its loads and instructions; returns the clocks of the load and the compute module."""
         pair = action.activations, action.weights

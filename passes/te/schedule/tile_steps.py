@@ -9,14 +9,14 @@ from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from vtac.dialects.target import Memory
-from vtac.passes.te.schedule.durations import Duration, Durations, Step
+from vtac.passes.te.schedule.durations import Duration, Durations, ReductionStep
 from vtac.passes.te.schedule.fits import BufferNeeds, operands_of
 from vtac.passes.te.schedule.footprint import Range, ranges_of
 from vtac.passes.te.schedule.structure import ScheduledStage, StageRole
 from vtac.passes.te.schedule.tiling import Tiling, even
 
 
-class Operand(NamedTuple):
+class ProductOperand(NamedTuple):
     """An operand of a product: its stage and number, and its loads.
 
     level: how many tile loops are around its load. cut: how many reduction loops are. slots: the
@@ -36,7 +36,7 @@ class Operand(NamedTuple):
         return self.level > 0 or self.cut > 0
 
 
-class Load(NamedTuple):
+class LoadAction(NamedTuple):
     """A load of an operand of a product, by its number in `TileSteps.operands`."""
 
     operand: int
@@ -44,7 +44,7 @@ class Load(NamedTuple):
     instructions: int
 
 
-class Compute(NamedTuple):
+class ComputeAction(NamedTuple):
     """Operations of the compute module that write a buffer, or read nothing that loads bring.
 
     buffer: the number of an accumulator buffer that is stored, or -1. after: for a load of the
@@ -58,8 +58,8 @@ class Compute(NamedTuple):
     after: Sequence[tuple[int, int]] | None = None
 
 
-class Product(NamedTuple):
-    """A product: it writes a buffer (as in `Compute`), and reads two operands.
+class ProductAction(NamedTuple):
+    """A product: it writes a buffer (as in `ComputeAction`), and reads two operands.
 
     start: cycles of what its sum starts from. instructions: of all steps and the start, loads left
     aside. loads: instructions of its loads. work: micro-ops, if every tiling has as many.
@@ -69,13 +69,13 @@ class Product(NamedTuple):
     activations: int
     weights: int
     start: int
-    steps: Sequence[Step]
+    steps: Sequence[ReductionStep]
     instructions: int
     loads: int
     work: int
 
 
-class Store(NamedTuple):
+class StoreAction(NamedTuple):
     """A store from an accumulator buffer."""
 
     buffer: int
@@ -83,7 +83,7 @@ class Store(NamedTuple):
     instructions: int
 
 
-Action: TypeAlias = Load | Compute | Product | Store
+Action: TypeAlias = LoadAction | ComputeAction | ProductAction | StoreAction
 
 Kinds: TypeAlias = tuple[object, ...]
 """What kind of tile each cut axis has, outermost first."""
@@ -99,8 +99,8 @@ class TileSteps:
         self.durations, self.tiling = durations, tiling
         self.structure = durations.structure
         self.loops = tiling.cut
-        self.operands: list[Operand] = []
-        self._vectors: dict[int, list[Operand]] = {}
+        self.operands: list[ProductOperand] = []
+        self._vectors: dict[int, list[ProductOperand]] = {}
         self._pairs: dict[int, tuple[int, int]] = {}
         for stage in self.structure.stages:
             self._add_operands(stage, needs)
@@ -139,12 +139,12 @@ class TileSteps:
         actions, _ = self.actions(kinds, tile, len(self.loops) - 1)
         loads = compute = stores = 0
         for action in actions:
-            if isinstance(action, Product):
+            if isinstance(action, ProductAction):
                 compute += action.instructions
                 loads += action.loads
-            elif isinstance(action, Compute):
+            elif isinstance(action, ComputeAction):
                 compute += action.instructions
-            elif isinstance(action, Load):
+            elif isinstance(action, LoadAction):
                 loads += action.instructions
             else:
                 stores += action.instructions
@@ -162,7 +162,7 @@ class TileSteps:
             level = max((i for i, axis in enumerate(self.loops, 1) if axis in axes), default=0)
             cut = 0 if reduction is None else reduction.around(stage, number)
             many = slots[memory] if level or cut else 1
-            found.append(Operand(stage, number, memory, level, cut, many))
+            found.append(ProductOperand(stage, number, memory, level, cut, many))
         if stage.role is StageRole.PRODUCT:
             first = len(self.operands)
             self._pairs[stage.number] = first, first + 1
@@ -204,7 +204,7 @@ class TileSteps:
         found = self._beginnings.get((kinds, changed))
         if found is None:
             actions = list(self._actions(tile, changed))
-            work = sum([action.work for action in actions if isinstance(action, Product)])
+            work = sum([action.work for action in actions if isinstance(action, ProductAction)])
             work += self.rate * _volume([length for _, length in tile])
             found = self._beginnings[kinds, changed] = actions, work
         return found
@@ -223,9 +223,9 @@ class TileSteps:
                 following, _ = self._beginning(kinds, tile, len(self.loops) - 1)
             later, reverse = tuple(self._within_slots(_loads_of(following))), list[Action]()
             for action in reversed(actions):
-                if isinstance(action, Load | Product):
+                if isinstance(action, LoadAction | ProductAction):
                     later = tuple(self._within_slots(chain(_loads_of([action]), later)))
-                elif isinstance(action, Compute) and action.after is not None:
+                elif isinstance(action, ComputeAction) and action.after is not None:
                     action = action._replace(after=later)
                 reverse.append(action)
             found = self._followed[kinds, changed] = reverse[::-1]
@@ -251,7 +251,7 @@ class TileSteps:
             elif stage.role is StageRole.STORE:
                 if not self._ends_in_pieces:
                     duration = self.durations.store([length for _, length in tile])
-                    yield Store(self.buffers[self._source(stage).buffer], *duration)
+                    yield StoreAction(self.buffers[self._source(stage).buffer], *duration)
             else:
                 yield from self._vector_loads(stage, region, changed)
                 if stage.number not in self._ends_in_pieces:
@@ -263,13 +263,13 @@ class TileSteps:
         """The loads of an operation's operands, also of one that is computed piece by piece."""
         for operand in self._vectors[stage.number]:
             if changed < 0 or changed < operand.level:
-                yield Compute(-1, *self._load(operand, region), ())
+                yield ComputeAction(-1, *self._load(operand, region), ())
 
     def _operation(self, stage: ScheduledStage, region: Sequence[Range]) -> Action:
         duration = self.durations.alu(stage, [length for _, length in region])
-        return Compute(self.buffers.get(stage.buffer, -1), *duration)
+        return ComputeAction(self.buffers.get(stage.buffer, -1), *duration)
 
-    def _load(self, operand: Operand, region: Sequence[Range]) -> Duration:
+    def _load(self, operand: ProductOperand, region: Sequence[Range]) -> Duration:
         """A load for all of a tile; of all there is, where no loop moves it."""
         what = operand.stage, operand.number, operand.memory
         if operand.level:
@@ -283,14 +283,14 @@ class TileSteps:
         for place in pair:
             operand = self.operands[place]
             if not operand.cut and (changed < 0 or changed < operand.level):
-                yield Load(place, *self._load(operand, region))
+                yield LoadAction(place, *self._load(operand, region))
         start = 0
         if stage.in_place is None:
             rates = self.durations.rates
             start = _volume([length for _, length in region]) * rates.gemm + rates.instruction
         steps = self.durations.steps(stage, region, *self._reductions[stage.number])
         counts = stage.number in self._followers
-        yield Product(
+        yield ProductAction(
             self.buffers.get(stage.buffer, -1),
             *pair,
             start,
@@ -310,16 +310,16 @@ class TileSteps:
             piece = [*tile[:axis], length, *tile[axis + 1 :]]
             parts = [self.durations.alu(stage, piece) for stage in self.structure.epilogue]
             cycles, instructions = map(sum, zip(*parts, strict=True))
-            yield Compute(buffer if place == 0 else -1, cycles, instructions)
-            yield Store(buffer, *self.durations.store(piece))
+            yield ComputeAction(buffer if place == 0 else -1, cycles, instructions)
+            yield StoreAction(buffer, *self.durations.store(piece))
 
 
 def _loads_of(actions: Iterable[Action]) -> Iterator[tuple[int, int]]:
     """Operands that are loaded, and the cycles of each load, in program order."""
     for action in actions:
-        if isinstance(action, Load):
+        if isinstance(action, LoadAction):
             yield action.operand, action.cycles
-        elif isinstance(action, Product):
+        elif isinstance(action, ProductAction):
             pair = action.activations, action.weights
             for step in action.steps:
                 for number, cycles in step.fills:

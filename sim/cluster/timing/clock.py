@@ -13,7 +13,7 @@ from ....dialects.vta.encoding import Transfer as TransferInstruction
 from ...errors import SimulationError
 from ...timing.channel import FETCH, NEVER, Transfer
 from ...timing.channels import Channels, ReadChannel, WriteBuffer, Writing
-from ...timing.machine import Machine, Timeline
+from ...timing.machine import CoreClock, Timeline
 from ...timing.requests import first_words
 from ...timing.together import simulate
 from ...timing.work import InstructionKind, Work, prepare
@@ -175,10 +175,10 @@ def run_clock(program: ClusterProgram, streams: Sequence[NDArray[np.uint64]]) ->
     cluster, preset = program.cluster, cluster_preset(program.cluster)
     words = [np.ascontiguousarray(stream, np.uint64).reshape(-1, 2) for stream in streams]
     memories, works = _Memories(program), []
-    machines: list[Machine] = []
+    machines: list[CoreClock] = []
     for unit in range(cluster.cores):
         works.append(core_work(program, unit, words[unit]))
-        machines.append(Machine(preset, works[-1], memories.of_core(unit, works[-1]), unit))
+        machines.append(CoreClock(preset, works[-1], memories.of_core(unit, works[-1]), unit))
     if cluster.dma:
         works.append(dma_work(cluster, words[-1], program.commands))
         machines.append(memories.dma(works[-1]))

@@ -30,7 +30,7 @@ from ....dialects.target.windows import SEMAPHORE_BYTES
 from ....dialects.vta.dma import Copy, DmaCommand, DmaFinish, Signal, Wait
 from ...timing.channel import INP, NEVER, Transfer
 from ...timing.channels import Channels, ReadChannel, Writes, Writing
-from ...timing.machine import Machine, Timeline
+from ...timing.machine import CoreClock, Timeline
 from ...timing.requests import cut, first_words
 from ...timing.work import InstructionKind, Work
 from ...tokens import Module
@@ -80,7 +80,7 @@ def dma_work(cluster: ClusterTarget, words: NDArray[np.uint64], commands: list[D
     )
 
 
-class DmaMachine(Machine):
+class DmaMachine(CoreClock):
     """One run of the DMA's stream."""
 
     def __init__(
