@@ -198,6 +198,9 @@ class Server:
             return _refusal(401, "the token is missing or wrong", close=True)
         try:
             return await handler(request)
+        except web.HTTPRequestEntityTooLarge:  # whose reason depends on the version of Python
+            most = self._limits.request_bytes
+            return _refusal(413, f"the body has more than {most:,} bytes", close=True)
         except web.HTTPException as error:
             return _refusal(error.status, error.reason, close=True)
         except CompileError as error:

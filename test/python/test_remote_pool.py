@@ -223,7 +223,7 @@ def test_a_service_is_bounded_and_known(places: list[tuple[Place, RemoteDevice]]
             wanted()
     with place_of(request_bytes=100) as (_, small), closing(RemotePool([small])) as pool:
         wanted = pool.submit(task(module=" " * 1000), POINTS)
-        with pytest.raises(CompileError, match="Request Entity Too Large"):
+        with pytest.raises(CompileError, match="the body has more than 100 bytes"):
             wanted()
 
 
