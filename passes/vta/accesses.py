@@ -48,14 +48,27 @@ class Order(enum.Enum):
 
     WAITED: waits write it, and loads of what other units may write read it, so that they follow the
     waits before them. SENT: signals write it, and stores read it, so that signals follow the stores
-    before them.
+    before them. BEGUN: waits write it, and stores of what other units may read or write read it, so
+    that they follow the waits before them, even where nothing that they store was loaded behind
+    those. Tokens let a wait follow no store: `is_one_way`.
     """
 
     WAITED = enum.auto()
     SENT = enum.auto()
+    BEGUN = enum.auto()
+
+    @property
+    def is_one_way(self) -> bool:
+        """Whether readers follow the writers before them, but writers follow no reader."""
+        return self is Order.BEGUN
 
 
 Space: TypeAlias = Memory | str | ScratchArea | Order
+
+
+def is_one_way(space: Space) -> bool:
+    """Whether an access that writes a space may precede the reads before it."""
+    return isinstance(space, Order) and space.is_one_way
 
 
 class Module(enum.IntEnum):
@@ -157,12 +170,15 @@ class Accesses:
         stores, found = memory is Memory.OUT, []
         if buffer in self.semaphores:
             # The data of a signal count for nothing: it reads no element of OUT.
-            waited = Access(Order.WAITED, slice(0, 1), True)
-            return [] if stores else [Access(memory, slice(base, base + held), True), waited]
+            if stores:
+                return []
+            orders = [Access(order, slice(0, 1), True) for order in (Order.WAITED, Order.BEGUN)]
+            return [Access(memory, slice(base, base + held), True), *orders]
         if memory in _SHARED:
             found.append(Access(memory, slice(base, base + held), not stores))
-        if buffer in self.changing and not stores:
-            found.append(Access(Order.WAITED, slice(0, 1), False))
+        if buffer in self.changing:
+            order = Order.BEGUN if stores else Order.WAITED
+            found.append(Access(order, slice(0, 1), False))
         dram = self.dram_rows(memory, buffer, place, rows)
         if dram is not None:
             scale = self._scale[memory]

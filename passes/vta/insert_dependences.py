@@ -42,7 +42,7 @@ from vtac.dialects.vta import (
 )
 from vtac.dialects.vta.encoding import Opcode
 
-from .accesses import Access, Module, ProgramAccesses, Space, module_of
+from .accesses import Access, Module, ProgramAccesses, Space, is_one_way, module_of
 
 Edge: TypeAlias = tuple[int, int]
 """The positions of the instruction that pushes and of the one that pops, each counted in its
@@ -215,12 +215,17 @@ class _History:
         mine = _Touched(module, writes, self._size(space))
         others = self._by_space.setdefault(space, [])
         for other in others:
-            if other.module is not module and (writes or other.writes):
-                mine.rivals.append(other)
-                other.rivals.append(mine)
+            if other.module is not module:
+                mine.rivals += [other] if _follows(space, writes, other.writes) else []
+                other.rivals += [mine] if _follows(space, other.writes, writes) else []
         others.append(mine)
         self._touched[space, module, writes] = mine
         return mine
+
+
+def _follows(space: Space, writes: bool, wrote: bool) -> bool:
+    """Whether an access must follow an earlier one of the same elements."""
+    return wrote or (writes and not is_one_way(space))
 
 
 class _Order:

@@ -108,10 +108,11 @@ def transfer_spans(
         # A wait follows the signals before it, so that no cycle of units waits for itself.
         if stores:
             return [Span(Order.WAITED, 0, 1, False), Span(Order.SENT, 0, 1, True)]
-        return [Span(memory, base, base + held, True), Span(Order.WAITED, 0, 1, True)]
+        written = [Span(order, 0, 1, True) for order in (Order.WAITED, Order.BEGUN)]
+        return [Span(memory, base, base + held, True), *written]
     if buffer in accesses.changing:
-        order = Order.SENT if stores else Order.WAITED
-        found.append(Span(order, 0, 1, False))
+        orders = [Order.SENT, Order.BEGUN] if stores else [Order.WAITED]
+        found += [Span(order, 0, 1, False) for order in orders]
     if memory is not Memory.UOP:
         space = Memory.ACC if memory is Memory.ACC_8BIT else memory
         found.append(Span(space, base, base + held, not stores))
