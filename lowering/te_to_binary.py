@@ -1,10 +1,11 @@
 """From kernels in loop form straight to words, for those who judge many schedules.
 
 ``lower_to_binary`` gives the words that ``te-to-vta``, ``vta-place-scratch``, ``vta-allocate``,
-``vta-order-instructions``, ``vta-plan-microops``, ``vta-insert-dependences`` and `encode_program`
-give, but makes no operation for an instruction. It decides with the functions with which these
-passes decide. What the words of a compute instruction say and what it touches follow from its tile
-and its addresses, and are worked out once for equal ones, also of other schedules.
+``vta-split-loads``, ``vta-order-instructions``, ``vta-join-loads``, ``vta-plan-microops``,
+``vta-insert-dependences`` and `encode_program` give, but makes no operation for an instruction. It
+decides with the functions with which these passes decide. What the words of a compute instruction
+say and what it touches follow from its tile and its addresses, and are worked out once for equal
+ones, also of other schedules.
 """
 
 import functools
@@ -32,6 +33,8 @@ from vtac.passes.vta.accesses import (
 )
 from vtac.passes.vta.allocate import addresses_of, index_bases, moved
 from vtac.passes.vta.insert_dependences import derive_tokens, no_tokens
+from vtac.passes.vta.join_loads import Row as LoadedRow
+from vtac.passes.vta.join_loads import joined_runs
 from vtac.passes.vta.list_schedule import Occupation, compute_work, transfer_work
 from vtac.passes.vta.order_instructions import better_order
 from vtac.passes.vta.place_scratch import place_scratch
@@ -43,7 +46,8 @@ from vtac.passes.vta.plan_microops import (
     stretches_of,
     too_many,
 )
-from vtac.passes.vta.precedence import Span, compute_spans, transfer_spans
+from vtac.passes.vta.precedence import Span, compute_spans, predecessors, transfer_spans
+from vtac.passes.vta.split_loads import most_elements, pieces
 
 from .te_to_vta import lower_to_columns
 from .te_to_vta.columns import Columns, PlainCompute, PlainTransfer
@@ -94,6 +98,11 @@ class _Placed:
     accesses: Sequence[Access]
     spans: Sequence[Span]
     op: ComputeOp
+
+    @property
+    def module(self) -> Module:
+        """The module that runs it."""
+        return Module.COMPUTE
 
     def with_uops(self, begin: int) -> Row:
         """Its row, where its micro-ops begin there."""
@@ -182,16 +191,18 @@ class _Assembler:
     def _steps(self) -> list[_Step]:
         """All instructions in program order, with the loads of micro-ops, FINISH last."""
         bases = addresses_of(self._columns.buffers(), self._target)
-        instructions = [
-            self._transfer(each, bases)
-            if isinstance(each, PlainTransfer)
-            else self._compute(each, bases)
-            for each in self._columns.instructions
-        ]
+        most = most_elements(self._target)
+        instructions: list[_Step | _Placed] = []
+        for each in self._columns.instructions:
+            if isinstance(each, PlainTransfer):
+                instructions += [self._transfer(piece, bases) for piece in _pieces(each, most)]
+            else:
+                instructions.append(self._compute(each, bases))
         work = [self._work(each) for each in instructions]
         order = better_order(self._target.timing, work, [each.spans for each in instructions])
         if order is not None:
             instructions = [instructions[number] for number in order]
+        instructions = self._joined(instructions)
         computes = [
             (number, each.micro_ops)
             for number, each in enumerate(instructions)
@@ -211,6 +222,29 @@ class _Assembler:
         else:
             steps += [each for each in instructions if type(each) is _Step]
         return [*steps, _FINISH]
+
+    def _joined(self, instructions: Sequence[_Step | _Placed]) -> list[_Step | _Placed]:
+        """The instructions with neighbouring loads joined, see ``vta-join-loads``."""
+        modules = [each.module for each in instructions]
+        runs = joined_runs(
+            modules,
+            [_loaded_row(each) for each in instructions],
+            [type(each) is _Step and each.opcode is Opcode.LOAD for each in instructions],
+            lambda: predecessors(modules, [each.spans for each in instructions]),
+        )
+        result: list[_Step | _Placed | None] = list(instructions)
+        for first, *rest in runs:
+            parts = [each for n in (first, *rest) if type(each := instructions[n]) is _Step]
+            memory, sram, dram, *_ = parts[0].row
+            length = sum(part.row[4] for part in parts)
+            moved = (Memory(memory), sram, length, parts[0].buffer or "", dram, (1, length, length))
+            result[first] = parts[0]._replace(
+                row=(memory, sram, dram, 1, length, length, 0, 0, 0, 0),
+                accesses=self._accesses.of_transfer(*moved),
+            )
+            for number in rest:
+                result[number] = None
+        return [each for each in result if each is not None]
 
     def _work(self, each: _Step | _Placed) -> Occupation:
         if type(each) is _Placed:
@@ -253,6 +287,31 @@ class _Assembler:
     def _declare_micro_ops(self, count: int) -> None:
         size = MICRO_OP_BYTES * count
         self._buffers.append(Buffer(self._micro_ops, BufferKind.MICRO_OPS, size, MICRO_OPS_ALIGN))
+
+
+def _pieces(each: PlainTransfer, most: int) -> Iterator[PlainTransfer]:
+    """A transfer, or the pieces of a long load of weights, see ``vta-split-loads``."""
+    part = each.part
+    if each.memory is not Memory.WGT or part.y != 1 or any(part.pads) or part.x <= most:
+        yield each
+        return
+    for start, end in pieces(part.x, most):
+        length = end - start
+        yield each._replace(
+            part=part._replace(
+                sram=part.sram + start, dram=part.dram + start, x=length, stride=length
+            )
+        )
+
+
+def _loaded_row(each: _Step | _Placed) -> LoadedRow | None:
+    """What a load of one row without pads loads; None for anything else."""
+    if type(each) is not _Step or each.opcode is not Opcode.LOAD:
+        return None
+    memory, sram, dram, y, x, _, *pads = each.row
+    if y != 1 or any(pads):
+        return None
+    return LoadedRow(Memory(memory), each.buffer, sram, dram, x)
 
 
 def _with_micro_ops(

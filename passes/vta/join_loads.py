@@ -17,16 +17,18 @@ Takes placed instructions with inline micro-ops, in their final order; leaves fe
 programs are left as they are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from vtac.dialects.vta import InstructionOp, LoadOp, StreamOp, integer, integers, streams_of
+from vtac.dialects.target import Memory
+from vtac.dialects.vta import LoadOp, StreamOp, integer, integers, streams_of
 
 from .accesses import Module, module_of
 from .order_instructions import can_be_ordered, predecessors_of
@@ -47,41 +49,74 @@ class JoinLoadsPass(ModulePass):
             join_loads(program)
 
 
+class Row(NamedTuple):
+    """A load of one row of elements without pads: where they come from, and where they go."""
+
+    memory: Memory
+    buffer: str | None
+    sram: int
+    dram: int
+    length: int
+
+    def goes_on_in(self, other: "Row | None") -> bool:
+        """Whether the other load continues this one on both sides."""
+        return other is not None and other == self._replace(
+            sram=self.sram + self.length, dram=self.dram + self.length, length=other.length
+        )
+
+
 def join_loads(program: StreamOp) -> None:
     """Join the loads of one program."""
     instructions = program.instructions()
     if not can_be_ordered(instructions):
         return
     *moved, _ = instructions
-    modules = [module_of(op) for op in moved]
-    queue = [number for number, module in enumerate(modules) if module is Module.LOAD]
-    continued = [_continues(moved[one], moved[other]) for one, other in pairwise(queue)]
-    if not any(continued):
-        return
-    before = predecessors_of(program, moved)
-    beside = [
-        isinstance(op, LoadOp) and module is Module.COMPUTE
-        for op, module in zip(moved, modules, strict=True)
-    ]
-    needless = _needless(modules, before, queue, [0, *accumulate(beside)])
-    runs = _runs(queue, [c and n for c, n in zip(continued, needless, strict=True)])
+    runs = joined_runs(
+        [module_of(op) for op in moved],
+        [_row(op) if isinstance(op, LoadOp) else None for op in moved],
+        [isinstance(op, LoadOp) for op in moved],
+        lambda: predecessors_of(program, moved),
+    )
     for run in runs:
         _join([op for number in run if isinstance(op := moved[number], LoadOp)])
 
 
-def _continues(one: InstructionOp, other: InstructionOp) -> bool:
-    """Whether the second load is one row that goes on where the row of the first ends."""
-    if not isinstance(one, LoadOp) or not isinstance(other, LoadOp):
-        return False
-    length = one.sizes[1]
-    return (
-        one.memory_id is other.memory_id
-        and one.buffer_name == other.buffer_name
-        and one.sizes[0] == other.sizes[0] == 1
-        and not any((*one.pad_values(), *other.pad_values()))
-        and other.sram_base.value.data == one.sram_base.value.data + length
-        and other.dram_base.value.data == one.dram_base.value.data + length
-    )
+def joined_runs(
+    modules: Sequence[Module],
+    rows: Sequence[Row | None],
+    loads: Sequence[bool],
+    predecessors: Callable[[], Sequence[set[int]]],
+) -> list[list[int]]:
+    """The loads that become one each: numbers of instructions, at least two in each list.
+
+    modules, rows, loads: of each instruction, in program order and without FINISH; rows: of loads
+    of one row; loads: whether it is a load. predecessors: those that each must follow, asked for
+    only if any two loads continue each other.
+    """
+    queue = [number for number, module in enumerate(modules) if module is Module.LOAD]
+    continued = [
+        (row := rows[one]) is not None
+        and (next := rows[other]) is not None
+        and row.goes_on_in(next)
+        for one, other in pairwise(queue)
+    ]
+    if not any(continued):
+        return []
+    before = predecessors()
+    beside = [
+        load and module is Module.COMPUTE for load, module in zip(loads, modules, strict=True)
+    ]
+    needless = _needless(modules, before, queue, [0, *accumulate(beside)])
+    found = _runs(queue, [c and n for c, n in zip(continued, needless, strict=True)])
+    parts = (part for run in found for part in _parts(run, rows))
+    return [part for part in parts if len(part) > 1]
+
+
+def _row(load: LoadOp) -> Row | None:
+    if load.sizes[0] != 1 or any(load.pad_values()):
+        return None
+    sram, dram = load.sram_base.value.data, load.dram_base.value.data
+    return Row(load.memory_id, load.buffer_name, sram, dram, load.sizes[1])
 
 
 def _needless(
@@ -157,16 +192,24 @@ def _runs(queue: Sequence[int], joined: Sequence[bool]) -> Iterator[list[int]]:
     yield run
 
 
+def _parts(run: Sequence[int], rows: Sequence[Row | None]) -> Iterator[list[int]]:
+    """Loads of a run that one instruction each can hold together."""
+    part, total = list[int](), 0
+    for number in run:
+        row = rows[number]
+        length = 0 if row is None else row.length
+        if part and total + length > MOST_ELEMENTS:
+            yield part
+            part, total = [], 0
+        part.append(number)
+        total += length
+    yield part
+
+
 def _join(loads: Sequence[LoadOp]) -> None:
-    """Make one load of these, or several where one instruction cannot hold all elements."""
-    while len(loads) > 1:
-        lengths, count, total = [load.sizes[1] for load in loads], 0, 0
-        while count < len(loads) and total + lengths[count] <= MOST_ELEMENTS:
-            total += lengths[count]
-            count += 1
-        first, *rest = loads[: max(count, 1)]
-        if rest:
-            first.properties |= {"size": integers(1, total), "stride": integer(total)}
-        for load in rest:
-            Rewriter.erase_op(load)
-        loads = loads[max(count, 1) :]
+    """Make one load of these."""
+    first, *rest = loads
+    total = sum(load.sizes[1] for load in loads)
+    first.properties |= {"size": integers(1, total), "stride": integer(total)}
+    for load in rest:
+        Rewriter.erase_op(load)

@@ -6,9 +6,11 @@ thousands of cycles, for which the inputs of the layer at hand would have to wai
 its own place is free.
 
 Takes placed loads of one row of weights without pads; leaves pieces of equal size, up to one
-element. Option ``beats``: the most beats of a piece; 0 leaves all loads as they are.
+element. Option ``beats``: the most beats of a piece; 0 leaves all loads as they are. Without it
+they follow from the latency of the memory, which each piece pays where no other load is waiting.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -16,35 +18,56 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from vtac.dialects.target import Memory
-from vtac.dialects.vta import LoadOp, integer, integers, streams_of
+from vtac.dialects.target import Memory, Target
+from vtac.dialects.vta import LoadOp, StreamOp, integer, integers, streams_of
 
-BEATS = 512
-"""The most beats of a piece: 16 tiles of weights by a port of 8 bytes. Each piece pays the latency
-of a load, some 20 cycles, where no other load is waiting."""
+LATENCIES = 32
+"""The most beats of a piece, in latencies of the memory. 32 of 16 cycles are 512 beats, 16 tiles of
+weights by a port of 8 bytes."""
+
+FEWEST = 512
+"""Beats that a piece may have on any machine."""
 
 
 @dataclass(frozen=True)
 class SplitLoadsPass(ModulePass):
     """Cut the long loads of weights of every vta.program.
 
-    beats: the most beats of a piece.
+    beats: the most beats of a piece; None: what `most_elements` says.
     """
 
     name = "vta-split-loads"
 
-    beats: int = BEATS
+    beats: int | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         for program in streams_of(op):
-            if self.beats:
-                target = program.target
-                beats = target.timing.beats(target.element_bytes(Memory.WGT))
-                most = max(self.beats // beats, 1)
-                for load in program.instructions():
-                    if isinstance(load, LoadOp) and _can_be_cut(load):
-                        _cut(load, most)
+            split_loads(program, self.beats)
+
+
+def split_loads(program: StreamOp, beats: int | None = None) -> None:
+    """Cut the long loads of weights of one program. beats: as the option of the pass."""
+    if beats == 0:
+        return
+    most = most_elements(program.target, beats)
+    for load in program.instructions():
+        if isinstance(load, LoadOp) and _can_be_cut(load):
+            _cut(load, most)
+
+
+def most_elements(target: Target, beats: int | None = None) -> int:
+    """The most elements of WGT in a piece. beats: as the option of the pass."""
+    timing = target.timing
+    most = max(FEWEST, LATENCIES * timing.latency) if beats is None else beats
+    return max(most // timing.beats(target.element_bytes(Memory.WGT)), 1)
+
+
+def pieces(length: int, most: int) -> Iterator[tuple[int, int]]:
+    """Starts and ends of the pieces of a load of so many elements."""
+    count = -(-length // most)
+    for number in range(count):
+        yield length * number // count, length * (number + 1) // count
 
 
 def _can_be_cut(load: LoadOp) -> bool:
@@ -55,12 +78,9 @@ def _can_be_cut(load: LoadOp) -> bool:
 
 def _cut(load: LoadOp, most: int) -> None:
     """Replace a load by pieces of at most ``most`` elements."""
-    length = load.sizes[1]
-    count = -(-length // most)
-    if count < 2:
+    if load.sizes[1] <= most:
         return
-    for number in range(count):
-        start, end = length * number // count, length * (number + 1) // count
+    for start, end in pieces(load.sizes[1], most):
         piece = load.clone()
         piece.properties |= {
             "sram_base": integer(load.sram_base.value.data + start),

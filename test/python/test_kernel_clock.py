@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError
+from vtac.dialects.target import Target
 from vtac.tools.tensor_expressions.kernel_clock import KernelClock
 
 layers = load("test/benchmarks/resnet_layers.py")
@@ -19,7 +20,7 @@ LAYERS = (
 )
 
 
-def compiled(layer: Any, target: str) -> tuple[Any, ModuleOp, te.ScheduleOp]:
+def compiled(layer: Any, target: str | Target) -> tuple[Any, ModuleOp, te.ScheduleOp]:
     result = layers.compile_layer(layer, target, shift="channel", keep=("te",))
     module = result.levels["te"]
     (schedule,) = (op for op in module.ops if isinstance(op, te.ScheduleOp))
@@ -35,6 +36,16 @@ def test_it_agrees_with_the_compiled_network(layer: Any, target: str) -> None:
     expected = result.report().cycles
     assert [clock.cycles(schedule) for _ in range(2)] == [expected, expected]
     assert str(module) == before
+
+
+@pytest.mark.parametrize("latency", [0, 16, 120])
+@pytest.mark.parametrize("channels", [64, 512])
+def test_it_cuts_and_joins_loads_as_the_network_does(latency: int, channels: int) -> None:
+    layer = layers.Layer("wide", 7, channels, 256, 3, 1, 1)
+    machine = Target.named("pynq").replace(latency=latency, outstanding=4, burst_beats=64)
+    result, module, schedule = compiled(layer, machine)
+    clock = KernelClock(module, schedule.kernel.root_reference.data, result.context)
+    assert clock.cycles(schedule) == result.report().cycles
 
 
 def test_a_kernel_that_nothing_calls_has_no_constants() -> None:

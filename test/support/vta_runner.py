@@ -25,9 +25,11 @@ from vtac.lowering.vta_to_binary import decode_program, encode_program
 from vtac.passes.te.accelerated import CODEGEN
 from vtac.passes.vta.allocate import allocate
 from vtac.passes.vta.insert_dependences import insert_dependences
+from vtac.passes.vta.join_loads import join_loads
 from vtac.passes.vta.order_instructions import order_instructions
 from vtac.passes.vta.place_scratch import place_scratch
 from vtac.passes.vta.plan_microops import plan_micro_ops
+from vtac.passes.vta.split_loads import split_loads
 from vtac.passes.vta.strip_names import strip_names
 from vtac.sim import Simulator, check
 from vtac.tools.driver.discovery import load_dialects
@@ -61,7 +63,9 @@ def parse(ctx: VtacContext, text: str) -> ModuleOp:
 def finish_program(program: ProgramOp) -> BinaryProgram:
     """All passes from pre-allocation form to words, verified; the round trip holds."""
     allocate(program)
+    split_loads(program)
     order_instructions(program)
+    join_loads(program)
     plan_micro_ops(program)
     insert_dependences(program)
     program.verify()
