@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import artificial_space as artificial
@@ -15,6 +17,7 @@ from vtac.tools.tune.protocol import Stops
 from vtac.tools.tune.tuner import tune
 
 distributed = pytest.importorskip("distributed", reason="needs vtac[dask]")
+dask = pytest.importorskip("dask")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,40 @@ def test_workers_give_the_trials_that_this_process_gives(cluster: Any) -> None:
     finally:
         pool.close()
     assert found[0] == found[1]
+
+
+def test_a_worker_that_dies_changes_no_trial(tmp_path: Path) -> None:
+    """Workers in processes of their own: the first one that is asked ends, and is replaced."""
+    patient = {
+        "distributed.comm.timeouts.connect": "300s",
+        "distributed.comm.timeouts.tcp": "300s",
+        "distributed.scheduler.worker-ttl": None,
+    }
+    died = tmp_path / "died"
+    stops = Stops(trials=16, near=0.5)
+    with (
+        dask.config.set(patient),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            scheduler_port=0,
+        ) as workers,
+    ):
+        pool = DaskPool(
+            workers.scheduler_address, 300, judge=artificial.judge, prover=artificial.proved
+        )
+        with closing(pool):
+            (found,) = tune(
+                [task("a", module=f"once={died}")],
+                stops=stops,
+                measurer=pool,
+                problem_of=problem_of,
+            )
+    assert died.exists()
+    (expected,) = tune([task("a")], stops=stops, measurer=Counting(), problem_of=problem_of)
+    assert found.trials == expected.trials
 
 
 def test_workers_with_another_compiler_are_refused(

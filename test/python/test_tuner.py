@@ -10,7 +10,7 @@ from artificial_space import ArtificialScreen, Counting, problem_of, task
 
 from vtac.dialects.errors import CompileError
 from vtac.dialects.te import Point
-from vtac.tools.tune.measure import FAILED_TIME, FAILED_WORKER
+from vtac.tools.tune.measure import FAILED_TIME, FAILED_WORKER, InProcess
 from vtac.tools.tune.pool import LocalPool, measurer
 from vtac.tools.tune.proof import Proof
 from vtac.tools.tune.protocol import (
@@ -109,6 +109,31 @@ def test_a_wrong_program_is_not_proved() -> None:
     )
     assert result.best is not None and not result.best.proved
     assert "differ" in result.best.problem
+
+
+def test_every_clocked_point_can_be_proved() -> None:
+    """Wrong programs are passed over, whatever their cycles; the best right one is recorded."""
+    executed: list[Point] = []
+
+    def odd(module: str, template: str, point: Point) -> Proof:
+        executed.append(point)
+        return Proof("it is wrong" if artificial.KNOBS.value(point, "slots") == 2 else "", 9_000)
+
+    measurer = InProcess(judge=artificial.judge, prover=odd)
+    (found,) = tune(
+        [task("a")],
+        "random",
+        stops=Stops(trials=40),
+        measurer=measurer,
+        problem_of=problem_of,
+        prove_all=True,
+    )
+    clocked = [trial for trial in found.trials if trial.clocked]
+    assert len(executed) == len(clocked)
+    right = [t for t in clocked if artificial.KNOBS.value(t.point, "slots") != 2]
+    assert right and len(right) < len(clocked)
+    assert found.best is not None and found.best.proved
+    assert found.best.trial.cycles == min(trial.cycles for trial in right if trial.cycles)
 
 
 def test_kernels_that_matter_more_get_more_trials() -> None:

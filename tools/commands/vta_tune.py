@@ -28,6 +28,7 @@ from vtac.tools.commands.parsers.vta_tune import argument_parser
 from vtac.tools.commands.remote import device_at
 from vtac.tools.driver.options import CompileOptions
 from vtac.tools.tune.api import Tuned, TunedKernel, tune
+from vtac.tools.tune.dask_pool import DaskPool
 from vtac.tools.tune.measure import Measurer
 from vtac.tools.tune.networks import read_kernels
 from vtac.tools.tune.progress import gain_text, output, shown_progress
@@ -55,7 +56,12 @@ def _run(args: argparse.Namespace) -> None:
     verify_used(
         (
             ("--remote-certificates", not args.remote and certificates, "--remote"),
-            ("--jobs", args.remote and args.jobs != 1, "measurement here (no --remote)"),
+            (
+                "--jobs",
+                (args.remote or args.cluster) and args.jobs != 1,
+                "measurement here (no --remote, no --cluster)",
+            ),
+            ("--cluster", args.cluster and args.remote, "measurement by Dask alone (no --remote)"),
         )
     )
     is_ir = args.source.endswith(".mlir")
@@ -90,6 +96,7 @@ def _run(args: argparse.Namespace) -> None:
             compile_options=CompileOptions(shapes=parse_shapes(args.shape)),
             fresh=args.fresh,
             select=args.select,
+            prove_all=args.prove == "all",
             progress=progress,
             interrupted=interrupted,
             note=notes.append,
@@ -108,7 +115,11 @@ def _run(args: argparse.Namespace) -> None:
 
 @contextmanager
 def _measurer(args: argparse.Namespace) -> Iterator[Measurer | None]:
-    """The servers that the arguments name, while the body runs; None if they name none."""
+    """The servers or workers that the arguments name, while the body runs; None if none."""
+    if args.cluster:
+        with closing(DaskPool(args.cluster)) as pool:
+            yield pool
+        return
     if not args.remote:
         yield None
         return

@@ -99,6 +99,7 @@ def tune(
     compile_options: CompileOptions | None = None,
     fresh: bool = False,
     select: str | os.PathLike[str] | None = None,
+    prove_all: bool = False,
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     note: Callable[[str], None] = lambda _: None,
@@ -114,7 +115,8 @@ def tune(
     ``jobs`` then does not count. layers: patterns of names of layers; all if there are none.
     options: of the method, its seed among them. compile_options: those of `vtac.compile`. fresh:
     begin anew. select: a file to which the records are written by which the whole model gets
-    quicker. progress, note: are told how it goes. interrupted: asked between batches whether to
+    quicker. prove_all: execute the program of every clocked point, not only of each kernel's best.
+    progress, note: are told how it goes. interrupted: asked between batches whether to
     stop.
 
     Raises `CompileError` where nothing runs on the accelerator, and on arguments that make no
@@ -137,6 +139,7 @@ def tune(
             journal=journal,
             progress=progress,
             interrupted=interrupted,
+            prove_all=prove_all,
         )
     kernels = tuple(map(_kernel, results))
     if database is None or not is_model(source) or interrupted():

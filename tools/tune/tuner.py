@@ -75,13 +75,15 @@ def tune(
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     problem_of: ProblemOf = kernel_problem,
+    prove_all: bool = False,
 ) -> list[Result]:
     """Search the schedules of some kernels; a result for each, in their order.
 
     measurer: who measures; it stays open. interrupted: asked between batches; once it says so, the
     batches under way are told and recorded, and nothing is proved. The best point of each kernel is
-    executed otherwise, see `vtac.tools.tune.proof`. Raises `CompileError` where the method cannot
-    run, or where the journal's trials are not those that the search asks.
+    executed otherwise, see `vtac.tools.tune.proof`; with prove_all every clocked point is, and the
+    best of those whose programs are right is the best of the kernel. Raises `CompileError` where
+    the method cannot run, or where the journal's trials are not those that the search asks.
     """
     search = _Search(
         [_Kernel(task, method, options, problem_of, journal or NoJournal()) for task in tasks],
@@ -90,6 +92,7 @@ def tune(
         journal or NoJournal(),
         progress or Quiet(),
         interrupted,
+        prove_all,
     )
     return search.run()
 
@@ -239,6 +242,7 @@ class _Search:
     journal: Journal
     progress: Progress
     interrupted: Callable[[], bool]
+    prove_all: bool = False
     started: float = field(default_factory=time.monotonic)
 
     def run(self) -> list[Result]:
@@ -298,12 +302,25 @@ class _Search:
 
     def _proved(self) -> list[Best | None]:
         """The best trials, executed and recorded."""
-        tried = [(kernel, kernel.best) for kernel in self.kernels if kernel.best is not None]
-        proofs = self.measurer.prove([(kernel.task, best.point) for kernel, best in tried])
+        tried = [(kernel, trial) for kernel in self.kernels for trial in self._to_prove(kernel)]
+        proofs = self.measurer.prove([(kernel.task, trial.point) for kernel, trial in tried])
         found: dict[int, Best] = {}
         for (kernel, trial), proof in zip(tried, proofs, strict=True):
             best = Best(trial, proof.bound or kernel.task.bound, not proof.problem, proof.problem)
-            self.journal.finish(kernel.run, best)
-            self.progress.finished(kernel.standing(), best)
-            found[id(kernel)] = best
+            known = found.setdefault(id(kernel), best)
+            if best.proved and not known.proved:  # those with fewer cycles come first
+                found[id(kernel)] = best
+        for kernel in self.kernels:
+            if (chosen := found.get(id(kernel))) is not None:
+                self.journal.finish(kernel.run, chosen)
+                self.progress.finished(kernel.standing(), chosen)
         return [found.get(id(kernel)) for kernel in self.kernels]
+
+    def _to_prove(self, kernel: _Kernel) -> list[Trial]:
+        """The trials of a kernel that are executed, by rising cycles: the first best one first."""
+        if kernel.best is None:
+            return []
+        if not self.prove_all:
+            return [kernel.best]
+        clocked = [trial for trial in kernel.trials if trial.clocked]
+        return sorted(clocked, key=lambda trial: trial.cycles or 0)

@@ -130,6 +130,11 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         help="time schedules on this vta-serve instead; may be repeated; the token is that of the"
         f" variable {TOKEN}",
     )
+    add(
+        "--cluster",
+        metavar="ADDRESS",
+        help="time schedules on the workers of this Dask scheduler instead, tcp://HOST:8786",
+    )
     add("--remote-certificates", metavar="FILE.pem", help="encrypt, and trust these certificates")
     add(
         "--layers",
@@ -144,6 +149,13 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         type=at_least(1),
         default=8,
         help="schedules of a kernel that are timed and recorded together (default: %(default)s)",
+    )
+    add(
+        "--prove",
+        choices=("best", "all"),
+        default="best",
+        help="execute the best program of each kernel and compare it with NumPy, or every one that"
+        " is timed (default: %(default)s)",
     )
     add("--fresh", action="store_true", help="begin anew even where an earlier search could go on")
     add(
