@@ -63,7 +63,7 @@ def test_a_worker_that_dies_changes_no_trial(tmp_path: Path) -> None:
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             scheduler_port=0,
         ) as workers,
     ):
