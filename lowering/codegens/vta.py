@@ -370,7 +370,7 @@ class VtaCodegen(Codegen):
         quantise = Pipeline.of(
             "quantize,integer-streams,weights-from-activations", QUANTISED
         ).with_options("quantize", shift=options.shift, requantise=options.requantise)
-        return quantise + Pipeline.of("raise-moves,byte-planes,fold-first-layer")
+        return quantise + Pipeline.of("sort-channels,raise-moves,byte-planes,fold-first-layer")
 
     def layout(self) -> Pipeline:
         """Activations as the machine loads them, packed by the host; for a cluster, a plan."""

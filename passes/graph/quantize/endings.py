@@ -19,6 +19,7 @@ from vtac.dialects.graph import (
 from vtac.passes.graph.quantize.layer import Layer
 from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.reasons import Reason, keep_on_host
+from vtac.passes.graph.sort_channels import CHANNEL_BLOCKS, blocks_attribute
 
 
 class Inserter:
@@ -81,4 +82,7 @@ class Inserter:
             op = RequantizeOp(
                 acc, addend, amounts, type, lo=lo, hi=hi, scale=value, zero_point=zero
             )
+            blocks = self.network.blocks.get(layer.group.root)
+            if blocks is not None and len(np.unique(blocks)) < len(blocks):
+                op.attributes[CHANNEL_BLOCKS] = blocks_attribute(blocks)
         return self.insert(op, source)

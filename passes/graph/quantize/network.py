@@ -39,6 +39,8 @@ class Network:
         self.function = function
         self.factors: Mapping[SSAValue, Array] = {}
         """By what channels of values are enlarged (``equalisation``): powers of two, [C]."""
+        self.blocks: Mapping[Operation, Array] = {}
+        """The block of each channel of the sums that share shifts, by root (``block_sharing``)."""
 
     def refusal(self, op: Operation) -> str | None:
         """Why no codegen takes the integer form of an op; None if one does, or if the context has

@@ -63,6 +63,11 @@ class ShiftPolicy:
     multiplies: bool = False
     timing: TimingPreset = TIMING_PRESETS["chisel-pynq"]
 
+    @property
+    def gains_by_blocks(self) -> bool:
+        """Whether a shift that is equal in all lanes of a block saves cycles on the target."""
+        return self.block > 1 and self.timing.alu_register_cycles > self.timing.alu_immediate_cycles
+
     def multiplies_in(self, group: Sum) -> bool:
         """Whether a sum is multiplied by the ratio of its scales."""
         if self.requantise == "auto":
@@ -134,19 +139,10 @@ def shifted(draft: Draft) -> Layer:
     """
     scale = draft.scale
     assert scale is not None, "a sum that leaves int32 has no shift"
-    terms, doublings = [], []
-    for term in draft.terms:
-        unit = term.scale.divided(term.form.divisor)
-        if term.form.plain and scale.is_tied(unit):
-            doublings.append(scale.doublings_from(unit))
-        elif term.form.plain:
-            term = replace(term, form=replace(term.form, plain=False))
-        terms.append(term)
-    least = max(0, *doublings, 0)
-    if least > LARGEST_SHIFT:
-        raise Obstacle(draft.group, f"its addends need a shift above {LARGEST_SHIFT}")
+    terms, doublings, least = _addends(draft)
     parts = [_real_weights(draft, term, least) for term in terms if not term.form.plain]
-    shift, block = np.full(draft.channels, least, np.int64), 1
+    shift: Array = np.full(draft.channels, least, np.int64)
+    block: int | Array = 1
     if parts:
         weighed = [term for term in terms if not term.form.plain]
         shift, block = _policy_shifts(draft, weighed, parts, least)
@@ -164,6 +160,31 @@ def shifted(draft: Draft) -> Layer:
         if (shift[failing] <= least).any():
             raise Obstacle(draft.group, OVERFLOW)
         shift = shift - failing
+
+
+def natural_shifts(draft: Draft) -> tuple[Array, list[Term]]:
+    """The largest shift of each channel by itself, and the terms with weights that it suits."""
+    terms, _, least = _addends(draft)
+    weighed = [term for term in terms if not term.form.plain]
+    parts = _with_equal_limits([_real_weights(draft, term, least) for term in weighed])
+    return _smallest_shifts(parts, least, 1), weighed
+
+
+def _addends(draft: Draft) -> tuple[list[Term], list[int], int]:
+    """The terms of a sum that ends in a shift; the doublings of the plain ones; the least shift."""
+    scale, terms, doublings = draft.scale, [], []
+    assert scale is not None
+    for term in draft.terms:
+        unit = term.scale.divided(term.form.divisor)
+        if term.form.plain and scale.is_tied(unit):
+            doublings.append(scale.doublings_from(unit))
+        elif term.form.plain:
+            term = replace(term, form=replace(term.form, plain=False))
+        terms.append(term)
+    least = max(0, *doublings, 0)
+    if least > LARGEST_SHIFT:
+        raise Obstacle(draft.group, f"its addends need a shift above {LARGEST_SHIFT}")
+    return terms, doublings, least
 
 
 def _spread(powers: Array, term: Term) -> Array:
@@ -197,18 +218,21 @@ def _real_weights(draft: Draft, term: Term, least: int) -> RealWeights:
 
 def _policy_shifts(
     draft: Draft, terms: Sequence[Term], parts: Sequence[RealWeights], least: int
-) -> tuple[Array, int]:
-    """The shifts of this layer, and how many channels share one.
+) -> tuple[Array, int | Array]:
+    """The shifts of this layer, and which channels share one (see `choose_shifts`).
 
     terms, parts: the terms with weights, and these weights.
     """
     policy, together = draft.policy, _with_equal_limits(parts)
+    blocks = draft.network.blocks.get(draft.group.root)
+    if blocks is not None:
+        return _smallest_shifts(together, least, blocks), blocks
     alone = _smallest_shifts(together, least, 1)
     if policy.sharing == "channel":
         return alone, 1
     shared = _smallest_shifts(together, least, policy.block)
     if policy.sharing == "auto":
-        powers = [_power(draft.network, term) for term in terms]
+        powers = [operand_power(draft.network, term) for term in terms]
         noise: Any = ROUNDING_NOISE
         more: Any = ROUNDING_NOISE
         for part, power in zip(parts, powers, strict=True):
@@ -231,13 +255,13 @@ def _with_equal_limits(parts: Sequence[RealWeights]) -> list[RealWeights]:
     return together
 
 
-def _smallest_shifts(parts: Sequence[RealWeights], least: int, block: int) -> Array:
+def _smallest_shifts(parts: Sequence[RealWeights], least: int, block: int | Array) -> Array:
     """The largest shifts that suit all of several weights."""
     shifts = [choose_shifts(part, least, block) for part in parts]
     return cast(Array, np.minimum.reduce(shifts))
 
 
-def _power(network: Network, term: Term) -> float:
+def operand_power(network: Network, term: Term) -> float:
     """The mean square of an operand in its steps, taken as spread evenly over its range."""
     step = term.scale.value
     lo, hi = network.range_of(term.form.operand) or (-127 * step, 127 * step)

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from vtac.passes.graph.quantize.block_sharing import share_shifts
 from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.curves import note
 from vtac.passes.graph.quantize.equalisation import find_factors
@@ -77,6 +78,7 @@ def make_plan(network: Network, policy: ShiftPolicy) -> QuantisationPlan:
         if obstacles:
             declined.update(obstacles)
             continue
+        network.blocks = {}
         if network.observations is not None:
             network.factors = find_factors(network, grouping.groups, network.observations)
         try:
@@ -86,6 +88,10 @@ def make_plan(network: Network, policy: ShiftPolicy) -> QuantisationPlan:
                 for group in grouping.groups
                 if not isinstance(group, PassThrough)
             }
+            sharing = share_shifts(network, grouping.groups, scales, layers, policy)
+            network.blocks = {group.root: x for group, x in sharing.blocks.items()}
+            network.factors = {**network.factors, **sharing.factors}
+            layers |= {group: number(network, group, scales, policy) for group in sharing.blocks}
         except Obstacle as obstacle:
             group = obstacle.group
             if isinstance(group, Sum) and group.core is not None and group.shares_core:

@@ -73,9 +73,10 @@ def _rounded(rows: Array, shift: Array, limits: Limits) -> Array:
     return cast(Array, np.clip(steps, *limits, out=steps))
 
 
-def choose_shifts(weights: RealWeights, least: int, block: int) -> Array:
+def choose_shifts(weights: RealWeights, least: int, block: int | Array) -> Array:
     """The shift of each output channel, equal in each block of channels.
 
+    block: so many neighbours form a block; or the number of the block of each channel.
     least: lower bound, at which the weights must fit. A channel of zeros only takes ``least``,
     unless it shares.
     """
@@ -94,26 +95,27 @@ def choose_shifts(weights: RealWeights, least: int, block: int) -> Array:
     return np.where((_total(gain, block) > 0) & ~zero, more, shift)
 
 
-def any_of_block(flags: Array, block: int) -> Array:
+def any_of_block(flags: Array, block: int | Array) -> Array:
     """Whether any channel of the block has the flag, at each of its channels."""
     return _smallest(-flags.astype(np.int64), block) < 0
 
 
-def _smallest(values: Array, block: int) -> Array:
+def _smallest(values: Array, block: int | Array) -> Array:
     """The minimum of each block, at each of its channels."""
-    least = np.minimum.reduceat(values, _blocks(len(values), block))
-    return _per_channel(least, len(values), block)
+    return _per_block(np.minimum, values, block)
 
 
-def _total(values: Array, block: int) -> Array:
+def _total(values: Array, block: int | Array) -> Array:
     """The sum of each block, at each of its channels."""
-    total = np.add.reduceat(values, _blocks(len(values), block))
-    return _per_channel(total, len(values), block)
+    return _per_block(np.add, values, block)
 
 
-def _blocks(count: int, block: int) -> Array:
-    return np.arange(0, count, block)
-
-
-def _per_channel(values: Array, count: int, block: int) -> Array:
-    return cast(Array, np.repeat(values, block)[:count])
+def _per_block(operation: np.ufunc, values: Array, block: int | Array) -> Array:
+    """A reduction of each block, at each of its channels."""
+    numbers = np.arange(len(values)) // block if isinstance(block, int) else block
+    order = np.argsort(numbers, kind="stable")
+    first = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    sizes = np.diff(first, append=len(values))
+    reduced = np.empty_like(values)
+    reduced[order] = np.repeat(operation.reduceat(values[order], first), sizes)
+    return reduced
