@@ -27,6 +27,9 @@ LARGEST_LOSS = 12
 IMPOSSIBLE = 1e30
 """The noise of a channel in a block whose shift is larger than its natural one."""
 
+MOST_SWAPPED = 1536
+"""Layers of more channels are sorted only: every pair of channels is a swap to look at."""
+
 _ROUNDS, _SWEEPS = 12, 60
 
 
@@ -156,7 +159,7 @@ class _Tables:
         channels = np.arange(len(numbers))
         vectors = self.best(numbers)
         noise = float(self.costs(vectors)[channels, numbers].sum())
-        for _ in range(_ROUNDS):
+        for _ in range(_ROUNDS if len(numbers) <= MOST_SWAPPED else 0):
             after = _swapped(self.costs(vectors), numbers)
             chosen = self.best(after)
             less = float(self.costs(chosen)[channels, after].sum())
