@@ -129,9 +129,18 @@ def kernel_text(kernel: te.KernelOp, constants: Sequence[int]) -> str:
     The constants have types but no values. Equal digests give equal texts.
     """
     found = te.canonical_kernel(kernel)
-    types = [value.type for value in found.body.block.args]
+    return module_text(ModuleOp([found, caller_of(found, KERNEL, constants, "call")]))
+
+
+def caller_of(kernel: te.KernelOp, name: str, constants: Sequence[int], caller: str) -> FuncOp:
+    """A function of one call of a kernel of that name; its parameters are the other arguments.
+
+    constants: which arguments are constants; they have types but no values. caller: the name of
+    the function.
+    """
+    types = [value.type for value in kernel.body.block.args]
     parameters = [type for number, type in enumerate(types) if number not in constants]
-    results = list(found.function_type.outputs)
+    results = list(kernel.function_type.outputs)
     block = Block(arg_types=parameters)
     free = iter(block.args)
     arguments: list[SSAValue] = []
@@ -145,10 +154,9 @@ def kernel_text(kernel: te.KernelOp, constants: Sequence[int]) -> str:
         else:
             arguments.append(value := next(free))
             value.name_hint = f"p{number}"
-    call = te.CallOp(KERNEL, arguments, results)
+    call = te.CallOp(name, arguments, results)
     block.add_ops([call, ReturnOp(*call.outputs)])
-    caller = FuncOp("call", FunctionType.from_lists(parameters, results), Region(block))
-    return module_text(ModuleOp([found, caller]))
+    return FuncOp(caller, FunctionType.from_lists(parameters, results), Region(block))
 
 
 def parsed_kernel(text: str) -> te.KernelOp:

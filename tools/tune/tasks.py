@@ -1,20 +1,17 @@
 """The kernels of a module as tasks of a search: equal ones together, with how often they run."""
 
-import math
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import FunctionType, ModuleOp, NameLoc, StringAttr
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr
 
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target, target_at
 from vtac.dialects.te import Point, digest_of_kernel
-from vtac.dialects.vtac import ResourceAttr
 from vtac.passes.te.accelerated import CODEGEN
 from vtac.sim import estimate
 from vtac.tools.tune.kernel import prepared
+from vtac.tools.tune.keys import caller_of, kernel_summary
 from vtac.tools.tune.protocol import Task
 
 TEMPLATE = "tiles"
@@ -59,7 +56,7 @@ def _task(digest: str, kernel: te.KernelOp, calls: Sequence[te.CallOp], template
         name=name,
         layers=tuple(dict.fromkeys(layers)),
         digest=digest,
-        summary=_summary(kernel),
+        summary=kernel_summary(kernel),
         module=text,
         target=ready.target,
         multiplicity=max(len(calls), 1),
@@ -83,27 +80,9 @@ def module_text(kernel: te.KernelOp, call: te.CallOp | None) -> str:
 
     call: says which arguments are constants; none are if there is no call.
     """
-    name, types = kernel.sym_name.data, kernel.function_type
-    constants = {
-        place
-        for place, value in enumerate(call.arguments if call is not None else ())
-        if isinstance(value.owner, te.ConstantOp)
-    }
-    inputs = [type for place, type in enumerate(types.inputs) if place not in constants]
-    block = Block(arg_types=inputs)
-    parameters = iter(block.args)
-    arguments: list[SSAValue] = []
-    for place, type in enumerate(types.inputs):
-        if place in constants:
-            constant = te.ConstantOp(ResourceAttr(f"constant{place}", "0" * 16), type)
-            block.add_op(constant)
-            arguments.append(constant.result)
-        else:
-            arguments.append(next(parameters))
-    own = te.CallOp(name, arguments, list(types.outputs))
-    block.add_ops([own, ReturnOp(*own.outputs)])
-    results = FunctionType.from_lists(inputs, list(types.outputs))
-    function = FuncOp("caller", results, Region(block))
+    arguments = () if call is None else call.arguments
+    constants = [n for n, value in enumerate(arguments) if isinstance(value.owner, te.ConstantOp)]
+    function = caller_of(kernel, kernel.sym_name.data, constants, "caller")
     target = _target_of(kernel)
     function.attributes |= {"codegen": StringAttr(CODEGEN), TARGET_ATTRIBUTE: target}
     return str(ModuleOp([kernel.clone(), function], {TARGET_ATTRIBUTE: target}))
@@ -113,12 +92,3 @@ def _target_of(kernel: te.KernelOp) -> Target:
     target = target_at(kernel)
     assert target is not None
     return target
-
-
-def _summary(kernel: te.KernelOp) -> str:
-    """The largest compute: its extents, those of its sum, and how many stages follow each other."""
-    computes = kernel.computes
-    main = max(computes, key=lambda compute: math.prod(compute.extents))
-    spatial = "x".join(map(str, main.spatial.extents))
-    reduce = "x".join(map(str, main.reduce.extents))
-    return f"{spatial}" + f" sum {reduce}" * bool(reduce) + f", {len(computes)} stages"
