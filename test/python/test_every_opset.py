@@ -200,6 +200,15 @@ FORMS = {
     "graph.add_bias": [
         f"{SUMS} -> {SUMS}: {VECTOR}%y = graph.add_bias %x, %v : ({SUMS}, tensor<2xi32>) -> {SUMS}"
     ],
+    "graph.multiply_shift": [
+        f"{SUMS} -> {SUMS}: %y = graph.multiply_shift %x {{multiplier = -3 : i64, offset = 70 : i64, shift = 2 : i64}} : ({SUMS}) -> {SUMS}"
+    ],
+    "graph.shift_right_by": [
+        f"{SUMS} -> {SUMS}: %z = graph.multiply_shift %x {{multiplier = 0 : i64, offset = 3 : i64, shift = 0 : i64}} : ({SUMS}) -> {SUMS}\n%y = graph.shift_right_by %x, %z : ({SUMS}, {SUMS}) -> {SUMS}"
+    ],
+    "graph.requantize_planes": [
+        f"{SUMS} -> {BYTES}: {VECTOR}%h, %l = graph.requantize_planes %x bias %v shift %v {{bound = 1000 : i64, scale = 0.5 : f64}} : ({SUMS}, tensor<2xi32>, tensor<2xi32>) -> ({BYTES}, {BYTES})\n%y = graph.max %h, %l : ({BYTES}, {BYTES}) -> {BYTES}"
+    ],
     "graph.split_bytes": [
         f"{SUMS} -> {BYTES}: %p:4 = graph.split_bytes %x : ({SUMS}) -> ({BYTES}, {BYTES}, {BYTES}, {BYTES})\n%y = graph.max %p#1, %p#0 : ({BYTES}, {BYTES}) -> {BYTES}"
     ],

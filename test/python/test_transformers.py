@@ -168,16 +168,16 @@ def test_other_functions_are_no_gates() -> None:
 
 
 def test_crossings_are_counted() -> None:
-    module, (batch, _), _ = compiled(SMALL, MACHINES["sim"])
+    module, (batch, _), _ = compiled(SMALL, MACHINES["pynq"])
     found = module.crossings
-    assert (found.launches, found.host_parts) == (4, 5)
+    assert (found.launches, found.host_parts) == (3, 4)
     rows, width, inner = SMALL.length, SMALL.width, 4 * SMALL.width
     scores = SMALL.heads * rows * rows
-    # x; queries and keys; shares in two planes and values; what is normalised
-    assert found.bytes_in == rows * width * (1 + 2 + 1 + 1) + 2 * scores
-    # queries, keys, values; scores in four planes; the attention; the dense layers
-    assert found.bytes_out == rows * width * (3 + 1 + 1) + 4 * scores
-    assert inner > width and "4 launches and 5 host parts" in found.text
+    # x; shares in two planes and values; what is normalised
+    assert found.bytes_in == rows * width * (1 + 1 + 1) + 2 * scores
+    # values; scores in four planes; the attention; the dense layers
+    assert found.bytes_out == rows * width * (1 + 1 + 1) + 4 * scores
+    assert inner > width and "3 launches and 4 host parts" in found.text
     module.run(batch)
     assert len(module.last_run.launches) == found.launches
 
@@ -232,7 +232,7 @@ def test_two_layers_of_an_encoder(machine: str) -> None:
     samples = encoder.samples(6)
     model = encoder.build()
     module = vtac.compile(model, machine, samples[:4])
-    assert launches(module) <= 4 * encoder.LAYERS
+    assert launches(module) <= (1 + encoder.LAYERS if machine == "sim" else 3 * encoder.LAYERS)
     batches = [{"x": sample[None]} for sample in samples[4:]]
     results = [module.run(batch)["y"] for batch in batches]
     assert relative_error(results, [run(model, batch)[0] for batch in batches]) < 0.03
