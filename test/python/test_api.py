@@ -249,7 +249,8 @@ def test_only_public_names_are_there() -> None:
         "Pipeline",
         "Target",
     }
-    functions = {"compile", "connect", "evaluate", "export_c", "load", "report_html", "tune"}
+    functions = {"compile", "compile_for_throughput", "connect", "evaluate", "export_c", "load"}
+    functions |= {"report_html", "tune"}
     assert set(vtac.__all__) == {*classes, *functions, "te"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = vtac.nothing
