@@ -7,7 +7,7 @@ its own. A line for each machine has geometric means and the layer that is worst
 
 Each figure is kept as a line of ``--results`` as soon as it is known, and is not computed again as
 long as it is there: the bench goes on where it was stopped. ``--write`` puts the table into
-docs/search.md.
+docs/machines.md.
 
 Run: ``python FILE --help``. Fifty trials of all layers take about an hour of one core;
 ``--machines`` and ``--layers`` choose.
@@ -36,7 +36,7 @@ FOLDER = Path(__file__).parent / "unprepared"
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "bench_unprepared.jsonl"
-PAGE = ROOT / "docs" / "search.md"
+PAGE = ROOT / "docs" / "machines.md"
 BEGIN, END = "<!-- bench_unprepared.py -->", "<!-- end -->"
 
 
