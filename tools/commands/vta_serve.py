@@ -15,7 +15,6 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.remote.limits import MEGABYTE, Limits
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.vta_serve import TOKEN, argument_parser
-from vtac.tools.tune.remote_work import services
 
 if TYPE_CHECKING:
     from vtac.runtime.remote.server import Access, Event, Tell
@@ -59,6 +58,7 @@ async def _until_stopped(
 ) -> None:
     """Serve until SIGINT or SIGTERM."""
     from vtac.runtime.remote.server import serving
+    from vtac.tools.tune.remote_work import services
 
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
