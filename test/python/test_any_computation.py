@@ -18,7 +18,7 @@ from vtac.dialects.target import Target
 from vtac.lowering.python_to_te.module import module_of
 from vtac.tools.driver.discovery import OurPasses
 from vtac.tools.driver.pipelines import built_passes
-from vtac.tools.tensor_expressions.api import compiler as te_compiler
+from vtac.tools.tensor_expressions import compiler as te_compiler
 
 TARGETS = {
     "1x16": Target.named("pynq"),
