@@ -7,11 +7,12 @@ Subcommands look into databases and move records between them (docs/tuning.md).
 """
 
 import argparse
+import os
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -143,7 +144,9 @@ def _interruptions() -> Iterator[Callable[[], bool]]:
         if seen:
             raise KeyboardInterrupt
         seen.append(number)
-        print(f"{NAME}: the batches under way are finished and written", file=sys.stderr)
+        # What was interrupted may be writing to sys.stderr, which cannot be entered twice.
+        with suppress(OSError):
+            os.write(2, f"{NAME}: the batches under way are finished and written\n".encode())
 
     before = signal.signal(signal.SIGINT, note)
     try:
