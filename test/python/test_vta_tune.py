@@ -1,6 +1,5 @@
 """``vta-tune`` and `vtac.tune`: results are recorded, exact, and used; a search goes on."""
 
-import io
 import json
 import os
 import signal
@@ -257,32 +256,6 @@ def test_an_interrupted_search_goes_on(
     assert 0 < len(tables(path)[0][-1]) <= 24
     tune(*base, "--database", path, "--trials", "24", "-q")
     assert tables(path) == tables(database) and best(path) == best(database)
-
-
-class Interrupting(io.RawIOBase):
-    """A stream during the first write to which there is a Ctrl-C."""
-
-    is_interrupted = False
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        if not self.is_interrupted:
-            self.is_interrupted = True
-            signal.raise_signal(signal.SIGINT)
-        return len(data)
-
-
-def test_an_interruption_while_something_is_printed(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The note of an interruption does not go through a stream that is being written to."""
-    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(Interrupting())))
-    with vta_tune._interruptions() as is_interrupted:
-        print("a line", file=sys.stderr, flush=True)
-        assert is_interrupted()
-    assert "are finished and written" in capfd.readouterr().err
 
 
 def test_a_database_that_others_write_to(base: list[str | Path], tmp_path: Path) -> None:

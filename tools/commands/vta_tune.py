@@ -49,27 +49,8 @@ def _run(args: argparse.Namespace) -> None:
     if args.command is not None:
         run_subcommand(args)
         return
-    certificates = args.remote_certificates
-    verify_paths(
-        [args.source, args.calibrate, file_of(args.target), certificates],
-        [args.database, args.select],
-    )
-    verify_used(
-        (
-            ("--remote-certificates", not args.remote and certificates, "--remote"),
-            (
-                "--jobs",
-                (args.remote or args.cluster) and args.jobs != 1,
-                "measurement here (no --remote, no --cluster)",
-            ),
-            ("--cluster", args.cluster and args.remote, "measurement by Dask alone (no --remote)"),
-        )
-    )
-    is_ir = args.source.endswith(".mlir")
-    if is_ir and args.calibrate:
-        raise CompileError(Problem("--calibrate", "is for models: kernels are integers already"))
-    if is_ir and args.select:
-        raise CompileError(Problem("--select", "is for models: it judges records in a network"))
+    _verify(args)
+    is_ir = _is_ir(args)
     target = Target.of(args.target)
     notes: list[str] = []
     with (
@@ -112,6 +93,35 @@ def _run(args: argparse.Namespace) -> None:
         what = "no schedule of any kernel could be timed"
         reasons = {kernel.stopped or kernel.problem for kernel in found.kernels}
         raise CompileError(Problem("", what, "; ".join(sorted(filter(None, reasons)))))
+
+
+def _is_ir(args: argparse.Namespace) -> bool:
+    return bool(args.source.endswith(".mlir"))
+
+
+def _verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on arguments that do not go together."""
+    certificates = args.remote_certificates
+    verify_paths(
+        [args.source, args.calibrate, file_of(args.target), certificates],
+        [args.database, args.select],
+    )
+    verify_used(
+        (
+            ("--remote-certificates", not args.remote and certificates, "--remote"),
+            (
+                "--jobs",
+                (args.remote or args.cluster) and args.jobs != 1,
+                "measurement here (no --remote, no --cluster)",
+            ),
+            ("--cluster", args.cluster and args.remote, "measurement by Dask alone (no --remote)"),
+        )
+    )
+    is_ir = _is_ir(args)
+    if is_ir and args.calibrate:
+        raise CompileError(Problem("--calibrate", "is for models: kernels are integers already"))
+    if is_ir and args.select:
+        raise CompileError(Problem("--select", "is for models: it judges records in a network"))
 
 
 @contextmanager

@@ -116,25 +116,20 @@ def tune(
     options: of the method, its seed among them. compile_options: those of `vtac.compile`. fresh:
     begin anew. select: a file to which the records are written by which the whole model gets
     quicker. prove_all: execute the program of every clocked point, not only of each kernel's best.
-    progress, note: are told how it goes. interrupted: asked between batches whether to
-    stop.
+    progress, note: are told how it goes. interrupted: asked between batches whether to stop.
 
     Raises `CompileError` where nothing runs on the accelerator, and on arguments that make no
     sense.
     """
-    _verify(trials, seconds, jobs)
     machine = Target.of(target)
-    method_named(method)
-    if database is not None:
-        verify_writable(database)
+    _verify(trials, seconds, jobs, method, database)
     found = tasks(kernels_of(source, machine, calibration, compile_options), layers)
-    stops = Stops(trials=trials, seconds=seconds, patience=patience)
     with _journal(database, fresh, note) as journal, _measuring(jobs, measurer) as pool:
         results = search(
             found,
             method,
             options or Options(),
-            stops=stops,
+            stops=Stops(trials=trials, seconds=seconds, patience=patience),
             measurer=pool,
             journal=journal,
             progress=progress,
@@ -145,10 +140,21 @@ def tune(
     if database is None or not is_model(source) or interrupted():
         return Tuned(kernels, _path(database), interrupted())
     whole = Network(source, machine, calibration, compile_options or CompileOptions())
+    cycles = _whole_cycles(whole, found, database, select, note)
+    return Tuned(kernels, _path(database), False, cycles)
+
+
+def _whole_cycles(
+    whole: Network,
+    found: Sequence[Task],
+    database: str | os.PathLike[str],
+    select: str | os.PathLike[str] | None,
+    note: Callable[[str], None],
+) -> tuple[int, int]:
+    """Cycles of a model without records and with those found, of which it may select the useful."""
     if select is not None:
         write_lines(select, useful_records(whole, _records(database, found), note))
-    used = [database if select is None else select]
-    return Tuned(kernels, _path(database), False, (whole.cycles(None), whole.cycles(used)))
+    return whole.cycles(None), whole.cycles([database if select is None else select])
 
 
 @contextmanager
@@ -213,7 +219,14 @@ def _refusals(result: Result) -> str:
     return "".join(f"{count} times: {why}" for why, count in reasons.most_common(1))
 
 
-def _verify(trials: int | None, seconds: float | None, jobs: int) -> None:
+def _verify(
+    trials: int | None,
+    seconds: float | None,
+    jobs: int,
+    method: str,
+    database: str | os.PathLike[str] | None,
+) -> None:
+    """Raise `CompileError` on values, methods and files with which no search can begin."""
     problems = [
         Problem(f"option {name}", f"{value} is less than {least}")
         for name, value, least in (("trials", trials, 1), ("jobs", jobs, 1))
@@ -224,3 +237,6 @@ def _verify(trials: int | None, seconds: float | None, jobs: int) -> None:
             problems.append(Problem("option seconds", f"{seconds} is no time"))
     if problems:
         raise CompileError(problems)
+    method_named(method)
+    if database is not None:
+        verify_writable(database)

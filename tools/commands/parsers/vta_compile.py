@@ -46,6 +46,19 @@ def argument_parser() -> argparse.ArgumentParser:
         help="the package to write (.vtapkg); MODEL.vtapkg in this folder if nothing else is asked"
         " for",
     )
+    _add_target_arguments(parser)
+    add_quiet_argument(parser)
+    add("-v", "--verbose", action="store_true", help="print each step as it begins (to stderr)")
+    _add_tuning_arguments(parser)
+    _add_quantisation_arguments(parser)
+    add_accuracy_arguments(parser)
+    add_partition_arguments(parser)
+    _add_view_arguments(parser)
+    return parser
+
+
+def _add_target_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add(
         "--target",
         default="pynq",
@@ -75,12 +88,9 @@ def argument_parser() -> argparse.ArgumentParser:
         help="compile for the number of samples per run that gives most samples per second; of"
         " these, or of 1, 2, 4, ... as far as it helps",
     )
-    add_quiet_argument(parser)
-    add("-v", "--verbose", action="store_true", help="print each step as it begins (to stderr)")
-    _add_tuning_arguments(parser)
-    _add_quantisation_arguments(parser)
-    add_accuracy_arguments(parser)
-    add_partition_arguments(parser)
+
+
+def _add_view_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what to see").add_argument
     add("--explain", action="store_true", help="print what runs where and why, and the levels")
     add(
@@ -122,7 +132,6 @@ def argument_parser() -> argparse.ArgumentParser:
         help="print the part of the pipeline that follows a level; with it vta-opt takes up what"
         " --save-ir wrote",
     )
-    return parser
 
 
 def _add_tuning_arguments(parser: argparse.ArgumentParser) -> None:

@@ -93,6 +93,7 @@ def argument_parser() -> argparse.ArgumentParser:
     )
     add_shape_argument(parser)
     _add_search_arguments(parser)
+    _add_place_arguments(parser)
     add_quiet_argument(parser)
     add_verbose_argument(parser, "print a line for each batch of trials")
     add("--json", action="store_true", help="print the result as JSON")
@@ -116,26 +117,6 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="leave a kernel after N schedules without a better one",
     )
-    add(
-        "--jobs",
-        type=at_least(1),
-        default=1,
-        help="processes that time schedules (default: %(default)s)",
-    )
-    add(
-        "--remote",
-        action="append",
-        default=[],
-        metavar="HOST:PORT",
-        help="time schedules on this vta-serve instead; may be repeated; the token is that of the"
-        f" variable {TOKEN}",
-    )
-    add(
-        "--cluster",
-        metavar="ADDRESS",
-        help="time schedules on the workers of this Dask scheduler instead, tcp://HOST:8786",
-    )
-    add("--remote-certificates", metavar="FILE.pem", help="encrypt, and trust these certificates")
     add(
         "--layers",
         action="append",
@@ -173,6 +154,31 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not clock schedules whose simulated cost exceeds the best by this factor; 0 clocks"
         " all (default: %(default)s)",
     )
+
+
+def _add_place_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where schedules are timed."""
+    add = parser.add_argument_group("places").add_argument
+    add(
+        "--jobs",
+        type=at_least(1),
+        default=1,
+        help="processes that time schedules (default: %(default)s)",
+    )
+    add(
+        "--remote",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="time schedules on this vta-serve instead; may be repeated; the token is that of the"
+        f" variable {TOKEN}",
+    )
+    add(
+        "--cluster",
+        metavar="ADDRESS",
+        help="time schedules on the workers of this Dask scheduler instead, tcp://HOST:8786",
+    )
+    add("--remote-certificates", metavar="FILE.pem", help="encrypt, and trust these certificates")
 
 
 def _files(parser: argparse.ArgumentParser, least: str = "+") -> None:
