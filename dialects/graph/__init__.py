@@ -77,11 +77,9 @@ from vtac.dialects.graph.plan_attributes import (
     PLACES,
     SPLIT,
     SPLITS,
-    STAGED,
     BindingAttr,
     PlaceAttr,
     SplitAttr,
-    StagedAttr,
 )
 from vtac.dialects.graph.products import (
     BatchMatMulOp,
@@ -188,7 +186,6 @@ Graph = Dialect(
         ProtobufAttr,
         RangeAttr,
         SplitAttr,
-        StagedAttr,
     ],
 )
 
@@ -199,7 +196,6 @@ __all__ = [
     "RANGES_ATTRIBUTE",
     "SPLIT",
     "SPLITS",
-    "STAGED",
     "AbsOp",
     "Activation",
     "ActivationOp",
@@ -268,7 +264,6 @@ __all__ = [
     "SliceOp",
     "SplitAttr",
     "SplitBytesOp",
-    "StagedAttr",
     "SubOp",
     "SumPoolOp",
     "TakeChannelsOp",

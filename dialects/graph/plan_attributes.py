@@ -1,4 +1,4 @@
-"""Decisions of a cluster's plan as attributes: splits, core bindings, places, staged constants."""
+"""Decisions of a cluster's plan as attributes: splits, core bindings, places."""
 
 from collections.abc import Sequence
 
@@ -25,9 +25,6 @@ BINDING = "graph.binding"
 
 PLACES = "graph.places"
 """Name of the attribute that carries one ``#graph.place`` per result of an op."""
-
-STAGED = "graph.staged"
-"""Name of the attribute with the ``#graph.staged`` of a layer whose constants the DMA brings."""
 
 PLACE_ALIGNMENT = 64
 """Offsets of tensors in the global buffer are multiples of this, as addresses in DRAM are."""
@@ -211,53 +208,6 @@ class PlaceAttr(ParametrizedAttribute):
             raise VerifyException(f"tensors lie in gb or ddr, not in {self.memory.data}")
         if (self.memory.data == GB) != (self.offset is not None):
             raise VerifyException("places in gb have an offset, places in ddr have none")
-
-
-@irdl_attr_definition
-class StagedAttr(ParametrizedAttribute):
-    """``#graph.staged<gb, 1048576, bytes 36864, after 3>``: the DMA brings a layer's constants.
-
-    Before the layer the DMA copies its weights and vectors, so many bytes in all, from DDR to this
-    offset in the global buffer, and the cores read them there. The copy may begin when step
-    ``after`` has ended on all cores. Steps are the layers of the function in the order of the text,
-    counted from 0; -1 stands for the launch. Without this attribute cores read constants from DDR.
-    """
-
-    name = "graph.staged"
-
-    offset: IntAttr
-    bytes: IntAttr
-    after: IntAttr
-
-    def __init__(self, offset: int | IntAttr, bytes: int | IntAttr, after: int | IntAttr):
-        values = (offset, bytes, after)
-        super().__init__(*(v if isinstance(v, IntAttr) else IntAttr(v) for v in values))
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        """Parse ``<gb, 1048576, bytes 36864, after 3>``."""
-        with parser.in_angle_brackets():
-            parser.parse_keyword(GB)
-            parser.parse_punctuation(",")
-            offset = parser.parse_integer(allow_boolean=False, allow_negative=False)
-            parser.parse_punctuation(",")
-            parser.parse_keyword("bytes")
-            size = parser.parse_integer(allow_boolean=False, allow_negative=False)
-            parser.parse_punctuation(",")
-            parser.parse_keyword("after")
-            after = parser.parse_integer(allow_boolean=False)
-        return IntAttr(offset), IntAttr(size), IntAttr(after)
-
-    def print_parameters(self, printer: Printer) -> None:
-        """Print what `parse_parameters` reads."""
-        place = f"{GB}, {self.offset.data}"
-        with printer.in_angle_brackets():
-            printer.print_string(f"{place}, bytes {self.bytes.data}, after {self.after.data}")
-
-    def verify(self) -> None:
-        """There is something to copy, and a step or the launch before it."""
-        if self.bytes.data < 1 or self.after.data < -1:
-            raise VerifyException("staged constants have bytes, and come after a step or -1")
 
 
 assert set(BindingAttr().factors) == set(DIMENSIONS)

@@ -41,7 +41,7 @@ HOST_CYCLES = 1000
 ONE_CORE, COPIES, DEFAULT = "one core", "copies", "default"
 
 PLANNING = ("graph-group-layers", "graph-plan-instances", "graph-instantiate")
-PLANNED = "graph-plan-instances{staged=true},graph-instantiate,graph-order-instances"
+PLANNED = "graph-plan-instances,graph-instantiate,graph-order-instances"
 
 
 def with_instances(pipeline: Pipeline) -> Pipeline:

@@ -15,8 +15,8 @@ func.func @instances(%x: tensor<4x20x6x6xi8, #graph.packed<1, 16>>) -> tensor<4x
   // CHECK: %[[B:.*]] = graph.instance @pool part 1 of 2
   %b = graph.instance @pool part 1 of 2 (%x1 = %x : tensor<4x20x6x6xi8, #graph.packed<1, 16>>) -> tensor<4x20x2x6xi8, #graph.packed<1, 16>> {
     %w = graph.window %x1 [:, :, 3:6, :] : tensor<4x20x6x6xi8, #graph.packed<1, 16>>
-    // CHECK: graph.max_pool %{{.*}} {graph.binding = #graph.binding<n = 1, h = 2, c = 1, first = 6>, graph.places = [#graph.place<ddr>], graph.staged = #graph.staged<gb, 1024, bytes 64, after -1>
-    %y = graph.max_pool %w {graph.binding = #graph.binding<n = 1, h = 2, c = 1, first = 6>, graph.places = [#graph.place<ddr>], graph.staged = #graph.staged<gb, 1024, bytes 64, after -1>, kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, pads = array<i64: 0, 1, 1, 1>, dilations = array<i64: 1, 1>} : (tensor<4x20x3x6xi8, #graph.packed<1, 16>>) -> tensor<4x20x2x6xi8, #graph.packed<1, 16>>
+    // CHECK: graph.max_pool %{{.*}} {graph.binding = #graph.binding<n = 1, h = 2, c = 1, first = 6>, graph.places = [#graph.place<ddr>]
+    %y = graph.max_pool %w {graph.binding = #graph.binding<n = 1, h = 2, c = 1, first = 6>, graph.places = [#graph.place<ddr>], kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, pads = array<i64: 0, 1, 1, 1>, dilations = array<i64: 1, 1>} : (tensor<4x20x3x6xi8, #graph.packed<1, 16>>) -> tensor<4x20x2x6xi8, #graph.packed<1, 16>>
     graph.yield %y : tensor<4x20x2x6xi8, #graph.packed<1, 16>>
   }
   // CHECK: graph.assemble (%[[A]] at [0, 0, 0, 0], %[[B]] at [0, 0, 4, 0]) : (tensor<4x20x4x6xi8, #graph.packed<1, 16>>, tensor<4x20x2x6xi8, #graph.packed<1, 16>>) -> tensor<4x20x6x6xi8, #graph.packed<1, 16>>

@@ -240,7 +240,7 @@ def test_plans_by_cost_keep_tensors_inside() -> None:
         inner = [b for b in buffers.by_root.values() if not b.outside]
         return sum(b.size for b in inner if goes_out(b.tensor))
 
-    plan = GraphPlanInstancesPass(staged=True)
+    plan = GraphPlanInstancesPass()
     chain = plan, GraphInstantiatePass(), GraphOrderInstancesPass()
     assert spilled(*chain) * 20 < spilled()
 

@@ -63,9 +63,7 @@ PLANS: Mapping[str, Callable[[Pipeline], Pipeline]] = {
     "default": lambda pipeline: pipeline,
     "paper, depth first": _planned(f'{_PAPER},graph-order-instances{{order="depth"}}'),
     "paper, breadth first": _planned(f'{_PAPER},graph-order-instances{{order="breadth"}}'),
-    "by cost": _planned(
-        "graph-plan-instances{staged=true},graph-instantiate,graph-order-instances"
-    ),
+    "by cost": _planned("graph-plan-instances,graph-instantiate,graph-order-instances"),
     "in DDR": lambda pipeline: pipeline.with_options("graph-place-tensors", buffer=False),
     "paper's binding": lambda pipeline: pipeline.with_options("graph-bind-cores", mode="paper"),
 }

@@ -1,9 +1,9 @@
 """Shows the plan of a function for a cluster: as a table, and as a picture over time.
 
 The times are the analytic ones of `PlanSteps`: each layer begins when the one before has ended. In
-the picture, the rows above are the units, with a bar for each layer on the cores that compute it,
-and the copies of the DMA; below lies the global buffer, with a box for each tensor and for staged
-weights, from bottom to top by offset.
+the picture, the rows above are the cores, with a bar for each layer on those that compute it; below
+lies the global buffer, with a box for each tensor, from bottom to top by offset. What the DMA
+brings is decided later, in ``vta-stage-weights``: `copies_table` shows it of an encoded program.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +14,9 @@ from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
 from vtac.dialects.context import VtacContext
-from vtac.dialects.graph import StagedAttr, shape_of
+from vtac.dialects.graph import shape_of
 from vtac.dialects.locations import layer_of
 from vtac.dialects.vta.cluster_program import BinaryCluster, PlacedCopy
-from vtac.passes.graph.cluster.graph_stage_weights import placed, staged_of
 from vtac.passes.graph.cluster.layers import planned_functions
 from vtac.passes.graph.cluster.plan_steps import PlanSteps, Step
 from vtac.runtime.engines.vta import layers_of
@@ -61,7 +60,7 @@ class PlanRecorder:
 
 @dataclass(frozen=True)
 class Row:
-    """A layer as it is shown. begin, end: cycles."""
+    """A layer as it is shown. weights, ddr: bytes. begin, end: cycles."""
 
     step: Step
     group: str
@@ -69,7 +68,7 @@ class Row:
     result: str
     parts: str
     place: str
-    weights: str
+    weights: int
     ddr: int
     begin: int
     end: int
@@ -79,8 +78,7 @@ def rows_of(plan: PlanSteps) -> list[Row]:
     """The layers of a plan in their order."""
     rows, now = list[Row](), 0
     for step in plan.steps:
-        staged = staged_of(step.layer)
-        time = plan.time(step, without_weights=staged is not None)
+        time = plan.time(step)
         rows.append(
             Row(
                 step,
@@ -89,7 +87,7 @@ def rows_of(plan: PlanSteps) -> list[Row]:
                 "x".join(map(str, shape_of(step.layer.results[0]) or ())),
                 _parts(step),
                 " ".join(_place(plan, step)),
-                _weights(staged, plan, step),
+                plan.costs.weights(step.layer),
                 plan.ddr_bytes(step),
                 now,
                 now + time.cycles,
@@ -118,12 +116,6 @@ def _place(plan: PlanSteps, step: Step) -> Iterator[str]:
         yield "DDR" if inside is None else f"GB {inside:,}"
 
 
-def _weights(staged: StagedAttr | None, plan: PlanSteps, step: Step) -> str:
-    if staged is not None:
-        return f"GB {staged.offset.data:,} after {staged.after.data}"
-    return "DDR" if plan.costs.weights(step.layer) else ""
-
-
 HEADINGS = ("step", "group", "layer", "result", "parts", "place", "weights", "DDR bytes", "cycles")
 
 
@@ -135,7 +127,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.result,
         row.parts,
         row.place,
-        row.weights,
+        f"{row.weights:,}",
         f"{row.ddr:,}",
         f"{row.end - row.begin:,}",
     )
@@ -154,7 +146,7 @@ def shown(plan: PlanSteps) -> ShownPlan:
     name = plan.function.sym_name.data
     found = Table(title=f"the plan of @{name}", title_justify="left")
     for heading in HEADINGS:
-        is_number = heading in ("step", "DDR bytes", "cycles")
+        is_number = heading in ("step", "weights", "DDR bytes", "cycles")
         found.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         found.add_row(*_cells(row))
@@ -230,34 +222,29 @@ WIDTH, LEFT, BAR, GAP, BUFFER = 900, 60, 16, 20, 220
 _STYLE = """<style>
 text { font: 11px sans-serif; fill: #222 }
 .unit { fill: #f0f0f0 }
-.copy { fill: #8d6e63 }
 .box { stroke: #fff; stroke-width: 0.5 }
-.staged { fill: #bcaaa4; stroke: #fff; stroke-width: 0.5 }
 </style>"""
 
 
 def picture(plan: PlanSteps) -> str:
-    """Units over time, and the global buffer over time, as an SVG."""
+    """Cores over time, and the global buffer over time, as an SVG."""
     rows = rows_of(plan)
     total = max(rows[-1].end if rows else 1, 1)
     scale = (WIDTH - LEFT) / total
-    units = plan.cluster.cores + plan.cluster.dma
-    top = units * (BAR + 2) + GAP
+    top = plan.cluster.cores * (BAR + 2) + GAP
     height = top + BUFFER + GAP
     begins = [row.begin for row in rows] + [total]
-    shapes = [*_units(plan, rows, scale), *_copies(plan, rows, begins, scale)]
-    shapes += _buffers(plan, begins, scale, top)
+    shapes = [*_cores(plan, rows, scale), *_tensors(plan, begins, scale, top)]
     shapes.append(_text(LEFT, height - 4, f"{total:,} cycles"))
     size = f'viewBox="0 0 {WIDTH} {height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_STYLE}'
     return "\n".join([head, *shapes, "</svg>\n"])
 
 
-def _units(plan: PlanSteps, rows: Sequence[Row], scale: float) -> Iterator[str]:
-    names = [f"core {i}" for i in range(plan.cluster.cores)] + ["DMA"] * plan.cluster.dma
-    for number, name in enumerate(names):
-        y = number * (BAR + 2)
-        yield _text(2, y + 12, name)
+def _cores(plan: PlanSteps, rows: Sequence[Row], scale: float) -> Iterator[str]:
+    for core in range(plan.cluster.cores):
+        y = core * (BAR + 2)
+        yield _text(2, y + 12, f"core {core}")
         yield _box(LEFT, y, WIDTH - LEFT, BAR, 'class="unit"')
     for row in rows:
         color = _color(row.group or row.layer)
@@ -267,54 +254,20 @@ def _units(plan: PlanSteps, rows: Sequence[Row], scale: float) -> Iterator[str]:
             yield _box(x, core * (BAR + 2), width, BAR, f'fill="{color}" class="box"', title)
 
 
-def _copies(
-    plan: PlanSteps, rows: Sequence[Row], begins: Sequence[int], scale: float
-) -> Iterator[str]:
-    y, busy = plan.cluster.cores * (BAR + 2), 0.0
-    for row in rows:
-        staged = staged_of(row.step.layer)
-        if staged is not None:
-            begin = max(busy, begins[staged.after.data + 1])
-            busy = begin + staged.bytes.data / plan.costs.ddr_rate
-            width = (busy - begin) * scale
-            yield _box(
-                LEFT + begin * scale, y, width, BAR, 'class="copy"', f"weights of {row.layer}"
-            )
-
-
-def _buffers(plan: PlanSteps, begins: Sequence[int], scale: float, top: int) -> Iterator[str]:
+def _tensors(plan: PlanSteps, begins: Sequence[int], scale: float, top: int) -> Iterator[str]:
     room = max(plan.cluster.gb_bytes, 1)
     yield _text(2, top + 12, "buffer")
     yield _box(LEFT, top, WIDTH - LEFT, BUFFER, 'class="unit"')
-    for number, taken in enumerate(placed(plan)):
+    for number, (root, buffer) in enumerate(plan.buffers.by_root.items()):
+        offset = plan.offset(root)
+        if offset is None:
+            continue
+        begin = begins[max(buffer.first, 0)] * scale
+        until = begins[min(buffer.last + 1, len(begins) - 1)] * scale
+        y = top + BUFFER * (1 - (offset + buffer.size) / room)
         style = f'fill="{_color(str(number))}" class="box"'
-        yield _held(
-            taken.start, taken.end, taken.first, taken.last, begins, scale, top, room, style
-        )
-    for step in plan.steps:
-        staged = staged_of(step.layer)
-        if staged is not None:
-            start, first = staged.offset.data, staged.after.data + 1
-            end = start + staged.bytes.data
-            style = 'class="staged"'
-            yield _held(start, end, first, step.number, begins, scale, top, room, style)
-
-
-def _held(
-    start: int,
-    end: int,
-    first: int,
-    last: int,
-    begins: Sequence[int],
-    scale: float,
-    top: int,
-    room: int,
-    style: str,
-) -> str:
-    x, until = begins[max(first, 0)] * scale, begins[min(last + 1, len(begins) - 1)] * scale
-    y = top + BUFFER * (1 - end / room)
-    title = f"{end - start:,} bytes at {start:,}"
-    return _box(LEFT + x, y, until - x, BUFFER * (end - start) / room, style, title)
+        title = f"{buffer.size:,} bytes at {offset:,}"
+        yield _box(LEFT + begin, y, until - begin, BUFFER * buffer.size / room, style, title)
 
 
 def _color(text: str) -> str:

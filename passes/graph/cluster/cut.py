@@ -16,7 +16,6 @@ from vtac.dialects.graph import (
     BINDING,
     PLACES,
     RANGES_ATTRIBUTE,
-    STAGED,
     CompositeOp,
     ConstantOp,
     TensorWindowOp,
@@ -25,7 +24,7 @@ from vtac.dialects.graph import (
 from vtac.dialects.graph.pieces import Rectangle, relative, type_of_piece, whole
 from vtac.dialects.graph.split_rules import OpPiece
 
-OF_THE_WHOLE = (BINDING, PLACES, STAGED, RANGES_ATTRIBUTE)
+OF_THE_WHOLE = (BINDING, PLACES, RANGES_ATTRIBUTE)
 """Attributes of a layer that say nothing of its pieces."""
 
 ReadPiece = Callable[[SSAValue, Rectangle], SSAValue]

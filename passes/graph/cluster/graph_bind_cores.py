@@ -44,27 +44,25 @@ NEAR = 1.02
 class GraphBindCoresPass(ModulePass):
     """Cut layers into parts for the cores of a cluster.
 
-    mode: ``cost`` or ``paper``. staged: whether ``graph-stage-weights`` follows, so that weights
-    are read from DDR once for all cores.
+    mode: ``cost`` or ``paper``.
     """
 
     name = "graph-bind-cores"
 
     mode: str = "cost"
-    staged: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Bind the layers of every function for a cluster."""
         mode = mode_named(self.name, self.mode)
         for function, cluster in planned_functions(op):
-            _Binder(function, cluster, mode, self.staged).run()
+            _Binder(function, cluster, mode).run()
             verify_bindings(function, cluster)
 
 
 class _Binder:
-    def __init__(self, function: FuncOp, cluster: ClusterTarget, mode: Mode, stages: bool):
+    def __init__(self, function: FuncOp, cluster: ClusterTarget, mode: Mode):
         self.function, self.cluster, self.mode = function, cluster, mode
-        self.costs = LayerCosts(cluster, stages)
+        self.costs = LayerCosts(cluster)
         self.buffers = Buffers.of(function)
         self.wanted: dict[SSAValue, Factors] = {}
 
@@ -94,9 +92,8 @@ class _Binder:
     def _by_cost(self, layer: Operation, inherited: Factors | None) -> Factors:
         in_ddr = self.buffers.outside(layer, has_buffer=self.cluster.gb_bytes > 0)
         times: dict[Factors, int] = {}
-        staged = self.costs.may_stage(layer)
         for factors in self.costs.candidates(layer):
-            time = self.costs.time(layer, factors, in_ddr, staged=staged)
+            time = self.costs.time(layer, factors, in_ddr, staged=False)
             if time is not None:
                 times[factors] = time.cycles
         best = min(times.values())

@@ -1,7 +1,7 @@
 """``graph-inline-instances``: the layers of instances stand in the function, in the same order.
 
 Takes a planned function; leaves layers, ``graph.window`` and ``graph.assemble``, which all that
-follows knows. Bindings, places and staged constants stay on the layers, so nothing of the plan is
+follows knows. Bindings and places stay on the layers, so nothing of the plan is
 lost but the names of groups. (``graph-to-te`` takes a function in this form.)
 """
 

@@ -31,21 +31,19 @@ from vtac.passes.graph.cluster.segments import group_by_cost
 class GraphPlanInstancesPass(ModulePass):
     """Choose the instances of groups.
 
-    mode: ``cost`` or ``paper``. staged: whether ``graph-stage-weights`` follows, as for
-    ``graph-bind-cores``.
+    mode: ``cost`` or ``paper``.
     """
 
     name = "graph-plan-instances"
 
     mode: str = "cost"
-    staged: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Plan every function for a cluster."""
         mode = mode_named(self.name, self.mode)
         for function, cluster in planned_functions(op):
             if mode is Mode.COST:
-                group_by_cost(function, cluster, stages=self.staged)
+                group_by_cost(function, cluster)
             else:
                 _as_in_the_paper(function)
             verify_plan(function)

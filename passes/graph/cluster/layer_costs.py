@@ -13,10 +13,16 @@ from math import ceil, prod
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import BindingAttr, CompositeOp, ConstantOp, YieldOp, shape_of
-from vtac.dialects.graph.pieces import Rectangle, bytes_in, pieces_of, units_of, whole
-from vtac.dialects.graph.split_rules import OpPiece, piece_of
+from vtac.dialects.graph.pieces import Rectangle, bytes_in, extents, pieces_of, units_of, whole
+from vtac.dialects.graph.split_rules import piece_of
 from vtac.dialects.target import ClusterTarget, Memory, Target
-from vtac.passes.graph.machine_work import alu_cycles, elements, gemm_micro_ops, weight_bytes
+from vtac.passes.graph.machine_work import (
+    alu_cycles,
+    elements,
+    elements_in,
+    gemm_micro_ops,
+    weight_bytes,
+)
 from vtac.passes.te.schedule.cost import Rates
 
 SYNCHRONISATION = 60
@@ -82,13 +88,9 @@ def computing(op: Operation) -> list[Operation]:
 
 @dataclass
 class LayerCosts:
-    """Costs of layers on one cluster; equal layers are looked at once.
-
-    stages: whether ``graph-stage-weights`` will bring weights to the global buffer.
-    """
+    """Costs of layers on one cluster; equal layers are looked at once."""
 
     cluster: ClusterTarget
-    stages: bool = False
     _parts: dict[object, PartCost | None] = field(default_factory=dict)
     _best: dict[object, LayerTime] = field(default_factory=dict)
     _works: dict[int, dict[int, Work]] = field(default_factory=dict)
@@ -113,9 +115,12 @@ class LayerCosts:
         return sum(work.weights for work in self._work(op).values())
 
     def may_stage(self, op: Operation) -> bool:
-        """Whether the DMA may bring the constants of a layer: they must leave room for tensors."""
+        """Whether the DMA may bring the constants of a layer (``vta-stage-weights``).
+
+        They must leave room for tensors.
+        """
         most = self.cluster.gb_bytes // STAGED_SHARE
-        return self.stages and self.cluster.dma and constant_bytes(op, self.cluster.core) <= most
+        return self.cluster.dma and constant_bytes(op, self.cluster.core) <= most
 
     def largest_part(
         self, op: Operation, factors: Factors, region: Rectangle | None = None
@@ -212,25 +217,18 @@ class LayerCosts:
                 seen[operand] = None
                 loads[number] = bytes_in(operand, r)
         compute = weights = 0
+        parts = piece.inner if isinstance(op, CompositeOp) else {op: piece}
         for number, inner in enumerate(computing(op)):
-            work = self._work(op)[number]
-            own = piece.inner.get(inner, piece)
-            share = self._elements(inner, own) / max(work.elements, 1)
-            compute += ceil(work.cycles * share)
-            channels = (own.made[1][1] - own.made[1][0]) / _channels(inner)
-            weights += ceil(work.weights * min(channels, 1.0))
+            if inner in parts:
+                work, made = self._work(op)[number], extents(parts[inner].made)
+                share = elements_in(made, self.cluster.core) / max(work.elements, 1)
+                compute += ceil(work.cycles * share)
+                weights += ceil(work.weights * made[1] / _channels(inner)) if work.weights else 0
         size = self.cluster.core.batch * self.cluster.core.block
         stores = sum(bytes_in(v, piece.made) for v in op.results) // size
         if len({shape_of(result) for result in op.results}) > 1:
             stores = sum(bytes_in(v, whole(v)) for v in op.results) // size
         return PartCost(compute, loads, weights, stores)
-
-    def _elements(self, op: Operation, piece: OpPiece) -> int:
-        value = op.results[0]
-        if piece.made == whole(value) or (not piece.inner and len(piece.made) != len(whole(value))):
-            return elements(value, self.cluster.core)
-        core = self.cluster.core
-        return bytes_in(value, piece.made) // (core.batch * core.block)
 
     def _work(self, op: Operation) -> dict[int, Work]:
         key = self._key(op)

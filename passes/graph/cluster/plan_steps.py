@@ -6,7 +6,7 @@ from math import ceil
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, OpResult, SSAValue
 
-from vtac.dialects.graph import BINDING, PLACES, STAGED, BindingAttr, InstanceOp
+from vtac.dialects.graph import BINDING, PLACES, BindingAttr, InstanceOp
 from vtac.dialects.graph.pieces import bytes_in, whole
 from vtac.dialects.target import ClusterTarget
 from vtac.passes.graph.cluster.buffers import Buffers
@@ -39,7 +39,7 @@ class PlanSteps:
 
     def __init__(self, function: FuncOp, cluster: ClusterTarget):
         self.function, self.cluster = function, cluster
-        self.costs, self.buffers = LayerCosts(cluster, stages=True), Buffers.of(function)
+        self.costs, self.buffers = LayerCosts(cluster), Buffers.of(function)
         self.steps = [Step(number, layer) for number, layer in enumerate(layers_of(function))]
 
     def offset(self, value: SSAValue) -> int | None:
@@ -54,26 +54,12 @@ class PlanSteps:
         """The values of a layer that lie in DDR."""
         return {v for v in (*activations(layer), *layer.results) if self.offset(v) is None}
 
-    def is_staged(self, step: Step) -> bool:
-        """Whether the DMA brings its constants."""
-        return STAGED in step.layer.attributes
-
-    def time(
-        self, step: Step, *, staged: bool | None = None, without_weights: bool = False
-    ) -> LayerTime:
-        """The time of a step. staged: whether its weights are, as it is planned if not given.
-
-        without_weights: their way from DDR is not counted, since it lies before the step.
-        """
-        staged = self.is_staged(step) if staged is None else staged
-        time = self.costs.time(
-            step.layer, factors_of(step.binding), self.in_ddr(step.layer), staged=staged
-        )
+    def time(self, step: Step) -> LayerTime:
+        """The time of a step. Weights that the DMA may bring are read from DDR once."""
+        layer, staged = step.layer, self.costs.may_stage(step.layer)
+        time = self.costs.time(layer, factors_of(step.binding), self.in_ddr(layer), staged=staged)
         assert time is not None, "bindings are verified"
-        if not without_weights:
-            return time
-        weights = ceil(self.costs.weights(step.layer) / self.costs.ddr_rate)
-        return LayerTime(time.compute, time.loads, time.stores, max(time.ddr - weights, 0))
+        return time
 
     def ddr_bytes(self, step: Step) -> int:
         """Bytes that a step moves from and to DDR, with its constants."""

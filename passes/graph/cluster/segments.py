@@ -94,14 +94,11 @@ class Partial:
     choices: tuple[Choice, ...]
 
 
-def group_by_cost(function: FuncOp, cluster: ClusterTarget, *, stages: bool) -> None:
-    """Group the layers of a function anew, each group with the split of least cost.
-
-    stages: whether weights will come from the global buffer.
-    """
+def group_by_cost(function: FuncOp, cluster: ClusterTarget) -> None:
+    """Group the layers of a function anew, each group with the split of least cost."""
     for group in [op for op in function.body.block.ops if isinstance(op, GroupOp)]:
         inline(group)
-    planner = Planner(function, cluster, stages=stages)
+    planner = Planner(function, cluster)
     choices = merged(planner.best())
     members = [list(choice.ops) for choice in choices]
     by_first = {choice.ops[0]: choice for choice in choices}
@@ -125,15 +122,15 @@ def merged(choices: Sequence[Choice]) -> list[Choice]:
 class Planner:
     """Plans one function whose ops stand in a topological order."""
 
-    def __init__(self, function: FuncOp, cluster: ClusterTarget, *, stages: bool):
+    def __init__(self, function: FuncOp, cluster: ClusterTarget):
         self.function, self.cluster = function, cluster
-        self.costs, self.cache = LayerCosts(cluster, stages), PieceCache()
+        self.costs, self.cache = LayerCosts(cluster), PieceCache()
         self._runs: dict[tuple[int, int], tuple[tuple[Operation, ...], list[SSAValue]]] = {}
         self._variants: dict[tuple[int, int, int, int], Variant | None] = {}
         skipped = ConstantOp | ReturnOp
         self.ops = [op for op in function.body.block.ops if not isinstance(op, skipped)]
         self.segments = list(self._segments())
-        self.room = cluster.gb_bytes - cluster.gb_bytes // STAGE_SHARE * (cluster.dma and stages)
+        self.room = cluster.gb_bytes - cluster.gb_bytes // STAGE_SHARE * cluster.dma
         self.outside: set[SSAValue] = set(function.body.block.args)
         last = function.body.block.last_op
         assert last is not None

@@ -5,7 +5,6 @@
 // RUN: vta-opt %s -p 'graph-order-instances{order="depth"}' | filecheck %s
 // RUN: vta-opt %s -p 'graph-bind-cores' | filecheck %s
 // RUN: vta-opt %s -p 'graph-place-tensors' | filecheck %s
-// RUN: vta-opt %s -p 'graph-stage-weights' | filecheck %s
 // RUN: vta-opt %s -p 'graph-inline-instances' | filecheck %s
 
 // Every pass of the plan leaves alone what there is nothing to decide about: functions for one core,
