@@ -68,7 +68,7 @@ class OpPiece:
     for, and is larger only where a repeated row cannot be made alone.
     operands: the rectangle of each operand that it reads; None: the operand is left out.
     properties: the properties that change.
-    inner: for a composite, the same for the ops of its body.
+    inner: for a composite, the same for those ops of its body that must compute something.
     """
 
     made: Rectangle
@@ -84,7 +84,7 @@ def piece_of(op: Operation, asked: Rectangle) -> OpPiece | None:
     elements of the packed layout.
     """
     if asked == whole(op.results[0]):
-        return OpPiece(asked, [whole(operand) for operand in op.operands])
+        return _of_all(op)
     if len({shape_of(result) for result in op.results}) > 1:
         return None
     found = _piece(op, asked)
@@ -94,6 +94,15 @@ def piece_of(op: Operation, asked: Rectangle) -> OpPiece | None:
         if rectangle and not is_aligned(operand, *zip(*rectangle, strict=True)):
             return None
     return found
+
+
+def _of_all(op: Operation) -> OpPiece:
+    """All results; inside a composite, all results of the ops of its body."""
+    inner: Mapping[Operation, OpPiece] = {}
+    if isinstance(op, CompositeOp):
+        ops = [o for o in op.body.block.ops if not isinstance(o, ConstantOp | YieldOp)]
+        inner = {o: _of_all(o) for o in ops}
+    return OpPiece(whole(op.results[0]), [whole(v) for v in op.operands], inner=inner)
 
 
 def _piece(op: Operation, asked: Rectangle) -> OpPiece | None:

@@ -4,6 +4,7 @@ Spare lanes count, since the machine computes them. Estimates of regions and the
 are made of these numbers; `te-schedule` and the timing simulator know more.
 """
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -35,7 +36,11 @@ PLANES = 4
 
 def elements(value: SSAValue, target: Target) -> int:
     """How many elements of BATCH x BLOCK lanes hold a tensor [N, C, spatial...]."""
-    shape = shape_of(value) or ()
+    return elements_in(shape_of(value) or (), target)
+
+
+def elements_in(shape: Sequence[int], target: Target) -> int:
+    """The same for a shape; 0 for vectors, which are constants."""
     if len(shape) < 2:
         return 0
     return _blocks(shape[0], target.batch) * _blocks(shape[1], target.block) * prod(shape[2:])
