@@ -3,6 +3,8 @@
 import io
 import json
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -138,3 +140,24 @@ def rendered(table: Any) -> str:
     file = console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
+
+
+PROGRAM = """
+import sys, warnings
+import onnx
+import vtac
+from trained_models import model_path, samples_and_inputs
+samples, _ = samples_and_inputs("mnist8")
+path = model_path("mnist8")
+name = onnx.load(path).graph.input[0].name
+vtac.compile(path, "cluster-4", {name: samples[:8]}).save(sys.argv[1])
+"""
+
+
+def test_packages_are_the_same_in_every_process(tmp_path: Path) -> None:
+    """The same network gives the same bytes, whatever the seed of Python's hashes."""
+    for seed in ("1", "2"):
+        environment = {"PYTHONHASHSEED": seed, "PATH": "", "PYTHONPATH": ":".join(sys.path)}
+        command = [sys.executable, "-c", PROGRAM, str(tmp_path / f"{seed}.vtapkg")]
+        subprocess.run(command, env=environment, check=True)
+    assert (tmp_path / "1.vtapkg").read_bytes() == (tmp_path / "2.vtapkg").read_bytes()

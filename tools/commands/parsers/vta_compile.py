@@ -108,7 +108,7 @@ def _add_view_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--plan-picture",
         metavar="FILE.svg",
-        help="draw the plan: units over time, and the global buffer over time",
+        help="draw the plan: cores over time, and the global buffer over time",
     )
     add(
         "--emit",
