@@ -1,5 +1,6 @@
 """Functions compiled for a cluster: exact in any order, and as on one core."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -14,6 +15,7 @@ from random_groups import TARGETS
 from trained_models import model_path, samples_and_inputs
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
+from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 import vtac
@@ -28,6 +30,7 @@ from vtac.passes.graph.cluster.graph_bind_cores import GraphBindCoresPass
 from vtac.passes.graph.cluster.graph_place_tensors import GraphPlaceTensorsPass
 from vtac.passes.te.cut_calls import CutCallsPass
 from vtac.passes.vta.allocate import AllocatePass
+from vtac.passes.vta.drop_loads import DropLoadsPass, unread
 from vtac.passes.vta.insert_dependences import InsertDependencesPass
 from vtac.passes.vta.insert_semaphores import InsertSemaphoresPass, runs
 from vtac.passes.vta.join_loads import JoinLoadsPass
@@ -47,6 +50,7 @@ VTA = (
     InsertSemaphoresPass,
     AllocatePass,
     SplitLoadsPass,
+    DropLoadsPass,
     OrderInstructionsPass,
     JoinLoadsPass,
     PlanMicroOpsPass,
@@ -59,13 +63,17 @@ def cluster(core: Target, cores: int) -> ClusterTarget:
 
 
 def compiled(
-    f: IntegerFunction, module: ModuleOp, machine: ClusterTarget, planned: bool = False
+    f: IntegerFunction,
+    module: ModuleOp,
+    machine: ClusterTarget,
+    planned: bool = False,
+    passes: Sequence[type[ModulePass]] = VTA,
 ) -> ClusterOp:
-    """planned: with bindings and places from the passes of the graph."""
+    """planned: with bindings and places from the passes of the graph. passes: those of ``vta``."""
     module.attributes[TARGET_ATTRIBUTE] = machine
     first, *rest = REWRITES
     plan = (GraphBindCoresPass, GraphPlaceTensorsPass) if planned else ()
-    f.apply(module, [*plan, GraphToTePass, first, CutCallsPass, *rest, *LOOPS, *VTA])
+    f.apply(module, [*plan, GraphToTePass, first, CutCallsPass, *rest, *LOOPS, *passes])
     (program,) = [op for op in module.body.block.ops if isinstance(op, ClusterOp)]
     return program
 
@@ -214,6 +222,24 @@ def test_weights_come_by_the_dma() -> None:
     }
     assert staged and staged <= read
     check(f, module, program, shapes, 2)
+
+
+def test_weights_that_only_padding_meets_are_not_loaded() -> None:
+    """Each core has one row of four; of a kernel of seven rows it needs four."""
+    f, machine = IntegerFunction(TARGETS["1x16"]), cluster(TARGETS["1x16"], 4)
+    x = f.input(1, 16, 4, 6)
+    for _ in range(3):
+        x = f.requantize(f.conv(x, 16, (7, 3), pads=(3, 1, 3, 1)), shift="one")
+    module = f.finish(x)
+    shapes = shapes_of(f, module)
+    counts = []
+    for last in (SplitLoadsPass, DropLoadsPass):
+        passes = VTA[: VTA.index(last) + 1]
+        program = compiled(f, module.clone(), machine, passes=passes)
+        useless = [load for core in program.cores().values() for load in unread(core)]
+        counts.append(sum(load.buffer_name != "semaphores" for load in useless))
+    assert counts[0] > 0 == counts[1]
+    check(f, module, compiled(f, module, machine), shapes, 2)
 
 
 def test_a_lost_copy_or_signal_of_the_dma_is_found() -> None:
