@@ -1,15 +1,23 @@
 """What is wrong with the arguments of a command, all at once.
 
-Paths are looked at before anything is computed, so that all missing files are reported at once.
+Paths are looked at before anything is computed, so that all missing files are reported at once, and
+before the rest of a command is imported: this module imports little.
 """
 
+import argparse
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target.entries import SUFFIXES
 from vtac.runtime.atomic import is_file
+
+MACHINE_SUFFIXES = (".json", ".toml")
+"""Extensions of files that describe a machine (`vtac.dialects.target.entries.SUFFIXES`), whose
+package takes long to import."""
+
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
+"""Extensions of the pictures that commands draw."""
 
 
 def verify_paths(
@@ -28,7 +36,7 @@ def verify_paths(
 
 def file_of(spec: str | None) -> str | None:
     """The argument of ``--target`` or ``--preset`` if it is the path of a file, else None."""
-    return spec if spec is not None and spec.endswith(SUFFIXES) else None
+    return spec if spec is not None and spec.endswith(MACHINE_SUFFIXES) else None
 
 
 def _unreadable(path: str) -> Problem | None:
@@ -72,3 +80,15 @@ def verify_used(options: Iterable[tuple[str, object, str]]) -> None:
     ]
     if problems:
         raise CompileError(problems)
+
+
+def verify_picture_names(args: argparse.Namespace) -> None:
+    """Raise `CompileError` early if a picture is to be written under an unknown extension."""
+    for path in (args.timeline, args.roofline):
+        verify_picture_name(path)
+
+
+def verify_picture_name(path: str | None) -> None:
+    """Raise `CompileError` on a path whose extension is not that of a picture; None is no path."""
+    if path is not None and Path(path).suffix not in PICTURE_SUFFIXES:
+        raise CompileError(Problem(path, f"a picture is one of {', '.join(PICTURE_SUFFIXES)}"))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.tools.commands.guard import FAILED, guard
+from vtac.tools.commands.guard import FAILED, guard, print_problems
 
 USER_ERRORS = (CompileError, DiagnosticException, ParseError, ArgSpecParseError)
 """Exceptions that say what a user did wrong."""
@@ -33,9 +33,7 @@ def run_command(main: Callable[[], None], name: str) -> None:
         try:
             main()
         except USER_ERRORS as error:
-            for problem in problems_of(error):
-                known = ": error: " in str(problem)
-                print(problem if known else f"{name}: error: {problem}", file=sys.stderr)
+            print_problems(name, problems_of(error))
             sys.exit(FAILED)
 
 

@@ -1,27 +1,32 @@
 """Entry points of the installed commands.
 
-Each parses its arguments, inside the guard, before it imports what it runs.
+Each parses its arguments and looks for what is wrong with them, inside the guard, before it imports
+what it runs.
 """
 
 import gc
 import importlib
 
 from vtac.tools.commands.guard import guard
+from vtac.tools.commands.progress import shown_steps
 
 
 def _run(module: str) -> None:
-    """Parse the arguments, so that help and mistakes need no more, then run the command.
+    """Parse and verify the arguments, so that help and mistakes need no more, then run the command.
 
     What is imported stays, so the collector of garbage need not look at it: neither while it is
     imported, which saves a tenth of the time, nor later.
     """
     with guard(module.replace("_", "-")):
         parsers = importlib.import_module(f"vtac.tools.commands.parsers.{module}")
-        parsers.argument_parser().parse_args()
-        gc.disable()
-        command = importlib.import_module(f"vtac.tools.commands.{module}")
-        gc.freeze()
-        gc.enable()
+        args = parsers.argument_parser().parse_args()
+        parsers.verify(args)
+        with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
+            step("import what the command needs")
+            gc.disable()
+            command = importlib.import_module(f"vtac.tools.commands.{module}")
+            gc.freeze()
+            gc.enable()
         command.main()
 
 

@@ -15,9 +15,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+
+from vtac.dialects.errors import CompileError, Problem
 
 FAILED, INTERRUPTED = 1, 130
 
@@ -38,6 +40,9 @@ def guard(command: str) -> Iterator[None]:
         if not interrupted:
             raise
         _end(INTERRUPTED)
+    except CompileError as error:
+        print_problems(command, error.problems)
+        _end(FAILED)
     except BrokenPipeError:  # whoever read our output has seen enough
         _end(FAILED)
     except OSError as error:
@@ -47,6 +52,13 @@ def guard(command: str) -> Iterator[None]:
         _end(FAILED, f"{command}: error: the input is nested too deeply")
     except MemoryError:
         _end(FAILED, f"{command}: error: there is not enough memory")
+
+
+def print_problems(command: str, problems: Iterable[Problem]) -> None:
+    """Print what is wrong on standard error, a line or more for each problem."""
+    for problem in problems:
+        known = ": error: " in str(problem)
+        print(problem if known else f"{command}: error: {problem}", file=sys.stderr)
 
 
 @contextmanager

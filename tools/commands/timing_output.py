@@ -25,19 +25,6 @@ _CLUSTER_FILES: Mapping[str, Callable[[ClusterReport, str], bytes]] = {
     "timeline": cluster_timeline_picture,
     "roofline": cluster_roofline_picture,
 }
-_SUFFIXES = (".png", ".svg", ".pdf")
-
-
-def verify_picture_names(args: argparse.Namespace) -> None:
-    """Raise `CompileError` early if a picture is to be written under an unknown extension."""
-    for path in (args.timeline, args.roofline):
-        verify_picture_name(path)
-
-
-def verify_picture_name(path: str | None) -> None:
-    """Raise `CompileError` on a path whose extension is not that of a picture; None is no path."""
-    if path is not None and Path(path).suffix not in _SUFFIXES:
-        raise CompileError(Problem(path, f"a picture is one of {', '.join(_SUFFIXES)}"))
 
 
 def chosen_preset(args: argparse.Namespace, target: Machine) -> TimingPreset:

@@ -1,13 +1,11 @@
 """``vta-compile``: compiles an ONNX model to a package."""
 
 import argparse
-import os
 import re
 import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
 
@@ -19,16 +17,17 @@ from vtac.runtime.atomic import write_whole
 from vtac.runtime.calibration_methods import PERCENT
 from vtac.runtime.executor import Module
 from vtac.tools.commands.accuracy import accuracy_values, evaluated, print_accuracy, print_json
-from vtac.tools.commands.arguments import (
-    file_of,
-    verify_paths,
-    verify_used,
-)
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.explain_order import Order
 from vtac.tools.commands.explanation import by_cost, hosted_table, node_cycles, tuning_line
 from vtac.tools.commands.parsers.shapes import parse_shapes
-from vtac.tools.commands.parsers.vta_compile import TUNING_VARIABLE, argument_parser
+from vtac.tools.commands.parsers.vta_compile import (
+    argument_parser,
+    measures_layers,
+    output_of,
+    tuning_files,
+    verify,
+)
 from vtac.tools.commands.partition_arguments import chosen_names, criteria_of
 from vtac.tools.commands.presentation import (
     choices_table,
@@ -55,22 +54,12 @@ def main(args: Sequence[str] | None = None) -> None:
     run_command(lambda: _compile(argument_parser().parse_args(args)), "vta-compile")
 
 
-SUFFIX = ".vtapkg"
-
-
 def _compile(args: argparse.Namespace) -> None:
-    measures = args.layer_errors or args.error_samples or args.min_layer_snr is not None
+    verify(args)
     if args.print_pipeline:
         print(_pipeline(args))
         return
-    if args.start is not None:
-        raise CompileError(Problem("--from", "chooses what --print-pipeline prints"))
-    if args.model is None:
-        raise CompileError(Problem("", "say which model to compile", "See vta-compile --help."))
-    shows = (args.emit, args.explain, args.save_ir, args.evaluate, args.plan, args.plan_picture)
-    if not (args.output or any(shows) or measures):
-        args.output = f"{Path(args.model).stem}{SUFFIX}"
-    _verify(args)
+    args.output = output_of(args)
     plans = PlanRecorder() if args.plan or args.plan_picture else None
     with (
         shown_steps(quiet=args.quiet, verbose=args.verbose) as progress,
@@ -91,7 +80,7 @@ def _compile(args: argparse.Namespace) -> None:
         _show_plan(args, module, plans)
     if found is not None:
         Console(stderr=args.json, highlight=False).print(found.table())
-    _print(args, module, measures)
+    _print(args, module, measures_layers(args))
 
 
 def _compiled(
@@ -152,29 +141,6 @@ def _print(args: argparse.Namespace, module: Module, measures: bool) -> None:
         print(summary(module, args.output), file=sys.stderr if aside else sys.stdout)
 
 
-def _verify(args: argparse.Namespace) -> None:
-    """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
-    read = [args.model, args.calibrate, args.evaluate, args.error_samples, file_of(args.target)]
-    read += _tuning(args) or []
-    verify_paths(read, [args.output, args.plan_picture], [args.save_ir])
-    one = "one batch, not --throughput"
-    verify_used(
-        (
-            ("--tuning", args.no_tuning and args.tuning, "a compilation without --no-tuning"),
-            ("--plan", args.throughput is not None and args.plan, one),
-            ("--plan-picture", args.throughput is not None and args.plan_picture, one),
-            ("--batch", args.throughput is not None and args.batch, one),
-            ("--limit", None if args.evaluate else args.limit, "--evaluate"),
-            ("--keep-ir", not args.output and args.keep_ir, "the package: say --output"),
-            (
-                "--percentile",
-                None if args.method == "percentile" else args.percentile,
-                "--method percentile",
-            ),
-        )
-    )
-
-
 def _options(
     args: argparse.Namespace, progress: Progress | None = None, observe: Observe | None = None
 ) -> CompileOptions:
@@ -195,20 +161,12 @@ def _options(
         codegens=chosen_names(args),
         criteria=criteria_of(args),
         keep_float=args.keep_float,
-        tuning=_tuning(args),
+        tuning=tuning_files(args),
         save_ir=args.save_ir,
         keep_ir=levels if args.keep_ir else [args.emit] if args.emit else [],
         observe=observe,
         progress=progress,
     )
-
-
-def _tuning(args: argparse.Namespace) -> list[str] | Literal[False] | None:
-    """The files of recorded schedules; None for those that come with vtac, False for none."""
-    if args.no_tuning:
-        return False
-    named = os.environ.get(TUNING_VARIABLE, "").split(os.pathsep)
-    return args.tuning or list(filter(None, named)) or None
 
 
 def _percentile(args: argparse.Namespace) -> float:

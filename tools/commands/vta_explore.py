@@ -18,11 +18,9 @@ from rich.console import Console
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.atomic import write_whole
 from vtac.sim.timing.pictures import PlotsMissing
-from vtac.tools.commands.arguments import file_of, verify_paths
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.shapes import parse_shapes
-from vtac.tools.commands.parsers.vta_explore import argument_parser
-from vtac.tools.commands.timing_output import verify_picture_name
+from vtac.tools.commands.parsers.vta_explore import argument_parser, space_of, verify
 from vtac.tools.explore_machines.design import Design
 from vtac.tools.explore_machines.evaluation import FAULT, Evaluator, Network, processors
 from vtac.tools.explore_machines.exploration import Exploration, Progress, base_of, explore
@@ -37,7 +35,6 @@ from vtac.tools.explore_machines.output import (
 from vtac.tools.explore_machines.page import page_of
 from vtac.tools.explore_machines.pictures import front_picture
 from vtac.tools.explore_machines.processes import evaluating
-from vtac.tools.explore_machines.reading import Texts, described
 from vtac.tools.explore_machines.space import Candidate, MachineSpace
 from vtac.tools.explore_machines.store import Store
 
@@ -68,40 +65,10 @@ def _run(args: argparse.Namespace) -> None:
 
 def _verified(args: argparse.Namespace) -> tuple[MachineSpace, Network]:
     """The space and the network. Raises `CompileError` with everything that is wrong."""
-    problems: list[Problem] = []
-    with _collecting(problems):
-        read = (args.model, args.calibrate, args.space, file_of(args.target))
-        written = (args.database, args.csv, args.picture, args.report)
-        verify_paths(read, written, [args.front])
-    with _collecting(problems):
-        verify_picture_name(args.picture)
-    shapes = space = None
-    with _collecting(problems):
-        shapes = parse_shapes(args.shape)
-    with _collecting(problems):
-        space = described(
-            Texts(
-                args.space,
-                args.target,
-                args.vary,
-                args.fix,
-                args.cost,
-                args.where,
-                args.limit_cost,
-            )
-        ).space()
-    if problems or space is None:
-        raise CompileError(list(dict.fromkeys(problems)))
-    return space, Network(args.model, args.calibrate, shapes, args.shift, args.requantise)
-
-
-@contextmanager
-def _collecting(problems: list[Problem]) -> Iterator[None]:
-    """Add the problems of a `CompileError` to those that were found before."""
-    try:
-        yield
-    except CompileError as error:
-        problems += error.problems
+    verify(args)
+    shapes = parse_shapes(args.shape)
+    network = Network(args.model, args.calibrate, shapes, args.shift, args.requantise)
+    return space_of(args), network
 
 
 def _write(args: argparse.Namespace, found: Exploration) -> None:

@@ -20,9 +20,8 @@ from rich.table import Table
 
 from vtac.runtime.c_project import CProject, c_project_of
 from vtac.runtime.package import read_package
-from vtac.tools.commands.arguments import verify_paths
 from vtac.tools.commands.diagnostics import run_command
-from vtac.tools.commands.parsers.vta_export import argument_parser
+from vtac.tools.commands.parsers.vta_export import argument_parser, verify
 from vtac.tools.commands.progress import shown_steps
 
 
@@ -32,7 +31,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    verify_paths([args.package], [], [args.c])
+    verify(args)
     with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
         step(f"open {args.package}")
         package = read_package(args.package)

@@ -26,9 +26,8 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, machine_of
 from vtac.passes.pipeline import Pipeline
 from vtac.runtime.atomic import read_whole
-from vtac.tools.commands.arguments import file_of, verify_paths
 from vtac.tools.commands.diagnostics import USER_ERRORS, problems_of, run_command
-from vtac.tools.commands.parsers.vta_opt import MLIR, ONNX, SEPARATOR, argument_parser
+from vtac.tools.commands.parsers.vta_opt import MLIR, ONNX, SEPARATOR, argument_parser, verify
 from vtac.tools.commands.positions import Positions, parse_module, verify_module
 from vtac.tools.commands.progress import Step, shown_steps
 from vtac.tools.commands.round_trip import verify_round_trip
@@ -51,10 +50,7 @@ class VtaOpt:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self._seconds: list[dict[str, str | float]] = []
-        verify_paths(
-            (self.args.input_file, self.args.calibrate, file_of(self.args.target)),
-            [self.args.output_file],
-        )
+        verify(self.args)
         self.ctx = VtacContext(codegens=our_codegens)
         load_dialects(self.ctx)
         self.ctx.allow_unregistered = self.args.allow_unregistered_dialect

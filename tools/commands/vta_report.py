@@ -17,9 +17,8 @@ from typing import Any
 from vtac.runtime.atomic import write_whole
 from vtac.runtime.executor import load
 from vtac.tools.commands.accuracy import read_layer_errors
-from vtac.tools.commands.arguments import verify_paths
 from vtac.tools.commands.diagnostics import run_command
-from vtac.tools.commands.parsers.vta_report import argument_parser
+from vtac.tools.commands.parsers.vta_report import argument_parser, output_of, verify
 from vtac.tools.commands.progress import shown_steps
 from vtac.tools.commands.timing_output import chosen_preset
 from vtac.tools.report_page import Contents, contents_of, html_of
@@ -31,9 +30,8 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    name = Path(args.package).stem
-    output = args.output if args.output is not None else f"{name}.html"
-    verify_paths([args.package, args.layer_errors], [output])
+    verify(args)
+    name, output = Path(args.package).stem, output_of(args)
     errors = None if args.layer_errors is None else read_layer_errors(args.layer_errors)
     with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
         step(f"open {args.package}")

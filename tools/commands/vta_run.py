@@ -18,22 +18,19 @@ from rich.console import Console
 from rich.progress import track
 
 from vtac.dialects.array_files import write_npz
-from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.atomic import write_whole
 from vtac.runtime.device import total
 from vtac.runtime.executor import Module, RunRecord, load
 from vtac.runtime.joining import join_batches
 from vtac.runtime.samples import Samples, load_samples
 from vtac.tools.commands.accuracy import evaluated, print_accuracy, print_json
-from vtac.tools.commands.arguments import file_of, verify_paths, verify_used
 from vtac.tools.commands.diagnostics import run_command
-from vtac.tools.commands.parsers.vta_run import argument_parser
+from vtac.tools.commands.parsers.vta_run import argument_parser, profiles, verify
 from vtac.tools.commands.presentation import evaluation_table, time_table, work_table
 from vtac.tools.commands.progress import shown_steps
 from vtac.tools.commands.remote import device_at
 from vtac.tools.commands.timing_output import (
     chosen_preset,
-    verify_picture_names,
     write_report_files,
 )
 from vtac.tools.reports.evaluation import Judge, Original, module_specs, told_of
@@ -48,16 +45,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    shows = (args.preset, args.set, args.csv, args.trace, args.timeline, args.roofline)
-    profiles = args.profile or any(shows) or (args.json and args.evaluate is None)
-    if args.json and args.evaluate is not None and profiles:
-        what = "is for the evaluation or for the profile, not for both"
-        raise CompileError(Problem("--json", what, "Run the command twice."))
-    verify_picture_names(args)
-    _verify(args)
-    if args.input is None and args.evaluate is None and not profiles:
-        hint = "Or ask for --evaluate or --profile."
-        raise CompileError(Problem("", "say what to run it on: --input", hint))
+    verify(args)
     with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
         step(f"open {args.package}")
         module = _opened(args)
@@ -66,7 +54,7 @@ def _run(args: argparse.Namespace) -> None:
     if args.evaluate is not None:
         found = evaluated(module, args.evaluate, args.reference, args.limit, quiet=args.quiet)
         print_accuracy(found, None, args.json)
-    if profiles:
+    if profiles(args):
         _profile(args, module)
 
 
@@ -75,47 +63,6 @@ def _opened(args: argparse.Namespace) -> Module:
     if args.remote is None:
         return load(args.package, allow_native=args.allow_native)
     return device_at(args.remote, args.remote_certificates).load(args.package)
-
-
-def _verify(args: argparse.Namespace) -> None:
-    """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
-    verify_paths(
-        (
-            args.package,
-            args.input,
-            args.evaluate,
-            args.reference,
-            file_of(args.preset),
-            args.remote_certificates,
-        ),
-        (args.output, args.trace, args.timeline, args.roofline),
-        [args.dump_programs],
-    )
-    here = "packages that run here (no --remote)"
-    verify_used(
-        (
-            ("--remote-certificates", not args.remote and args.remote_certificates, "--remote"),
-            *((name, args.remote and value, here) for name, value in _only_here(args)),
-        )
-    )
-    if args.input is None:
-        samples = "--input or --evaluate" if args.evaluate is None else None
-        verify_used(
-            (
-                ("--output", args.output, "what --input gives"),
-                ("--dump-programs", args.dump_programs, "what --input gives"),
-                ("--order-seed", args.order_seed, "what --input gives"),
-                ("--limit", samples and args.limit, "--input or --evaluate"),
-                ("--reference", samples and args.reference, "--input or --evaluate"),
-            )
-        )
-
-
-def _only_here(args: argparse.Namespace) -> Iterator[tuple[str, object]]:
-    """The options that a device behind a wire does not have, with their values."""
-    names = ("dump-programs", "order-seed", "allow-native", "set", "csv", "trace", "timeline")
-    for name in (*names, "roofline"):
-        yield f"--{name}", getattr(args, name.replace("-", "_")) or None
 
 
 def _profile(args: argparse.Namespace, module: Module) -> None:

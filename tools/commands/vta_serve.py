@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import ipaddress
 import json
 import os
 import signal
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.remote.limits import MEGABYTE, Limits
 from vtac.tools.commands.diagnostics import run_command
-from vtac.tools.commands.parsers.vta_serve import TOKEN, argument_parser
+from vtac.tools.commands.parsers.vta_serve import TOKEN, address_of, argument_parser, verify
 
 if TYPE_CHECKING:
     from vtac.runtime.remote.server import Access, Event, Tell
@@ -26,6 +25,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _serve(args: argparse.Namespace) -> None:
+    verify(args)
     try:
         from vtac.runtime.remote.server import Access, tls_context
     except ImportError as error:
@@ -33,11 +33,6 @@ def _serve(args: argparse.Namespace) -> None:
         raise CompileError(Problem("", f"needs the package {error.name}", hint)) from None
     token = os.environ.get(TOKEN) or None
     host, port = address_of(args.listen)
-    if token is None and not _is_loopback(host):
-        hint = f"Put a token into {TOKEN}, or listen on 127.0.0.1."
-        raise CompileError(Problem(args.listen, "others could reach it without a token", hint))
-    if (args.tls_certificate is None) != (args.tls_key is None):
-        raise CompileError(Problem("--tls-certificate, --tls-key", "belong together"))
     tls = tls_context(args.tls_certificate, args.tls_key) if args.tls_certificate else None
     limits = Limits(
         args.workers,
@@ -84,20 +79,3 @@ def _teller(args: argparse.Namespace) -> "Tell":
         print(line, file=sys.stderr, flush=True)
 
     return tell
-
-
-def address_of(text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``. Raises `CompileError`."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise CompileError(Problem(text, "is not HOST:PORT", "Such as 127.0.0.1:9190."))
-    return host.strip("[]"), int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -34,19 +34,17 @@ from vtac.runtime.atomic import read_whole
 from vtac.runtime.hazards import image_of
 from vtac.sim import SimulationError, TimingReport, check, estimate
 from vtac.sim.timing.render import as_csv, as_json, as_table
-from vtac.tools.commands.arguments import file_of, verify_paths
 from vtac.tools.commands.cluster_simulation import (
     simulate_cluster,
     streams_of_folder,
     streams_of_program,
 )
 from vtac.tools.commands.diagnostics import run_command
-from vtac.tools.commands.parsers.vta_sim import argument_parser
+from vtac.tools.commands.parsers.vta_sim import argument_parser, verify
 from vtac.tools.commands.positions import Positions, parse_module, verify_module
 from vtac.tools.commands.progress import shown_steps
 from vtac.tools.commands.timing_output import (
     chosen_preset,
-    verify_picture_names,
     write_report_files,
 )
 from vtac.tools.driver.discovery import load_dialects
@@ -62,19 +60,12 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _simulate(args: argparse.Namespace) -> None:
+    verify(args)
     if args.list_presets:
         _print_presets()
         return
-    if args.program is None:
-        raise CompileError(Problem("", "say which program to time", "See vta-sim --help."))
-    verify_picture_names(args)
-    is_folder = Path(args.program).is_dir()
-    verify_paths(
-        (None if is_folder else args.program, file_of(args.target), file_of(args.preset)),
-        (args.trace, args.timeline, args.roofline),
-    )
     machine = machine_of(args.target) if args.target else None
-    if is_folder:
+    if Path(args.program).is_dir():
         simulate_cluster(args, streams_of_folder(args.program, machine))
         return
     with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:

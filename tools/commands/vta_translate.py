@@ -21,14 +21,9 @@ from vtac.dialects.vta.assembly import disassemble
 from vtac.dialects.vta.encoding import EncodingError, Instruction, decode
 from vtac.lowering.vta_to_binary import decode_program, encode_program
 from vtac.runtime.atomic import read_whole, write_whole
-from vtac.tools.commands.arguments import (
-    file_of,
-    verify_paths,
-    verify_used,
-)
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.shapes import parse_shapes
-from vtac.tools.commands.parsers.vta_translate import argument_parser
+from vtac.tools.commands.parsers.vta_translate import argument_parser, verify
 from vtac.tools.commands.positions import Positions, parse_module, verify_module
 from vtac.tools.driver.discovery import load_dialects
 from vtac.tools.files.ir_files import load_resources_beside, module_text, print_ir, write_ir
@@ -40,20 +35,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _translate(args: argparse.Namespace) -> None:
-    verify_paths((args.input, file_of(args.target)), [args.output])
-    reads_program = args.action in ("decode", "disassemble")
-    verify_used(
-        (
-            ("--shape", None if args.action == "import" else args.shape, "--import-onnx"),
-            ("--target", None if reads_program else args.target, "--decode and --disassemble"),
-            ("--function", args.function if args.action == "import" else None, "programs"),
-            (
-                "--json",
-                None if args.action == "disassemble" else args.json or None,
-                "--disassemble",
-            ),
-        )
-    )
+    verify(args)
     actions = {"import": _import, "encode": _encode, "decode": _decode, "disassemble": _disassemble}
     actions[args.action](args)
     if args.verbose:

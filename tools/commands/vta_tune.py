@@ -21,11 +21,10 @@ from rich.table import Table
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.tools.commands.accuracy import print_json
-from vtac.tools.commands.arguments import file_of, verify_paths, verify_used
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.guard import INTERRUPTED
 from vtac.tools.commands.parsers.shapes import parse_shapes
-from vtac.tools.commands.parsers.vta_tune import argument_parser
+from vtac.tools.commands.parsers.vta_tune import argument_parser, is_ir, verify
 from vtac.tools.commands.remote import device_at
 from vtac.tools.driver.options import CompileOptions
 from vtac.tools.tune.api import Tuned, TunedKernel, tune
@@ -46,11 +45,10 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
+    verify(args)
     if args.command is not None:
         run_subcommand(args)
         return
-    _verify(args)
-    is_ir = _is_ir(args)
     target = Target.of(args.target)
     notes: list[str] = []
     with (
@@ -61,7 +59,7 @@ def _run(args: argparse.Namespace) -> None:
         ) as progress,
     ):
         found = tune(
-            read_kernels(args.source) if is_ir else args.source,
+            read_kernels(args.source) if is_ir(args) else args.source,
             target,
             args.calibrate,
             args.database,
@@ -93,35 +91,6 @@ def _run(args: argparse.Namespace) -> None:
         what = "no schedule of any kernel could be timed"
         reasons = {kernel.stopped or kernel.problem for kernel in found.kernels}
         raise CompileError(Problem("", what, "; ".join(sorted(filter(None, reasons)))))
-
-
-def _is_ir(args: argparse.Namespace) -> bool:
-    return bool(args.source.endswith(".mlir"))
-
-
-def _verify(args: argparse.Namespace) -> None:
-    """Raise `CompileError` on arguments that do not go together."""
-    certificates = args.remote_certificates
-    verify_paths(
-        [args.source, args.calibrate, file_of(args.target), certificates],
-        [args.database, args.select],
-    )
-    verify_used(
-        (
-            ("--remote-certificates", not args.remote and certificates, "--remote"),
-            (
-                "--jobs",
-                (args.remote or args.cluster) and args.jobs != 1,
-                "measurement here (no --remote, no --cluster)",
-            ),
-            ("--cluster", args.cluster and args.remote, "measurement by Dask alone (no --remote)"),
-        )
-    )
-    is_ir = _is_ir(args)
-    if is_ir and args.calibrate:
-        raise CompileError(Problem("--calibrate", "is for models: kernels are integers already"))
-    if is_ir and args.select:
-        raise CompileError(Problem("--select", "is for models: it judges records in a network"))
 
 
 @contextmanager
@@ -229,7 +198,7 @@ def _state(kernel: TunedKernel) -> str:
 
 def _use(args: argparse.Namespace) -> str:
     """The command that compiles with what was found."""
-    if args.source.endswith(".mlir"):
+    if is_ir(args):
         return f"vta-tune export {shlex.quote(args.database)} -o tune.jsonl"
     words = ["vta-compile", args.source, "--target", args.target]
     words += ["--calibrate", args.calibrate] if args.calibrate else []

@@ -15,7 +15,6 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.runtime.atomic import write_whole
 from vtac.tools.commands.accuracy import print_json
-from vtac.tools.commands.arguments import file_of, verify_paths
 from vtac.tools.commands.guard import FAILED
 from vtac.tools.commands.progress import shown_steps
 from vtac.tools.tune.database import Database, StoredRun
@@ -48,7 +47,6 @@ class _Filter:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> "_Filter":
-        verify_paths([file_of(args.target)], [])
         target = None if args.target is None else target_digest(Target.of(args.target))
         return cls(target, args.kernel)
 
@@ -137,7 +135,6 @@ def _best(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    verify_paths([], [args.output])
     if args.trials:
         wanted = _Filter.of(args)
         rows = (row for path in args.files for row in _trials_in(path))

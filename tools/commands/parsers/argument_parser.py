@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from vtac.dialects.errors import CompileError
-from vtac.tools.commands.guard import FAILED
+from vtac.tools.commands.guard import FAILED, print_problems
 from vtac.tools.commands.parsers.configuration_file import configured_options
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class ArgumentParser(argparse.ArgumentParser):
         try:
             configured = configured_options(self.prog, self._actions)
         except CompileError as error:
-            self.exit(FAILED, "".join(f"{self.prog}: error: {p}\n" for p in error.problems))
+            print_problems(self.prog, error.problems)
+            self.exit(FAILED)
         return super().parse_known_args([*configured, *given], namespace)
 
     def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:

@@ -1,11 +1,14 @@
-"""The arguments of ``vta-compile``."""
+"""The arguments of ``vta-compile``, and what is wrong with them."""
 
 import argparse
 import os
-from typing import get_args
+from pathlib import Path
+from typing import Literal, get_args
 
+from vtac.dialects.errors import CompileError, Problem
 from vtac.passes.graph.quantise_options import Requantise, Sharing
 from vtac.runtime.calibration_methods import METHODS, PERCENT
+from vtac.tools.commands.arguments import file_of, verify_paths, verify_used
 from vtac.tools.commands.explain_order import Order
 from vtac.tools.commands.parsers.accuracy import add_accuracy_arguments
 from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
@@ -189,3 +192,57 @@ def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DB",
         help="leave layers on the host whose own signal to quantisation noise is less",
     )
+
+
+SUFFIX = ".vtapkg"
+
+
+def measures_layers(args: argparse.Namespace) -> bool:
+    """Whether the arguments ask for the errors of layers."""
+    return bool(args.layer_errors or args.error_samples or args.min_layer_snr is not None)
+
+
+def output_of(args: argparse.Namespace) -> str | None:
+    """The path of the package; None if there is to be none, but something to see."""
+    shows = (args.emit, args.explain, args.save_ir, args.evaluate, args.plan, args.plan_picture)
+    if args.output or any(shows) or measures_layers(args):
+        return args.output or None
+    return f"{Path(args.model).stem}{SUFFIX}"
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
+    if args.print_pipeline:
+        return
+    if args.start is not None:
+        raise CompileError(Problem("--from", "chooses what --print-pipeline prints"))
+    if args.model is None:
+        raise CompileError(Problem("", "say which model to compile", "See vta-compile --help."))
+    output = output_of(args)
+    read = [args.model, args.calibrate, args.evaluate, args.error_samples, file_of(args.target)]
+    read += tuning_files(args) or []
+    verify_paths(read, [output, args.plan_picture], [args.save_ir])
+    one = "one batch, not --throughput"
+    verify_used(
+        (
+            ("--tuning", args.no_tuning and args.tuning, "a compilation without --no-tuning"),
+            ("--plan", args.throughput is not None and args.plan, one),
+            ("--plan-picture", args.throughput is not None and args.plan_picture, one),
+            ("--batch", args.throughput is not None and args.batch, one),
+            ("--limit", None if args.evaluate else args.limit, "--evaluate"),
+            ("--keep-ir", not output and args.keep_ir, "the package: say --output"),
+            (
+                "--percentile",
+                None if args.method == "percentile" else args.percentile,
+                "--method percentile",
+            ),
+        )
+    )
+
+
+def tuning_files(args: argparse.Namespace) -> list[str] | Literal[False] | None:
+    """The files of recorded schedules; None for those that come with vtac, False for none."""
+    if args.no_tuning:
+        return False
+    named = os.environ.get(TUNING_VARIABLE, "").split(os.pathsep)
+    return args.tuning or list(filter(None, named)) or None

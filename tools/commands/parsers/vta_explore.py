@@ -1,12 +1,19 @@
-"""The arguments of ``vta-explore``."""
+"""The arguments of ``vta-explore``, and what is wrong with them."""
 
 import argparse
-from typing import get_args
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, get_args
 
+from vtac.dialects.errors import CompileError, Problem
 from vtac.passes.graph.quantise_options import Requantise, Sharing
+from vtac.tools.commands.arguments import file_of, verify_paths, verify_picture_name
 from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
-from vtac.tools.commands.parsers.shapes import add_shape_argument
+from vtac.tools.commands.parsers.shapes import add_shape_argument, parse_shapes
 from vtac.tools.commands.parsers.types import at_least, finite_number
+
+if TYPE_CHECKING:
+    from vtac.tools.explore_machines.space import MachineSpace
 
 _EPILOG = """\
 examples:
@@ -140,3 +147,39 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
     add("--picture", metavar="FILE.png", help="draw cycles against cost (also .svg, .pdf)")
     add("--report", metavar="FILE.html", help="write a page that needs no network connection")
     add("--front", metavar="DIR", help="write the machines of the front as files for --target")
+
+
+def space_of(args: argparse.Namespace) -> "MachineSpace":
+    """The machines that come into question. Raises `CompileError` with all that is wrong."""
+    from vtac.tools.explore_machines.reading import Texts, described
+
+    texts = Texts(
+        args.space, args.target, args.vary, args.fix, args.cost, args.where, args.limit_cost
+    )
+    return described(texts).space()
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` with everything that is wrong with paths, shapes and machines."""
+    problems: list[Problem] = []
+    with _collecting(problems):
+        read = (args.model, args.calibrate, args.space, file_of(args.target))
+        written = (args.database, args.csv, args.picture, args.report)
+        verify_paths(read, written, [args.front])
+    with _collecting(problems):
+        verify_picture_name(args.picture)
+    with _collecting(problems):
+        parse_shapes(args.shape)
+    with _collecting(problems):
+        space_of(args)
+    if problems:
+        raise CompileError(list(dict.fromkeys(problems)))
+
+
+@contextmanager
+def _collecting(problems: list[Problem]) -> Iterator[None]:
+    """Add the problems of a `CompileError` to those that were found before."""
+    try:
+        yield
+    except CompileError as error:
+        problems += error.problems

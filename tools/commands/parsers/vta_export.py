@@ -1,7 +1,8 @@
-"""The arguments of ``vta-export``."""
+"""The arguments of ``vta-export``, and what is wrong with them."""
 
 import argparse
 
+from vtac.tools.commands.arguments import verify_paths
 from vtac.tools.commands.parsers.argument_parser import (
     ArgumentParser,
     add_quiet_argument,
@@ -43,3 +44,8 @@ def argument_parser() -> argparse.ArgumentParser:
     add_quiet_argument(parser)
     add_verbose_argument(parser)
     return parser
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on paths that cannot be used."""
+    verify_paths([args.package], [], [args.c])

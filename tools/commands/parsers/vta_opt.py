@@ -1,8 +1,9 @@
-"""The arguments of ``vta-opt``."""
+"""The arguments of ``vta-opt``, and what is wrong with them."""
 
 import argparse
 from typing import Any
 
+from vtac.tools.commands.arguments import file_of, verify_paths
 from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
 
 SEPARATOR = "// -----"
@@ -88,3 +89,8 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
         nargs=0,
         help="print the names of xDSL's own passes, which can be used as well",
     )
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on paths that cannot be used."""
+    verify_paths((args.input_file, args.calibrate, file_of(args.target)), [args.output_file])

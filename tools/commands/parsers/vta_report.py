@@ -1,7 +1,9 @@
-"""The arguments of ``vta-report``."""
+"""The arguments of ``vta-report``, and what is wrong with them."""
 
 import argparse
+from pathlib import Path
 
+from vtac.tools.commands.arguments import verify_paths
 from vtac.tools.commands.parsers.argument_parser import (
     ArgumentParser,
     add_quiet_argument,
@@ -42,3 +44,13 @@ def argument_parser() -> argparse.ArgumentParser:
     add_verbose_argument(parser)
     add_clock_arguments(parser.add_argument_group("clock"))
     return parser
+
+
+def output_of(args: argparse.Namespace) -> str:
+    """The path of the page."""
+    return args.output if args.output is not None else f"{Path(args.package).stem}.html"
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on paths that cannot be used."""
+    verify_paths([args.package, args.layer_errors], [output_of(args)])

@@ -1,7 +1,15 @@
-"""The arguments of ``vta-run``."""
+"""The arguments of ``vta-run``, and what is wrong with them."""
 
 import argparse
+from collections.abc import Iterator
 
+from vtac.dialects.errors import CompileError, Problem
+from vtac.tools.commands.arguments import (
+    file_of,
+    verify_paths,
+    verify_picture_names,
+    verify_used,
+)
 from vtac.tools.commands.parsers.accuracy import add_evaluate_argument
 from vtac.tools.commands.parsers.argument_parser import (
     ArgumentParser,
@@ -74,3 +82,61 @@ def argument_parser() -> argparse.ArgumentParser:
     add_clock_arguments(profile)
     add_report_arguments(profile)
     return parser
+
+
+def profiles(args: argparse.Namespace) -> bool:
+    """Whether the arguments ask for a profile."""
+    shows = (args.preset, args.set, args.csv, args.trace, args.timeline, args.roofline)
+    return bool(args.profile or any(shows) or (args.json and args.evaluate is None))
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
+    if args.json and args.evaluate is not None and profiles(args):
+        what = "is for the evaluation or for the profile, not for both"
+        raise CompileError(Problem("--json", what, "Run the command twice."))
+    verify_picture_names(args)
+    _verify_paths(args)
+    if args.input is None and args.evaluate is None and not profiles(args):
+        hint = "Or ask for --evaluate or --profile."
+        raise CompileError(Problem("", "say what to run it on: --input", hint))
+
+
+def _verify_paths(args: argparse.Namespace) -> None:
+    verify_paths(
+        (
+            args.package,
+            args.input,
+            args.evaluate,
+            args.reference,
+            file_of(args.preset),
+            args.remote_certificates,
+        ),
+        (args.output, args.trace, args.timeline, args.roofline),
+        [args.dump_programs],
+    )
+    here = "packages that run here (no --remote)"
+    verify_used(
+        (
+            ("--remote-certificates", not args.remote and args.remote_certificates, "--remote"),
+            *((name, args.remote and value, here) for name, value in _only_here(args)),
+        )
+    )
+    if args.input is None:
+        samples = "--input or --evaluate" if args.evaluate is None else None
+        verify_used(
+            (
+                ("--output", args.output, "what --input gives"),
+                ("--dump-programs", args.dump_programs, "what --input gives"),
+                ("--order-seed", args.order_seed, "what --input gives"),
+                ("--limit", samples and args.limit, "--input or --evaluate"),
+                ("--reference", samples and args.reference, "--input or --evaluate"),
+            )
+        )
+
+
+def _only_here(args: argparse.Namespace) -> Iterator[tuple[str, object]]:
+    """The options that a device behind a wire does not have, with their values."""
+    names = ("dump-programs", "order-seed", "allow-native", "set", "csv", "trace", "timeline")
+    for name in (*names, "roofline"):
+        yield f"--{name}", getattr(args, name.replace("-", "_")) or None

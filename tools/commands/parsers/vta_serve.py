@@ -1,8 +1,12 @@
-"""The arguments of ``vta-serve``."""
+"""The arguments of ``vta-serve``, and what is wrong with them."""
 
 import argparse
+import ipaddress
+import os
 
+from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.remote.limits import MEGABYTE, Limits
+from vtac.tools.commands.arguments import verify_paths
 from vtac.tools.commands.parsers.argument_parser import (
     ArgumentParser,
     add_quiet_argument,
@@ -75,3 +79,31 @@ def argument_parser() -> argparse.ArgumentParser:
             help=f"{text} (default: %(default)s)",
         )
     return parser
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on an address that cannot be listened at, and on incomplete TLS."""
+    host, _ = address_of(args.listen)
+    if not os.environ.get(TOKEN) and not _is_loopback(host):
+        hint = f"Put a token into {TOKEN}, or listen on 127.0.0.1."
+        raise CompileError(Problem(args.listen, "others could reach it without a token", hint))
+    if (args.tls_certificate is None) != (args.tls_key is None):
+        raise CompileError(Problem("--tls-certificate, --tls-key", "belong together"))
+    verify_paths([args.tls_certificate, args.tls_key], [])
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``. Raises `CompileError`."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise CompileError(Problem(text, "is not HOST:PORT", "Such as 127.0.0.1:9190."))
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

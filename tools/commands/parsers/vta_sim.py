@@ -1,7 +1,10 @@
-"""The arguments of ``vta-sim``."""
+"""The arguments of ``vta-sim``, and what is wrong with them."""
 
 import argparse
+from pathlib import Path
 
+from vtac.dialects.errors import CompileError, Problem
+from vtac.tools.commands.arguments import file_of, verify_paths, verify_picture_names
 from vtac.tools.commands.parsers.argument_parser import (
     ArgumentParser,
     add_quiet_argument,
@@ -42,3 +45,17 @@ def argument_parser() -> argparse.ArgumentParser:
     add_quiet_argument(parser)
     add_verbose_argument(parser)
     return parser
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` without a program, and on paths that cannot be used."""
+    if args.list_presets:
+        return
+    if args.program is None:
+        raise CompileError(Problem("", "say which program to time", "See vta-sim --help."))
+    verify_picture_names(args)
+    program = None if Path(args.program).is_dir() else args.program
+    verify_paths(
+        (program, file_of(args.target), file_of(args.preset)),
+        (args.trace, args.timeline, args.roofline),
+    )

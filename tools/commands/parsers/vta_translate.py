@@ -1,7 +1,8 @@
-"""The arguments of ``vta-translate``."""
+"""The arguments of ``vta-translate``, and what is wrong with them."""
 
 import argparse
 
+from vtac.tools.commands.arguments import file_of, verify_paths, verify_used
 from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
 from vtac.tools.commands.parsers.shapes import add_shape_argument
 
@@ -50,3 +51,21 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("-v", "--verbose", action="store_true", help="say what is read and written")
     add_quiet_argument(parser)
     return parser
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on paths that cannot be used and on options that would be ignored."""
+    verify_paths((args.input, file_of(args.target)), [args.output])
+    reads_program = args.action in ("decode", "disassemble")
+    verify_used(
+        (
+            ("--shape", None if args.action == "import" else args.shape, "--import-onnx"),
+            ("--target", None if reads_program else args.target, "--decode and --disassemble"),
+            ("--function", args.function if args.action == "import" else None, "programs"),
+            (
+                "--json",
+                None if args.action == "disassemble" else args.json or None,
+                "--disassemble",
+            ),
+        )
+    )

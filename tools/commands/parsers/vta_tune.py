@@ -1,9 +1,11 @@
-"""The arguments of ``vta-tune`` and of its subcommands."""
+"""The arguments of ``vta-tune`` and of its subcommands, and what is wrong with them."""
 
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from vtac.dialects.errors import CompileError, Problem
+from vtac.tools.commands.arguments import file_of, verify_paths, verify_used
 from vtac.tools.commands.parsers.argument_parser import (
     ArgumentParser,
     add_quiet_argument,
@@ -259,3 +261,35 @@ def subcommand_parser(name: str) -> argparse.ArgumentParser:
     add_quiet_argument(parser)
     add_verbose_argument(parser)
     return parser
+
+
+def is_ir(args: argparse.Namespace) -> bool:
+    """Whether kernels are tuned that a file of IR has, instead of a model's."""
+    return bool(args.source.endswith(".mlir"))
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Raise `CompileError` on paths that cannot be used and arguments that do not go together."""
+    if args.command is not None:
+        verify_paths([file_of(getattr(args, "target", None))], [getattr(args, "output", None)])
+        return
+    certificates = args.remote_certificates
+    verify_paths(
+        [args.source, args.calibrate, file_of(args.target), certificates],
+        [args.database, args.select],
+    )
+    verify_used(
+        (
+            ("--remote-certificates", not args.remote and certificates, "--remote"),
+            (
+                "--jobs",
+                (args.remote or args.cluster) and args.jobs != 1,
+                "measurement here (no --remote, no --cluster)",
+            ),
+            ("--cluster", args.cluster and args.remote, "measurement by Dask alone (no --remote)"),
+        )
+    )
+    if is_ir(args) and args.calibrate:
+        raise CompileError(Problem("--calibrate", "is for models: kernels are integers already"))
+    if is_ir(args) and args.select:
+        raise CompileError(Problem("--select", "is for models: it judges records in a network"))
