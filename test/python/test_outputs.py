@@ -276,7 +276,7 @@ def test_an_interruption_during_the_imports_is_silent(command: str) -> None:
         f"from vtac.tools.commands.entry import {command} as main\n"
         "builtins.__import__ = slow; sys.exit(main())"
     )
-    args = ["--decode", "x"] if command == "vta_translate" else ["x"]  # --help imports little
+    args = ["--decode", __file__] if command == "vta_translate" else [__file__]  # help needs little
     done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "")
 

@@ -318,7 +318,8 @@ def test_packages_give_way_when_the_store_is_full(tmp_path: Path) -> None:
         (["--listen", "127.0.0.1:99999"], TOKEN, "is not HOST:PORT"),
         (["--listen", "0.0.0.0:0"], "", "others could reach it without a token"),
         (["--tls-key", "k.pem"], TOKEN, "belong together"),
-        (["--tls-key", "k.pem", "--tls-certificate", "c.pem"], TOKEN, "cannot be used for TLS"),
+        (["--tls-key", "k.pem", "--tls-certificate", "c.pem"], TOKEN, "cannot read it"),
+        (["--tls-key", __file__, "--tls-certificate", __file__], TOKEN, "cannot be used for TLS"),
         (["--workers", "0"], TOKEN, "0 is less than 1"),
     ],
 )

@@ -5,25 +5,27 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf, isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.lowering.onnx_to_graph import ModelSource
 from vtac.runtime.atomic import read_whole
-from vtac.runtime.executor import Module
 from vtac.tools.commands.presentation import evaluation_table, layer_errors_table
 from vtac.tools.reports.evaluation import Evaluation, evaluate
 from vtac.tools.reports.evaluation import Progress as Told
-from vtac.tools.reports.layer_errors import LayerError
+
+if TYPE_CHECKING:
+    from vtac.lowering.onnx_to_graph import ModelSource
+    from vtac.runtime.executor import Module
+    from vtac.tools.reports.layer_errors import LayerError
 
 
 def evaluated(
-    module: Module,
+    module: "Module",
     data: str,
-    reference: ModelSource | None,
+    reference: "ModelSource | None",
     limit: int | None,
     *,
     quiet: bool = False,
@@ -46,7 +48,7 @@ def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Told]:
 
 
 def print_accuracy(
-    found: Evaluation | None, errors: Iterable[LayerError] | None, as_json: bool
+    found: Evaluation | None, errors: "Iterable[LayerError] | None", as_json: bool
 ) -> None:
     """Print the evaluation and the errors of layers, if any, as tables or as one JSON object."""
     if as_json:
@@ -62,7 +64,7 @@ def print_accuracy(
 
 
 def accuracy_values(
-    found: Evaluation | None, errors: Iterable[LayerError] | None
+    found: Evaluation | None, errors: "Iterable[LayerError] | None"
 ) -> dict[str, Any]:
     """Evaluation and layer errors, if any, as plain values; null means no noise."""
     parts: dict[str, Any] = {}
@@ -78,11 +80,13 @@ def print_json(values: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(values, indent=2, allow_nan=False) + "\n")
 
 
-def read_layer_errors(path: str) -> tuple[LayerError, ...]:
+def read_layer_errors(path: str) -> "tuple[LayerError, ...]":
     """The errors of layers in a file that holds what `accuracy_values` returns, as JSON.
 
     Raises `CompileError` if it holds none.
     """
+    from vtac.tools.reports.layer_errors import LayerError
+
     try:
         listed = json.loads(read_whole(path))["layer_errors"]
         return tuple(
@@ -104,7 +108,7 @@ def _decibels(number: Any) -> float:
     return inf if number is None else float(number)
 
 
-def _plain(error: LayerError) -> dict[str, Any]:
+def _plain(error: "LayerError") -> dict[str, Any]:
     total, own = (value if isfinite(value) else None for value in (error.total, error.own))
     ops = list(error.ops)
     return {

@@ -1,17 +1,23 @@
-"""Tables that show what the compiler did and what a run cost, made of plain data."""
+"""Tables that show what the compiler did and what a run cost, made of plain data.
+
+What the data is made by is imported for type checkers alone: a run needs no compiler.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from vtac.dialects.graph import MacCount
-from vtac.runtime.executor import RunRecord
-from vtac.runtime.package import Placement
-from vtac.sim import Counters
-from vtac.tools.reports.evaluation import Evaluation
-from vtac.tools.reports.layer_errors import LayerError
-from vtac.tools.reports.report import Choice, CompileReport, LevelOps
+
+if TYPE_CHECKING:
+    from vtac.runtime.executor import RunRecord
+    from vtac.runtime.package import Placement
+    from vtac.sim import Counters
+    from vtac.tools.reports.evaluation import Evaluation
+    from vtac.tools.reports.layer_errors import LayerError
+    from vtac.tools.reports.report import Choice, CompileReport, LevelOps
 
 _SHOWN_KINDS = 6
 _BYTE_CLASSES = {
@@ -23,7 +29,7 @@ _BYTE_CLASSES = {
 }
 
 
-def levels_table(levels: Iterable[LevelOps]) -> Table:
+def levels_table(levels: "Iterable[LevelOps]") -> Table:
     """Each level with the number of its ops, and the most frequent ones."""
     table = Table(title="levels", title_justify="left")
     table.add_column("level")
@@ -36,7 +42,7 @@ def levels_table(levels: Iterable[LevelOps]) -> Table:
 
 
 def placements_table(
-    placements: Iterable[Placement], cycles: Mapping[str, float] | None = None
+    placements: "Iterable[Placement]", cycles: Mapping[str, float] | None = None
 ) -> Table:
     """Where each node runs, its multiply-accumulates if it has any, and why it runs there.
 
@@ -58,7 +64,7 @@ def placements_table(
     return table
 
 
-def choices_table(choices: Iterable[Choice]) -> Table:
+def choices_table(choices: "Iterable[Choice]") -> Table:
     """What was chosen by cost for the stages of kernels, and what the alternatives would cost."""
     table = Table(title="chosen by cost", title_justify="left")
     for column in ("layers", "stage", "choice"):
@@ -81,7 +87,7 @@ def uncut_table(uncut: Mapping[str, str]) -> Table:
     return table
 
 
-def seconds_table(report: CompileReport) -> Table:
+def seconds_table(report: "CompileReport") -> Table:
     """The seconds of each step that takes notable time, longest first."""
     table = Table(title="compile time", title_justify="left")
     table.add_column("step")
@@ -95,7 +101,7 @@ def seconds_table(report: CompileReport) -> Table:
     return table
 
 
-def work_table(counters: Counters, batches: int = 1) -> Table:
+def work_table(counters: "Counters", batches: int = 1) -> Table:
     """Micro-ops and bytes moved, per batch."""
     title = "on the accelerator" + (", mean of a batch" if batches > 1 else "")
     table = Table(title=title, title_justify="left")
@@ -114,7 +120,7 @@ def work_table(counters: Counters, batches: int = 1) -> Table:
     return table
 
 
-def time_table(records: Sequence[RunRecord]) -> Table:
+def time_table(records: "Sequence[RunRecord]") -> Table:
     """Seconds on this machine, by function and for the host."""
     table = Table(title="time here, all batches", title_justify="left")
     table.add_column("part")
@@ -128,7 +134,7 @@ def time_table(records: Sequence[RunRecord]) -> Table:
     return table
 
 
-def evaluation_table(found: Evaluation) -> Table:
+def evaluation_table(found: "Evaluation") -> Table:
     """How far each output is from onnxruntime's, and the shares of right and of equal labels."""
     against = "onnxruntime" if found.compared else "labels"
     title = f"against {against}, {found.samples:,} samples"
@@ -142,7 +148,7 @@ def evaluation_table(found: Evaluation) -> Table:
     return table
 
 
-def _figures(found: Evaluation) -> dict[str, list[str]]:
+def _figures(found: "Evaluation") -> dict[str, list[str]]:
     """The rows of an evaluation, those of labels first: for each figure a text per output."""
 
     def texts(name: str, form: str) -> list[str]:
@@ -171,7 +177,7 @@ def _decibels(value: float | None) -> str:
     return "exact" if value == inf else f"{value:.1f} dB"
 
 
-def layer_errors_table(errors: Iterable[LayerError]) -> Table:
+def layer_errors_table(errors: "Iterable[LayerError]") -> Table:
     """The signal to quantisation noise of each layer, worst first."""
     table = Table(title="signal to quantisation noise of each layer", title_justify="left")
     table.add_column("layer", overflow="fold")

@@ -34,11 +34,6 @@ from vtac.runtime.atomic import read_whole
 from vtac.runtime.hazards import image_of
 from vtac.sim import SimulationError, TimingReport, check, estimate
 from vtac.sim.timing.render import as_csv, as_json, as_table
-from vtac.tools.commands.cluster_simulation import (
-    simulate_cluster,
-    streams_of_folder,
-    streams_of_program,
-)
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.vta_sim import argument_parser, verify
 from vtac.tools.commands.positions import Positions, parse_module, verify_module
@@ -66,12 +61,16 @@ def _simulate(args: argparse.Namespace) -> None:
         return
     machine = machine_of(args.target) if args.target else None
     if Path(args.program).is_dir():
+        from vtac.tools.commands.cluster_simulation import simulate_cluster, streams_of_folder
+
         simulate_cluster(args, streams_of_folder(args.program, machine))
         return
     with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
         step(f"read {args.program}")
         program, resources = _read(args.program, machine, args.function)
     if isinstance(program, BinaryCluster):
+        from vtac.tools.commands.cluster_simulation import simulate_cluster, streams_of_program
+
         simulate_cluster(args, streams_of_program(program, resources))
         return
     preset = chosen_preset(args, program.target)

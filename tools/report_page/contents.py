@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vtac.dialects.graph import MacCount
 from vtac.dialects.target import cores_of
@@ -29,7 +29,9 @@ from vtac.tools.report_page.timeline import (
     spans_of,
     tracks_of,
 )
-from vtac.tools.reports.layer_errors import LayerError
+
+if TYPE_CHECKING:
+    from vtac.tools.reports.layer_errors import LayerError
 
 IR_BYTES = 2_000_000
 """The most bytes of IR in a page."""
@@ -79,7 +81,7 @@ def contents_of(
     module: Module,
     title: str,
     preset: str | TimingPreset | None = None,
-    layer_errors: Iterable[LayerError] | None = None,
+    layer_errors: "Iterable[LayerError] | None" = None,
 ) -> Contents:
     """What the page of a module shows. Arguments as of `vtac.tools.report_page.report_html`."""
     if layer_errors is None:
@@ -176,7 +178,7 @@ def _cost_data(cost: Cost) -> dict[str, Any]:
     }
 
 
-def _error_data(error: LayerError) -> dict[str, float | None]:
+def _error_data(error: "LayerError") -> dict[str, float | None]:
     """Signal to noise in dB; None where a layer is exact."""
     return {
         "total": error.total if isfinite(error.total) else None,

@@ -7,6 +7,7 @@ micro-ops before the first layer, is kept apart, so that everything adds up to t
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from vtac.runtime.package import Placement
 from vtac.runtime.profile import Profile
@@ -14,7 +15,9 @@ from vtac.sim import TimingReport
 from vtac.sim.timing.accounts import Account
 from vtac.sim.tokens import Module
 from vtac.tools.driver.placements import HOST, whole_of
-from vtac.tools.reports.layer_errors import LayerError
+
+if TYPE_CHECKING:
+    from vtac.tools.reports.layer_errors import LayerError
 
 
 @dataclass
@@ -90,7 +93,7 @@ class Node:
     placement: Placement
     part_of: str
     cost: Cost | None
-    error: LayerError | None
+    error: "LayerError | None"
 
     @property
     def name(self) -> str:
@@ -114,7 +117,7 @@ class Node:
 
 
 def nodes_of(
-    placements: Sequence[Placement], profile: Profile, errors: Iterable[LayerError]
+    placements: Sequence[Placement], profile: Profile, errors: "Iterable[LayerError]"
 ) -> tuple[tuple[Node, ...], Cost]:
     """Each node of a network, and the cost of what belongs to none."""
     costs = _costs(profile)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset
@@ -18,8 +19,10 @@ from vtac.tools.report_page.contents import (
 )
 from vtac.tools.report_page.lanes import LaneRow, width
 from vtac.tools.report_page.nodes import Node
-from vtac.tools.reports.layer_errors import LayerError
 from vtac.tools.reports.page_parts import page_templates, plot_library
+
+if TYPE_CHECKING:
+    from vtac.tools.reports.layer_errors import LayerError
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLE = TEMPLATES / "page.css"
@@ -38,7 +41,7 @@ def report_html(
     *,
     title: str = "",
     preset: str | TimingPreset | None = None,
-    layer_errors: Iterable[LayerError] | None = None,
+    layer_errors: "Iterable[LayerError] | None" = None,
 ) -> str:
     """The page of a compiled network, as the text of one HTML file.
 

@@ -10,13 +10,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from math import isfinite, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.lowering.onnx_to_graph import ModelSource, load_model
-from vtac.lowering.onnx_to_graph.weights import without_weights
 from vtac.runtime.executor import Module, input_spec
 from vtac.runtime.host import HostPart, open_model
 from vtac.runtime.samples import (
@@ -30,6 +28,9 @@ from vtac.runtime.samples import (
 )
 from vtac.tools.reports.agreement import Agreement, Array
 from vtac.tools.reports.truths import Truths
+
+if TYPE_CHECKING:
+    from vtac.lowering.onnx_to_graph import ModelSource
 
 Outputs = Mapping[str, Any]
 Progress = Callable[[int, int], None]
@@ -90,7 +91,7 @@ class Evaluation:
 def evaluate(
     module: Module,
     data: Source,
-    reference: ModelSource | None = None,
+    reference: "ModelSource | None" = None,
     *,
     labels: Any = None,
     limit: int | None = None,
@@ -167,7 +168,10 @@ def told_of(data: Source) -> Iterator[None]:
 class Original:
     """The original model in onnxruntime."""
 
-    def __init__(self, source: ModelSource, module: Module):
+    def __init__(self, source: "ModelSource", module: Module):
+        from vtac.lowering.onnx_to_graph import load_model
+        from vtac.lowering.onnx_to_graph.weights import without_weights
+
         where = os.fspath(source) if isinstance(source, str | os.PathLike) else "original model"
         model, weights = without_weights(load_model(source))
         self._names = [output.name for output in model.graph.output]
