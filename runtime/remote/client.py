@@ -6,9 +6,12 @@ import os
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
+from urllib.parse import urlencode
 
-import httpx
+import urllib3
+from urllib3.exceptions import HTTPError, LocationValueError
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.device import Device
@@ -28,6 +31,12 @@ from vtac.runtime.remote.wire import (
     to_bytes,
 )
 from vtac.sim import Counters, TimingPreset
+
+CONNECT_SECONDS = 10.0
+"""How long a server may take to accept a connection."""
+
+CONNECTIONS = 16
+"""The most idle connections that a device keeps, for as many threads that use it at one time."""
 
 MOST = 1 << 32
 """The most bytes that an answer may unpack to."""
@@ -52,16 +61,9 @@ class RemoteDevice:
     """
 
     def __init__(self, address: str, token: str | None, tls: ssl.SSLContext | None, seconds: float):
-        scheme = "http" if tls is None else "https"
         self.address = address
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._http = httpx.Client(
-            base_url=f"{scheme}://{address}",
-            headers=headers,
-            verify=True if tls is None else tls,
-            timeout=httpx.Timeout(seconds, connect=10),
-            trust_env=False,
-        )
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = _connections(address, tls, seconds)
         self.workers = _workers(self.request("GET", HEALTH))
 
     def __enter__(self) -> "RemoteDevice":
@@ -92,13 +94,11 @@ class RemoteDevice:
         Raises `UnreachableError` and `RefusedError`.
         """
         headers = {SECONDS: f"{seconds:g}"}
-        timeout = httpx.Timeout(wait, connect=10)
-        response = self.request(
-            "POST", f"/{service}", content=body, headers=headers, timeout=timeout
-        )
-        if response.status_code == 404:
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=wait)
+        response = self.request("POST", f"/{service}", body, headers, timeout=timeout)
+        if response.status == 404:
             raise RefusedError([Problem(self.address, f"does not offer {service}")], 404)
-        return response.content
+        return response.data
 
     def is_well(self) -> bool:
         """Whether the server answers."""
@@ -108,27 +108,34 @@ class RemoteDevice:
             return False
         return True
 
-    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        **options: Any,
+    ) -> urllib3.BaseHTTPResponse:
         """The answer to a request; also that something is not there, 404.
 
-        Raises `UnreachableError`, and `RefusedError` with what the server says.
+        options: those of urllib3. Raises `UnreachableError`, and `RefusedError` with what the
+        server says.
         """
+        sent = {**self._headers, **headers}
         try:
-            response = self._http.request(method, path, **options)
-        except (httpx.HTTPError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and not self._http.is_closed:
-                raise
+            response = self._http.urlopen(method, path, body, sent, retries=False, **options)
+        except HTTPError as error:
             what = f"no answer: {error or type(error).__name__}"
             hint = "Is vta-serve running there?"
             raise UnreachableError(Problem(self.address, what, hint)) from None
-        if response.is_success or response.status_code == 404:
+        if response.status < 300 or response.status == 404:
             return response
         try:
             problems = [str(problem) for problem in response.json()["problems"]]
         except (ValueError, KeyError, TypeError):
-            problems = [f"answers with status {response.status_code}"]
+            problems = [f"answers with status {response.status}"]
         told = [Problem(self.address, problem) for problem in problems]
-        raise RefusedError(told, response.status_code)
+        raise RefusedError(told, response.status)
 
 
 class RemoteModule(Module):
@@ -142,7 +149,7 @@ class RemoteModule(Module):
         super().__init__(package)
         self._remote, self._data = device, data
         self._path = f"{PACKAGES}/{hashlib.sha256(data).hexdigest()}"
-        if device.request("GET", self._path).status_code == 404:
+        if device.request("GET", self._path).status == 404:
             self._send()
 
     def _open(self, device: Device | None, engines: Mapping[str, Engine] | None) -> None:
@@ -159,9 +166,9 @@ class RemoteModule(Module):
             what = "orders and dumps are for modules that run here"
             raise CompileError(Problem(self._remote.address, what))
         headers = {"Content-Type": ARRAYS}
-        response = self._asked("POST", RUN, content=to_bytes(feeds), headers=headers)
+        response = self._asked("POST", RUN, to_bytes(feeds), headers)
         _add(json.loads(response.headers.get(RECORD, "{}")), record)
-        found = from_bytes(response.content, MOST)
+        found = from_bytes(response.data, MOST)
         return {name: found[name] for name in self.output_names}
 
     def profile(self, preset: str | TimingPreset | None = None) -> NoReturn:
@@ -170,26 +177,53 @@ class RemoteModule(Module):
 
     def remote_profile(self, preset: str | None = None) -> dict[str, Any]:
         """How long each launch takes there, as plain values: the JSON of `vtac.Module.profile`."""
-        query = {} if preset is None else {"preset": preset}
-        found: dict[str, Any] = self._asked("GET", PROFILE, params=query).json()
+        query = "" if preset is None else f"?{urlencode({'preset': preset})}"
+        found: dict[str, Any] = self._asked("GET", f"{PROFILE}{query}").json()
         return found
 
-    def _asked(self, method: str, what: str, **options: Any) -> httpx.Response:
+    def _asked(
+        self,
+        method: str,
+        what: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> urllib3.BaseHTTPResponse:
         """An answer about the package, which is sent again if the server has dropped it."""
-        response = self._remote.request(method, f"{self._path}/{what}", **options)
-        if response.status_code == 404:
+        path = f"{self._path}/{what}"
+        response = self._remote.request(method, path, body, headers)
+        if response.status == 404:
             self._send()
-            response = self._remote.request(method, f"{self._path}/{what}", **options)
-        if response.status_code == 404:
+            response = self._remote.request(method, path, body, headers)
+        if response.status == 404:
             raise CompileError(Problem(self._remote.address, "does not keep the package"))
         return response
 
     def _send(self) -> None:
         headers = {"Content-Type": PACKAGE}
-        self._remote.request("PUT", self._path, content=self._data, headers=headers)
+        self._remote.request("PUT", self._path, self._data, headers)
 
 
-def _workers(health: httpx.Response) -> int:
+def _connections(
+    address: str, tls: ssl.SSLContext | None, seconds: float
+) -> urllib3.HTTPConnectionPool:
+    """Connections to a server, which threads share. Raises LocationValueError on no address.
+
+    A head and its body go out as one message, which the server takes up at once.
+    """
+    place = urllib3.util.parse_url(f"http://{address}")
+    if not place.host or place.request_uri != "/":
+        raise LocationValueError(f"{address!r} names no host and port")
+    timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds)
+    if tls is None:
+        return urllib3.HTTPConnectionPool(
+            place.host, place.port, timeout=timeout, maxsize=CONNECTIONS
+        )
+    return urllib3.HTTPSConnectionPool(
+        place.host, place.port, timeout=timeout, maxsize=CONNECTIONS, ssl_context=tls
+    )
+
+
+def _workers(health: urllib3.BaseHTTPResponse) -> int:
     """How many processes a server says that it has; 1 if it does not say."""
     try:
         return max(1, int(health.json()["workers"]))
@@ -226,5 +260,5 @@ def connect(
             raise CompileError(Problem(str(certificates), f"cannot be read: {error}")) from None
     try:
         return RemoteDevice(address, token, tls, seconds)
-    except httpx.InvalidURL as error:
+    except LocationValueError as error:
         raise CompileError(Problem(address, f"is not HOST:PORT: {error}")) from None

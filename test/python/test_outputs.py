@@ -276,7 +276,8 @@ def test_an_interruption_during_the_imports_is_silent(command: str) -> None:
         f"from vtac.tools.commands.entry import {command} as main\n"
         "builtins.__import__ = slow; sys.exit(main())"
     )
-    args = ["--decode", __file__] if command == "vta_translate" else [__file__]  # help needs little
+    more = {"vta_run": ["--profile"], "vta_translate": ["--decode"]}
+    args = [__file__, *more.get(command, [])]  # what is wrong with arguments needs no imports
     done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "")
 

@@ -19,7 +19,7 @@ from artificial_space import Counting, problem_of, task
 from te_kernels import random_kernel
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
-pytest.importorskip("httpx", reason="httpx is not installed")
+pytest.importorskip("urllib3", reason="urllib3 is not installed")
 
 import vtac
 from vtac.dialects.errors import CompileError

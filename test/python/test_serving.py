@@ -32,6 +32,7 @@ from vtac.tools.commands import vta_run, vta_serve
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
+pytest.importorskip("urllib3", reason="urllib3 is not installed")
 
 TOKEN = "a secret"
 MEGABYTE = 1 << 20
