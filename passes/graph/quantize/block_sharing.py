@@ -33,8 +33,9 @@ from vtac.passes.graph.quantize.numbers import (
 )
 from vtac.passes.graph.quantize.scales import Scale
 
-MOST_GROWTH = 1.5
-"""The most by which the noise of a layer may grow where its channels share shifts."""
+MOST_GROWTH = 4.0
+"""The most by which the noise of a layer may grow where its channels share shifts. Rounding the
+weights of these layers together (``rounding``) takes out more than that."""
 
 
 @dataclass

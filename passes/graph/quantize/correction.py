@@ -29,7 +29,13 @@ from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.layer import Layer, Rescaling, Term
 from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
-from vtac.passes.graph.quantize.rounding import MOST_INPUTS, Moments, alike, round_together
+from vtac.passes.graph.quantize.rounding import (
+    MOST_INPUTS,
+    Moments,
+    alike,
+    batches_apart,
+    round_together,
+)
 
 ROUNDS = 16
 """Most steps towards equal means; each moves a bias by the difference of the means."""
@@ -54,17 +60,20 @@ def round_unseen(plan: QuantisationPlan) -> QuantisationPlan:
     def assumed(term: Term) -> Array:
         return alike(term.form.group, term.weights[0].size)
 
-    layers = {group: _rounded_together(layer, assumed) for group, layer in plan.layers.items()}
+    layers = {
+        group: _rounded_together(layer, assumed) if group.is_rounded else layer
+        for group, layer in plan.layers.items()
+    }
     return replace(plan, layers=layers)
 
 
 def _rounded_together(layer: Layer, covariance: Callable[[Term], Array | None]) -> Layer:
-    """The layer with weights whose errors cancel, where its scales are given.
+    """The layer with weights whose errors cancel.
 
     Only weights of sums that end in a shift change: those for a multiplier are the network's own.
     covariance: [groups, K, K] of a term's inputs; None where too few were observed.
     """
-    if not (layer.group.is_rounded and _is_rescaled(layer)):
+    if not _is_rescaled(layer):
         return layer
     chosen = layer
     for place, term in enumerate(layer.terms):
@@ -226,7 +235,8 @@ class _Correction:
 
     def _sum(self, group: Sum, layer: Layer) -> tuple[Layer, Batches]:
         """The corrected layer, and its results if they are integers."""
-        layer = _rounded_together(layer, self._covariance)
+        if group.is_rounded or group.root in self.plan.network.blocks:
+            layer = _rounded_together(layer, self._covariance)
         sums = self._accumulators(group, layer)
         mean = self.plan.network.mean(group.root.results[0])
         if group.is_rounded:
@@ -266,6 +276,8 @@ class _Correction:
         op = _products(form, each.shape)
         inputs = self._less(form.operand, term.outside)
         moments = Moments(form.group, products)
+        _, _, *space = shape_of(form.result) or ()
+        inputs = inputs[:: batches_apart(len(inputs), prod(space), products)]
         for start in range(0, len(inputs), _AT_ONCE):
             batches = [[x, each] for x in inputs[start : start + _AT_ONCE]]
             for results in self.observed.evaluate(op, batches):

@@ -22,8 +22,15 @@ MOST_INPUTS = 1024
 INPUTS_SEEN = 8
 """Least number of observed windows for each product of a channel: fewer do not determine H."""
 
+ENOUGH_WINDOWS, ENOUGH_BATCHES = 64, 16
+"""Number of windows for each product of a channel, and of batches, of which one more would hardly
+change H: correlated windows of one picture do not make up for other pictures."""
+
 _SWEEPS = 8
 """Rounds over all weights, at most."""
+
+_AT_ONCE = 64
+"""Weights of a channel after which the slopes of all others are brought up to date."""
 
 
 class Moments:
@@ -54,6 +61,15 @@ class Moments:
         return cast(Array, self._squares / self.count - means[:, :, None] * means[:, None, :])
 
 
+def batches_apart(batches: int, windows: int, products: int) -> int:
+    """Every how many batches one is enough, of so many batches with so many windows each.
+
+    products: K, those of a channel.
+    """
+    enough = max(ENOUGH_BATCHES, -(-ENOUGH_WINDOWS * products // max(windows, 1)))
+    return max(batches // enough, 1)
+
+
 def alike(groups: int, products: int) -> Array:
     """Covariance to assume for unobserved inputs, up to a factor, [groups, K, K].
 
@@ -81,14 +97,36 @@ def round_together(real: Array, stored: Array, covariance: Array, limits: Limits
     order = np.argsort(-powers.max(axis=0, where=np.isfinite(powers), initial=0), kind="stable")
     for _ in range(_SWEEPS):
         moved = False
-        for place in order:
-            before = whole[:, :, place]
-            best = np.rint(before - slopes[:, :, place] / powers[:, None, place])
-            steps = np.clip(best, *limits) - before
-            if steps.any():
-                moved = True
-                whole[:, :, place] += steps
-                slopes += steps[:, :, None] * covariance[:, None, place, :]
+        for first in range(0, products, _AT_ONCE):
+            moved |= _move(
+                whole, slopes, covariance, powers, order[first : first + _AT_ONCE], limits
+            )
         if not moved:
             break
     return cast(Array, whole.reshape(stored.shape))
+
+
+def _move(
+    whole: Array, slopes: Array, covariance: Array, powers: Array, places: Array, limits: Limits
+) -> bool:
+    """Move some weights of each channel one after the other; whether any moved.
+
+    whole, slopes: [groups, O, K], both changed. places: of the weights. Slopes of other weights
+    follow at the end, as one product of matrices (the lazy updates of Frantar et al., "GPTQ",
+    section 3.3).
+    """
+    own = np.ascontiguousarray(slopes[:, :, places])
+    among = np.ascontiguousarray(covariance[:, places[:, None], places])
+    steps = np.zeros_like(own)
+    for number, place in enumerate(places):
+        before = whole[:, :, place]
+        best = np.rint(before - own[:, :, number] / powers[:, None, place])
+        step = np.clip(best, *limits) - before
+        if step.any():
+            steps[:, :, number] = step
+            own += step[:, :, None] * among[:, None, number, :]
+    moved = bool(steps.any())
+    if moved:
+        whole[:, :, places] += steps
+        slopes += steps @ covariance[:, places]
+    return moved
