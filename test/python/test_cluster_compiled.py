@@ -161,3 +161,15 @@ def test_packages_are_the_same_in_every_process(tmp_path: Path) -> None:
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / f"{seed}.vtapkg")]
         subprocess.run(command, env=environment, check=True)
     assert (tmp_path / "1.vtapkg").read_bytes() == (tmp_path / "2.vtapkg").read_bytes()
+
+
+def test_a_cluster_of_one_core_is_as_fast_as_the_core() -> None:
+    """With a global buffer and a copy engine that nobody needs, cycles stay those of one core."""
+    samples, _ = samples_and_inputs("mnist8")
+    path = model_path("mnist8")
+    name = onnx.load(path).graph.input[0].name
+    found = [
+        vtac.compile(path, machine, {name: samples[:8]}).profile().cycles
+        for machine in ("chisel-pynq", "cluster-1")
+    ]
+    assert found[1] <= found[0] * 1.001

@@ -58,7 +58,7 @@ def test_known_networks(network: str, cores: int) -> None:
     for mode in ("cost", "paper"):
         module = NETWORKS[network](LayerGraph(cluster), 2)
         GraphBindCoresPass(mode).apply(VtacContext(), module)
-        GraphPlaceTensorsPass().apply(VtacContext(), module)
+        GraphPlaceTensorsPass(buffer=True).apply(VtacContext(), module)
         ((function, _),) = planned_functions(module)
         layers = layers_of(function)
         parts = [layer.attributes[BINDING].parts for layer in layers]

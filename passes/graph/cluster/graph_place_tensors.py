@@ -7,8 +7,10 @@ for its life. Where they do not all fit, the one with the longest life goes to D
 the largest (Zhao et al., "GraphTurbo", OSDI 2023, section 4.3). Arguments and results of the
 function lie in DDR, and everything if there is no global buffer.
 
-Options: ``buffer=false`` places everything in DDR; ``keep=N`` leaves the last N bytes of the global
-buffer free.
+Options: ``buffer=false`` places everything in DDR, ``buffer=true`` what fits in the global buffer.
+Without it, a cluster of one core uses DDR: nobody shares it, and a STORE to the global buffer takes
+longer, since it ends when its last request is written. ``keep=N`` leaves the last N bytes of the
+global buffer free.
 
 Verified afterwards: places lie in the global buffer, and tensors that are live in the same step do
 not overlap.
@@ -34,18 +36,23 @@ from vtac.passes.graph.cluster.layers import ops_in_order, planned_functions
 
 @dataclass(frozen=True)
 class GraphPlaceTensorsPass(ModulePass):
-    """Place tensors in the global buffer of a cluster, and in DDR what does not fit."""
+    """Place tensors in the global buffer of a cluster, and in DDR what does not fit.
+
+    buffer: whether the global buffer is used; None: if there are several cores. keep: bytes of it
+    that stay free.
+    """
 
     name = "graph-place-tensors"
 
-    buffer: bool = True
+    buffer: bool | None = None
     keep: int = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Place the tensors of every function for a cluster."""
         for function, cluster in planned_functions(op):
             buffers = Buffers.of(function)
-            room = max(cluster.gb_bytes - self.keep, 0) if self.buffer else 0
+            is_used = cluster.cores > 1 if self.buffer is None else self.buffer
+            room = max(cluster.gb_bytes - self.keep, 0) if is_used else 0
             inside = [b for b in buffers.by_root.values() if not b.outside]
             offsets = place(inside, room)
             _record(function, buffers, offsets)
