@@ -199,10 +199,13 @@ class _Assembler:
             else:
                 instructions.append(self._compute(each, bases))
         work = [self._work(each) for each in instructions]
-        order = better_order(self._target.timing, work, [each.spans for each in instructions])
+        before = predecessors([w.module for w in work], [each.spans for each in instructions])
+        order = better_order(self._target.timing, work, before)
         if order is not None:
             instructions = [instructions[number] for number in order]
-        instructions = self._joined(instructions)
+            places = {number: place for place, number in enumerate(order)}
+            before = [{places[other] for other in before[number]} for number in order]
+        instructions = self._joined(instructions, before)
         computes = [
             (number, each.micro_ops)
             for number, each in enumerate(instructions)
@@ -223,14 +226,19 @@ class _Assembler:
             steps += [each for each in instructions if type(each) is _Step]
         return [*steps, _FINISH]
 
-    def _joined(self, instructions: Sequence[_Step | _Placed]) -> list[_Step | _Placed]:
-        """The instructions with neighbouring loads joined, see ``vta-join-loads``."""
+    def _joined(
+        self, instructions: Sequence[_Step | _Placed], before: Sequence[set[int]]
+    ) -> list[_Step | _Placed]:
+        """The instructions with neighbouring loads joined, see ``vta-join-loads``.
+
+        before: for each instruction those that it must follow.
+        """
         modules = [each.module for each in instructions]
         runs = joined_runs(
             modules,
             [_loaded_row(each) for each in instructions],
             [type(each) is _Step and each.opcode is Opcode.LOAD for each in instructions],
-            lambda: predecessors(modules, [each.spans for each in instructions]),
+            lambda: before,
         )
         result: list[_Step | _Placed | None] = list(instructions)
         for first, *rest in runs:

@@ -53,24 +53,19 @@ def order_instructions(program: StreamOp) -> None:
     *moved, _ = instructions
     target = program.target
     work = [_work_of(op, target) for op in moved]
-    order = _better_order(target.timing, work, predecessors_of(program, moved))
+    order = better_order(target.timing, work, predecessors_of(program, moved))
     if order is not None:
         _arrange(program, [moved[number] for number in order])
 
 
 def better_order(
-    timing: TimingPreset, work: Sequence[Occupation], spans: Sequence[Sequence[Span]]
+    timing: TimingPreset, work: Sequence[Occupation], before: Sequence[set[int]]
 ) -> list[int] | None:
     """The instructions of a program in an order that is faster by the model; None if none is.
 
-    work, spans: what each instruction takes and touches, in program order and without FINISH.
+    work: what each instruction takes, in program order and without FINISH. before: for each the
+    instructions that it must follow (`predecessors`).
     """
-    return _better_order(timing, work, predecessors([each.module for each in work], spans))
-
-
-def _better_order(
-    timing: TimingPreset, work: Sequence[Occupation], before: Sequence[set[int]]
-) -> list[int] | None:
     kept, chosen = (run(timing, work, before, keep_order=keep) for keep in (True, False))
     return chosen.order if chosen.cycles < kept.cycles else None
 

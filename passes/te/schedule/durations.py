@@ -58,13 +58,50 @@ class ReductionStep(NamedTuple):
     micro_ops: int
 
 
-class ReductionSteps(NamedTuple):
+class KernelUse(NamedTuple):
+    """A kernel of micro-ops in a reduction.
+
+    kernel, micro_ops: as in `ReductionStep`. activations, weights: how many buffers further than
+    before the reduction the operands lie, modulo the number of their buffers.
+    """
+
+    kernel: int
+    micro_ops: int
+    activations: int
+    weights: int
+
+
+@dataclass(frozen=True, eq=False)
+class ReductionSteps:
     """All tiles of a reduction, in order, and the sums of what `ReductionStep` says of each."""
 
     steps: Sequence[ReductionStep]
     points: int
     instructions: int
     loads: int
+    _uses: dict[tuple[int, int], Sequence[KernelUse]] = field(default_factory=dict)
+
+    @cached_property
+    def fills(self) -> tuple[int, int]:
+        """How often activations and weights are loaded."""
+        numbers = [number for step in self.steps for number, _ in step.fills]
+        return numbers.count(ACTIVATIONS), numbers.count(WEIGHTS)
+
+    def uses(self, activations: int, weights: int) -> Sequence[KernelUse]:
+        """The different uses of kernels, in the order of their first steps.
+
+        activations, weights: how many buffers each operand takes in turn.
+        """
+        found = self._uses.get((activations, weights))
+        if found is None:
+            at, slots = [0, 0], (activations, weights)
+            uses = dict[KernelUse, None]()
+            for step in self.steps:
+                for number, _ in step.fills:
+                    at[number] = (at[number] + 1) % slots[number]
+                uses[KernelUse(step.kernel, step.micro_ops, at[ACTIVATIONS], at[WEIGHTS])] = None
+            found = self._uses[activations, weights] = tuple(uses)
+        return found
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ transfer may be.
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.te import LANES, Row, shaped
@@ -31,6 +32,29 @@ MEMORIES = (Memory.INP, Memory.WGT, Memory.ACC)
 """The scratchpads of a kernel, in the order of ``Tiling.slots``."""
 
 
+class _Dimension(NamedTuple):
+    """A dimension of an operand.
+
+    what: the stage, the operand and the dimension, by number. row: its subscript. size: its length.
+    step: every so many of its elements are loaded.
+    """
+
+    what: tuple[int, int, int]
+    row: Row
+    size: int
+    step: int
+
+
+def _parts_of(stage: ScheduledStage, operand: int, target: Target) -> list[_Dimension]:
+    """The dimensions of an operand before the lanes."""
+    read = stage.reads[operand]
+    shape, steps = shaped(read.value).get_shape()[:-LANES], steps_of(stage, operand, target)
+    return [
+        _Dimension((stage.number, operand, place), *part)
+        for place, part in enumerate(zip(read.rows[:-LANES], shape, steps, strict=True))
+    ]
+
+
 class BufferNeeds:
     """What tilings of one kernel need; what they have in common is worked out once."""
 
@@ -46,7 +70,12 @@ class BufferNeeds:
             (stage.number, operand): axes_of_operand(stage, operand, self.axes[stage.number])
             for stage, operand, _ in self._operands
         }
+        self._parts = {
+            (stage.number, operand): _parts_of(stage, operand, target)
+            for stage, operand, _ in self._operands
+        }
         self._lengths: dict[object, int] = {}
+        self._loads: dict[object, tuple[int, int]] = {}
 
     def moving(self, stage: ScheduledStage, operand: int) -> set[int]:
         """The axes of the root that move what is loaded of an operand."""
@@ -90,6 +119,15 @@ class BufferNeeds:
 
     def _load(self, stage: ScheduledStage, operand: int, tiling: Tiling) -> tuple[int, int]:
         """Elements of the largest load of an operand, and how often it is loaded."""
+        reduction = tiling.products.get(stage.number)
+        accumulation = None if reduction is None else reduction.key
+        key = stage.number, operand, tuple(tiling.cut), tuple(tiling.tiles), accumulation
+        found = self._loads.get(key)
+        if found is None:
+            found = self._loads[key] = self._find_load(stage, operand, tiling)
+        return found
+
+    def _find_load(self, stage: ScheduledStage, operand: int, tiling: Tiling) -> tuple[int, int]:
         moving = self._moving[stage.number, operand]
         around = [place for place, axis in enumerate(tiling.cut, 1) if axis in moving]
         reduction = tiling.products.get(stage.number)
@@ -98,50 +136,39 @@ class BufferNeeds:
         turns = prod(len(tiling.tiles[axis]) for axis in loops)
         if reduction is not None:
             turns *= prod(len(reduction.cuts[axis]) for axis in reduction.loops[:cut])
-        read = stage.reads[operand]
-        shape, steps = (
-            shaped(read.value).get_shape()[:-LANES],
-            steps_of(stage, operand, self.target),
-        )
+        parts = self._parts[stage.number, operand]
         if not around and not cut:  # loaded before all loops, and wholly
-            return prod(-(-size // by) for size, by in zip(shape, steps, strict=True)), 1
+            return prod(-(-part.size // part.step) for part in parts), 1
         taps = [[(0, extent)] for extent in stage.taps]
         for axis in reduction.loops[:cut] if reduction is not None else ():
             assert reduction is not None
             taps[axis] = ranges_of(reduction.cuts[axis])
-        parts = zip(read.rows[:-LANES], shape, steps, strict=True)
-        return prod(
-            self._length((stage.number, operand, dim), stage, row, size, by, taps, tiling)
-            for dim, (row, size, by) in enumerate(parts)
-        ), turns
+        return prod(self._length(stage, part, taps, tiling) for part in parts), turns
 
     def _length(
         self,
-        what: tuple[int, int, int],
         stage: ScheduledStage,
-        row: Row,
-        size: int,
-        step: int,
+        part: "_Dimension",
         taps: Sequence[Sequence[Range]],
         tiling: Tiling,
     ) -> int:
         """The longest that a dimension of a load gets."""
-        own = self.axes[stage.number]
+        own, row = self.axes[stage.number], part.row
         axes = sorted({axis for v, _ in row.terms if v < len(own) for axis in own[v]})
         first = len(own) + LANES
         used = [v - first for v, _ in row.terms if 0 <= v - first < len(taps)]
         tiles = tuple(tuple(tiling.tiles[axis]) for axis in axes)
-        key = (what, tiles, tuple(tuple(taps[tap]) for tap in used))
+        key = (part.what, tiles, tuple(tuple(taps[tap]) for tap in used))
         found = self._lengths.get(key)
         if found is None:
             found = 0
             at: list[Range] = [parts[0] for parts in taps]
             for region in self._regions(stage, axes, tiling):
                 for chosen in product(*(taps[tap] for tap in used)):
-                    for tap, part in zip(used, chosen, strict=True):
-                        at[tap] = part
+                    for tap, taken in zip(used, chosen, strict=True):
+                        at[tap] = taken
                     ranges = variables_of(stage, region, at)
-                    found = max(found, range_of_row(row, ranges, size, step)[1])
+                    found = max(found, range_of_row(row, ranges, part.size, part.step)[1])
             self._lengths[key] = found
         return found
 

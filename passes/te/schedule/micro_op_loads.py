@@ -78,21 +78,22 @@ class MicroOpCounter:
     def _use(self, actions: Sequence[Action], phases: Phases) -> tuple[Phases, list[Variant]]:
         *places, context = phases
         operands, used = self.steps.operands, dict[Variant, None]()
-
-        def turn(operand: int) -> None:
-            places[operand] = (places[operand] + 1) % operands[operand].slots
-
         for action in actions:
             if isinstance(action, LoadAction):
-                turn(action.operand)
+                at = action.operand
+                places[at] = (places[at] + 1) % operands[at].slots
             elif isinstance(action, ProductAction):
-                pair = action.activations, action.weights
-                for step in action.steps:
-                    for number, _ in step.fills:
-                        turn(pair[number])
-                    variant = (step.kernel, context, *(places[operand] for operand in pair))
+                inp, wgt, reduction = action.activations, action.weights, action.reduction
+                slots = operands[inp].slots, operands[wgt].slots
+                first = places[inp], places[wgt]
+                for use in reduction.uses(*slots):
+                    at_inp = (first[0] + use.activations) % slots[0]
+                    at_wgt = (first[1] + use.weights) % slots[1]
+                    variant = use.kernel, context, at_inp, at_wgt
                     used[variant] = None
-                    self._counts[variant] = step.micro_ops
+                    self._counts[variant] = use.micro_ops
+                for place, count, turns in zip((inp, wgt), slots, reduction.fills, strict=True):
+                    places[place] = (places[place] + turns) % count
         return (*places, (context + 1) % self.steps.contexts), list(used)
 
     def _stretches(self, phases: Phases) -> MicroOpLoads:

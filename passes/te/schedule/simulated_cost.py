@@ -203,7 +203,7 @@ class _Simulation:
         pair = action.activations, action.weights
         inp, wgt = pair
         queues = ends[inp], ends[wgt]
-        for step in action.steps:
+        for step in action.reduction.steps:
             for number, cycles in step.fills:
                 queue = queues[number]
                 queue.append(free := queue.pop(0))

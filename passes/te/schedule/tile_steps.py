@@ -9,7 +9,7 @@ from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from vtac.dialects.target import Memory
-from vtac.passes.te.schedule.durations import Duration, Durations, ReductionStep
+from vtac.passes.te.schedule.durations import Duration, Durations, ReductionSteps
 from vtac.passes.te.schedule.fits import BufferNeeds, operands_of
 from vtac.passes.te.schedule.footprint import Range, ranges_of
 from vtac.passes.te.schedule.structure import ScheduledStage, StageRole
@@ -61,17 +61,16 @@ class ComputeAction(NamedTuple):
 class ProductAction(NamedTuple):
     """A product: it writes a buffer (as in `ComputeAction`), and reads two operands.
 
-    start: cycles of what its sum starts from. instructions: of all steps and the start, loads left
-    aside. loads: instructions of its loads. work: micro-ops, if every tiling has as many.
+    start: cycles of what its sum starts from. reduction: its steps. instructions: of all steps and
+    the start, loads left aside. work: micro-ops, if every tiling has as many.
     """
 
     buffer: int
     activations: int
     weights: int
     start: int
-    steps: Sequence[ReductionStep]
+    reduction: ReductionSteps
     instructions: int
-    loads: int
     work: int
 
 
@@ -141,7 +140,7 @@ class TileSteps:
         for action in actions:
             if isinstance(action, ProductAction):
                 compute += action.instructions
-                loads += action.loads
+                loads += action.reduction.loads
             elif isinstance(action, ComputeAction):
                 compute += action.instructions
             elif isinstance(action, LoadAction):
@@ -294,9 +293,8 @@ class TileSteps:
             self.buffers.get(stage.buffer, -1),
             *pair,
             start,
-            steps.steps,
+            steps,
             (start > 0) + steps.instructions,
-            steps.loads,
             steps.points * self.durations.rates.gemm if counts else 0,
         )
 
@@ -321,7 +319,7 @@ def _loads_of(actions: Iterable[Action]) -> Iterator[tuple[int, int]]:
             yield action.operand, action.cycles
         elif isinstance(action, ProductAction):
             pair = action.activations, action.weights
-            for step in action.steps:
+            for step in action.reduction.steps:
                 for number, cycles in step.fills:
                     yield pair[number], cycles
 

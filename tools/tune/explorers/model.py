@@ -125,9 +125,8 @@ class Model(BaseExplorer):
         """
         if not self._chains:
             starts = [] if self.options.cold else [self.screen.default]
-            drawn = self._drawn(DRAWN * CHAINS)
             first = [known for known in map(self._judge, starts) if known is not None]
-            self._chains = [*first, *sorted(drawn, key=self._score)][:CHAINS]
+            self._chains = [*first, *self._drawn(DRAWN * CHAINS)][:CHAINS]
             return
         judged = [t for t in self.trials if t.clocked and self._judge(t.point) is not None]
         best = sorted(judged, key=lambda trial: trial.cycles or 0)[:RESTARTS]
@@ -137,14 +136,19 @@ class Model(BaseExplorer):
             self._chains[place] = known
 
     def _drawn(self, count: int) -> list[_Known]:
-        """So many random points that fit; fewer where they are hard to find."""
+        """The best of ``count`` random points that fit; fewer where they are hard to find."""
         found: list[_Known] = []
-        for _ in range(100 * count):
-            known = self._judge(self._moves.draw())
+        drawn = tries = 0
+        while drawn < count and tries < 100 * count:
+            tries += 1
+            point = self._moves.draw()
+            if not self.screen.fits(point):
+                continue
+            drawn += 1
+            worst = self._score(found[-1]) if len(found) == CHAINS else math.inf
+            known = self._judge(point, worst)
             if known is not None:
-                found.append(known)
-            if len(found) == count:
-                break
+                found = sorted([*found, known], key=self._score)[:CHAINS]
         return found
 
     def _walk(self, number: int, steps: int, hot: float) -> None:
