@@ -158,8 +158,8 @@ def methods(found: Mapping[str, Figures]) -> str:
                 f"{mean(ratios):.3f}",
                 f"{min(ratios):.3f}",
                 f"{max(ratios):.3f}",
-                f"{len(reached)}"
-                + f" (median trial {statistics.median(reached):.0f})" * bool(reached),
+                f"{len(reached)}",
+                f"{statistics.median(reached):.0f}" if reached else "",
                 f"{statistics.mean(f['seconds'] for f in runs):.1f}",
             )
         )
@@ -175,23 +175,42 @@ def ladder(found: Mapping[str, Figures]) -> str:
         name, method, _, seed = key.split("/")
         runs[name, seed][method] = figures
     rows: list[Sequence[object]] = []
-    shares = []
-    for (name, seed), by_method in runs.items():
+    shares: dict[str, list[float]] = defaultdict(list)
+    for (name, seed), by_method in sorted(runs.items()):
         if not {"p", "q"} <= set(by_method):
             continue
         curves = {method: figures["curve"] for method, figures in by_method.items()}
         goal = max(curves["p"][-1], curves["q"][-1])
         trials = {method: _first(curves[method], goal) for method in ("p", "q")}
-        shares.append(trials["q"] / trials["p"])
+        shares[name].append(trials["q"] / trials["p"])
         final = [
             f"{by_method['p']['default'] / curves[m][-1]:.3f}" if m in curves else ""
             for m in ("random", "annealing", "p", "q")
         ]
-        rows.append((name, seed, *final, trials["p"], trials["q"], f"{shares[-1]:.2f}"))
-    if rows:
-        rows.append(("median", "", "", "", "", "", "", "", f"{statistics.median(shares):.2f}"))
+        rows.append((name, seed, *final, trials["p"], trials["q"], f"{shares[name][-1]:.2f}"))
     header = ("kernel", "seed", "random", "annealing", "P", "Q", "trials of P", "of Q", "Q / P")
-    return table(header, rows)
+    if not rows:
+        return table(header, rows)
+    return f"{table(header, rows)}\n\n{_verdict([statistics.median(s) for s in shares.values()])}"
+
+
+def _verdict(shares: Sequence[float]) -> str:
+    """Whether Q needs fewer trials than P, by a sign test. shares: Q over P, of each kernel."""
+    fewer, more = sum(s < 1 for s in shares), sum(s > 1 for s in shares)
+    chance = sign_test(fewer, more)
+    answer = "differ" if chance < 0.05 else "cannot be told apart"
+    return (
+        f"Of each kernel the median over its seeds: Q needs fewer trials than P on {fewer} kernels"
+        f" and more on {more}, at the median {statistics.median(shares):.2f} of P's. By a two-sided"
+        f" sign test (p = {chance:.3f}, level 0.05) the methods {answer}."
+    )
+
+
+def sign_test(fewer: int, more: int) -> float:
+    """The probability of a result at least as one-sided if both signs are equally likely."""
+    count, least = fewer + more, min(fewer, more)
+    tail = sum(math.comb(count, k) for k in range(least + 1))
+    return min(1.0, 2 * tail / 2**count)
 
 
 def optima(found: Mapping[str, Figures]) -> str:

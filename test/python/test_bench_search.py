@@ -111,3 +111,26 @@ def test_enumerated_spaces_are_small_enough() -> None:
         for task in bench_search.tasks_of_tensor(bench_search.SMALL[name]()):
             free, size = bench_search.free_knobs(task)
             assert 1 < size <= bench_search.MOST_POINTS and free
+
+
+def curve(*values: int) -> dict[str, Any]:
+    return {"curve": list(values), "default": 100}
+
+
+def test_the_verdict_on_q_and_p_is_by_kernel_and_by_a_sign_test() -> None:
+    runs = {}
+    for name in ("a", "b", "c"):
+        for seed in range(2):
+            runs[f"{name}/p/9/{seed}"] = curve(9, 9, 9, 5)
+            runs[f"{name}/q/9/{seed}"] = curve(9, 5)
+    text = search_tables.ladder(runs)
+    assert "| a | 0 |" in text and "0.50 |" in text
+    assert "on 3 kernels and more on 0, at the median 0.50" in text
+    assert "p = 0.250" in text and "cannot be told apart" in text
+    assert search_tables.sign_test(8, 0) == pytest.approx(2 / 256)
+    assert search_tables.sign_test(3, 3) == 1.0
+
+
+def test_a_method_that_never_reaches_the_default_has_a_row() -> None:
+    run = {"default": 100, "best": 200, "reached": None, "seconds": 1.0}
+    assert "| q | 1 | 0.500 |" in search_tables.methods({"C4/q/80/0": run})

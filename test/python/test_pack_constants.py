@@ -9,7 +9,6 @@ from loops_reference import evaluate_function
 from te_interpreter import kernel_named, run_loops
 from te_kernels import random_kernel
 from te_schedules import Scheduler
-from te_tensors import run_tensors
 from vta_runner import run_loops as run_simulator
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -24,6 +23,7 @@ from vtac.passes.te.pack_constants import TePackConstants
 from vtac.passes.te.simplify_loops import TeSimplifyLoops
 from vtac.passes.te.te_to_loops import TeToLoops
 from vtac.tools.driver.discovery import load_dialects
+from vtac.tools.tune.evaluate import evaluate_kernel
 
 
 def context() -> VtacContext:
@@ -112,7 +112,7 @@ def scheduled(random: Random) -> tuple[VtacContext, ModuleOp, list[np.ndarray], 
         bits = type.element_type.width.data
         limit = min(1 << (bits - 1), 1 << 10)
         inputs.append(numbers.integers(-limit, limit, type.get_shape()).astype(f"i{bits // 8}"))
-    expected = run_tensors(kernel, inputs)
+    expected = evaluate_kernel(kernel, inputs)
     with_function(ctx, module, inputs)
     for step in (TeDeclareIntrinsics(), TeToLoops(), TeApplySchedule(), TeSimplifyLoops()):
         step.apply(ctx, module)

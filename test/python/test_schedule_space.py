@@ -14,7 +14,6 @@ from random_groups import KINDS, TARGETS, RandomGroup
 from random_knobs import random_knobs
 from te_interpreter import kernel_named
 from te_kernels import SMALL, random_kernel
-from te_tensors import run_tensors
 from vta_runner import run_loops, straight_binaries
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -39,6 +38,7 @@ from vtac.passes.te.te_to_loops import TeToLoops
 from vtac.passes.te.templates.find import all_templates, template_named
 from vtac.passes.te.templates.tiles import TilesTemplate
 from vtac.tools.driver.discovery import load_dialects
+from vtac.tools.tune.evaluate import evaluate_kernel
 
 AT = LOOPS.index(TeSchedulePass)
 
@@ -127,7 +127,7 @@ def test_points_of_random_kernels_are_refused_or_exact(
         generator.integers(-100, 100, type.get_shape()).astype(element_dtype(type.element_type))
         for type in kernel.function_type.inputs
     ]
-    expected = run_tensors(kernel, [array.astype(np.int64) for array in arrays])
+    expected = evaluate_kernel(kernel, [array.astype(np.int64) for array in arrays])
     points = (space.draw(random) for _ in range(40))
     for point in islice((p for p in points if space.problem(p) is None), 2):
         ctx, chosen = VtacContext(), called(module.clone())

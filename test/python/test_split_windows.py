@@ -10,7 +10,6 @@ from integer_groups import LOOPS, REWRITES, IntegerFunction
 from random_groups import SMALL, TARGETS, RandomGroup
 from te_functions import evaluate, kernels, rank_of
 from te_interpreter import kernel_named
-from te_tensors import run_tensors
 from vta_runner import run_loops
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, i32
@@ -21,6 +20,7 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.passes.te.split_windows import SplitWindowsPass
+from vtac.tools.tune.evaluate import evaluate_kernel
 
 BEFORE = (GraphToTePass, *REWRITES, *LOOPS[: LOOPS.index(SplitWindowsPass)])
 AFTER = LOOPS[LOOPS.index(SplitWindowsPass) + 1 :]
@@ -79,10 +79,10 @@ def test_any_reduction_of_accumulators(random: Random, name: str) -> None:
     module.verify()
     generator = np.random.default_rng(random.randrange(1 << 30))
     inputs = [generator.integers(-300, 300, (*shape, 1, 2))]
-    (expected,) = run_tensors(kernel_named(module, "k"), inputs)
+    (expected,) = evaluate_kernel(kernel_named(module, "k"), inputs)
     SplitWindowsPass().apply(VtacContext(), module)
     module.verify()
-    (found,) = run_tensors(kernel_named(module, "k"), inputs)
+    (found,) = evaluate_kernel(kernel_named(module, "k"), inputs)
     np.testing.assert_array_equal(found, expected)
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from te_interpreter import kernel_named, run_loops
 from te_kernels import SMALL
-from te_tensors import run_tensors
 from verifier import Verifier
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
@@ -18,6 +17,7 @@ from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.simplify_loops import TeSimplifyLoops
 from vtac.passes.te.te_to_loops import TeToLoops
 from vtac.tools.driver.discovery import load_dialects
+from vtac.tools.tune.evaluate import evaluate_kernel
 
 KERNEL = """
 te.kernel @k(%x: tensor<5x3x2x2x2xi8>, %w: tensor<3x3x2x2xi8>, %c: tensor<3x2x2xi32>)
@@ -106,7 +106,7 @@ def applied(schedule: str) -> te.KernelOp:
     generator = np.random.default_rng(7)
     shapes = [argument.type.get_shape() for argument in kernel.body.block.args]
     inputs = [generator.integers(-100, 100, shape) for shape in shapes]
-    [expected] = run_tensors(kernel, inputs)
+    [expected] = evaluate_kernel(kernel, inputs)
     for step in (TeDeclareIntrinsics(), TeToLoops(), TeApplySchedule()):
         step.apply(VtacContext(), module)
         verifier.verify(module)

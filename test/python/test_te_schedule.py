@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from te_interpreter import kernel_named, run_loops
 from te_kernels import Stage, random_kernel
 from te_schedules import Scheduler
-from te_tensors import run_tensors
 from vta_runner import run_loops as run_on_simulator
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -27,6 +26,7 @@ from vtac.passes.te.apply_schedule import apply_schedule
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
 from vtac.passes.te.simplify_loops import TeSimplifyLoops
 from vtac.passes.te.te_to_loops import TeToLoops
+from vtac.tools.tune.evaluate import evaluate_kernel
 
 KERNELS = 40
 
@@ -72,7 +72,7 @@ def lowered(number: int) -> Lowered:
     module.verify()
     kernel = kernel_named(module, "k")
     inputs = inputs_of(kernel, number)
-    expected = run_tensors(kernel, inputs)
+    expected = evaluate_kernel(kernel, inputs)
     for step in (TeDeclareIntrinsics(), TeToLoops()):
         step.apply(VtacContext(), module)
     module.verify()

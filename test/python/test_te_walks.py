@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from te_interpreter import run_loops
 from te_kernels import SMALL
-from te_tensors import run_tensors
 from te_walks import Walk, random_computes, stages_of
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
@@ -20,6 +19,7 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.target import TARGET_ATTRIBUTE
 from vtac.passes.te.apply_schedule import apply_schedule
 from vtac.passes.te.te_to_loops import TeToLoops
+from vtac.tools.tune.evaluate import evaluate_kernel
 
 STEPS = 7
 
@@ -31,7 +31,7 @@ def outcome(seed: int, careless: float) -> str:
     generator = np.random.default_rng(seed)
     shapes = [argument.type.get_shape() for argument in kernel.body.block.args]
     inputs = [generator.integers(-50, 50, shape) for shape in shapes]
-    expected = run_tensors(kernel, inputs)
+    expected = evaluate_kernel(kernel, inputs)
     module = ModuleOp([kernel], {TARGET_ATTRIBUTE: SMALL})
     TeToLoops().apply(VtacContext(), module)
     schedule = walk.schedule(STEPS)

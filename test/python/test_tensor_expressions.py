@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from te_tensors import run_tensors
 
 from vtac import CompileError, te
 from vtac.dialects.context import VtacContext
@@ -15,6 +14,7 @@ from vtac.dialects.te import KernelOp
 from vtac.tools.commands.positions import Positions, parse_module
 from vtac.tools.driver.discovery import load_dialects
 from vtac.tools.tensor_expressions.compiler import lowered
+from vtac.tools.tune.evaluate import evaluate_kernel
 
 RNG = np.random.default_rng(3)
 
@@ -101,7 +101,7 @@ def test_the_kernels_of_expressions_mean_what_they_say() -> None:
     module = lowered([y], Target.named("pynq"), "expressions")
     (kernel,) = (op for op in module.ops if isinstance(op, KernelOp))
     a, b = int8(1, 2, 5), int8(2, 3, 3)
-    (got,) = run_tensors(kernel, [a, b])
+    (got,) = evaluate_kernel(kernel, [a, b])
     full = np.zeros((1, 3, 11), int)
     for tap in range(3):
         full[:, :, tap : tap + 9 : 2] += np.einsum("ncw,co->now", a.astype(int), b[:, :, tap])

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from integer_groups import IntegerFunction
 from te_interpreter import kernel_named
-from te_tensors import run_tensors
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
 from vtac.dialects import te
 from vtac.dialects.context import VtacContext, constant_value
+from vtac.tools.tune.evaluate import evaluate_kernel
 
 
 def evaluate(ctx: VtacContext, module: ModuleOp, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -23,7 +23,7 @@ def evaluate(ctx: VtacContext, module: ModuleOp, inputs: Sequence[np.ndarray]) -
             values[op.result] = constant_value(ctx, op.value, op.result.type)
         elif isinstance(op, te.CallOp):
             kernel = kernel_named(module, op.callee.root_reference.data)
-            results = run_tensors(kernel, [values[argument] for argument in op.arguments])
+            results = evaluate_kernel(kernel, [values[argument] for argument in op.arguments])
             values |= dict(zip(op.outputs, results, strict=True))
         elif isinstance(op, te.ViewOp):
             values[op.result] = values[op.x].reshape(op.result.type.get_shape())

@@ -1,6 +1,6 @@
 """Loops of te, run by NumPy in their order. Shares no code with passes.
 
-`run_loops` executes the loop form (`te_tensors` evaluates computes) and is strict: a
+`run_loops` executes the loop form (`vtac.tools.tune.evaluate` evaluates computes) and is strict: a
 read of an element that is not there, or a write outside a buffer's window, is an error, so a window
 that a schedule made too small cannot go unnoticed. All iterations of a perfect nest are looked at
 together, those that write the same element one after the other; ``plain`` runs them one by one.
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from te_tensors import Array, Body, wrap
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects import te
+from vtac.tools.tune.evaluate import Array, ScalarBody, wrapped
 
 ABSENT = np.iinfo(np.int64).min
 """In a buffer: there is no element here."""
@@ -26,7 +26,7 @@ class Buffer:
     def __init__(self, value: SSAValue, window: Sequence[tuple[int, int]], data: Array | None):
         type = value.type
         self.name = value.name_hint
-        self.bits = type.element_type.width.data
+        self.element_type = type.element_type
         self.shape = type.get_shape()
         self.window = list(window)
         self.data = np.full(self.shape, ABSENT) if data is None else np.array(data, np.int64)
@@ -67,7 +67,7 @@ class Buffer:
         for at, (start, length) in zip(places, self.window, strict=False):
             inside = start <= at.min() and at.max() < start + length
             assert inside, f"%{self.name} is written outside of {self.window}"
-        self.data[tuple(places)] = wrap(values, self.bits)
+        self.data[tuple(places)] = wrapped(values, self.element_type)
 
 
 def run_loops(kernel: te.KernelOp, inputs: Sequence[Array], *, plain: bool = False) -> list[Array]:
@@ -97,10 +97,10 @@ class Statement:
         self.updates = isinstance(op, te.UpdateOp) and op.accumulate is not None
         self.immediate: int | te.Access | None = None
         if isinstance(op, te.UpdateOp):
-            self.body = Body(op.body)
+            self.body = ScalarBody(op.body)
             return
         intrinsic = self.intrinsic = op.intrinsic
-        self.body, self.immediate = Body(intrinsic.body), op.constant
+        self.body, self.immediate = ScalarBody(intrinsic.body), op.constant
         self.updates = intrinsic.updates is not None
         self.extents = intrinsic.spatial.extents
         destination, *self.lanes = intrinsic.lanes
@@ -287,7 +287,7 @@ class _Machine:
         region = tuple(slice(start, start + length) for start, length in window)
         part = source.data[region]
         assert ABSENT not in part, f"a copy of %{source.name} has holes"
-        target.data[region] = wrap(part, target.bits)
+        target.data[region] = wrapped(part, target.element_type)
 
     def load_padded(self, source, target, window, pads) -> None:
         """Zero where the tensor has no element."""

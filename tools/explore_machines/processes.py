@@ -1,33 +1,24 @@
-"""Evaluates machines in several processes, each of which can be killed.
+"""Evaluates machines in several processes (`vtac.runtime.processes`), each of which can be ended.
 
-A process is started anew (spawn), prepares the network once, and evaluates one machine after the
-other. One that takes longer than the limit is killed. One that dies is replaced, and its machine
-is tried once more.
+A process prepares the network once, and evaluates one machine after the other.
 """
 
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import TimeoutError
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import closing, contextmanager
 
-from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.errors import CompileError
 from vtac.dialects.target import Target
+from vtac.runtime.processes import LostProcessError, Processes
+from vtac.runtime.processes import finished as in_order_of_end
 from vtac.tools.explore_machines.evaluation import Evaluator, Network
 from vtac.tools.explore_machines.outcome import Outcome
-
-if TYPE_CHECKING:
-    from pebble import ProcessPool
 
 Finished = Callable[[int, Outcome], None]
 """Called with the place of a machine and what became of it, in the order in which they finish."""
 
 Evaluate = Callable[[Sequence[Target], Finished], None]
 """Evaluates machines, and calls the function for each of them before it returns."""
-
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables by which each process keeps to one thread."""
 
 
 @contextmanager
@@ -40,26 +31,9 @@ def evaluating(evaluator: Evaluator, jobs: int, seconds: float) -> Iterator[Eval
     if jobs == 1:
         yield lambda machines, finished: _here(evaluator, machines, finished)
         return
-    try:
-        from pebble import ProcessPool
-    except ImportError:
-        hint = "Install it: pip install 'vtac[explore]'; or say --jobs 1."
-        raise CompileError(Problem("--jobs", "needs the package pebble", hint)) from None
-    import multiprocessing
-
-    with _one_thread_each():
-        pool = ProcessPool(
-            max_workers=jobs,
-            initializer=_start,
-            initargs=(evaluator.network,),
-            context=multiprocessing.get_context("spawn"),
-        )
-        with pool:
-            try:
-                yield lambda machines, finished: _there(pool, seconds, machines, finished)
-            finally:
-                pool.stop()  # type: ignore[no-untyped-call]
-                pool.join()
+    hint = "Install it: pip install 'vtac[explore]'; or say --jobs 1."
+    with closing(Processes(jobs, hint, (_start, (evaluator.network,)))) as processes:
+        yield lambda machines, finished: _there(processes, seconds, machines, finished)
 
 
 def _here(evaluator: Evaluator, machines: Sequence[Target], finished: Finished) -> None:
@@ -68,45 +42,19 @@ def _here(evaluator: Evaluator, machines: Sequence[Target], finished: Finished) 
 
 
 def _there(
-    pool: "ProcessPool", seconds: float, machines: Sequence[Target], finished: Finished
+    processes: Processes, seconds: float, machines: Sequence[Target], finished: Finished
 ) -> None:
-    from concurrent.futures import FIRST_COMPLETED, Future, wait
-
-    from pebble import ProcessExpired
-
-    def scheduled(machine: Target) -> "Future[Any]":
-        return pool.schedule(_evaluated, args=(machine,), timeout=seconds)
-
-    under_way = {scheduled(machine): place for place, machine in enumerate(machines)}
-    again: set[int] = set()
-    while under_way:
-        done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-        for future in done:
-            place = under_way.pop(future)
-            try:
-                finished(place, future.result())
-            except TimeoutError:
-                why = f"took longer than {seconds:g} s"
-                finished(place, Outcome(None, why, millis=round(seconds * 1000), is_lasting=False))
-            except ProcessExpired as error:
-                if place not in again:
-                    again.add(place)
-                    under_way[scheduled(machines[place])] = place
-                    continue
-                why = f"the process that compiled for it ended with {error.exitcode}, twice"
-                finished(place, Outcome(None, why, is_lasting=False))
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update({name: "1" for name, value in before.items() if value is None})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
+    calls = [processes.call(_evaluated, [machine], seconds) for machine in machines]
+    for place in in_order_of_end(calls):
+        try:
+            outcome = calls[place].result()
+        except FutureTimeout:
+            why = f"took longer than {seconds:g} s"
+            outcome = Outcome(None, why, millis=round(seconds * 1000), is_lasting=False)
+        except LostProcessError as error:
+            why = f"the process that compiled for it ended with {error.exitcode}, twice"
+            outcome = Outcome(None, why, is_lasting=False)
+        finished(place, outcome)
 
 
 _evaluators: list[Evaluator] = []
@@ -114,8 +62,7 @@ _evaluators: list[Evaluator] = []
 
 
 def _start(network: Network) -> None:
-    """Prepare a process: Ctrl-C is its parent's business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Prepare a process."""
     _evaluators.append(Evaluator(network))
 
 

@@ -35,7 +35,7 @@ _BINARY: Mapping[type[Operation], Callable[[Any, Any], Any]] = {
 """On int64; the caller wraps. A right shift by less than 0 is a left shift, as on the ALU."""
 
 
-def evaluate(kernel: te.KernelOp, inputs: Sequence[NDArray[Any]]) -> list[Array]:
+def evaluate_kernel(kernel: te.KernelOp, inputs: Sequence[NDArray[Any]]) -> list[Array]:
     """The results of a kernel of tensors, int64, one array for each; inputs in their order."""
     values: dict[SSAValue, Array] = {
         argument: np.asarray(array, np.int64)
@@ -54,40 +54,54 @@ def wrapped(array: Any, type: Any) -> Array:
     return np.asarray(array, np.int64).astype(f"i{type.width.data // 8}").astype(np.int64)
 
 
+class ScalarBody:
+    """A scalar body of a compute or an intrinsic, prepared once; the call works on whole arrays."""
+
+    def __init__(self, body: Region) -> None:
+        numbers: dict[SSAValue, int] = {value: n for n, value in enumerate(body.block.args)}
+        self._steps: list[tuple[Callable[..., Any], Sequence[int], Any]] = []
+        for op in body.block.ops:
+            if isinstance(op, te.YieldOp):
+                self._result = numbers[op.values[0]]
+                return
+            operands = [numbers[operand] for operand in op.operands]
+            self._steps.append((_function(op), operands, op.results[0].type))
+            numbers[op.results[0]] = len(numbers)
+        raise AssertionError("a body ends in te.yield")
+
+    def __call__(self, arguments: Sequence[Any]) -> Array:
+        """What the body yields, elementwise over int64 arrays that broadcast."""
+        values = [np.asarray(argument, np.int64) for argument in arguments]
+        for function, operands, type in self._steps:
+            values.append(wrapped(function(*(values[operand] for operand in operands)), type))
+        return values[self._result]
+
+
+def _function(op: Operation) -> Callable[..., Any]:
+    """What an operation of a scalar body computes on int64; of a cast, the result's width does."""
+    if isinstance(op, arith.ConstantOp):
+        assert isinstance(op.value, IntegerAttr)
+        value = np.int64(op.value.value.data)
+        return lambda: value
+    return _BINARY.get(type(op), lambda operand: operand)
+
+
 def _compute(op: te.ComputeOp, values: Mapping[SSAValue, Array]) -> Array:
     shape = op.spatial.extents
     start = np.int64(0 if op.identity is None else op.identity.value.data)
     result = np.full(shape, start) if op.init is None else values[op.init]
     if _is_product(op.body):
         return _product(op, values, result)
-    spatial = list(np.ogrid[tuple(slice(extent) for extent in shape)])
+    spatial, body = list(np.ogrid[tuple(slice(extent) for extent in shape)]), ScalarBody(op.body)
     for point in itertools.product(*map(range, op.reduce.extents)):
         arguments = [result] if op.reduce.extents else []
         arguments += [_gathered(read, values, [*spatial, *point]) for read in op.reads]
-        result = np.broadcast_to(_body(op.body, arguments), shape)
+        result = np.broadcast_to(body(arguments), shape)
     return result
 
 
-def _body(body: Region, arguments: Sequence[Array]) -> Array:
-    """What a scalar body yields, elementwise over arrays."""
-    values: dict[SSAValue, Any] = dict(zip(body.block.args, arguments, strict=True))
-    for op in body.block.ops:
-        if isinstance(op, te.YieldOp):
-            found: Array = values[op.values[0]]
-            return found
-        if isinstance(op, arith.ConstantOp):
-            assert isinstance(op.value, IntegerAttr)
-            computed: Any = np.int64(op.value.value.data)
-        elif type(op) in _BINARY:
-            computed = _BINARY[type(op)](*(values[operand] for operand in op.operands))
-        else:  # a cast: the result's width decides
-            computed = values[op.operands[0]]
-        values[op.results[0]] = wrapped(computed, op.results[0].type)
-    raise AssertionError("a body ends in te.yield")
-
-
 def _is_product(body: Region) -> bool:
-    """Whether a body adds the product of its two operands to the accumulator."""
+    """Whether a body adds the product of its two int8 operands to the accumulator."""
     multiplied = [op for op in body.block.ops if isinstance(op, arith.MuliOp)]
     added = [op for op in body.block.ops if isinstance(op, arith.AddiOp)]
     known = (arith.MuliOp, arith.AddiOp, arith.ExtSIOp, te.YieldOp)
@@ -96,6 +110,8 @@ def _is_product(body: Region) -> bool:
     if not all(isinstance(op, known) for op in body.block.ops):
         return False
     accumulator, *operands = body.block.args
+    if any(isinstance(o.type, IntegerType) and o.type.width.data > 8 for o in operands):
+        return False
     factors = {_uncast(operand) for operand in multiplied[0].operands}
     summands = set(added[0].operands)
     return factors == set(operands) and summands == {accumulator, multiplied[0].result}

@@ -30,7 +30,7 @@ from vtac.passes.te.accelerated import CODEGEN
 from vtac.sim import SimulationError, Simulator, check, estimate
 from vtac.tools.driver.discovery import OurPasses
 from vtac.tools.driver.pipelines import built_passes
-from vtac.tools.tune.evaluate import evaluate
+from vtac.tools.tune.evaluate import evaluate_kernel
 from vtac.tools.tune.kernel import PreparedKernel, prepared
 
 Array = NDArray[Any]
@@ -66,7 +66,7 @@ def prove(module: str, template: str, point: Point, seed: int = 0) -> Proof:
     hazards = check(binary.target, words, image).hazards
     if hazards:
         return Proof(f"hazard: {hazards[0]}", bound)
-    wanted = evaluate(kernel.kernel, arrays)
+    wanted = evaluate_kernel(kernel.kernel, arrays)
     for order in (None, seed):
         try:
             result = image.copy()
