@@ -43,15 +43,19 @@ class KernelStage:
                 yield stage
 
 
-def choose_lanes(stages: Sequence[KernelStage], target: Target) -> dict[ComputeOp, Choice]:
+def choose_lanes(
+    stages: Sequence[KernelStage], target: Target, ranks: Mapping[str, int] | None = None
+) -> dict[ComputeOp, Choice]:
     """The lanes of each compute; stages are in an order in which each follows what it reads.
 
-    Raises `CompileError` for stages that read a tensor in lanes in which it cannot lie.
+    ranks: by label of a stage, which of its choices it gets, counted from 0, the cheapest; other
+    stages get what is cheapest for all together. Raises `CompileError` for stages that read a
+    tensor in lanes in which it cannot lie.
     """
     chosen: dict[ComputeOp, Choice] = {}
     problems: list[Problem] = []
     for part in _parts(stages):
-        search = _Search(part, target)
+        search = _Search(part, target, ranks or {})
         search.run()
         if search.best is None:
             problems.append(
@@ -93,6 +97,7 @@ def _parts(stages: Sequence[KernelStage]) -> list[list[KernelStage]]:
 class _Search:
     part: Sequence[KernelStage]
     target: Target
+    ranks: Mapping[str, int]
     best: list[Choice] | None = None
     deepest: int = 0
     _least: float = float("inf")
@@ -145,5 +150,7 @@ class _Search:
         key = number, (*known, result)
         if key not in self._known:
             chooser = Chooser(stage.compute, self.target, known, widens=stage.wanted is None)
-            self._known[key] = chooser.choices(result)
+            found = chooser.choices(result)
+            rank = self.ranks.get(stage.compute.label.data)
+            self._known[key] = found if rank is None else found[rank : rank + 1]
         return self._known[key]

@@ -6,10 +6,12 @@ tensor are lanes, products read activations [..., b, k] and weights [..., o, k].
 function get the types that this needs, twice where a tensor is read in two ways; constants are
 packed here. The ``te.layout`` of parameters and results tells callers how to pack and unpack.
 
-Which axes: `search`. The rewrite of a kernel: `packed_kernel`.
+Which axes: `search`. The rewrite of a kernel: `packed_kernel`. Option ``ranks``: the text of a
+point whose knobs are labels of stages (``conv=1``); such a stage gets not its cheapest lanes by
+formula, but those after so many cheaper ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -26,6 +28,7 @@ from vtac.dialects.te import (
     ConstantOp,
     KernelOp,
     Layout,
+    parse_point,
     shaped,
 )
 from vtac.passes.te.accelerated import accelerated_functions, target_of
@@ -42,9 +45,12 @@ class PackLanesPass(ModulePass):
 
     name = "te-pack-lanes"
 
+    ranks: str = ""
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite every function with codegen "vta" and the kernels that it calls."""
         kernels = {k.sym_name.data: k for k in op.ops if isinstance(k, KernelOp)}
+        ranks = _ranks(self.ranks, kernels.values())
         called: set[str] = set()
         for function in accelerated_functions(op):
             target = target_of(function)
@@ -55,9 +61,25 @@ class PackLanesPass(ModulePass):
                         Problem(f"te.kernel @{name}", "lanes are chosen for a kernel called once")
                     )
                 called.add(name)
-            _Packer(
-                ctx, function, [(c, kernels[c.callee.root_reference.data]) for c in calls], target
-            ).run()
+            called_kernels = [(c, kernels[c.callee.root_reference.data]) for c in calls]
+            _Packer(ctx, function, called_kernels, target, ranks).run()
+
+
+def _ranks(text: str, kernels: Iterable[KernelOp]) -> dict[str, int]:
+    """The option of that name by stage. Raises `CompileError` on what is no rank of a stage."""
+    try:
+        point = parse_point(text)
+    except ValueError as error:
+        raise CompileError(Problem("", f"the ranks cannot be read: {error}")) from error
+    stages = {compute.label.data for kernel in kernels for compute in kernel.computes}
+    ranks = dict[str, int]()
+    for stage, rank in point.items():
+        if stage not in stages:
+            raise CompileError(Problem("", f"there is no stage {stage!r}"))
+        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
+            raise CompileError(Problem("", f"the rank of stage {stage!r} is a number from 0 on"))
+        ranks[stage] = rank
+    return ranks
 
 
 Where = tuple[SSAValue, Placement]
@@ -72,6 +94,7 @@ class _Packer:
     function: FuncOp
     calls: Sequence[tuple[CallOp, KernelOp]]
     target: Target
+    ranks: Mapping[str, int]
     block: Block = field(default_factory=Block)
     physical: dict[Where, SSAValue] = field(default_factory=dict)
     results: dict[SSAValue, tuple[SSAValue, Placement]] = field(default_factory=dict)
@@ -80,7 +103,7 @@ class _Packer:
     def run(self) -> None:
         """Choose, rewrite kernels, rewrite the function."""
         stages = self._stages()
-        choices = choose_lanes(stages, self.target)
+        choices = choose_lanes(stages, self.target, self.ranks)
         made = {stage.compute: stage for stage in stages}
         assignment = LaneAssignment(choices, made, dropped_axes(stages, choices))
         old = self.function.body.block
