@@ -96,6 +96,7 @@ class LayerCosts:
     _works: dict[int, dict[int, Work]] = field(default_factory=dict)
     _keys: dict[Operation, int] = field(default_factory=dict)
     _numbers: dict[object, int] = field(default_factory=dict)
+    _constants: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.rates = Rates.of(self.cluster.core)
@@ -119,8 +120,11 @@ class LayerCosts:
 
         They must leave room for tensors.
         """
+        key = self._key(op)
+        if key not in self._constants:
+            self._constants[key] = constant_bytes(op, self.cluster.core)
         most = self.cluster.gb_bytes // STAGED_SHARE
-        return self.cluster.dma and constant_bytes(op, self.cluster.core) <= most
+        return self.cluster.dma and self._constants[key] <= most
 
     def largest_part(
         self, op: Operation, factors: Factors, region: Rectangle | None = None

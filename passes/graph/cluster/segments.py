@@ -13,7 +13,7 @@ that do not fit, arguments. Neighbouring segments with the same m become one gro
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -73,16 +73,19 @@ class Cost:
 class Variant:
     """A run of segments, split in one way.
 
-    outputs: what others read of it. visits: the number of instances. demands: what the one in the
-    middle computes. buffers: its tensors, with their lives in it. peak: bytes that it needs.
+    outputs: what others read of it. visits: the number of instances. work: the layers of the one in
+    the middle, each with the region of its results that it computes, None for all. buffers: its
+    tensors, with their lives in it. peak: bytes that it needs. costs: of all visits, by the tensors
+    that go to DDR.
     """
 
     choice: Choice
     outputs: Sequence[SSAValue]
     visits: int
-    demands: Demands
+    work: Sequence[tuple[Operation, Rectangle | None]]
     buffers: Sequence[Buffer]
     peak: int
+    costs: dict[frozenset[SSAValue], "Cost"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,12 @@ class Planner:
                     buffers = self._buffers(ops, asked, demands)
                     peak = peak_bytes(ops, asked, demands)
                     choice = Choice(ops, images, strips)
-                    made = Variant(choice, outputs, len(pieces), demands, buffers, peak)
+                    work = [
+                        (op, None if piece.made == whole(op.results[0]) else piece.made)
+                        for op, piece in demands.pieces.items()
+                        if is_layer(op)
+                    ]
+                    made = Variant(choice, outputs, len(pieces), work, buffers, peak)
                     self._variants[key] = made
         return self._variants[key]
 
@@ -244,19 +252,23 @@ class Planner:
         """What all visits of a segment cost while so many bytes are held."""
         if held > self.room:
             return None
-        spilled = self.outside
+        spilled = frozenset[SSAValue]()
         if variant.peak > self.room - held:
             inside = [b for b in variant.buffers if not b.outside]
             kept = {id(b) for b in within_peak(inside, self.room - held)}
-            spilled = {b.tensor for b in inside if id(b) not in kept} | self.outside
+            spilled = frozenset(b.tensor for b in inside if id(b) not in kept)
+        if spilled not in variant.costs:
+            variant.costs[spilled] = self._cost_of_visits(variant, self.outside | spilled)
+        return variant.costs[spilled]
+
+    def _cost_of_visits(self, variant: "Variant", in_ddr: set[SSAValue]) -> Cost:
+        """What all visits of a segment cost whose tensors ``in_ddr`` lie there."""
         compute = ddr = 0
-        for op, piece in variant.demands.pieces.items():
-            if is_layer(op):
-                region = None if piece.made == whole(op.results[0]) else piece.made
-                staged = self.costs.may_stage(op)
-                time = self.costs.best_time(op, spilled, staged=staged, region=region)
-                compute += max(time.compute, time.loads, time.stores)
-                ddr += int(time.ddr * self.costs.ddr_rate)
+        for op, region in variant.work:
+            staged = self.costs.may_stage(op)
+            time = self.costs.best_time(op, in_ddr, staged=staged, region=region)
+            compute += max(time.compute, time.loads, time.stores)
+            ddr += int(time.ddr * self.costs.ddr_rate)
         return Cost(compute * variant.visits, ddr * variant.visits, self.costs.ddr_rate)
 
     def _buffers(
