@@ -1,9 +1,11 @@
 """``fold-first-layer``: kernel axes become channels where the input's channels fill no block.
 
 A micro-op of the GEMM core takes a block of channels; three colours fill 3 of 16 lanes. The host,
-which has to pack a network's input anyway, lays out the elements under the taps of some kernel axes
-as channels (``graph.unfold``), and the convolution loses these axes. Lanes that stay spare hold the
-constants (1, 127, 127, ...): their weights are the digits of the bias, which then costs nothing.
+which has to pack a network's input anyway, lays out the elements under taps of some kernel axes as
+channels (``graph.unfold``), and the convolution loses these axes, or has fewer taps along them. On
+a cluster, whose cores share one DDR, it is often better to fold fewer taps: each is read once more.
+Lanes that stay spare hold the constants (1, 127, 127, ...): their weights are the digits of the
+bias, which then costs nothing.
 
 Takes integer convolutions (``quantize``) whose operand the host makes, also by reshapes and
 transposes of an input. Convolutions that fold in the same way, such as the planes of weights, share
@@ -46,10 +48,16 @@ from vtac.dialects.graph import (
     pad_value_of,
     shape_of,
 )
-from vtac.dialects.target import Target, target_at
+from vtac.dialects.target import Machine, cores_of, machine_at
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.constants import constant_of, new_constant
-from vtac.passes.graph.folds import Choice, Fold, fold_weights, windows_of, with_bias_lanes
+from vtac.passes.graph.folds import (
+    Choice,
+    Fold,
+    fold_weights,
+    windows_of,
+    with_bias_lanes,
+)
 from vtac.passes.graph.reasons import is_settled
 
 
@@ -58,7 +66,7 @@ class FoldConvolution(RewritePattern):
     """Fold one convolution, if that is cheaper."""
 
     ctx: Context
-    target: Target
+    machine: Machine
     border: float
 
     @op_type_rewrite_pattern
@@ -73,10 +81,12 @@ class FoldConvolution(RewritePattern):
             bias = None
         others = (use.operation for use in op.x.uses if use.operation is not op)
         is_shared = any(not isinstance(other, UnfoldOp) for other in others)
-        fold = Choice(op, bias, is_shared, self.target, self.border).best()
-        if fold == Fold(()):
+        core, cores = cores_of(self.machine)
+        choice = Choice(op, bias, is_shared, core, self.border, cores)
+        fold = choice.best()
+        if fold == choice.unfolded:
             return
-        weights = fold_weights(weights, fold.axes)
+        weights = fold_weights(weights, fold.groups)
         if fold.lanes:
             assert bias is not None and ending is not None
             weights = with_bias_lanes(weights, bias, fold)
@@ -89,51 +99,46 @@ class FoldConvolution(RewritePattern):
         _erase_unused(old, rewriter)
 
     def _replace(self, op: ConvOp, fold: Fold, weights: Array, rewriter: PatternRewriter) -> None:
-        """The host unfolds some axes; the convolution has a kernel along the others only."""
-        windows, axes = windows_of(op), fold.axes
-        shape, taps = shape_of(op.x) or (), op.kernel_shape()
-        rank = len(windows)
-        extents = [w.count if axis in axes else w.size for axis, w in enumerate(windows)]
-        strides, pads, dilations = (
-            (
-                [
-                    value if (place % rank in axes) else neutral
-                    for place, value in enumerate(values)
-                ],
-                [
-                    neutral if (place % rank in axes) else value
-                    for place, value in enumerate(values)
-                ],
-            )
-            for values, neutral in (
-                (op.strides.get_values(), 1),
-                (op.pads.get_values(), 0),
-                (op.dilations.get_values(), 1),
-            )
-        )
+        """The host unfolds some taps; the convolution has a kernel of the others only."""
+        windows, shape = windows_of(op), shape_of(op.x) or ()
+        own, rest = [], []
+        for group, window in zip(fold.groups, windows, strict=True):
+            whole = window.kernel, window.stride, window.pad, window.pad_behind, window.dilation
+            if group == 0:
+                own.append((1, 1, 0, 0, 1))
+                rest.append(whole)
+            elif group == window.kernel:
+                own.append(whole)
+                rest.append((1, 1, 0, 0, 1))
+            else:
+                own.append((group, group, window.pad, window.filled_up(group), 1))
+                rest.append((window.taps(group), 1, 0, 0, 1))
+        extents = [w.extent(g) for g, w in zip(fold.groups, windows, strict=True)]
+        kernel, strides, begins, ends, dilations = map(list, zip(*own, strict=True))
         unfold = UnfoldOp(
             op.x,
             TensorType(i8, [shape[0], weights.shape[1], *extents]),
-            kernel=[taps[axis] if axis in axes else 1 for axis in range(rank)],
-            strides=strides[0],
-            pads=pads[0],
-            dilations=dilations[0],
+            kernel=kernel,
+            strides=strides,
+            pads=begins + ends,
+            dilations=dilations,
             constants=integers(fold.constants),
-            **pad_property(pad_value_of(op) if any(pads[0]) else 0),
+            **pad_property(pad_value_of(op) if any(begins + ends) else 0),
         )
         unfold.result.name_hint = op.x.name_hint
         unfold.location = op.location
         made = _same_unfold(unfold)
         w = new_constant(self.ctx, weights, op.w.name_hint, op)
+        _, strides, begins, ends, dilations = map(list, zip(*rest, strict=True))
         conv = ConvOp(
             made.result,
             w.result,
             None,
             op.result.type,
-            strides=strides[1],
-            pads=pads[1],
-            dilations=dilations[1],
-            pad_value=pad_value_of(op) if any(pads[1]) else 0,
+            strides=strides,
+            pads=begins + ends,
+            dilations=dilations,
+            pad_value=pad_value_of(op) if any(begins + ends) else 0,
         )
         conv.location = op.location
         rewriter.replace(op, [*([unfold] if made is unfold else []), w, conv])
@@ -203,12 +208,12 @@ class FoldFirstLayerPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Fold in every function that no codegen has taken, for the target of the module."""
-        target = target_at(op)
-        if target is None:
+        machine = machine_at(op)
+        if machine is None:
             what = "lanes can only be filled for a target, and there is none"
             raise CompileError(Problem(self.name, what, "Name one: vta-opt --target pynq."))
         walker = PatternRewriteWalker(
-            FoldConvolution(ctx, target, self.border), apply_recursively=False
+            FoldConvolution(ctx, machine, self.border), apply_recursively=False
         )
         for function in op.walk():
             if isinstance(function, FuncOp) and CODEGEN not in function.attributes:

@@ -1,16 +1,20 @@
 """Ways to fold kernel axes of a convolution into its channels, and what each costs.
 
-The analysis of ``fold-first-layer``. A way is a set of axes whose taps become channels, and a
-number of constant lanes that take over the bias; the cost is
+The analysis of ``fold-first-layer``. A fold says for each kernel axis how many neighbouring taps
+become channels: none, all, or as many as the stride (*phases*, also known as space to depth: fewer
+bytes than with all taps, and more products, since the last group of taps may be filled up with
+zeros). It also says how many constant lanes take over the bias. The cost is
 
-    max(micro-ops of the GEMM core and the ALU, beats of the input) + border * elements of the input
+    max(micro-ops of the GEMM core and the ALU / cores, beats of the input)
+    + border * elements of the input
 
-with the rates of the target. Taps that fall into the padding do not count; elements are INP's.
+with the rates of the target. The cores of a cluster share the products, and one DDR. Taps that fall
+into the padding do not count; elements are INP's.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -28,13 +32,14 @@ CLIPS_AND_SHIFT = 3
 
 @dataclass(frozen=True)
 class Fold:
-    """A way to compute a convolution: which kernel axes the host unfolds, and what is added.
+    """A way to compute a convolution: which taps the host unfolds, and what is added.
 
-    bias_tap: where in the remaining kernel the bias's lanes have their weights, or None for no such
-    lanes. lanes: how many there are.
+    groups: for each kernel axis how many neighbouring taps become channels of one element, 0 if the
+    axis stays as it is. bias_tap: where in the remaining kernel the bias's lanes have their
+    weights, or None for no such lanes. lanes: how many there are.
     """
 
-    axes: tuple[int, ...]
+    groups: tuple[int, ...]
     bias_tap: tuple[int, ...] | None = None
     lanes: int = 0
 
@@ -46,7 +51,10 @@ class Fold:
 
 @dataclass(frozen=True)
 class WindowedAxis:
-    """One spatial axis of a convolution: extents, and which taps of which windows lie inside."""
+    """One spatial axis of a convolution: extents, and which taps of which windows lie inside.
+
+    pad, pad_behind: the padding in front of the input and behind it.
+    """
 
     size: int
     count: int
@@ -54,12 +62,35 @@ class WindowedAxis:
     stride: int
     pad: int
     dilation: int
+    pad_behind: int
 
     def inside(self) -> Array:
         """[windows, taps] of booleans."""
         starts = np.arange(self.count) * self.stride - self.pad
         places = starts[:, None] + np.arange(self.kernel) * self.dilation
         return np.asarray((places >= 0) & (places < self.size))
+
+    def groups(self) -> list[int]:
+        """How many taps an element may take of this axis: none, as many as the stride, or all."""
+        if self.kernel == 1:
+            return [0]
+        is_phased = 1 < self.stride < self.kernel and self.dilation == 1
+        phases = [self.stride] if is_phased and self.filled_up(self.stride) >= 0 else []
+        return [0, *phases, self.kernel]
+
+    def taps(self, group: int) -> int:
+        """Taps that remain along the axis."""
+        return -(-self.kernel // group) if group else self.kernel
+
+    def extent(self, group: int) -> int:
+        """Elements along the axis of what the host lays out."""
+        return self.count + self.taps(group) - 1 if group else self.size
+
+    def filled_up(self, group: int) -> int:
+        """Padding behind the input that the last element of groups of so many taps needs."""
+        if group == self.kernel:
+            return self.pad_behind
+        return (self.extent(group) - 1) * self.stride + group - self.size - self.pad
 
 
 def windows_of(op: ConvOp) -> list[WindowedAxis]:
@@ -68,9 +99,18 @@ def windows_of(op: ConvOp) -> list[WindowedAxis]:
         attribute.get_values() for attribute in (op.strides, op.pads, op.dilations)
     )
     sizes, counts, kernel = shape_of(op.x) or (), shape_of(op.result) or (), op.kernel_shape()
+    rank = len(kernel)
     return [
-        WindowedAxis(sizes[2 + i], counts[2 + i], kernel[i], strides[i], pads[i], dilations[i])
-        for i in range(len(kernel))
+        WindowedAxis(
+            sizes[2 + i],
+            counts[2 + i],
+            kernel[i],
+            strides[i],
+            pads[i],
+            dilations[i],
+            pads[rank + i],
+        )
+        for i in range(rank)
     ]
 
 
@@ -79,41 +119,52 @@ class Choice:
 
     bias: what constant lanes would have to hold, one number per channel; None if there is none.
     is_shared: whether the host packs the input for other readers, too. border: cycles for each
-    element of INP that the host lays out.
+    element of INP that the host lays out. cores: how many share the products.
     """
 
     def __init__(
-        self, op: ConvOp, bias: Array | None, is_shared: bool, target: Target, border: float
+        self,
+        op: ConvOp,
+        bias: Array | None,
+        is_shared: bool,
+        target: Target,
+        border: float,
+        cores: int = 1,
     ):
         self.batches = -(-(shape_of(op.x) or ())[0] // target.batch)
         self.channels = (shape_of(op.x) or ())[1]
         self.outputs = -(-(shape_of(op.result) or ())[1] // target.block)
-        self.windows, self.target = windows_of(op), target
+        self.windows, self.target, self.cores = windows_of(op), target, cores
         self.bias, self.is_shared, self.border = bias, is_shared, border
+
+    @property
+    def unfolded(self) -> Fold:
+        """The convolution as it is."""
+        return Fold((0,) * len(self.windows))
 
     def best(self) -> Fold:
         """The fold with the lowest cost; of equal ones that with fewer axes."""
-        axes = [axis for axis, window in enumerate(self.windows) if window.kernel > 1]
-        subsets = (s for count in range(len(axes) + 1) for s in combinations(axes, count))
-        folds = [Fold(()), *(fold for subset in subsets for fold in self._folds(subset))]
+        found = product(*(window.groups() for window in self.windows))
+        ordered = sorted(found, key=lambda groups: (sum(map(bool, groups)), groups[::-1]))
+        folds = [fold for groups in ordered for fold in self._folds(groups)]
         return min(folds, key=self.cost)
 
-    def _folds(self, axes: tuple[int, ...]) -> list[Fold]:
-        tap, lanes = self._bias_tap(axes), self._bias_lanes(self._channels_of(axes))
-        with_bias = [Fold(axes, tap, lanes)] if tap is not None and lanes else []
-        return [Fold(axes), *with_bias]
+    def _folds(self, groups: tuple[int, ...]) -> list[Fold]:
+        tap, lanes = self._bias_tap(groups), self._bias_lanes(self._channels_of(groups))
+        with_bias = [Fold(groups, tap, lanes)] if tap is not None and lanes else []
+        return [Fold(groups), *(with_bias if any(groups) else [])]
 
-    def _channels_of(self, axes: Sequence[int]) -> int:
-        return self.channels * prod(self.windows[axis].kernel for axis in axes)
+    def _channels_of(self, groups: Sequence[int]) -> int:
+        return self.channels * prod(group or 1 for group in groups)
 
-    def _bias_tap(self, axes: Sequence[int]) -> tuple[int, ...] | None:
+    def _bias_tap(self, groups: Sequence[int]) -> tuple[int, ...] | None:
         """A tap of the remaining kernel that lies inside for every window."""
         tap = []
-        for axis, window in enumerate(self.windows):
+        for group, window in zip(groups, self.windows, strict=True):
             always = np.flatnonzero(window.inside().all(axis=0))
-            if axis not in axes and not always.size:
+            if not group and not always.size:
                 return None
-            tap.append(0 if axis in axes else int(always[0]))
+            tap.append(0 if group else int(always[0]))
         return tuple(tap)
 
     def _bias_lanes(self, channels: int) -> int:
@@ -132,20 +183,20 @@ class Choice:
 
     def cost(self, fold: Fold) -> float:
         """The cost of a fold in cycles, by the formula in the module's docstring."""
-        blocks = -(-(self._channels_of(fold.axes) + fold.lanes) // self.target.block)
+        blocks = -(-(self._channels_of(fold.groups) + fold.lanes) // self.target.block)
         outputs = self.batches * self.outputs
         products, reads = outputs * blocks, self.batches * blocks
-        for axis, window in enumerate(self.windows):
-            is_folded = axis in fold.axes
-            products *= window.count if is_folded else int(window.inside().sum())
-            reads *= window.count if is_folded else window.size
+        for group, window in zip(fold.groups, self.windows, strict=True):
+            inside = int(window.inside().sum())
+            products *= window.count * window.taps(group) if group else inside
+            reads *= window.extent(group)
         elements = outputs * prod(window.count for window in self.windows)
         timing = self.target.timing
         epilogue = timing.gemm_cycles + CLIPS_AND_SHIFT * timing.alu_immediate_cycles
         epilogue += 0 if fold.lanes else self._bias_cycles()
-        compute = products * timing.gemm_cycles + elements * epilogue
+        compute = (products * timing.gemm_cycles + elements * epilogue) / self.cores
         beats = reads * self.target.element_bytes(Memory.INP) // timing.port_bytes
-        is_free = self.is_shared and fold == Fold(())
+        is_free = self.is_shared and fold == self.unfolded
         return max(compute, beats) + (0 if is_free else self.border * reads)
 
 
@@ -167,14 +218,23 @@ def digits(bias: Array, lanes: int) -> Array | None:
     return np.stack(found, axis=1).astype(np.int8)
 
 
-def fold_weights(weights: Array, axes: Sequence[int]) -> Array:
-    """[O, C, kernel...] with the taps of some axes as channels, in the order of ``unfold``."""
+def fold_weights(weights: Array, groups: Sequence[int]) -> Array:
+    """[O, C, kernel...] with groups of taps as channels, in the order of ``unfold``.
+
+    An axis whose taps fill no whole number of groups gets taps of zeros.
+    """
     rank = weights.ndim - 2
-    rest = [axis for axis in range(rank) if axis not in axes]
-    moved = weights.transpose(0, *(2 + a for a in axes), 1, *(2 + a for a in rest))
-    kernel = (1 if axis in axes else weights.shape[2 + axis] for axis in range(rank))
-    channels = weights.shape[1] * prod(weights.shape[2 + axis] for axis in axes)
-    return moved.reshape(weights.shape[0], channels, *kernel)
+    extents = list[int]()
+    for axis, group in enumerate(groups):
+        missing = -weights.shape[2 + axis] % (group or 1)
+        fill = [(0, missing if number == 2 + axis else 0) for number in range(2 + rank)]
+        weights = np.pad(weights, fill)
+        extents += [weights.shape[2 + axis] // (group or 1), group or 1]
+    split = weights.reshape(*weights.shape[:2], *extents)
+    rest, folded = ([2 + 2 * axis + part for axis in range(rank)] for part in (0, 1))
+    moved = split.transpose(0, *folded, 1, *rest)
+    channels = weights.shape[1] * prod(extents[1::2])
+    return moved.reshape(weights.shape[0], channels, *extents[0::2])
 
 
 def with_bias_lanes(weights: Array, bias: Array, fold: Fold) -> Array:

@@ -12,10 +12,10 @@ from xdsl.ir import Block, Region, SSAValue
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext, constant_attr, tensor_type
 from vtac.dialects.graph import PackedAttr
-from vtac.dialects.target import TARGET_ATTRIBUTE, Target
+from vtac.dialects.target import TARGET_ATTRIBUTE, ClusterTarget, Target
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.graph.fold_first_layer import FoldFirstLayerPass
-from vtac.passes.graph.folds import digits
+from vtac.passes.graph.folds import WindowedAxis, digits, fold_weights
 
 LAYOUT = PackedAttr(2, 16)
 TARGET = Target.named("sim").replace(log_batch=1)
@@ -60,12 +60,14 @@ def layer(draw, ctx: VtacContext, rng: np.random.Generator) -> ModuleOp:
     return ModuleOp([function], {TARGET_ATTRIBUTE: TARGET})
 
 
-@settings(max_examples=40)
-@given(st.data(), st.sampled_from([0.0, 0.5, 30.0]))
-def test_the_integers_stay(data: st.DataObject, border: float) -> None:
+@settings(max_examples=60)
+@given(st.data(), st.sampled_from([0.0, 0.5, 30.0]), st.sampled_from([1, 8]))
+def test_the_integers_stay(data: st.DataObject, border: float, cores: int) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     ctx = VtacContext()
     module = layer(data.draw, ctx, rng)
+    if cores > 1:
+        module.attributes[TARGET_ATTRIBUTE] = ClusterTarget.named("cluster-8").replace(core=TARGET)
     (function,) = (op for op in module.body.block.ops if isinstance(op, FuncOp))
     x = rng.integers(-128, 128, function.args[0].type.get_shape()).astype(np.float32)
     expected = run_reference(module, {"input_0": x}, ctx.resources)["output_0"]
@@ -106,3 +108,32 @@ def test_digits_sum_to_the_bias(values: list[int], lanes: int) -> None:
         np.testing.assert_array_equal(found.astype(np.int64) @ constants, values)
         terms = np.abs(found.astype(np.int64)) @ constants
         np.testing.assert_array_equal(terms, np.abs(values))
+
+
+@given(st.data(), st.integers(2, 4), st.integers(2, 9), st.integers(1, 20), st.integers(0, 3))
+def test_phases_and_their_weights_are_the_convolution(
+    data: st.DataObject, stride: int, kernel: int, more: int, pad: int
+) -> None:
+    size = max(kernel - 2 * pad, 1) + more
+    count = (size + 2 * pad - kernel) // stride + 1
+    axis = WindowedAxis(size, count, kernel, stride, pad, 1, pad)
+    for group in axis.groups():
+        seed = data.draw(st.integers(0, 1000))
+        x = np.random.default_rng(seed).integers(-9, 9, size)
+        w = np.random.default_rng(seed + 1).integers(-9, 9, kernel)
+        padded = np.pad(x, pad)
+        expected = [padded[i * stride : i * stride + kernel] @ w for i in range(count)]
+        if group:
+            filled = np.pad(x, (pad, axis.filled_up(group)))
+            elements = np.stack([filled[i * stride :][:group] for i in range(axis.extent(group))])
+            folded = fold_weights(w[None, None], [group])[0]  # [group, taps]
+            taps = range(axis.taps(group))
+            assert folded.shape == (group, len(taps))
+            found = [sum(elements[i + t] @ folded[:, t] for t in taps) for i in range(count)]
+            assert found == expected
+
+
+def test_a_cluster_reads_fewer_bytes_and_computes_more() -> None:
+    rows = WindowedAxis(224, 112, 7, 2, 3, 1, 3)
+    assert rows.groups() == [0, 2, 7]
+    assert (rows.extent(2), rows.taps(2), rows.filled_up(2)) == (115, 4, 3)
