@@ -115,6 +115,21 @@ class Pipeline:
         """What leads to a level, that level included."""
         return Pipeline(self.segments[: self._number(level) + 1])
 
+    def split(self, name: str) -> tuple["Pipeline", "Pipeline"]:
+        """What stands before the first pass of that name, and the rest, with that pass first.
+
+        The first part ends without a level if the pass stands within a segment.
+        """
+        for number, segment in enumerate(self.segments):
+            for place, spec in enumerate(segment.passes):
+                if spec.name == name:
+                    before = Segment(segment.passes[:place], is_checked_later=True)
+                    behind = replace(segment, passes=segment.passes[place:])
+                    first = (*self.segments[:number], *([before] if place else ()))
+                    return Pipeline(first), Pipeline((behind, *self.segments[number + 1 :]))
+        known = f"Its passes: {', '.join(spec.name for spec in self.passes) or 'none'}."
+        raise CompileError(Problem("", f"the pipeline has no pass '{name}'", known))
+
     def _number(self, level: str) -> int:
         for number, segment in enumerate(self.segments):
             if level and segment.level == level:

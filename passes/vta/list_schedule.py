@@ -44,10 +44,14 @@ class Occupation(NamedTuple):
 
 
 class ListSchedule(NamedTuple):
-    """Instructions in program order as they run, and the cycle in which all are done."""
+    """Instructions in program order as they run, and the cycle in which all are done.
+
+    starts: the cycle in which each instruction starts, by its number.
+    """
 
     order: list[int]
     cycles: int
+    starts: list[int]
 
 
 def transfer_work(target: Target, memory: Memory, y: int, x: int) -> Occupation:
@@ -94,12 +98,30 @@ def run(
     before: Sequence[set[int]],
     *,
     keep_order: bool = False,
+    earliest: Sequence[int] | None = None,
 ) -> ListSchedule:
     """Run a program. before: for each instruction those that must be done when it starts.
 
-    keep_order: each module runs its instructions in program order.
+    keep_order: each module runs its instructions in program order. earliest: the cycle before which
+    each instruction does not start, 0 unless given.
     """
-    return _ListScheduler(timing, work, before, keep_order).run()
+    return _ListScheduler(timing, work, before, keep_order, earliest).run()
+
+
+def earliest_loads(
+    work: Sequence[Occupation], before: Sequence[set[int]], starts: Sequence[int], ahead: int
+) -> list[int]:
+    """For each load the cycle that lies so many cycles before the first start of what needs it.
+
+    starts: of each instruction in some run. Instructions that are no loads of the load module, and
+    loads that nothing needs, may start at once: 0.
+    """
+    needed: dict[int, int] = {}
+    for number, numbers in enumerate(before):
+        for earlier in numbers:
+            if work[earlier].module is Module.LOAD and work[number].module is Module.COMPUTE:
+                needed[earlier] = min(starts[number], needed.get(earlier, starts[number]))
+    return [max(needed.get(number, 0) - ahead, 0) for number in range(len(work))]
 
 
 class _ListScheduler:
@@ -114,8 +136,11 @@ class _ListScheduler:
         work: Sequence[Occupation],
         before: Sequence[set[int]],
         keep_order: bool,
+        earliest: Sequence[int] | None,
     ):
         count = len(work)
+        self._earliest = [0] * count if earliest is None else earliest
+        self._starts = [0] * count
         self._timing, self._work, self._keep_order = timing, work, keep_order
         self._latency = 0 if timing.ideal_memory else timing.latency
         self._waits = [len(numbers) for numbers in before]
@@ -159,10 +184,14 @@ class _ListScheduler:
             while self._events and self._events[0][0] == self._now:
                 self._end(heapq.heappop(self._events)[1])
         assert len(self._placed) == len(self._work)
-        return ListSchedule([number for *_, number in sorted(self._placed)], self._now)
+        order = [number for *_, number in sorted(self._placed)]
+        return ListSchedule(order, self._now, self._starts)
 
     def _make_ready(self, number: int) -> None:
         module, _, beats = self._work[number]
+        if self._earliest[number] > self._now:
+            heapq.heappush(self._events, (self._earliest[number], len(self._work) + number))
+            return
         self._available[number] = self._now
         lists = len(Module) if module is Module.COMPUTE and beats is not None else module
         heapq.heappush(self._ready[lists], number)
@@ -225,6 +254,7 @@ class _ListScheduler:
         behind compute instructions that started meanwhile.
         """
         module, key = self._work[number].module, self._now
+        self._starts[number] = key
         if module is Module.LOAD:
             key = self._available[number]
             if self._load_keys:
@@ -236,7 +266,10 @@ class _ListScheduler:
         self._placed.append((key, module, len(self._placed), number))
 
     def _end(self, number: int) -> None:
-        """An instruction or a carrier is done."""
+        """An instruction or a carrier is done, or a load may start from now on."""
+        if number >= len(self._work):
+            self._make_ready(number - len(self._work))
+            return
         if number < 0:
             self._busy[Module.COMPUTE] = False
             self._release(self._carried[-1 - number])

@@ -12,6 +12,9 @@ Instructions that touch the same elements keep their order (`precedence`), so an
 out computes the same. Room limits how far instructions move: ``vta-allocate`` reuses the elements
 whose last use is longest ago. A program stays as it is if the model gains nothing.
 
+The cores of a cluster share DDR. What one loads long before it is needed, others may need now; so
+the option ``ahead`` limits how early loads start.
+
 Takes placed instructions with inline micro-ops, and a FINISH at the end; leaves them in another
 order. Other programs are left as they are.
 """
@@ -24,50 +27,89 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from vtac.dialects.target import Target, TimingPreset
-from vtac.dialects.vta import ComputeOp, InstructionOp, LoadOp, StoreOp, StreamOp, streams_of
+from vtac.dialects.target import Memory, Target, TimingPreset
+from vtac.dialects.vta import (
+    ClusterOp,
+    ComputeOp,
+    InstructionOp,
+    LoadOp,
+    StoreOp,
+    StreamOp,
+    streams_of,
+)
 from vtac.dialects.vta.encoding import Opcode
 
 from .accesses import Accesses, module_of
-from .list_schedule import Occupation, compute_work, run, transfer_work
+from .list_schedule import Occupation, compute_work, earliest_loads, run, transfer_work
 from .precedence import Span, compute_spans, predecessors, transfer_spans
+
+AHEAD = 2
+"""How often WGT could be filled between a load of a cluster's core and its first use, at most."""
 
 
 @dataclass(frozen=True)
 class OrderInstructionsPass(ModulePass):
-    """Order the instructions of every vta.program across its kernels."""
+    """Order the instructions of every vta.program across its kernels.
+
+    ahead: how often WGT could be filled, at a core's share of DDR, between a load of a cluster's
+    core and its first use, at most; 0: no limit.
+    """
 
     name = "vta-order-instructions"
+
+    ahead: int = AHEAD
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         for program in streams_of(op):
-            order_instructions(program)
+            order_instructions(program, self.ahead)
 
 
-def order_instructions(program: StreamOp) -> None:
-    """Order the instructions of one program, if that makes it faster by the model."""
+def order_instructions(program: StreamOp, ahead: int = AHEAD) -> None:
+    """Order the instructions of one program, if that makes it faster by the model.
+
+    ahead: as the option of the pass.
+    """
     instructions = program.instructions()
     if not can_be_ordered(instructions):
         return
     *moved, _ = instructions
     target = program.target
     work = [_work_of(op, target) for op in moved]
-    order = better_order(target.timing, work, predecessors_of(program, moved))
+    most = _most_ahead(program, ahead)
+    order = better_order(target.timing, work, predecessors_of(program, moved), most)
     if order is not None:
         _arrange(program, [moved[number] for number in order])
 
 
 def better_order(
-    timing: TimingPreset, work: Sequence[Occupation], before: Sequence[set[int]]
+    timing: TimingPreset,
+    work: Sequence[Occupation],
+    before: Sequence[set[int]],
+    ahead: int | None = None,
 ) -> list[int] | None:
     """The instructions of a program in an order that is faster by the model; None if none is.
 
     work: what each instruction takes, in program order and without FINISH. before: for each the
-    instructions that it must follow (`predecessors`).
+    instructions that it must follow (`predecessors`). ahead: how many cycles before its first use a
+    load may start; None: any number.
     """
-    kept, chosen = (run(timing, work, before, keep_order=keep) for keep in (True, False))
+    kept = run(timing, work, before, keep_order=True)
+    earliest = None if ahead is None else earliest_loads(work, before, kept.starts, ahead)
+    chosen = run(timing, work, before, earliest=earliest)
     return chosen.order if chosen.cycles < kept.cycles else None
+
+
+def _most_ahead(program: StreamOp, ahead: int) -> int | None:
+    """How many cycles before its first use a load may start; None: any number.
+
+    ahead: as the option of the pass.
+    """
+    cluster, target = program.parent_op(), program.target
+    if not isinstance(cluster, ClusterOp) or cluster.target.cores == 1 or ahead == 0:
+        return None
+    size = target.wgt_depth * target.element_bytes(Memory.WGT)
+    return ahead * size * cluster.target.cores // target.timing.port_bytes
 
 
 class _Precedence:

@@ -262,17 +262,32 @@ class _Clock:
         begin = max(self._copied, self._over.get(taken.first, 0))
         begin = max(self._ddr.end_of(begin, 1) - 1, begin)
         cycles = self._cycles(size)
-        end = self._ddr.end_of(begin, cycles)
-        if end > self._now[self._units[step]] + self._cycles(read - size):
-            return None
-        self._copied = end
-        self._ddr.take(begin, cycles)
-        # It stands as late in the emission order as it can begin in that cycle.
-        first = taken.first
-        for later, over in self._over.items():
-            if later > first and over <= begin:
-                first = later
-        return replace(taken, first=first)
+        latest = self._now[self._units[step]] + self._cycles(read - size)
+        for first, start in self._positions(taken.first, begin):
+            if (end := self._ddr.end_of(start, cycles)) <= latest:
+                self._copied = end
+                self._ddr.take(start, cycles)
+                return replace(taken, first=first)
+        return None
+
+    def _positions(self, earliest: int, begin: int) -> list[tuple[int, int]]:
+        """Steps in front of which a copy may stand that finds DDR idle in a cycle, best first.
+
+        Each with the cycle in which the copy then starts. Copies start when the step before is
+        over: too early, they take DDR from the steps at hand; too late, the DMA idles. So the step
+        whose cycle is nearest comes first.
+        """
+        before, behind = (earliest, self._over.get(earliest, 0)), None
+        for step, over in self._over.items():
+            if step > before[0] and over <= begin:
+                before = step, over
+            elif step > before[0] and over > begin:
+                behind = step, over
+                break
+        down = before[0], begin
+        if behind is None or behind[1] - begin > begin - before[1]:
+            return [down]
+        return [behind, down]
 
     def runs(self, step: int, direct: int) -> None:
         """The next step runs, which reads so many bytes of weights from DDR."""

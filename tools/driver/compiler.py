@@ -4,7 +4,6 @@ It imports the model, runs the pipeline of `levels`, cuts the network into steps
 connects the rooms, which do not know each other.
 """
 
-import gc
 import os
 import time
 import warnings
@@ -45,6 +44,7 @@ from vtac.runtime.samples import (
 from vtac.tools.commands.positions import Positions, verify_module
 from vtac.tools.driver.calibrate import Calibrated, CalibratePass
 from vtac.tools.driver.capacity import keep_what_does_not_fit
+from vtac.tools.driver.collector import collector_paused
 from vtac.tools.driver.discovery import OurPasses, chosen_codegens, load_dialects
 from vtac.tools.driver.keep_float import keep_float
 from vtac.tools.driver.levels import (
@@ -60,6 +60,7 @@ from vtac.tools.driver.options import CompileKeywords, CompileOptions, options_f
 from vtac.tools.driver.pipelines import built_passes
 from vtac.tools.driver.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.driver.planner import NetworkSteps, main_function, network_steps
+from vtac.tools.driver.trials import ClockTrials
 from vtac.tools.files.ir_files import module_text, referenced, remove_ir, write_ir
 from vtac.tools.reports.layer_errors import ErrorOptions, LayerErrors
 from vtac.tools.reports.partition_report import partition_report
@@ -178,7 +179,7 @@ class Driver:
         if not prepared.has_samples:
             self._note_missing_samples(prepared.module)
         *before, _ = prepared.rest.until(PARTITIONED).segments
-        with _collector_paused():
+        with collector_paused():
             for segment in before:
                 self._segment(segment, prepared.module)
         self._drop_weights(prepared.module)
@@ -191,7 +192,7 @@ class Driver:
 
     def lower(self, prepared: Prepared) -> Module:
         """Partition and lower what `quantise` returned, and pack the result; it is used up."""
-        with _collector_paused():
+        with collector_paused():
             return self._lower(prepared.rest, prepared.module, prepared.nodes)
 
     def _pipeline(self, calibrated: bool) -> Pipeline:
@@ -218,7 +219,7 @@ class Driver:
             try:
                 self._segment(partition, module)
                 cut = self._cut(module, nodes)
-                package = self._package(cut, *self._made(lowering, cut.made, module))
+                package = self._fastest(lowering, cut, module)
                 break
             except CompileError as error:
                 if not keep_what_does_not_fit(unpartitioned, error):
@@ -245,20 +246,33 @@ class Driver:
         self.ctx.observations = None  # they describe the float network only
         self._level(segment.level, module)
 
-    def _made(
-        self, lowering: Pipeline, made: Mapping[str, str], module: ModuleOp
-    ) -> tuple[dict[str, Function], dict[str, bytes]]:
-        """Lower and build the functions of a partitioned module. made: the codegen of each."""
+    def _fastest(self, lowering: Pipeline, cut: _Cut, module: ModuleOp) -> Package:
+        """Lower a partitioned module, in the ways that `ClockTrials` knows, to the best package."""
         idle = {
             level
             for codegen in self.codegens.values()
-            if codegen.name not in made.values()
+            if codegen.name not in cut.made.values()
             for level in codegen.lowering().levels
         }
-        for segment in lowering.segments if made else ():
-            if segment.level not in idle:
-                self._segment(segment, module)
-        return self._build(module, made)
+        segments = (s for s in lowering.segments if s.level not in idle and cut.made)
+        trials = ClockTrials(Pipeline(tuple(segments)), self.target)
+        for segment in trials.shared.segments:
+            self._segment(segment, module) if segment.level else self._run(segment, module)
+        best = None
+        for alternative in trials.alternatives(module):
+            trial = module.clone() if trials.are_more else module
+            for segment in alternative.rest.segments:
+                self._run(segment, trial)
+            package = self._package(cut, *self._build(trial, cut.made))
+            opened = Module(package, engines=self._engines) if trials.are_more else None
+            if opened is None or trials.is_best(alternative, opened):
+                best = package, trial, alternative.rest.levels, dict(self.report.instructions)
+        assert best is not None, "there is always one way"
+        package, module, levels, self.report.instructions = best
+        for level in levels:
+            self._level(level, module)
+        self.report.notes += trials.notes()
+        return package
 
     def _cut(self, module: ModuleOp, nodes: Nodes) -> "_Cut":
         """Cut a partitioned network into steps, and report where each node went."""
@@ -476,19 +490,3 @@ class Driver:
             if name in _HOLDS_WEIGHTS:
                 give_back_memory()
             self.report.spend(name, time.perf_counter() - started)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause Python's cyclic garbage collector.
-
-    Lowering creates many objects that stay alive, and the collector would traverse all of them
-    again and again. Garbage is collected afterwards.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
