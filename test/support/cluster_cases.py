@@ -183,7 +183,8 @@ def check_network(seed: int, counts: Sequence[int]) -> int:
             reference.update(run_reference(module, {"x": data[: len(data) // 2]}, ctx.resources))
 
     cases = cases_of(seed, counts)
-    options = CompileOptions(criteria=vtac.Criteria(compare=False), observe=evaluate)
+    criteria = vtac.Criteria(compare=False)
+    options = CompileOptions(criteria=criteria, observe=evaluate, trials=False)
     prepared = PreparedModel(model, cases[0].machine, {"x": data}, options)
     feeds = {"x": data[: len(data) // 2]}
     single = prepared.compile(cases[0].machine.core)
@@ -209,7 +210,8 @@ def check_mutants(seed: int, cores: int, most: int) -> int:
     """
     net, model = cluster_network(seed)
     data, (case,) = np.concatenate([net.input(), net.input()]), cases_of(seed, (cores,))
-    module = vtac.compile(model, case.machine, {"x": data}, criteria=vtac.Criteria(compare=False))
+    criteria = vtac.Criteria(compare=False)
+    module = vtac.compile(model, case.machine, {"x": data}, criteria=criteria, trials=False)
     package, found = module.package, 0
     assert package.target is not None
     for name, function in package.functions.items():

@@ -162,6 +162,7 @@ def _options(
         criteria=criteria_of(args),
         keep_float=args.keep_float,
         tuning=tuning_files(args),
+        trials=not args.no_trials,
         save_ir=args.save_ir,
         keep_ir=levels if args.keep_ir else [args.emit] if args.emit else [],
         observe=observe,

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -23,7 +22,6 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Machine, machine_of
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
 from vtac.lowering.onnx_to_graph.batch import with_batch
-from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.quantize import QuantizePass
 from vtac.passes.pipeline import Pipeline, Segment
 from vtac.runtime.engine import Engine
@@ -39,7 +37,6 @@ from vtac.runtime.samples import (
     load_samples,
     read_source,
     shapes_from_samples,
-    tensor_specs,
 )
 from vtac.tools.commands.positions import Positions, verify_module
 from vtac.tools.driver.calibrate import Calibrated, CalibratePass
@@ -55,12 +52,17 @@ from vtac.tools.driver.levels import (
     Criteria,
     pipeline_of,
 )
-from vtac.tools.driver.observed_shapes import observed_types
+from vtac.tools.driver.observed_shapes import observed_types, unknown_dimensions
 from vtac.tools.driver.options import CompileKeywords, CompileOptions, options_from
 from vtac.tools.driver.pipelines import built_passes
 from vtac.tools.driver.placements import Nodes, place_nodes, quantisation_of
-from vtac.tools.driver.planner import NetworkSteps, main_function, network_steps
-from vtac.tools.driver.trials import ClockTrials
+from vtac.tools.driver.planner import (
+    NetworkSteps,
+    functions_taken,
+    main_function,
+    network_steps,
+)
+from vtac.tools.driver.trials import ClockTrials, best_plan
 from vtac.tools.files.ir_files import module_text, referenced, remove_ir, write_ir
 from vtac.tools.reports.layer_errors import ErrorOptions, LayerErrors
 from vtac.tools.reports.partition_report import partition_report
@@ -212,20 +214,30 @@ class Driver:
         Where layers turn out not to fit the machine, the network is partitioned again with these
         layers on the host.
         """
-        (partition,) = pipeline.until(PARTITIONED).segments
-        lowering, recorded = pipeline.since(PARTITIONED), len(self.report.levels)
+        recorded = len(self.report.levels)
         while True:
             unpartitioned = module.clone()
             try:
-                self._segment(partition, module)
-                cut = self._cut(module, nodes)
-                package = self._fastest(lowering, cut, module)
+                cut, package, trials = self._planned(pipeline, module, nodes)
                 break
             except CompileError as error:
                 if not keep_what_does_not_fit(unpartitioned, error):
                     raise
                 module = unpartitioned
                 self._forget_levels(recorded)
+        last = [pipeline]
+
+        def attempt(plan: Pipeline) -> ClockTrials:
+            nonlocal cut, package
+            self._forget_levels(recorded)
+            last[0] = plan
+            cut, package, found = self._planned(plan, unpartitioned.clone(), nodes)
+            return found
+
+        best, note = best_plan(pipeline, self.target, trials, attempt)
+        if last[0] is not best:
+            attempt(best)
+        self.report.notes += [text for text in (note, self.report.trials) if text]
         if not cut.made and NO_CALIBRATION not in self.report.warnings:
             self.report.warnings.append(NOTHING_OFFLOADED)
         with self._step("open"):
@@ -246,8 +258,19 @@ class Driver:
         self.ctx.observations = None  # they describe the float network only
         self._level(segment.level, module)
 
-    def _fastest(self, lowering: Pipeline, cut: _Cut, module: ModuleOp) -> Package:
-        """Lower a partitioned module, in the ways that `ClockTrials` knows, to the best package."""
+    def _planned(
+        self, pipeline: Pipeline, module: ModuleOp, nodes: Nodes
+    ) -> tuple[_Cut, Package, ClockTrials]:
+        """Partition and lower a module: its steps, the package, and what was tried."""
+        (partition,) = pipeline.until(PARTITIONED).segments
+        self._segment(partition, module)
+        cut = self._cut(module, nodes)
+        return cut, *self._fastest(pipeline.since(PARTITIONED), cut, module)
+
+    def _fastest(
+        self, lowering: Pipeline, cut: _Cut, module: ModuleOp
+    ) -> tuple[Package, ClockTrials]:
+        """Lower a partitioned module to the best package."""
         idle = {
             level
             for codegen in self.codegens.values()
@@ -255,7 +278,7 @@ class Driver:
             for level in codegen.lowering().levels
         }
         segments = (s for s in lowering.segments if s.level not in idle and cut.made)
-        trials = ClockTrials(Pipeline(tuple(segments)), self.target)
+        trials = ClockTrials(Pipeline(tuple(segments)), self.target, self.options.trials)
         for segment in trials.shared.segments:
             self._segment(segment, module) if segment.level else self._run(segment, module)
         best = None
@@ -267,12 +290,12 @@ class Driver:
             opened = Module(package, engines=self._engines) if trials.are_more else None
             if opened is None or trials.is_best(alternative, opened):
                 best = package, trial, alternative.rest.levels, dict(self.report.instructions)
-        assert best is not None, "there is always one way"
+        assert best is not None
         package, module, levels, self.report.instructions = best
         for level in levels:
             self._level(level, module)
-        self.report.notes += trials.notes()
-        return package
+        self.report.trials = trials.note()
+        return package, trials
 
     def _cut(self, module: ModuleOp, nodes: Nodes) -> "_Cut":
         """Cut a partitioned network into steps, and report where each node went."""
@@ -282,13 +305,7 @@ class Driver:
         self.report.partition = partition_report(
             module, self.codegens.values(), self.criteria.pruning, placements
         )
-        made = {
-            function.sym_name.data: name.data
-            for function in module.ops
-            if isinstance(function, FuncOp)
-            and isinstance(name := function.attributes.get(CODEGEN), StringAttr)
-        }
-        return _Cut(network, quantisation_of(module, self.ctx), made)
+        return _Cut(network, quantisation_of(module, self.ctx), functions_taken(module))
 
     def _package(
         self, cut: "_Cut", functions: Mapping[str, Function], blobs: Mapping[str, bytes]
@@ -356,21 +373,11 @@ class Driver:
                 f"input '{name}' has shape {list(shape)}, from the calibration samples"
                 for name, shape in found.items()
             ]
-        self._note_unknown_dimensions(module)
+        self.report.warnings += unknown_dimensions(module)
         if samples is None and self.options.errors is not None:
             what = "are measured where samples calibrate the network"
             raise CompileError(Problem("layer errors", what, GIVE_SAMPLES))
         return module, samples
-
-    def _note_unknown_dimensions(self, module: ModuleOp) -> None:
-        for spec in tensor_specs(main_function(module)):
-            if DYNAMIC_INDEX in spec.shape:
-                extents = ", ".join("?" if e == DYNAMIC_INDEX else str(e) for e in spec.shape)
-                self.report.warnings.append(
-                    f"input '{spec.name}' has unknown dimensions, [{extents}]: what depends on them"
-                    f" runs on the host. Fix them: shapes={{'{spec.name}': ...}} (vta-compile:"
-                    f" --shape {spec.name}=...)."
-                )
 
     def _note_missing_samples(self, module: ModuleOp) -> None:
         """Warn if every codegen could take more of the network with samples than without."""

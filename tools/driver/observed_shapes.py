@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 from onnx import ModelProto, TypeProto, ValueInfoProto, helper
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp
 
 from vtac.dialects.errors import CompileError
 from vtac.dialects.graph import is_static
@@ -17,7 +17,7 @@ from vtac.lowering.onnx_to_graph import values_of_unknown_shape
 from vtac.lowering.onnx_to_graph.shapes import Shapes
 from vtac.lowering.onnx_to_graph.weights import without_weights
 from vtac.runtime.calibration import open_float_model
-from vtac.runtime.samples import Samples
+from vtac.runtime.samples import Samples, tensor_specs
 from vtac.runtime.sessions import FAILURES
 from vtac.tools.driver.planner import main_function
 
@@ -79,3 +79,17 @@ def _kind(value: object) -> tuple[int, tuple[int, ...]]:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
         return _NO_TENSOR
     return helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
+
+
+def unknown_dimensions(module: ModuleOp) -> list[str]:
+    """A warning for each input of a network that has dimensions which nothing tells."""
+    found = []
+    for spec in tensor_specs(main_function(module)):
+        if DYNAMIC_INDEX in spec.shape:
+            extents = ", ".join("?" if e == DYNAMIC_INDEX else str(e) for e in spec.shape)
+            found.append(
+                f"input '{spec.name}' has unknown dimensions, [{extents}]: what depends on them"
+                f" runs on the host. Fix them: shapes={{'{spec.name}': ...}} (vta-compile:"
+                f" --shape {spec.name}=...)."
+            )
+    return found

@@ -59,6 +59,9 @@ class CompileOptions:
     *Schedules.* tuning: files of recorded schedules (``vta-tune``), the first of which counts most;
     the records that come with vtac are looked at last. None: these alone; False: no records.
 
+    *Clusters.* trials: whether plans, and ways to lower them, are compared on the clock
+    (`vtac.tools.driver.trials`); if not, the usual ones are taken.
+
     *Pipeline.* pipeline: a function that gets the pipeline which the options lead to and returns
     the one to run, for experiments: ``lambda p: p.replace("te-schedule", "te-schedule-conv2d")``.
 
@@ -82,6 +85,8 @@ class CompileOptions:
     keep_float: Sequence[str] = ()
 
     tuning: TuningFiles | None = None
+
+    trials: bool = True
 
     pipeline: ChangePipeline | None = None
 
@@ -152,6 +157,7 @@ class CompileKeywords(TypedDict, total=False):
     criteria: Criteria | None
     keep_float: Sequence[str]
     tuning: TuningFiles | None
+    trials: bool
     pipeline: ChangePipeline | None
     save_ir: str | os.PathLike[str] | None
     keep_ir: Collection[str]

@@ -24,6 +24,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from vtac.dialects.context import Array, VtacContext, element_dtype
 from vtac.dialects.graph import ConstantOp, OpaqueType, packing
 from vtac.lowering.graph_to_onnx import build_model, opsets_of
+from vtac.passes.graph.codegen import CODEGEN
 from vtac.runtime.host import detach_blobs
 from vtac.runtime.package import HOST, LAUNCH, Output, Packing, Step, Value, lifetimes
 
@@ -204,3 +205,13 @@ def onnx_type(type: Attribute) -> str:
     assert isinstance(type, TensorType | UnrankedTensorType)
     code = helper.np_dtype_to_tensor_dtype(element_dtype(type.element_type))
     return f"tensor({TensorProto.DataType.Name(code).lower()})"
+
+
+def functions_taken(module: ModuleOp) -> dict[str, str]:
+    """The functions that codegens compile, each with the name of its codegen."""
+    return {
+        function.sym_name.data: name.data
+        for function in module.ops
+        if isinstance(function, FuncOp)
+        and isinstance(name := function.attributes.get(CODEGEN), StringAttr)
+    }

@@ -172,10 +172,11 @@ class CompileReport:
 
     levels: op counts of each level. seconds: time of each pass or step, in order. notes, warnings:
     what a user should know. placements: where each node runs. ir: the text of the levels that were
-    asked for. instructions: the number in each program. choices: what passes chose by cost.
-    layer_errors: the error of each layer, worst first, if measured. partition: the regions, and why
-    other ops stay on the host. uncut: for each layer that one core of a cluster computes alone, why
-    it is not cut into parts. plan: where the tensors between the layers of a cluster lie.
+    asked for. instructions: the number in each program. trials: the ways to lower them that the
+    clock compared. choices: what passes chose by cost. layer_errors: the error of each layer, worst
+    first, if measured. partition: the regions, and why other ops stay on the host. uncut: for each
+    layer that one core of a cluster computes alone, why it is not cut into parts. plan: where the
+    tensors between the layers of a cluster lie.
     """
 
     levels: list[LevelOps] = field(default_factory=list)
@@ -185,6 +186,7 @@ class CompileReport:
     placements: tuple[Placement, ...] = ()
     ir: dict[str, str] = field(default_factory=dict)
     instructions: dict[str, int] = field(default_factory=dict)
+    trials: str = ""
     choices: tuple[Choice, ...] = ()
     layer_errors: tuple[LayerError, ...] = ()
     partition: PartitionReport = field(default_factory=PartitionReport)

@@ -44,18 +44,20 @@ NEAR = 1.02
 class GraphBindCoresPass(ModulePass):
     """Cut layers into parts for the cores of a cluster.
 
-    mode: ``cost`` or ``paper``.
+    mode: ``cost`` or ``paper``. cores: the most cores that a layer may use; 0: all.
     """
 
     name = "graph-bind-cores"
 
     mode: str = "cost"
+    cores: int = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Bind the layers of every function for a cluster."""
         mode = mode_named(self.name, self.mode)
         for function, cluster in planned_functions(op):
-            _Binder(function, cluster, mode).run()
+            used = min(self.cores or cluster.cores, cluster.cores)
+            _Binder(function, cluster.replace(cores=used), mode).run()
             verify_bindings(function, cluster)
 
 

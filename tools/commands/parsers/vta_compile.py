@@ -149,6 +149,11 @@ def _add_tuning_arguments(parser: argparse.ArgumentParser) -> None:
         f" ${TUNING_VARIABLE}, file names separated by '{os.pathsep}')",
     )
     add("--no-tuning", action="store_true", help="use no recorded schedules at all")
+    add(
+        "--no-trials",
+        action="store_true",
+        help="for a cluster: take the plan as estimated, without comparing others on the clock",
+    )
 
 
 def _add_quantisation_arguments(parser: argparse.ArgumentParser) -> None:
