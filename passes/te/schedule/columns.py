@@ -11,7 +11,7 @@ from vtac.passes.te.schedule.space import Space
 from vtac.passes.te.schedule.tilings import Tilings
 
 Column = np.ndarray[Any, np.dtype[Any]]
-"""Values of one knob, one per point."""
+"""Values of one knob. The columns of all knobs broadcast to one array with an entry per point."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,13 @@ class Reductions:
 class PointColumns:
     """Points whose products all load their operands in the same way.
 
-    values: by the name of a knob; of ``order`` and the slots there are none.
+    values: by the name of a knob; of ``order`` and the slots there are none. shape: of an array
+    with an entry per point.
     """
 
     def __init__(self, space: Space, values: Mapping[str, Column]):
         self.values = values
+        self.shape = np.broadcast_shapes(*(column.shape for column in values.values()))
         tiles = [values[f"tile.{axis}"] for axis in space.axes]
         self.tilings = Tilings(space.structure, tiles)
         taps = dict[int, list[Extents]]()

@@ -6,7 +6,7 @@ The rates are those of the formula in `cost`; the borders of tensors are counted
 from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -361,20 +361,18 @@ class Durations:
         ]
         known: dict[object, ReductionStep] = {}
         operands = [(stage.activations, Memory.INP), (stage.weights, Memory.WGT)]
-        around = [reduction.around(stage, operand) for operand, _ in operands]
-        before: tuple[int, ...] | None = None
         loops = reduction.loops
+        around = [reduction.around(stage, operand) for operand, _ in operands]
         taps = [ranges[0] for ranges in tiles]
-        for index in product(*(range(len(tiles[tap])) for tap in loops)):
+        for index, changed in _turns(tuple([len(tiles[tap]) for tap in loops])):
             for tap, turn in zip(loops, index, strict=True):
                 taps[tap] = tiles[tap][turn]
-            changed = -1 if before is None else first_change(before, index)
-            before = index
-            key = (*taps, *(place > changed for place in around))
+            loaded = around[0] > changed, around[1] > changed
+            key = (*taps, loaded)
             if key not in known:
                 fills, loads = [], 0
                 for number, (operand, memory) in enumerate(operands):
-                    if around[number] and around[number] > changed:
+                    if around[number] and loaded[number]:
                         used = list(taps)
                         for tap in loops[around[number] :]:
                             used[tap] = 0, stage.taps[tap]
@@ -420,6 +418,17 @@ def _transfers(
     extents = [np.array([extent]) for extent in window]
     instructions, rows = transfers(extents, shape, np.ones(1, np.int64), steps)
     return int(instructions[0]), int(rows[0])
+
+
+@lru_cache(maxsize=1 << 10)
+def _turns(counts: tuple[int, ...]) -> Sequence[tuple[tuple[int, ...], int]]:
+    """The turns of nested loops, and the outermost loop that has gone on before each.
+
+    counts: turns of each loop, outermost first. Before the first turn that is loop -1.
+    """
+    turns = list(product(*map(range, counts)))
+    changed = [first_change(before, now) for before, now in pairwise(turns)]
+    return list(zip(turns, [-1, *changed], strict=True))
 
 
 def first_change(before: Sequence[int], now: Sequence[int]) -> int:

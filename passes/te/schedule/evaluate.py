@@ -4,12 +4,13 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from vtac.dialects.target import Memory, Target
 from vtac.dialects.te import LANES, Point, Value, shaped
-from vtac.passes.te.schedule.columns import PointColumns
+from vtac.passes.te.schedule.columns import Column, PointColumns
 from vtac.passes.te.schedule.cost import KernelWork, Rates, cycles
 from vtac.passes.te.schedule.fits import MEMORIES
 from vtac.passes.te.schedule.footprint import (
@@ -40,6 +41,12 @@ ALIKE = 2
 LIKE = 40
 """Points that are searched for different tiles, for each point that is wanted."""
 
+Index: TypeAlias = tuple[Any, ...]
+"""The place of a point in an array of all, one number per dimension."""
+
+_ONE = np.ones((1, 1), np.int64)
+"""What broadcasts to any number of points."""
+
 
 @dataclass(frozen=True)
 class OperandLoad:
@@ -57,7 +64,7 @@ class OperandLoad:
 class FormulaCosts:
     """Everything about one order of the tile loops (axes of the root, outermost first).
 
-    Extents and counts are arrays with one entry per tiling.
+    Extents and counts are arrays that broadcast to one with an entry per point.
     """
 
     def __init__(self, space: Space, columns: PointColumns, target: Target, order: Sequence[int]):
@@ -82,12 +89,12 @@ class FormulaCosts:
         return found
 
     def _load(self, stage: ScheduledStage, operand: int, memory: Memory) -> OperandLoad:
-        taps, turns = [self.one * extent for extent in stage.taps], self.one
+        taps, turns = [_ONE * extent for extent in stage.taps], _ONE
         if stage.role is StageRole.PRODUCT:
             whole = self.reductions.whole[memory is Memory.WGT]
             windows = self.reductions.windows or memory is Memory.WGT
             used = stage.taps_of(operand, windows)
-            turns = np.where(whole, self.one, self._turns(stage, used))
+            turns = np.where(whole, _ONE, self._turns(stage, used))
             tiles = self.reductions.taps[stage.number]
             taps = [
                 np.where(whole, extent, tile) if tap in used else extent
@@ -131,12 +138,12 @@ class FormulaCosts:
     def _find_turns(
         self, stage: ScheduledStage, used: Container[int], without: Container[int]
     ) -> Extents:
-        inside: Flags = self.one < 0
-        total = self.one
+        inside: Flags = _ONE < 0
+        total = _ONE
         for tap in reversed([tap for tap in range(len(stage.taps)) if tap not in without]):
             turns = -(-stage.taps[tap] // self.reductions.taps[stage.number][tap])
             inside = inside | (turns > 1) if tap in used else inside
-            total = total * np.where(inside, turns, self.one)
+            total = total * np.where(inside, turns, _ONE)
         return total
 
     def _repetitions(self, stage: ScheduledStage, operand: int, reduction: Extents) -> Extents:
@@ -248,7 +255,9 @@ class FormulaCosts:
     def best(self, count: int) -> list[tuple[int, Point]]:
         """The cheapest points that may fit, at most so many, the best first, each with its cost."""
         slots = {memory: self._slots(memory) for memory in MEMORIES}
-        fits: Flags = np.logical_and.reduce([found > 0 for found in slots.values()])
+        fits: Flags = np.ones(self.columns.shape, np.bool_)
+        for found in slots.values():
+            fits &= found > 0
         limit = max(self.target.uop_entries // MICRO_OP_SHARE, 1)
         for needed in (*self._gemm_micro_ops, *self.tilings.alu_micro_ops):
             fits &= needed <= limit
@@ -260,28 +269,35 @@ class FormulaCosts:
         cost = np.where(
             fits, cycles(self._work(slots), Rates.of(self.target), self.target), np.iinfo(int).max
         )
-        found: dict[tuple[int, ...], int] = {}
+        seen: dict[tuple[int, ...], int] = {}
         points: list[tuple[int, Point]] = []
-        for index in _smallest(cost, count * LIKE):
+        for number in _smallest(cost.ravel(), count * LIKE):
             if len(points) == count:
                 break
-            tile = tuple(int(size[index]) for size in self.tilings.tile)
-            found[tile] = found.get(tile, 0) + 1
-            if fits[index] and found[tile] <= ALIKE:
-                points.append((int(cost[index]), self._point(int(index), slots)))
+            index = np.unravel_index(number, cost.shape)
+            tile = tuple(int(_at(size, index)) for size in self.tilings.tile)
+            seen[tile] = seen.get(tile, 0) + 1
+            if fits[index] and seen[tile] <= ALIKE:
+                points.append((int(cost[index]), self._point(index, slots)))
         return points
 
-    def _point(self, index: int, slots: Mapping[Memory, Extents]) -> Point:
-        """The values of the knobs in one row of the columns."""
+    def _point(self, index: Index, slots: Mapping[Memory, Extents]) -> Point:
+        """The values of the knobs at one index of the columns."""
         values: dict[str, Value] = {
-            name: bool(column[index]) if column.dtype == np.bool_ else int(column[index])
+            name: bool(_at(column, index)) if column.dtype == np.bool_ else int(_at(column, index))
             for name, column in self.columns.values.items()
         }
         names = self.space.axes
         values["order"] = tuple(names[axis] for axis in self.order)
         for memory, column in slots.items():
-            values[f"slots.{memory.name.lower()}"] = int(column[index])
+            values[f"slots.{memory.name.lower()}"] = int(_at(column, index))
         return self.space.with_values({}, values)
+
+
+def _at(column: Column, index: Index) -> Any:
+    """The entry of a column that broadcasts to the index's shape."""
+    places = zip(index, column.shape, strict=True)
+    return column[tuple(0 if size == 1 else place for place, size in places)]
 
 
 def _smallest(costs: Extents, count: int) -> Extents:

@@ -89,7 +89,11 @@ def _orders(structure: Structure) -> list[list[int]]:
 def _candidates(
     space: Space, tiles: Sequence[Extents], windows_split: bool, whole: Sequence[ScheduledStage]
 ) -> dict[str, Column]:
-    """Every tiling of the root with every way to accumulate; the products of ``whole`` at once."""
+    """Every tiling of the root with every way to accumulate; the products of ``whole`` at once.
+
+    Knobs of accumulation have columns [ways, 1], those of tiles [1, tilings], so that what depends
+    on one of both alone is computed once.
+    """
     stages = space.structure.products
     choices = [
         [stage.taps]
@@ -102,14 +106,12 @@ def _candidates(
         is_cut = any(stage.taps != cut for stage, cut in zip(stages, taps, strict=True))
         wholes = product((False, True), repeat=2) if is_cut else [(True, True)]
         ways += [(taps, activations, weights) for activations, weights in wholes]
-    count = len(tiles[0])
 
     def spread(values: Sequence[int]) -> Column:
-        return np.repeat(np.array(values, np.int64), count)
+        return np.array(values, np.int64)[:, None]
 
     columns: dict[str, Column] = {
-        f"tile.{axis}": np.tile(sizes, len(ways))
-        for axis, sizes in zip(space.axes, tiles, strict=True)
+        f"tile.{axis}": sizes[None, :] for axis, sizes in zip(space.axes, tiles, strict=True)
     }
     for place, stage in enumerate(stages):
         label = stage.compute.label.data

@@ -123,6 +123,7 @@ class TileSteps:
         self._followed: dict[_Place, Sequence[Action]] = durations.known_tiles(
             (*loops, *tiling.slots[:2])
         )
+        self._ends: dict[tuple[int, ...], Sequence[Action]] = durations.known_tiles(tiling.piece)
         self._tiles = [ranges_of(sizes) for sizes in tiling.tiles]
         self.kinds = [
             [(durations.kind_of(axis, tile), tile) for tile in self._tiles[axis]]
@@ -189,10 +190,10 @@ class TileSteps:
             for axis, part in zip(self.loops, tile, strict=True):
                 ranges[axis] = part
             actions, work = self._beginning(kinds, ranges, changed)
-            if any(self._vectors.values()):
+            if self.durations.rates.shares_port and any(self._vectors.values()):
                 actions = self._with_loads_after(actions, kinds, ranges, changed)
             if self._ends_in_pieces:
-                actions = [*actions, *self._pieces([length for _, length in ranges])]
+                actions = [*actions, *self._end(tuple([length for _, length in ranges]))]
             found = self._known[kinds, changed] = actions, work
         return found
 
@@ -220,14 +221,12 @@ class TileSteps:
             following: Sequence[Action] = ()
             if self.loops:
                 following, _ = self._beginning(kinds, tile, len(self.loops) - 1)
-            later, reverse = tuple(self._within_slots(_loads_of(following))), list[Action]()
-            for action in reversed(actions):
-                if isinstance(action, LoadAction | ProductAction):
-                    later = tuple(self._within_slots(chain(_loads_of([action]), later)))
-                elif isinstance(action, ComputeAction) and action.after is not None:
-                    action = action._replace(after=later)
-                reverse.append(action)
-            found = self._followed[kinds, changed] = reverse[::-1]
+            found = list(actions)
+            for place, action in enumerate(actions, 1):
+                if isinstance(action, ComputeAction) and action.after is not None:
+                    later = self._within_slots(_loads_of(chain(actions[place:], following)))
+                    found[place - 1] = action._replace(after=tuple(later))
+            self._followed[kinds, changed] = found
         return found
 
     def _within_slots(self, loads: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -298,8 +297,14 @@ class TileSteps:
             steps.points * self.durations.rates.gemm if counts else 0,
         )
 
-    def _pieces(self, tile: list[int]) -> Iterator[Action]:
-        """The last operations on a tile and its store, piece by piece."""
+    def _end(self, tile: tuple[int, ...]) -> Sequence[Action]:
+        """The last operations on a tile of these extents and its store, piece by piece."""
+        found = self._ends.get(tile)
+        if found is None:
+            found = self._ends[tile] = list(self._pieces(tile))
+        return found
+
+    def _pieces(self, tile: tuple[int, ...]) -> Iterator[Action]:
         assert self.tiling.piece is not None
         axis, size = self.tiling.piece
         (root,) = self.structure.roots
