@@ -11,6 +11,7 @@ Scratchpads are compared by hulls, which stay inside a buffer, since an index of
 belongs to one buffer. DRAM is compared row by row.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -35,27 +36,37 @@ class Span(NamedTuple):
     writes: bool
 
 
-class _Cells:
-    """A space, cut into cells where any span starts or ends.
+class _Touches:
+    """The touches of a space by one module, all of them reads or all writes.
 
-    numbers: the cell that starts at each such element. last: for the reads and the writes of each
-    module, which instruction touched each cell last.
+    The space is cut where spans begin and end. starts: the first element of each part, in rising
+    order; the last part has no end. last: which instruction touched each part last. relevant: the
+    touches, these among them, that a further one of this kind must follow.
     """
 
     def __init__(self) -> None:
-        self.numbers: dict[int, int] = {}
-        self.last: dict[tuple[Module, bool], list[int]] = {}
+        self.starts: list[int] = [-1]
+        self.last: list[int] = [_NOBODY]
+        self.relevant: list[_Touches] = [self]
 
-    def number(self) -> None:
-        """Number the cells, when all ends of spans are known."""
-        self.numbers = {element: number for number, element in enumerate(sorted(self.numbers))}
 
-    def touched(self, module: Module, writes: bool) -> list[int]:
-        """Which instruction of a module read or wrote each cell last."""
-        last = self.last.get((module, writes))
-        if last is None:
-            last = self.last[module, writes] = [_NOBODY] * len(self.numbers)
-        return last
+class _Spaces:
+    """The touches of all spaces, by space, module, and whether they write."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[tuple[Space, Module, bool], _Touches] = {}
+        self._by_space: dict[Space, list[tuple[Module, bool, _Touches]]] = {}
+
+    def meet(self, space: Space, module: Module, writes: bool) -> _Touches:
+        """The first touch of this kind."""
+        mine = self.kinds[space, module, writes] = _Touches()
+        others = self._by_space.setdefault(space, [])
+        for other, wrote, touches in others:
+            if writes or wrote or other is module:
+                mine.relevant.append(touches)
+                touches.relevant.append(mine)
+        others.append((module, writes, mine))
+        return mine
 
 
 def predecessors(modules: Sequence[Module], spans: Sequence[Sequence[Span]]) -> list[set[int]]:
@@ -65,27 +76,21 @@ def predecessors(modules: Sequence[Module], spans: Sequence[Sequence[Span]]) -> 
     each follows those has the same predecessors: on no element do touches change places of which
     one must follow the other.
     """
-    spaces: dict[Space, _Cells] = {}
-    within = list[list[_Cells]]()
-    for touched in spans:
-        cells = [spaces.get(span[0]) or spaces.setdefault(span[0], _Cells()) for span in touched]
-        for here, (_, start, end, _) in zip(cells, touched, strict=True):
-            here.numbers[start] = here.numbers[end] = 0
-        within.append(cells)
-    for here in spaces.values():
-        here.number()
+    spaces = _Spaces()
     result = []
-    for number, (module, touched, cells) in enumerate(zip(modules, spans, within, strict=True)):
-        found, places = set[int](), list[tuple[list[int], int, int]]()
-        for here, (_, start, end, writes) in zip(cells, touched, strict=True):
-            first, behind = here.numbers[start], here.numbers[end]
-            for (other, wrote), last in here.last.items():
-                if writes or wrote or other is module:
-                    found.update(last[first:behind])
-            places.append((here.touched(module, writes), first, behind))
-        for last, first, behind in places:
-            last[first:behind] = [number] * (behind - first)
-        found.discard(_NOBODY)
+    for number, (module, touched) in enumerate(zip(modules, spans, strict=True)):
+        found = {_NOBODY, number}
+        for space, start, end, writes in touched:
+            mine = spaces.kinds.get((space, module, writes)) or spaces.meet(space, module, writes)
+            for touches in mine.relevant:
+                starts = touches.starts
+                parts = slice(bisect_right(starts, start) - 1, bisect_left(starts, end))
+                found.update(touches.last[parts])
+            # The last part within the span goes on behind it.
+            parts = slice(bisect_left(mine.starts, start), bisect_right(mine.starts, end))
+            behind = mine.last[parts.stop - 1]
+            mine.starts[parts], mine.last[parts] = (start, end), (number, behind)
+        found -= {_NOBODY, number}
         result.append(found)
     return result
 
