@@ -26,12 +26,17 @@ class Segment:
 
     level: the name of that level; empty where the passes belong to the level that comes next.
     is_checked_later: whether the verifier need not look at the module at that level, because what
-    follows checks more.
+    follows checks more. A segment with other passes than it was made with is always verified.
     """
 
     passes: tuple[PassSpec, ...]
     level: str = ""
     is_checked_later: bool = False
+
+    def with_passes(self, passes: tuple[PassSpec, ...]) -> "Segment":
+        """The segment with these passes; it is verified if they are others."""
+        unchanged = passes == self.passes
+        return Segment(passes, self.level, self.is_checked_later and unchanged)
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ class Pipeline:
     ) -> "Pipeline":
         if where in self.levels:
             number = self._number(where)
-            changed = replace(self.segments[number], passes=edit(self.segments[number].passes))
+            changed = self.segments[number].with_passes(edit(self.segments[number].passes))
             return Pipeline((*self.segments[:number], changed, *self.segments[number + 1 :]))
         if where not in {spec.name for spec in self.passes}:
             names = ", ".join(dict.fromkeys(spec.name for spec in self.passes))
@@ -154,9 +159,7 @@ class Pipeline:
                 yield from edit((spec,)) if spec.name == where else (spec,)
 
         return Pipeline(
-            tuple(
-                replace(segment, passes=tuple(edited(segment.passes))) for segment in self.segments
-            )
+            tuple(segment.with_passes(tuple(edited(segment.passes))) for segment in self.segments)
         )
 
 

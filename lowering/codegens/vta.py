@@ -77,11 +77,13 @@ LOWERING = (
         "te-place-biases,te-block-immediates,te-extremes-first,te-split-windows,te-share-tiles,"
         "te-cover-stores,te-schedule",
         "te",
+        is_checked_later=True,  # by applying the schedules
     )
     + Pipeline.of(
         "te-declare-intrinsics,te-to-loops,te-apply-schedule,te-share-buffers,te-simplify-loops,"
         "te-pack-constants",
         "loops",
+        is_checked_later=True,  # by encoding and by the hazard checker
     )
     + Pipeline.of(
         "te-to-vta,vta-place-scratch,vta-stage-weights,vta-insert-semaphores,vta-allocate,"
