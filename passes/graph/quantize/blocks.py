@@ -185,10 +185,7 @@ def _swapped(costs: Array, numbers: Array) -> Array:
     numbers, channels = numbers.copy(), np.arange(len(numbers))
     for _ in range(_SWEEPS):
         own = costs[channels, numbers]
-        change = costs[:, numbers] - own[:, None]  # of channel i in the block of channel j
-        change = change + change.T
-        partner = change.argmin(axis=1)
-        gain = change[channels, partner]
+        gain, partner = _best_partners(costs - own[:, None], numbers)
         used = np.zeros(len(numbers), bool)
         for i in np.argsort(gain, kind="stable"):
             j = partner[i]
@@ -200,3 +197,21 @@ def _swapped(costs: Array, numbers: Array) -> Array:
         if not used.any():
             break
     return numbers
+
+
+def _best_partners(change: Array, numbers: Array) -> tuple[Array, Array]:
+    """For each channel the least change of costs by a swap with another, and that channel, [C].
+
+    change: of the cost of each channel, if it were in each block, [C, blocks]. Of equal partners
+    the first counts. The best partner within each block is found for all channels of a block at
+    once, so that no pairs of channels are compared.
+    """
+    order = np.argsort(numbers, kind="stable")
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    least = np.minimum.reduceat(change[order], starts)  # [block of the partner, own block]
+    found = np.where(change == least[numbers], np.arange(len(numbers))[:, None], len(numbers))
+    first = np.minimum.reduceat(found[order], starts)
+    total = change + least.T[numbers]
+    gain = total.min(axis=1)
+    partners = np.where(total == gain[:, None], first.T[numbers], len(numbers))
+    return gain, partners.min(axis=1)
