@@ -14,15 +14,18 @@ Where the driver knows recorded points for a kernel (`VtacContext.schedules`), t
 holds takes the place of the rule's (`vtac.passes.te.templates.recorded`).
 """
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from vtac.dialects.context import VtacContext
-from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.te import canonical_text
+from vtac.dialects.errors import CompileError
+from vtac.dialects.te import KernelOp, canonical_text
+from vtac.passes.side_by_side import side_by_side
 from vtac.passes.te.schedule.structure import readers_of
 from vtac.passes.te.templates.kernels import (
     Layers,
@@ -31,7 +34,7 @@ from vtac.passes.te.templates.kernels import (
     unscheduled_kernels,
 )
 from vtac.passes.te.templates.recorded import RECORD, chosen_point
-from vtac.passes.te.templates.template import RulePoint
+from vtac.passes.te.templates.template import RulePoint, ScheduleSpace
 from vtac.passes.te.templates.tiles import TilesTemplate
 
 
@@ -44,23 +47,50 @@ class TeSchedulePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Schedule every kernel of tensors that has no schedule; report all problems together."""
         template, target, layers = TilesTemplate(), target_of_module(op), Layers(op)
-        found, problems = dict[object, RulePoint](), list[Problem]()
         recorded = ctx.schedules if isinstance(ctx, VtacContext) else None
-        for kernel in unscheduled_kernels(op):
-            layer = layers.of(kernel)
+        kernels = list(unscheduled_kernels(op))
+        spaces, errors = dict[KernelOp, ScheduleSpace](), dict[KernelOp, CompileError]()
+        for kernel in kernels:
             try:
-                space = space_of(kernel, template, target, layer)
-                key = canonical_text(kernel), readers_of(kernel)
-                if key not in found:
-                    found[key] = space.rule(layer)
+                spaces[kernel] = space_of(kernel, template, target, layers.of(kernel))
+            except CompileError as error:
+                errors[kernel] = error
+        points = _points(spaces, layers)
+        for kernel, space in spaces.items():
+            try:
+                point = points[_key(kernel)]
+                if isinstance(point, CompileError):
+                    raise point
                 records = () if recorded is None else recorded(kernel, target)
-                chosen = chosen_point(kernel, space, found[key], records)
+                chosen = chosen_point(kernel, space, point, records)
                 schedule = chosen.space.schedule(kernel, *chosen.point)
             except CompileError as error:
-                problems += layers.problems(kernel, error)
+                errors[kernel] = error
                 continue
             if chosen.record is not None:
                 schedule.attributes[RECORD] = chosen.record
             op.body.block.insert_op_after(schedule, kernel)
+        problems = [
+            problem
+            for kernel in kernels
+            if kernel in errors
+            for problem in layers.problems(kernel, errors[kernel])
+        ]
         if problems:
             raise CompileError(problems)
+
+
+def _key(kernel: KernelOp) -> Hashable:
+    """What the rule's point depends on."""
+    return canonical_text(kernel), readers_of(kernel)
+
+
+def _points(
+    spaces: Mapping[KernelOp, ScheduleSpace], layers: Layers
+) -> dict[Hashable, RulePoint | CompileError]:
+    """The points of the rule, one for all kernels of one key, or why there is none."""
+    first = dict[Hashable, KernelOp]()
+    for kernel in spaces:
+        first.setdefault(_key(kernel), kernel)
+    rules = [partial(spaces[kernel].rule, layers.of(kernel)) for kernel in first.values()]
+    return dict(zip(first, side_by_side(rules), strict=True))
