@@ -164,7 +164,22 @@ def _spans_of_program(program: StreamOp, instructions: Sequence[InstructionOp]) 
     """The spans that each instruction touches."""
     stored = {op.buffer_name for op in instructions if isinstance(op, StoreOp) and op.buffer_name}
     accesses = Accesses(program.target, program.buffers(), stored)
-    return [_spans_of(op, accesses) for op in instructions]
+    # The same tile shapes come again and again, and the program keeps its attributes alive.
+    known = dict[tuple[int, ...], list[Span]]()
+    found = []
+    for op in instructions:
+        key = op.OPCODE, *map(id, map(op.properties.get, _COMPUTE))
+        spans = known.get(key)
+        if spans is None:
+            spans = _spans_of(op, accesses)
+            if op.OPCODE in (Opcode.GEMM, Opcode.ALU):
+                known[key] = spans
+        found.append(spans)
+    return found
+
+
+_COMPUTE = ("micro_ops", "loops", "dst", "src", "wgt", "reset")
+"""The properties on which the spans of a compute instruction depend; transfers have none."""
 
 
 def _work_of(op: InstructionOp, target: Target) -> Occupation:
