@@ -29,7 +29,7 @@ from .canonical import (
     digest_of_kernel,
     use_canonical_names,
 )
-from .compute import CallOp, ComputeOp, ConstantOp, KernelOp, Read
+from .compute import CallOp, ComputeOp, ConstantOp, KernelOp
 from .fusion import UnfuseOp
 from .intrinsics import Instruction, InstructionAttr, IntrinsicOp, Lanes
 from .knobs import (
@@ -59,6 +59,7 @@ from .loops import ForOp, HullOp, SpanOp
 from .operation import declared
 from .packing import Box, PackedAttr, packing_of
 from .ranges import Range, integers
+from .reads import Read
 from .schedule import Primitive, ScheduleOp
 from .space import KnobAttr, KnobOp, PointAttr, PointOp, SpaceOp
 from .stage_primitives import (

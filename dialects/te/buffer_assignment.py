@@ -51,7 +51,7 @@ class StridedView:
         return StridedView(self.buffer, self.offset - offset, tuple(shape), self.strides)
 
     def reshaped(self, shape: Sequence[int]) -> "StridedView | None":
-        """The same elements in another shape, None if no strides express it."""
+        """A place of the same elements in another shape; None if no strides express that shape."""
         strides = _reshape_strides(self.shape, self.strides, shape)
         if strides is None:
             return None

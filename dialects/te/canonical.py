@@ -15,7 +15,8 @@ from xdsl.ir import Block, SSAValue
 
 from .affine import Row
 from .attributes import DomainAttr
-from .compute import ComputeOp, KernelOp, Read
+from .compute import ComputeOp, KernelOp
+from .reads import Read
 
 
 def canonical_text(kernel: KernelOp) -> str:

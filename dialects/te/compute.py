@@ -4,8 +4,7 @@
 tensor expressions of Halide and TVM). It says nothing about order or place; schedules do.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -20,7 +19,6 @@ from xdsl.dialects.builtin import (
     SymbolNameConstraint,
     SymbolRefAttr,
     TensorType,
-    UnitAttr,
     i32,
     i64,
 )
@@ -48,47 +46,12 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from .affine import Row, map_of, parse_subscripts, print_subscripts, rows_of
+from .affine import map_of, rows_of
 from .attributes import SUPPORTED_ELEMENTS, DomainAttr, Outside, outside_value, shaped
 from .body import YieldOp, combiner, verify_body
 from .operation import TeOperation, declared
 from .packing import packing_of
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """One operand of a compute or an update.
-
-    value: tensor or buffer that is read.
-    rows: one subscript for each dimension, over the statement's variables.
-    outside: what a read outside the shape yields, if there can be one.
-    """
-
-    value: SSAValue
-    rows: tuple[Row, ...]
-    outside: int | None = None
-
-    def bordered(self, extents: Sequence[int], outside: int) -> "Read":
-        """The read with a value for elements outside the tensor, if the variables can lead there.
-
-        extents: of the statement's variables. outside: that value, unless the read has one.
-        """
-        if self.outside is None:
-            for row, size in zip(self.rows, shaped(self.value).get_shape(), strict=True):
-                low, high = row.interval(extents)
-                if low < 0 or high >= size:
-                    return Read(self.value, self.rows, outside)
-        return self
-
-
-def outside_attr(reads: Sequence[Read]) -> ArrayAttr[Outside]:
-    """The attribute ``outside`` of a list of reads."""
-    return ArrayAttr(
-        UnitAttr()
-        if read.outside is None
-        else IntegerAttr(read.outside, shaped(read.value).element_type)
-        for read in reads
-    )
+from .reads import Read, outside_attr, parse_read, print_read
 
 
 @irdl_op_definition
@@ -385,7 +348,7 @@ class ComputeOp(TeOperation):
         parser.parse_keyword("ins")
         names = spatial.names + reduce.names
         reads = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: _parse_read(parser, names)
+            parser.Delimiter.PAREN, lambda: parse_read(parser, names)
         )
         identity, init = None, None
         if parser.parse_optional_keyword("identity"):
@@ -423,7 +386,7 @@ class ComputeOp(TeOperation):
         names = self.spatial.names + self.reduce.names
         printer.print_string("\n    ins (")
         printer.print_list(
-            self.reads, lambda read: _print_read(printer, read, names), ",\n         "
+            self.reads, lambda read: print_read(printer, read, names), ",\n         "
         )
         printer.print_string(")")
         if self.identity is not None:
@@ -491,31 +454,3 @@ class ComputeOp(TeOperation):
             raise VerifyException(f"init is {self.init.type}, the result {self.result.type}")
         if self.reduce.data:
             combiner(self.body)
-
-
-def _parse_read(parser: Parser, names: Sequence[str]) -> Read:
-    operand = parser.parse_unresolved_operand()
-
-    def variable() -> int | None:
-        position = parser.pos
-        name = parser.parse_optional_identifier()
-        if name is not None and name not in names:
-            parser.raise_error(f"there is no axis {name}", position, parser.pos)
-        return None if name is None else names.index(name)
-
-    rows = parse_subscripts(parser, variable)
-    outside = None
-    if parser.parse_optional_keyword("outside"):
-        outside = parser.parse_integer(allow_boolean=False)
-    parser.parse_punctuation(":")
-    return Read(parser.resolve_operand(operand, parser.parse_type()), rows, outside)
-
-
-def _print_read(printer: Printer, read: Read, names: Sequence[str]) -> None:
-    printer.print_operand(read.value)
-    variable: Callable[[int], object] = lambda index: printer.print_string(names[index])  # noqa: E731
-    print_subscripts(printer, read.rows, variable)
-    if read.outside is not None:
-        printer.print_string(f" outside {read.outside}")
-    printer.print_string(" : ")
-    printer.print_attribute(read.value.type)

@@ -112,7 +112,7 @@ class PackedAttr(MemRefLayoutAttr, Data[tuple[Region, ...]]):
         return dict(zip(boxes, itertools.accumulate(map(volume, boxes), initial=0), strict=False))
 
     def size(self, shape: Sequence[int]) -> int:
-        """How many elements are stored."""
+        """The number of elements that are stored."""
         return sum(map(volume, self.boxes(shape)))
 
     def get_affine_map(self) -> AffineMap:

@@ -40,9 +40,10 @@ class CacheReadOp(Primitive):
 
 @irdl_op_definition
 class CacheWriteOp(Primitive):
-    """Computes a stage in a buffer of a scope, from where a copy brings the values to their place.
+    """Computes a stage in a buffer of another scope, and copies the values to their place.
 
-    The copy may narrow them. The result is the stage that computes; the old handle is the copy.
+    The copy may narrow the values. The result is a handle of the stage that computes; the handle
+    that was there before stands for the copy.
     """
 
     name = "te.cache_write"

@@ -40,7 +40,6 @@ from xdsl.utils.exceptions import VerifyException
 from .affine import Row, map_of, parse_subscripts, print_subscripts, rows_of
 from .attributes import Outside, Scope, outside_value, scope_of, shaped
 from .body import verify_body
-from .compute import Read, outside_attr
 from .intrinsics import IntrinsicOp
 from .operation import (
     UNIT,
@@ -50,6 +49,7 @@ from .operation import (
     parse_value,
     string,
 )
+from .reads import Read, outside_attr
 
 
 @dataclass(frozen=True, slots=True)
