@@ -69,7 +69,7 @@ class Histogram:
         return self.limit * (min(index, BINS - 1) + 1) / BINS
 
     def entropy_threshold(self) -> float:
-        """The clipping threshold whose int8 distribution diverges least from the real one."""
+        """The clipping threshold with the least divergence between int8 and real distributions."""
         used = int(np.flatnonzero(self.counts)[-1]) + 1 if self.counts.any() else 0
         candidates = [*range(_LEVELS, used, _STRIDE), used]
         if used <= _LEVELS or self.counts.sum() < _FEWEST:

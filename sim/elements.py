@@ -36,7 +36,7 @@ class Loop:
 
     @property
     def factors(self) -> tuple[int, int, int]:
-        """The numbers that an iteration adds, in the order of `COLUMNS`."""
+        """What an iteration adds to each index of a micro-op, in the order of `COLUMNS`."""
         return self.dst, self.src, self.wgt
 
 

@@ -47,7 +47,7 @@ _FULL_ENOUGH = 0.6
 
 @dataclass(frozen=True)
 class Table:
-    """Micro-ops as products over [batch, m, k, n]: dst [b, m, n], src [b, m, k], wgt [b, k, n]."""
+    """Micro-ops as matrix products with indices dst [b, m, n], src [b, m, k], wgt [b, k, n]."""
 
     dst: Indices
     src: Indices

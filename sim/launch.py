@@ -31,7 +31,7 @@ class Counters:
 
     @classmethod
     def of(cls, target: Target, instructions: Sequence[Instruction]) -> "Counters":
-        """The counters of some instructions that run."""
+        """The counters of a run of these instructions."""
         counters = cls(len(instructions))
         elements = dict.fromkeys(Memory, 0)
         for instruction in instructions:

@@ -58,7 +58,7 @@ class _Stripe:
         self.overlaps = rows > 1 and stride < width
 
     def of(self, dram: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """A view of this shape."""
+        """The bytes of DRAM that the transfer moves, as a view, [rows, width] or [width]."""
         if len(self.shape) == 1:
             return dram[self.first : self.last]
         return np.ndarray(self.shape, np.uint8, dram, self.first, self.strides)
@@ -135,7 +135,7 @@ class StoreStep:
 
 
 class SaveStep:
-    """Writes OUT where it was lazy, so that ACC may change without it."""
+    """Copies elements of ACC to OUT that have not been copied yet, before ACC changes."""
 
     def __init__(self, buffers: Buffers, elements: Elements) -> None:
         self._acc, self._out, self._elements = buffers.acc, buffers.out, elements
@@ -204,7 +204,7 @@ class Multiply:
         return partial(self._multiply, inputs, weights, sums[self._outer])
 
     def onto(self, sums: NDArray[np.float32], src: int, wgt: int) -> Step:
-        """As `into`, but added to the contents of ``sums``."""
+        """The step that multiplies as `into` does, and adds the products to ``sums``."""
         add = partial(np.add, sums, self._more, out=sums)
         return in_turn(self.into(self._more, src, wgt), add)
 

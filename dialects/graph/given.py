@@ -158,7 +158,7 @@ def least_byte(type: Attribute) -> int | None:
 
 
 def grid_of(value: SSAValue | None) -> GridAttr | None:
-    """The grid of a constant, if it has one."""
+    """The quantisation grid of a constant; None for other values, and for constants without."""
     if not isinstance(value, OpResult) or not isinstance(value.op, ConstantOp):
         return None
     found = value.op.attributes.get(GRID_ATTRIBUTE)

@@ -256,7 +256,7 @@ class ConvOp(WindowOp, WeightedOp):
         return self.group.value.data
 
     def products(self) -> int:
-        """The number of weights per output channel."""
+        """The number of products per element of the result: the weights of an output channel."""
         return prod(known_extents(self.w)[1:])
 
     def kernel_shape(self) -> tuple[int, ...]:

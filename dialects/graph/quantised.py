@@ -300,7 +300,7 @@ class UnpackOp(UnaryOp):
     traits = traits_def(ServesOthers())
 
     def verify_(self) -> None:
-        """Only the operand is packed."""
+        """The operand is packed, and the result is not."""
         super().verify_()
         if packing(self.x.type) is None or packing(self.result.type) is not None:
             raise VerifyException("unpack goes from a packed tensor to a plain one")

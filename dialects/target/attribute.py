@@ -199,12 +199,13 @@ class Target(Data[Configuration]):
 
     @property
     def uop_depth(self) -> int:
-        """Micro-ops that the instruction fields can name; the memory may be smaller."""
+        """The number of micro-ops that the fields of instructions can name; the memory may hold
+        fewer."""
         return 1 << self.data.log_depth(Memory.UOP)
 
     @property
     def uop_entries(self) -> int:
-        """Micro-ops that the machine really has."""
+        """The number of micro-ops that the memory of the machine holds."""
         entries = self.data.uop_entries
         return self.uop_depth if entries is None else entries
 

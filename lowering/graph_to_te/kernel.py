@@ -99,7 +99,7 @@ class BlockedLayout:
 
     @property
     def outer_names(self) -> tuple[str, ...]:
-        """Names of the axes before the spatial ones, the channels last."""
+        """Names of the axes in front of the spatial ones; the last is that of the channels."""
         return ("g", "n", "c") if self.entries > 1 else ("n", "c")
 
     @property

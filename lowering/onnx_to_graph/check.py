@@ -43,7 +43,7 @@ def plain_domain(domain: str) -> str:
 
 
 def opsets_of(model: ModelProto) -> dict[str, int]:
-    """Domain to version."""
+    """The version of the opset that a model imports, by domain."""
     return {plain_domain(o.domain): o.version for o in model.opset_import}
 
 

@@ -77,8 +77,8 @@ def max_pool(node: Node) -> Operation:
 def average_pool(node: Node) -> Sequence[Operation]:
     """AveragePool.
 
-    Pads may count, but what ceil_mode adds to them never does: then the pads that count become
-    elements, and the others remain.
+    The mean may count pads (count_include_pad), but never those that ceil_mode adds. If there are
+    both, the pads that count are made elements of the tensor, and the others remain pads.
     """
     node.floats(0)
     counts = bool(node.attributes.get("count_include_pad", 0))

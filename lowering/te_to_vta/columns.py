@@ -87,7 +87,7 @@ class ColumnSink:
         self._append = columns.instructions.append
 
     def allocate(self, memory: Memory, site: int, slots: int, name: str | None) -> int:
-        """See `Sink`."""
+        """End the program, see `Sink`."""
         return self._columns.born(memory, site, slots, self._where)
 
     def transfer(self, memory: Memory, buffer: int, dram: str, place: int, part: Rectangle) -> None:

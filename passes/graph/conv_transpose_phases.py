@@ -104,7 +104,7 @@ class Dimension:
 def can_split(ctx: Context, op: Operation) -> bool:
     """Whether an op is a transposed convolution that the pass takes.
 
-    Constant float weights and static shapes; no dilation beside a stride.
+    It has constant float weights and static shapes, and no dilation together with a stride.
     """
     if not isinstance(op, HostOp) or op.op_type.data != OPERATOR or op.domain.data:
         return False

@@ -41,7 +41,7 @@ class Expression:
         return self == leaf or any(operand.contains(leaf) for operand in self.operands)
 
     def replaced(self, leaves: "Mapping[Expression, Expression]") -> "Expression":
-        """The normal form with some leaves replaced."""
+        """The expression in normal form, with other expressions in place of some leaves."""
         if not self.operands:
             return leaves.get(self, self)
         return make(self.head, [operand.replaced(leaves) for operand in self.operands])

@@ -136,7 +136,7 @@ class _Site:
 
     @property
     def places(self) -> int:
-        """Slots that are really used."""
+        """The number of slots that are in use."""
         return min(self.slots, len(self.buffers))
 
     @property

@@ -38,7 +38,8 @@ _Type = tuple[DType, tuple[int, ...]]
 def add_host_part(
     name: str, data: bytes, blobs: Mapping[str, bytes], inputs: Sequence[Tensor], body: Body
 ) -> list[Tensor]:
-    """Append the steps of a host part; its results. Raises `CompileError` with all problems."""
+    """Append the steps of a host part, and return its results. Raises `CompileError` with all
+    problems."""
     model = onnx.load_from_string(data)
     arrays = attach_blobs(model, blobs, f"host part {name}")
     part = _Part(model, body)

@@ -45,7 +45,7 @@ class MemoryPlan:
 
     @property
     def peak(self) -> int:
-        """The most bytes that live at one time: no plan needs less."""
+        """The largest number of bytes that are in use at one step. No plan can need fewer."""
         return max(
             (
                 sum(p.bytes for p in self.places if p.first <= step <= p.last)

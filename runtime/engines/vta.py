@@ -157,7 +157,7 @@ class VtaEngine(Engine):
         return hazards_of(built, resources)
 
     def instructions(self, built: object) -> int:
-        """The instructions of the program."""
+        """The number of instructions of the program."""
         assert isinstance(built, BinaryProgram | BinaryCluster)
         return built.instructions
 

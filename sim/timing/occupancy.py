@@ -127,7 +127,7 @@ class LiveRanges:
         self._read[elements] = -1
 
     def read(self, elements: Elements, start: int, end: int) -> None:
-        """Read elements; accumulators that an instruction starts from as they are begin here."""
+        """Read elements. Accumulators that nothing has written begin their life here."""
         written = self._written[elements]
         self._written[elements] = np.where(written < 0, start, written)
         self._read[elements] = np.maximum(self._read[elements], end)

@@ -10,12 +10,12 @@ from .machine import CoreClock, Timeline
 
 
 class Referee(Protocol):
-    """Who decides, in order of time, whether tokens or signals are lost; a `CoreClock` is one."""
+    """Decides, in order of time, whether tokens or signals are lost. A `CoreClock` is a referee."""
 
     @property
     def undecided(self) -> int:
-        """The cycle up to which channels may go before it must decide; `NEVER` if nothing is
-        open."""
+        """The cycle up to which channels may advance before this referee decides; `NEVER` if it has
+        nothing to decide."""
 
     def decide(self) -> None:
         """Decide what `undecided` waits for."""

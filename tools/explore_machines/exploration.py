@@ -25,7 +25,7 @@ class Row:
 
     @property
     def cycles(self) -> int:
-        """Of the network; only where there are any."""
+        """The cycles of the network. Only for machines that have a program."""
         assert self.outcome.cycles is not None
         return self.outcome.cycles
 
@@ -64,7 +64,7 @@ class Exploration:
 
     @property
     def incomplete(self) -> list[Row]:
-        """The machines that leave layers to the host which others compute."""
+        """The machines that leave layers to the host which other machines compute."""
         kept = set(map(id, self.compared))
         return [r for r in self.rows if r.outcome.cycles is not None and id(r) not in kept]
 

@@ -36,7 +36,7 @@ _BINARY: Mapping[type[Operation], Callable[[Any, Any], Any]] = {
 
 
 def evaluate_kernel(kernel: te.KernelOp, inputs: Sequence[NDArray[Any]]) -> list[Array]:
-    """The results of a kernel of tensors, int64, one array for each; inputs in their order."""
+    """The results of a kernel of tensors, one int64 array each. inputs: in their order."""
     values: dict[SSAValue, Array] = {
         argument: np.asarray(array, np.int64)
         for argument, array in zip(kernel.body.block.args, inputs, strict=True)

@@ -35,7 +35,7 @@ class _Shown:
         return self.judged / max(time.monotonic() - self.started, 1e-3)
 
     def left(self) -> float | None:
-        """Seconds until a limit is reached, at this rate; None if there is none."""
+        """Seconds until a limit is reached at the present rate; None if there is no limit."""
         found = []
         if self._seconds is not None:
             found.append(self._seconds - (time.monotonic() - self.started))

@@ -92,7 +92,7 @@ class Options:
 
 
 class Screen(Protocol):
-    """Cheap judgements of points of one kernel. They are counted, and are no trials."""
+    """Cheap judgements of points of one kernel. They are counted, but not as trials."""
 
     default: Point = field(hash=False)
     """The point of the default rule."""
@@ -104,7 +104,7 @@ class Screen(Protocol):
     """Calls of `cost` so far."""
 
     def key(self, point: Point) -> Hashable:
-        """Equal for points that stand for the same program."""
+        """A key that is equal for points with the same program."""
         ...
 
     def fits(self, point: Point) -> bool:
@@ -112,7 +112,7 @@ class Screen(Protocol):
         ...
 
     def cost(self, point: Point, limit: int | None = None) -> int:
-        """The simulated cycles; where they reach the limit, some number from the limit on."""
+        """The simulated cycles of a point; any number from the limit on if they reach the limit."""
         ...
 
 

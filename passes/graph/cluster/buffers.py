@@ -47,15 +47,15 @@ class Buffer:
 
     @property
     def life(self) -> int:
-        """Steps for which it is held."""
+        """The number of steps for which the buffer occupies memory."""
         return self.last - self.first + 1
 
     def write(self, step: int) -> None:
-        """Record that a step writes some of it."""
+        """Record that a step writes a part of the buffer."""
         self.first, self.last = min(self.first, step), max(self.last, step)
 
     def read(self, step: int) -> None:
-        """Record that a step reads from it."""
+        """Record that a step reads from the buffer."""
         self.last, self.reads = max(self.last, step), self.reads + 1
 
 

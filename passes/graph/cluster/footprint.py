@@ -122,7 +122,7 @@ def shrinking_layers(
     factors: Mapping[str, int],
     cache: PieceCache,
 ) -> int:
-    """How many layers compute less for the first piece than for the whole."""
+    """The number of layers that compute fewer elements for the first piece than for the whole."""
     pieces = asked_of(outputs, factors)
     demands = cache.demands(ops, pieces[0]) if pieces else None
     if not isinstance(demands, Demands):

@@ -2,7 +2,7 @@
 
 A layer lasts as long as the busiest of what works side by side: the compute module of the core with
 the largest part, its loads, its stores, and DDR, which all cores share. Between layers cores wait
-for each other. Work is counted by `machine_work`; the clock knows more.
+for each other. `machine_work` counts the work. The clock of the simulator is more exact.
 """
 
 from collections.abc import Mapping

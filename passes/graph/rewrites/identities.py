@@ -96,7 +96,7 @@ def _takes_single_elements(op: PoolOp) -> bool:
 
 @dataclass
 class DropUnused(RewritePattern):
-    """An ONNX operator has no effect but its results."""
+    """Erase an ONNX operator if nothing reads its results: it has no other effect."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: HostOp, rewriter: PatternRewriter) -> None:

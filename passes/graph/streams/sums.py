@@ -32,8 +32,8 @@ def fine_step(lo: float, hi: float) -> float:
 def emit_sum(draft: Draft, addends: Sequence[FineValue], step: float) -> FineValue | None:
     """The sum of some values as planes; None where some partial sum could leave int32.
 
-    step: wanted for the result; with an addend of two planes it is that of the addend times a power
-    of two, so that the addend enters unchanged.
+    step: the step that is wanted for the result. If an addend has two planes, the result takes the
+    step of that addend times a power of two instead, so that the addend enters unchanged.
     """
     tied = next((a.step for a in addends if a.low is not None and a.step is not None), None)
     if tied is not None:

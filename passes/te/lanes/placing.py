@@ -111,7 +111,7 @@ def place_weights(choice: Choice, read: Subscripts, depth: LaneAxes, block: int)
 
 
 def place_constant(choice: Choice, block: int) -> Placement:
-    """The placement of a factor that is one number."""
+    """The placement of a factor that is a single number."""
     rows: LaneAxes = tuple((None, count) for _, count in choice.columns) or ((None, block),)
     depth: LaneAxes = tuple((None, count) for _, count in choice.depth or ()) or ((None, 1),)
     equal = () if choice.group is None else ((0, 0),)

@@ -56,7 +56,10 @@ def _parts_of(stage: ScheduledStage, operand: int, target: Target) -> list[_Dime
 
 
 class BufferNeeds:
-    """What tilings of one kernel need; what they have in common is worked out once."""
+    """The elements of each scratchpad that tilings of one kernel need.
+
+    What tilings have in common is computed once.
+    """
 
     def __init__(self, structure: Structure, target: Target, regions: TileRegions):
         self.structure, self.target, self.regions = structure, target, regions

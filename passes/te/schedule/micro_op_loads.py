@@ -34,7 +34,7 @@ class MicroOpCounter:
         self._in_tile: dict[object, tuple[Phases, list[Variant]]] = {}
 
     def count(self) -> MicroOpLoads:
-        """All loads of the program."""
+        """The loads of micro-ops of the whole program."""
         start: Phases = (*[-1 for _ in self.steps.operands], 0)
         _, variants = self._variants(0, (), (), -1, start)
         total = sum(self._counts[variant] for variant in variants)

@@ -69,7 +69,7 @@ class ArgumentParser(argparse.ArgumentParser):
 def add_verbose_argument(
     parser: argparse.ArgumentParser, what: str = "print each step as it begins"
 ) -> None:
-    """Add ``-v``. what: what it does."""
+    """Add the option ``-v``. what: its help text."""
     parser.add_argument("-v", "--verbose", action="store_true", help=f"{what} (to stderr)")
 
 

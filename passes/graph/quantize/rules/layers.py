@@ -24,7 +24,7 @@ class _Layer(CoreRule[LayerT], Generic[LayerT]):
         return op.products()
 
     def form(self, op: LayerT, result: SSAValue, factor: Array) -> Form:
-        """The form with the op's own weights."""
+        """The linear form of the op: its operand and its weights."""
         return form_of(op, result, factor)
 
     def bias(self, op: LayerT, network: Network) -> Array:
