@@ -2,13 +2,15 @@
 
 ``python FILE`` measures what is not measured yet and writes docs/cluster_evaluation.md. Each
 measurement is appended to a file of records as soon as it is made, so that a run can be stopped and
-goes on later; ``--seconds 280`` begins no further measurement after that time. The whole takes some
-hours on one core. ``--network``, ``--batch``, ``--cores`` and ``--step`` choose a part, ``--fresh``
+goes on later; ``--seconds 280`` begins no further measurement after that time. Records of another
+state of the compiler are left out, unless ``--any-state`` is given. The whole takes some hours on
+one core. ``--network``, ``--batch``, ``--cores`` and ``--step`` choose a part, ``--fresh``
 measures again what they choose. Cycles come from the exact clock; only the seconds of compilations
 depend on the machine that this runs on.
 """
 
 import argparse
+import hashlib
 import json
 import sys
 import time
@@ -31,6 +33,12 @@ RECORDS, PAGE = ROOT / "build/bench_cluster.jsonl", ROOT / "docs/cluster_evaluat
 NETWORKS = ("resnet18", "mobilenet_v2", "googlenet", "resnet50", "yolo", "vgg16", "bert")
 """The networks of the tables, in the order in which they are measured."""
 
+SMALL = "small"
+"""The network of the table of batches."""
+
+ROOMS = ("dialects", "passes", "lowering", "sim", "runtime", "tools/driver")
+"""Where the sources of the compiler and of the simulator lie."""
+
 Job = tuple[str, int, str, str]
 """Network, batch, machine, step."""
 
@@ -49,13 +57,21 @@ def jobs(args: argparse.Namespace) -> Iterator[Job]:
                 for step in steps:
                     yield network, batch, f"cluster-{count}", step
     if not (args.batch or args.step):
-        for network in networks[:2]:
-            for batch in BATCHES:
-                yield network, batch, "cluster-8", DEFAULT
+        for batch in BATCHES:
+            yield SMALL, batch, "cluster-8", DEFAULT
 
 
-def read(path: Path) -> dict[Job, Record]:
-    """The records of a file; later ones count."""
+def state_of_compiler() -> str:
+    """A number that changes with any source of the compiler or of the simulator."""
+    digest = hashlib.sha256()
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def read(path: Path, state: str | None) -> dict[Job, Record]:
+    """The records of a file; later ones count. state: what made them; None: whatever did."""
     found: dict[Job, Record] = {}
     if path.exists():
         for line in path.read_text().splitlines():
@@ -63,7 +79,8 @@ def read(path: Path) -> dict[Job, Record]:
             values["tensors"] = tuple(values["tensors"])
             values["stages"] = {stage: tuple(v) for stage, v in values["stages"].items()}
             record = Record(**values)
-            found[record.key] = record
+            if state in (None, record.state):
+                found[record.key] = record
     return found
 
 
@@ -92,7 +109,9 @@ def machine_named(name: str) -> Machine:
     return ClusterTarget.named(name) if name.startswith("cluster") else Target.named(name)
 
 
-def run(todo: Sequence[Job], records: dict[Job, Record], path: Path, seconds: float) -> None:
+def run(
+    todo: Sequence[Job], records: dict[Job, Record], path: Path, seconds: float, state: str
+) -> None:
     """Measure, and append each record to the file."""
     started, prepared = time.monotonic(), Prepared()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +119,7 @@ def run(todo: Sequence[Job], records: dict[Job, Record], path: Path, seconds: fl
         if time.monotonic() - started > seconds:
             return
         network, batch, machine, step = job
-        record = Record(*job)
+        record = Record(*job, state=state)
         try:
             model = prepared.get(network, 1 if step == COPIES else batch)
             measure(model, machine_named(machine), record)
@@ -137,7 +156,8 @@ Ratios are to the default; DDR is that of *layers, semaphores* and that of the d
 *bound* is the largest of three: compute over all cores; weights once, inputs and results over the
 rate of DDR; at batch 1 also, for each cut of the order of layers, the compute before it and the
 time for those weights behind it that neither the global buffer nor the cores' buffers can hold.
-A cell without a number has not been measured.
+A cell without a number has not been measured. Where the clock chooses between ways to lower a
+program, it does so in every step, with the options that the step leaves open.
 
 {steps}
 ## Means
@@ -208,12 +228,16 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=RECORDS)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--fresh", action="store_true", help="measure again what is chosen")
+    parser.add_argument(
+        "--any-state", action="store_true", help="keep records of other states of the compiler"
+    )
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     sys.setrecursionlimit(10_000)
-    records = read(args.records)
+    state = state_of_compiler()
+    records = read(args.records, None if args.any_state else state)
     todo = [job for job in dict.fromkeys(jobs(args)) if args.fresh or job not in records]
-    run(todo, records, args.records, args.seconds)
+    run(todo, records, args.records, args.seconds, state)
     args.page.write_text(page(records))
 
 

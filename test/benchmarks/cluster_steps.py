@@ -91,7 +91,7 @@ class Record:
     in which the compute modules work. seconds: processor time of the compilation after calibration.
     stages: for each stage of the network, cycles from its begin to its end and the share in which
     GEMMs work. compute, weights: of each layer of the program for one core and one image, cycles
-    and bytes. outside: bytes of inputs and results of one image.
+    and bytes. outside: bytes of inputs and results of one image. state: of the compiler.
     """
 
     network: str
@@ -112,6 +112,7 @@ class Record:
     weights: dict[str, int] = field(default_factory=dict)
     outside: int = 0
     error: str = ""
+    state: str = ""
 
     @property
     def key(self) -> tuple[str, int, str, str]:

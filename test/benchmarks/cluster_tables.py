@@ -213,7 +213,7 @@ class Tables:
         rows = []
         for network, entry in NETWORKS.items():
             found = [self.cycles(network, batch, "cluster-8", DEFAULT) for batch in BATCHES]
-            if network != "small" and sum(c is not None for c in found) > 2:
+            if sum(c is not None for c in found) > 2:
                 texts = [
                     "" if c is None else f"{c / b / 1e3:,.0f}"
                     for c, b in zip(found, BATCHES, strict=True)

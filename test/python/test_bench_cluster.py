@@ -27,7 +27,9 @@ def test_runs_go_on_where_they_stopped(
     assert capsys.readouterr().out.count("cycles") == 3
     run(monkeypatch, tmp_path, DEFAULT, COPIES, "layers")
     assert capsys.readouterr().out.count("cycles") == 1
-    records = bench_cluster.read(tmp_path / "records.jsonl")
+    records = bench_cluster.read(tmp_path / "records.jsonl", bench_cluster.state_of_compiler())
+    assert records == bench_cluster.read(tmp_path / "records.jsonl", None)
+    assert not bench_cluster.read(tmp_path / "records.jsonl", "another state")
     found = {step: records["small", 1, "cluster-2", step] for step in (DEFAULT, COPIES, "layers")}
     one = records["small", 1, "chisel-pynq", ONE_CORE]
     assert not any(record.error for record in records.values())
