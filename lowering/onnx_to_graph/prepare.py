@@ -67,13 +67,12 @@ def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bo
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
     constants |= large_constants(model.graph) | made
-    if calibrated:
-        if widen_half_floats(small, types, constants, CONVERTERS.__contains__):
-            types = infer_types(small)
-        more = expand(small, opsets_of(small)[""], types, constants)
-        if more is not None:
-            constants |= more
-            types = infer_types(small)
+    if calibrated and widen_half_floats(small, types, constants, CONVERTERS.__contains__):
+        types = infer_types(small)
+    more = expand(small, opsets_of(small)[""], types, constants, calibrated)
+    if more is not None:
+        constants |= more
+        types = infer_types(small)
     fixed = {i.name: i for i in small.graph.input}
     outputs = [output.name for output in model.graph.output]
     return Prepared(small, types, constants, [fixed[i.name] for i in inputs], outputs, whole)

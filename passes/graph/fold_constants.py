@@ -2,11 +2,12 @@
 
 Takes and leaves graph ops. Float ops and reshapes are evaluated with the NumPy meaning of
 ``evaluate``; operators carried whole were folded at import, where ONNX's own evaluator is at hand.
-No options.
+Weights on a grid that are merely moved (transposed, reshaped) stay on it. No options.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -18,7 +19,15 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
 )
 
-from vtac.dialects.graph import ConstantOp
+from vtac.dialects.graph import (
+    ConstantOp,
+    GridAttr,
+    MovesElements,
+    SelectsElements,
+    grid_of,
+    set_grid,
+    shape_of,
+)
 from vtac.passes.graph.constants import constant_of, new_constant
 from vtac.passes.graph.evaluate import evaluate
 
@@ -41,7 +50,35 @@ class FoldConstant(RewritePattern):
             return
         constant = new_constant(self.ctx, result, op.results[0].name_hint, op)
         if constant.result.type == op.results[0].type:
-            rewriter.replace(op, constant)
+            rewriter.replace(op, set_grid(constant, _moved_grid(op)))
+
+
+def _moved_grid(op: Operation) -> GridAttr | None:
+    """The grid of the result of an op that merely moves elements of constants on grids.
+
+    The step of each element moves with it. None where the steps do not lie along one axis then.
+    """
+    if not (op.has_trait(MovesElements) and op.has_trait(SelectsElements)):
+        return None
+    steps = []
+    for operand in op.operands:
+        grid, shape = grid_of(operand), shape_of(operand) or ()
+        if grid is None:
+            return None
+        along = np.array(grid.steps.get_values())
+        if len(along) > 1:
+            along = along.reshape([-1 if i == grid.axis.data else 1 for i in range(len(shape))])
+        steps.append(np.broadcast_to(along, shape))
+    moved = evaluate(op, steps)
+    if moved is None or not moved.size:
+        return None
+    if (moved == moved.flat[0]).all():
+        return GridAttr(0, [float(moved.flat[0])])
+    for axis in range(moved.ndim):
+        first = moved[tuple(slice(None) if i == axis else slice(1) for i in range(moved.ndim))]
+        if (moved == first).all():
+            return GridAttr(axis, first.reshape(-1).tolist())
+    return None
 
 
 @dataclass(frozen=True)

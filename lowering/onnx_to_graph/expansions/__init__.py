@@ -1,4 +1,5 @@
-"""Operators written as others that the accelerator has, where samples will calibrate the network.
+"""Operators written as others that the accelerator has, where samples calibrate the network.
 
-In floats on the host the operators themselves are faster, so a network without samples keeps them.
+Where the network brings its own scales instead, operators are rewritten between its roundings only.
+In floats on the host the operators themselves are faster.
 """

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from onnx import ModelProto, NodeProto, TensorProto, TypeProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
-from vtac.lowering.onnx_to_graph.check import plain_domain
+from vtac.lowering.onnx_to_graph.check import captured_names, plain_domain
 from vtac.lowering.onnx_to_graph.expansions.activations import activation
 from vtac.lowering.onnx_to_graph.expansions.arrangements import pad, prelu, resize
+from vtac.lowering.onnx_to_graph.expansions.extremes import extreme
 from vtac.lowering.onnx_to_graph.expansions.recurrent import recurrent
 from vtac.lowering.onnx_to_graph.expansions.site import Site
 from vtac.lowering.onnx_to_graph.rewriting import replace_nodes
@@ -19,6 +20,8 @@ EXPANSIONS: Mapping[str, Expansion] = {
     "GRU": recurrent,
     "Gelu": activation,
     "LSTM": recurrent,
+    "Max": extreme,
+    "Min": extreme,
     "Mish": activation,
     "PRelu": prelu,
     "Pad": pad,
@@ -29,26 +32,33 @@ EXPANSIONS: Mapping[str, Expansion] = {
 }
 """By operator of the default domain."""
 
+WITHOUT_SAMPLES = frozenset({"Celu", "Gelu", "Mish", "Pad", "Resize", "Swish", "Upsample"})
+"""Operators whose parts have ranges that follow from that of the input: they move or average its
+elements, or are functions of it alone."""
+
 
 def expand(
     model: ModelProto,
     opset: int,
     types: Mapping[str, TypeProto],
     constants: Mapping[str, TensorProto],
+    calibrated: bool,
 ) -> dict[str, TensorProto] | None:
     """Write operators of the main graph as others, in place; the new constants by name.
 
     None: there are no such operators.
 
     types, constants: of all values, by name. The new constants become mere inputs of the model, as
-    its other large constants are.
+    its other large constants are. calibrated: whether samples will calibrate the network; otherwise
+    only nodes are rewritten whose input and results the network itself rounds.
     """
     made: dict[str, TensorProto] = {}
     expanded: list[NodeProto] = []
+    is_quantised = (lambda node: True) if calibrated else _rounded_nodes(model.graph)
 
     def parts(node: NodeProto) -> Sequence[NodeProto] | None:
         expansion = EXPANSIONS.get(node.op_type) if plain_domain(node.domain) == "" else None
-        if expansion is None or not any(node.output):
+        if expansion is None or not any(node.output) or not is_quantised(node):
             return None
         site = Site(node, opset, types, constants, made)
         if not expansion(site):
@@ -59,3 +69,22 @@ def expand(
     replace_nodes(model.graph, parts)
     model.graph.initializer.extend(made.values())
     return made if expanded else None
+
+
+def _rounded_nodes(graph: GraphProto) -> Callable[[NodeProto], bool]:
+    """Whether a node needs no samples: it reads what DequantizeLinear makes, only QuantizeLinear
+    reads its result, and its operator is one of `WITHOUT_SAMPLES`."""
+    dequantised = {
+        name for node in graph.node if node.op_type == "DequantizeLinear" for name in node.output
+    }
+    others = {output.name for output in graph.output}
+    for node in graph.node:
+        others.update(node.input[node.op_type == "QuantizeLinear" :])
+        others.update(captured_names(node))
+
+    def rounded(node: NodeProto) -> bool:
+        if node.op_type not in WITHOUT_SAMPLES:
+            return False
+        return node.input[0] in dequantised and others.isdisjoint(node.output)
+
+    return rounded

@@ -12,6 +12,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from vtac.dialects.context import Array, Observations, VtacContext, constant_value
 from vtac.dialects.graph import (
+    ConcatOp,
     ConstantOp,
     ConvOp,
     GemmOp,
@@ -41,6 +42,8 @@ class Network:
         """By what channels of values are enlarged (``equalisation``): powers of two, [C]."""
         self.blocks: Mapping[Operation, Array] = {}
         """The block of each channel of the sums that share shifts, by root (``block_sharing``)."""
+        self._given_to_all: dict[Operation, Given | None] = {}
+        """Of concatenations that were asked for: the given scale of all their parts."""
 
     def refusal(self, op: Operation) -> str | None:
         """Why no codegen takes the integer form of an op; None if one does, or if the context has
@@ -119,15 +122,38 @@ class Network:
 
     def given(self, value: SSAValue) -> Given | None:
         """The given scale of a value, if the network has one."""
-        return given_by(producer(value))
+        op = producer(value)
+        if isinstance(op, ConcatOp) and given_by(op) is None:
+            return self._given_of_parts(op)
+        return given_by(op)
+
+    def _given_of_parts(self, concat: ConcatOp) -> Given | None:
+        """The given scale of all that a concatenation puts together, if it is one and the same."""
+        if concat not in self._given_to_all:
+            found: set[Given | None] = set()
+            waiting, seen = list(concat.operands), set(concat.operands)
+            while waiting and len(found) <= 1:
+                op = producer(waiting.pop())
+                if op in self._given_to_all:
+                    found.add(self._given_to_all[op])
+                elif op is not None and op.has_trait(SelectsElements):
+                    waiting += [value for value in op.operands if value not in seen]
+                    seen.update(op.operands)
+                else:
+                    found.add(given_by(op))
+            self._given_to_all[concat] = found.pop() if len(found) == 1 else None
+        return self._given_to_all[concat]
 
     def given_rows(self, form: Form) -> Array | None:
-        """The given steps of the weights of each output channel, if the network has them."""
-        enlarged = form.result in self.factors or form.operand in self.factors
-        if form.matrix is not None or enlarged or not (form.factor == 1).all():
-            return None
+        """The given steps of the weights of each output channel, if the network has them.
+
+        Where a form has only some columns of a layer's weights (`taken_apart`), the steps of the
+        rows are those of the layer.
+        """
         source = form.source
-        assert isinstance(source, WeightedOp), "others have a matrix of their own"
+        enlarged = form.result in self.factors or form.operand in self.factors
+        if not isinstance(source, WeightedOp) or enlarged or not (form.factor == 1).all():
+            return None
         if isinstance(source, GemmOp) and not (
             source.trans_b.value.data and source.alpha.value.data == 1
         ):
