@@ -15,7 +15,7 @@ from vtac.dialects.graph import (
     broadcast,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, axis_of, known_shape, like
-from vtac.passes.graph.channels_first import mean_pooling, sum_pooling
+from vtac.passes.graph.channels_first import max_pooling, mean_pooling, sum_pooling
 from vtac.passes.graph.reasons import ReasonKind
 
 MOST_SPACE = 3
@@ -33,6 +33,18 @@ def sum_(node: Node) -> Sequence[Operation] | SSAValue:
         made.append(AddOp(total, value, like(total, shape)))
         total = made[-1].results[0]
     return made or total
+
+
+def mean(node: Node) -> Sequence[Operation] | SSAValue:
+    """Mean: a sum, and a product with the reciprocal of the number of its addends."""
+    total = sum_(node)
+    if isinstance(total, SSAValue):
+        return total
+    part = node.new_constant(np.array(1 / len(node.proto.input), np.float32), "part")
+    result = total[-1].results[0]
+    if result.type != node.result_type() or node.element(0) != f32:
+        raise StaysOnHostError("its operands are not float32 of known shapes", ReasonKind.TYPE)
+    return [*total, part, MulOp(result, part.result, node.result_type())]
 
 
 def hard_swish(node: Node) -> Operation:
@@ -82,6 +94,12 @@ def reduce_mean(node: Node) -> Sequence[Operation]:
     """ReduceMean over space: an average pooling, and a reshape unless dimensions stay."""
     axes, keeps = _reduced(node)
     return mean_pooling(node.operand(0), axes, keeps=keeps)
+
+
+def reduce_max(node: Node) -> Sequence[Operation]:
+    """ReduceMax over space: a max pooling, and a reshape unless dimensions stay."""
+    axes, keeps = _reduced(node)
+    return max_pooling(node.operand(0), axes, keeps=keeps)
 
 
 def reduce_sum(node: Node) -> Sequence[Operation]:

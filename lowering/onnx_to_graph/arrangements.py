@@ -30,6 +30,10 @@ LARGEST_EXTENT = 2**16
 """The longest axis of a resize, which is checked element by element along each axis."""
 
 
+MOST_COPIES = 64
+"""How often an axis is repeated, at most."""
+
+
 def concat(node: Node) -> Operation:
     """Concat."""
     count = len(node.proto.input)
@@ -198,6 +202,35 @@ def resize(node: Node) -> Operation:
         _check_coordinates(node, shape, factors)
     elif not _gives_scales(node, factors):
         raise StaysOnHostError("its scales are not whole factors")
+    return UpsampleOp(x, factors, like(x, after))
+
+
+def tile(node: Node) -> Sequence[Operation] | SSAValue:
+    """Tile: its input side by side with itself, axis by axis."""
+    x, shape = _static(node)
+    repeats = node.numbers(1, "repeats")
+    if len(repeats) != len(shape) or min(repeats) < 1 or max(repeats) > MOST_COPIES:
+        raise StaysOnHostError(f"it repeats its input {repeats} times")
+    made: list[Operation] = []
+    for axis, count in enumerate(repeats):
+        if count > 1:
+            shape = [count * n if i == axis else n for i, n in enumerate(shape)]
+            made.append(ConcatOp([x] * count, axis, like(x, shape)))
+            x = made[-1].results[0]
+    return made or x
+
+
+def expand(node: Node) -> Operation | SSAValue:
+    """Expand along space: each element repeated; of what has the shape already, its input."""
+    x, shape = _static(node)
+    after = node.result_type().get_shape()
+    if DYNAMIC_INDEX in after or len(after) != len(shape):
+        raise StaysOnHostError("the shape of its result has more dimensions, or is unknown")
+    if tuple(after) == tuple(shape):
+        return x
+    if list(after[:2]) != list(shape[:2]) or max(after) > LARGEST_EXTENT or 0 in after:
+        raise StaysOnHostError("it repeats the batch or channels: only space can be repeated")
+    factors = [new // old for old, new in zip(shape, after, strict=True)]
     return UpsampleOp(x, factors, like(x, after))
 
 

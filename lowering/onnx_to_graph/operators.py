@@ -58,14 +58,23 @@ def matmul(node: Node) -> Operation:
     return MatMulOp(node.operand(0), node.operand(1), node.result_type())
 
 
-def cast(node: Node) -> ConstantResult:
-    """Cast of a constant to a float type."""
+def cast(node: Node) -> ConstantResult | SSAValue:
+    """Cast of a constant to a float type, and of any tensor to the type that it has."""
     array, type = node.widened(0), node.result_type()
+    if array is None and node.operand(0).type == type:
+        return node.operand(0)
     if array is None or not isinstance(type.element_type, AnyFloat):
         raise StaysOnHostError(
             "it casts what is not constant, or to other than floats", ReasonKind.TYPE
         )
     return ConstantResult(array.astype(element_dtype(type.element_type)))
+
+
+def cast_like(node: Node) -> SSAValue:
+    """CastLike of a tensor to the type that it has."""
+    if node.operand(0).type != node.result_type():
+        raise StaysOnHostError("it casts to another type", ReasonKind.TYPE)
+    return node.operand(0)
 
 
 def clip(node: Node) -> Operation:
@@ -144,6 +153,7 @@ CONVERTERS: dict[str, Converter] = {
     "AveragePool": windows.average_pool,
     "BatchNormalization": batch_norm,
     "Cast": cast,
+    "CastLike": cast_like,
     "Clip": clip,
     "Concat": arrangements.concat,
     "Conv": windows.conv,
@@ -151,20 +161,24 @@ CONVERTERS: dict[str, Converter] = {
     "DepthToSpace": arrangements.depth_to_space,
     "DequantizeLinear": quantisation.dequantize_linear,
     "Dropout": dropout,
+    "Expand": arrangements.expand,
     "Flatten": flatten,
     "Gather": arrangements.gather,
     "Gemm": gemm,
     "GlobalAveragePool": windows.global_average_pool,
+    "GlobalMaxPool": windows.global_max_pool,
     "HardSwish": arithmetic.hard_swish,
     "Identity": identity,
     "MatMul": matmul,
     "MatMulInteger": integers.matmul_integer,
     "Max": arithmetic.extreme,
     "MaxPool": windows.max_pool,
+    "Mean": arithmetic.mean,
     "Min": arithmetic.extreme,
     "Pow": arithmetic.power,
     "Pad": arrangements.pad,
     "QuantizeLinear": quantisation.quantize_linear,
+    "ReduceMax": arithmetic.reduce_max,
     "ReduceMean": arithmetic.reduce_mean,
     "ReduceSum": arithmetic.reduce_sum,
     "Reshape": reshape,
@@ -173,6 +187,7 @@ CONVERTERS: dict[str, Converter] = {
     "SpaceToDepth": arrangements.space_to_depth,
     "Split": arrangements.split,
     "Sum": arithmetic.sum_,
+    "Tile": arrangements.tile,
     "Transpose": arrangements.transpose,
     "Upsample": arrangements.resize,
 }

@@ -16,6 +16,7 @@ from vtac.dialects.graph import (
     window_extent,
 )
 from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError, known_shape, like
+from vtac.passes.graph.channels_first import max_pooling
 from vtac.passes.graph.reasons import ReasonKind
 
 
@@ -110,6 +111,15 @@ def global_average_pool(node: Node) -> Operation:
     """GlobalAveragePool."""
     node.floats(0)
     return GlobalAveragePoolOp(node.operand(0), node.result_type())
+
+
+def global_max_pool(node: Node) -> Sequence[Operation]:
+    """GlobalMaxPool: a max pooling whose window is as large as its input."""
+    node.floats(0)
+    shape = known_shape(node.operand(0))
+    if DYNAMIC_INDEX in shape or 0 in shape:
+        raise StaysOnHostError("the shape of its input is unknown or empty", ReasonKind.SHAPE)
+    return max_pooling(node.operand(0), set(range(2, len(shape))), keeps=True)
 
 
 def _window(node: Node, kernel: list[int]) -> WindowAttributes:

@@ -27,6 +27,7 @@ from vtac.dialects.graph import (
     GlobalAveragePoolOp,
     HostOp,
     MatMulOp,
+    MaxPoolOp,
     ReshapeOp,
     SumPoolOp,
     grid_of,
@@ -155,6 +156,12 @@ def sum_pooling(x: SSAValue, axes: Set[int], *, keeps: bool) -> Sequence[Operati
     """The sum of x: [N, C, spatial...] over some spatial axes."""
     window, type = _whole_window(x, axes)
     return _reshaped(SumPoolOp(x, type, **window), axes, keeps)
+
+
+def max_pooling(x: SSAValue, axes: Set[int], *, keeps: bool) -> Sequence[Operation]:
+    """The largest element of x: [N, C, spatial...] over some spatial axes."""
+    window, type = _whole_window(x, axes)
+    return _reshaped(MaxPoolOp(x, type, **window), axes, keeps)
 
 
 def _whole_window(x: SSAValue, axes: Set[int]) -> tuple[dict[str, Any], TensorType[Attribute]]:

@@ -160,11 +160,66 @@ def test_extremes_with_numbers_are_clips(
     assert_expanded(model, shape)
 
 
-def test_extremes_of_tensors_or_of_unequal_numbers_stay() -> None:
+def test_extremes_with_unequal_numbers_stay() -> None:
     weights = {"v": floats((8, 1, 1))}
     for inputs in (["a", "v"], ["a", "a"]):
         model, _ = around([node("Max", inputs, ["b"])], weights, 8, 13)
-        assert "Max" in kinds(import_model(model, context()))
+        assert "Max" in kinds(import_model(model, context(), calibrated=True))
+
+
+@pytest.mark.parametrize("kind", ["Max", "Min", "Mean"])
+@pytest.mark.parametrize("opset", [8, 13])
+def test_tensors_are_compared_and_averaged(kind: str, opset: int) -> None:
+    second = node("Relu", ["a"], ["r"])
+    model, shape = around([second, node(kind, ["r", "a"], ["b"], "both")], {}, 20, opset)
+    assert_expanded(model, shape)
+    if opset == 13:
+        assert_accelerated(model, shape)
+
+
+@settings(max_examples=15)
+@given(repeats=st.lists(st.integers(1, 3), min_size=3, max_size=3), opset=st.sampled_from([7, 13]))
+def test_tiles_are_copies_side_by_side(repeats: list[int], opset: int) -> None:
+    made = node("Tile", ["a", "n"], ["b"], "tile")
+    model, shape = around([made], {"n": np.array([1, *repeats], np.int64)}, 4, opset)
+    wide = floats((2, 4 * repeats[0], 1, 1), 2)
+    model.graph.initializer.remove(next(t for t in model.graph.initializer if t.name == "last"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(wide, "last"))
+    assert_expanded(model, shape)
+
+
+@settings(max_examples=10)
+@given(
+    shape=st.lists(st.integers(1, 5), min_size=2, max_size=2), opset=st.sampled_from([8, 9, 13, 18])
+)
+def test_expansion_in_space_repeats_elements(shape: list[int], opset: int) -> None:
+    nodes = [
+        node("GlobalMaxPool", ["a"], ["m"], "largest"),
+        node("Expand", ["m", "n"], ["b"], "expand"),
+    ]
+    model, size = around(nodes, {"n": np.array([1, 1, *shape], np.int64)}, 5, opset)
+    assert_expanded(model, size)
+
+
+@pytest.mark.parametrize("keeps", [0, 1])
+@pytest.mark.parametrize("axes", [[2, 3], [3], [-1, -2]])
+def test_the_largest_over_space_is_a_pooling(axes: list[int], keeps: int) -> None:
+    nodes = [node("ReduceMax", ["a"], ["m" if not keeps else "b"], axes=axes, keepdims=keeps)]
+    if not keeps:
+        back = np.array(
+            [1, 20, *(1 if i in (axes[0] % 4, axes[-1] % 4) else (6, 7)[i - 2] for i in (2, 3))]
+        )
+        nodes.append(node("Reshape", ["m", "n"], ["b"]))
+    weights = {} if keeps else {"n": back}
+    model, shape = around(nodes, weights, 20, 13)
+    assert_expanded(model, shape)
+    assert_accelerated(model, shape)
+
+
+def test_casts_that_change_nothing_go() -> None:
+    nodes = [node("Cast", ["a"], ["c"], to=1), node("CastLike", ["c", "x"], ["b"])]
+    model, _ = around(nodes, {}, 8, 17)
+    assert kinds(import_model(model, context())) == ["graph.conv", "graph.conv"]
 
 
 ACTIVATIONS = [
