@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     StringAttr,
     TensorType,
+    UnrankedTensorType,
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument
@@ -114,30 +115,52 @@ class Samples:
         return cast(Array, array[rows])
 
 
-def input_specs(function: FuncOp) -> list[InputSpec]:
-    """The inputs of an imported network. Raises `CompileError` if one of them is not a tensor."""
-    problems = [
-        Problem(f"input '{name}'", f"samples can only be tensors, it is {argument.type}")
-        for name, argument in _named_inputs(function)
-        if not isinstance(argument.type, TensorType)
-    ]
+def input_specs(function: FuncOp, source: Source | None = None) -> list[InputSpec]:
+    """The inputs of an imported network. Raises `CompileError` if one of them is not a tensor.
+
+    source: samples that are read already; an input of unknown rank has as many dimensions as its
+    samples have.
+    """
+    specs, problems = [], []
+    for name, argument in _named_inputs(function):
+        type = argument.type
+        if isinstance(type, UnrankedTensorType) and (rank := _rank(source, name, function)):
+            unknown = TensorType(type.element_type, [DYNAMIC_INDEX] * rank)
+            specs.append(InputSpec(name, unknown.get_shape(), element_dtype(unknown.element_type)))
+        elif isinstance(type, TensorType):
+            specs.append(_spec(function, name, argument, type))
+        else:
+            problems.append(
+                Problem(f"input '{name}'", f"samples can only be tensors, it is {type}")
+            )
     if problems:
         raise CompileError(problems)
-    return tensor_specs(function)
+    return specs
+
+
+def _rank(source: Source | None, name: str, function: FuncOp) -> int:
+    """The number of dimensions of the samples of an input, the samples' own included; or 0."""
+    entry: Any = source
+    if isinstance(source, Mapping):
+        alone = len(source) == 1 and len(function.args) == 1
+        entry = source.get(name, next(iter(source.values())) if alone else None)
+    if isinstance(entry, list | tuple):
+        entry = entry[0] if entry else None
+    return 0 if entry is None else np.ndim(entry)
 
 
 def tensor_specs(function: FuncOp) -> list[InputSpec]:
     """The inputs of an imported network that are tensors of numbers."""
     return [
-        InputSpec(
-            name,
-            argument.type.get_shape(),
-            element_dtype(argument.type.element_type),
-            _symbols(function, argument.index),
-        )
+        _spec(function, name, argument, argument.type)
         for name, argument in _named_inputs(function)
         if isinstance(argument.type, TensorType)
     ]
+
+
+def _spec(function: FuncOp, name: str, argument: BlockArgument, type: TensorType[Any]) -> InputSpec:
+    shape, symbols = type.get_shape(), _symbols(function, argument.index)
+    return InputSpec(name, shape, element_dtype(type.element_type), symbols)
 
 
 def _symbols(function: FuncOp, index: int) -> tuple[str, ...]:

@@ -34,13 +34,17 @@ MOST_COPIES = 64
 """How often an axis is repeated, at most."""
 
 
-def concat(node: Node) -> Operation:
+def concat(node: Node) -> Operation | SSAValue:
     """Concat."""
     count = len(node.proto.input)
     node.moved(*range(count))
     rank = len(known_shape(node.operand(0)))
     axis = axis_of(node.attributes.get("axis", 1), rank)
-    return ConcatOp([node.operand(index) for index in range(count)], axis, node.result_type())
+    parts = [node.operand(index) for index in range(count)]
+    parts = [part for part in parts if 0 not in known_shape(part)] or parts
+    if len(parts) == 1 and parts[0].type == node.result_type():
+        return parts[0]
+    return ConcatOp(parts, axis, node.result_type())
 
 
 def slice_(node: Node) -> Operation:

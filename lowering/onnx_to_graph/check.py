@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from math import prod
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
@@ -12,6 +13,9 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from vtac.dialects.errors import Problem
 from vtac.lowering.onnx_to_graph.attributes import subgraphs
 from vtac.lowering.onnx_to_graph.weights import without_weights
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 OLDEST_OPSET = 7
 """The first opset of today's broadcasting rules, and the oldest that onnxruntime promises."""
@@ -130,8 +134,15 @@ def schema_problems(model: ModelProto) -> list[Problem]:
 def host_loads(model: ModelProto) -> bool:
     """Whether onnxruntime loads a model that the checks here refuse.
 
-    Asked only of models that would be refused. Optimisations are off: they do not decide whether a
-    model is legal.
+    Asked only of models that would be refused.
+    """
+    return host_session(model) is not None
+
+
+def host_session(model: ModelProto) -> "InferenceSession | None":
+    """A session of onnxruntime, or None where it does not load a model.
+
+    Optimisations are off: they do not decide whether a model is legal.
     """
     import onnxruntime
 
@@ -143,10 +154,9 @@ def host_loads(model: ModelProto) -> bool:
         values = map(onnxruntime.OrtValue.ortvalue_from_numpy, weights.values())
         options.add_external_initializers(list(weights), list(values))
         data = small.SerializeToString()
-        onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception:  # onnxruntime's classes of errors have no base in common
-        return False
-    return True
+        return None
 
 
 def opset_problems(model: ModelProto) -> list[Problem]:

@@ -87,8 +87,9 @@ class Node:
         return element
 
     def is_used(self, index: int) -> bool:
-        """Whether anything reads an output."""
-        return index < len(self.proto.output) and self.used(self.proto.output[index])
+        """Whether anything reads an output. One without a name is not there."""
+        name = self.proto.output[index] if index < len(self.proto.output) else ""
+        return bool(name) and self.used(name)
 
     def result_type(self) -> TensorType[Any]:
         """The type of the first output; refuses what is no tensor of known rank."""

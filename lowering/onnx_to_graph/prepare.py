@@ -13,6 +13,8 @@ from vtac.lowering.onnx_to_graph.attributes import subgraphs
 from vtac.lowering.onnx_to_graph.block_products import widen_products
 from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
 from vtac.lowering.onnx_to_graph.check import large_constants, opsets_of, skeleton
+from vtac.lowering.onnx_to_graph.computed_constants import compute_constants
+from vtac.lowering.onnx_to_graph.constant_branches import take_branches
 from vtac.lowering.onnx_to_graph.dynamic_quantisation import undo_dynamic_quantisation
 from vtac.lowering.onnx_to_graph.expansions.expand import expand
 from vtac.lowering.onnx_to_graph.explicit_transposes import make_pads_explicit
@@ -67,6 +69,10 @@ def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bo
     types = _settle(small)
     constants = {t.name: t for t in [*model.graph.initializer, *small.graph.initializer]}
     constants |= large_constants(model.graph) | made
+    computed = compute_constants(small, constants, CONVERTERS)
+    if computed is not None:
+        constants |= computed
+        types = infer_types(small)
     if calibrated and widen_half_floats(small, types, constants, CONVERTERS.__contains__):
         types = infer_types(small)
     more = expand(small, opsets_of(small)[""], types, constants, calibrated)
@@ -102,7 +108,9 @@ def _settle(model: ModelProto) -> dict[str, TypeProto]:
     for _ in range(ROUNDS):
         if make_pads_explicit(model, types):
             types = infer_types(model)
-        if not correct_ceiling(model, types) and not fold_constants(model, types):
+        if not (
+            correct_ceiling(model, types) or fold_constants(model, types) or take_branches(model)
+        ):
             break
         types = infer_types(model)
     return types

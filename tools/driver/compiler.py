@@ -353,8 +353,8 @@ class Driver:
         samples = None
         if calibration is not None:
             with self._step("read samples"):
-                specs = input_specs(main_function(module))
                 calibration = read_source(calibration)
+                specs = input_specs(main_function(module), calibration)
                 found = shapes_from_samples(calibration, specs)
                 fixed = {**found, **shapes}
                 if found:

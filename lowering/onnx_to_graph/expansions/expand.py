@@ -7,6 +7,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 from vtac.lowering.onnx_to_graph.check import captured_names, plain_domain
 from vtac.lowering.onnx_to_graph.expansions.activations import activation
 from vtac.lowering.onnx_to_graph.expansions.arrangements import pad, prelu, resize
+from vtac.lowering.onnx_to_graph.expansions.einsum import einsum
 from vtac.lowering.onnx_to_graph.expansions.extremes import extreme
 from vtac.lowering.onnx_to_graph.expansions.recurrent import recurrent
 from vtac.lowering.onnx_to_graph.expansions.site import Site
@@ -17,6 +18,7 @@ Expansion = Callable[[Site], bool]
 
 EXPANSIONS: Mapping[str, Expansion] = {
     "Celu": activation,
+    "Einsum": einsum,
     "GRU": recurrent,
     "Gelu": activation,
     "LSTM": recurrent,
