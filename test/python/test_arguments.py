@@ -258,3 +258,34 @@ def test_options_that_would_be_ignored(
     command: str, args: str, name: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert f"{name}: is for " in said(command, shlex.split(args), capsys)
+
+
+@pytest.mark.parametrize("name", ["itself", "link", "hard link", "detour"])
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [
+        ("vta-compile", "{read} -o {written}"),
+        ("vta-run", "m.vtapkg --input {read} -o {written}"),
+        ("vta-translate", "--import-onnx {read} -o {written}"),
+        ("vta-tune", "{read} --trials 1 --database {written}"),
+    ],
+)
+def test_what_is_read_is_not_overwritten(
+    command: str, args: str, name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read, written = folder / "some file", folder / "other"
+    read.write_bytes(b"what was there before")
+    if name == "link":
+        written.symlink_to(read)
+    elif name == "hard link":
+        written.hardlink_to(read)
+    else:
+        written = read if name == "itself" else folder / ".." / folder.name / read.name
+    words = args.format(read=shlex.quote(str(read)), written=shlex.quote(str(written)))
+    assert "would overwrite" in said(command, shlex.split(words), capsys)
+    assert read.read_bytes() == b"what was there before"
+
+
+def test_two_outputs_need_two_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["m.vtapkg", "--timeline", "one.png", "--roofline", "./one.png"]
+    assert "two outputs" in said("vta-sim", args, capsys)

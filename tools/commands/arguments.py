@@ -6,7 +6,7 @@ before the rest of a command is imported: this module imports little.
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from vtac.dialects.errors import CompileError, Problem
@@ -25,10 +25,13 @@ def verify_paths(
 ) -> None:
     """Raise `CompileError` with all paths that cannot be read or written; None is no path.
 
-    folders: those of the paths to write that are, or will become, folders.
+    No file is both read and written, or written twice, under whatever names. folders: those of the
+    paths to write that are, or will become, folders.
     """
-    problems = [*filter(None, map(_unreadable, filter(None, read)))]
-    problems += filter(None, map(_unwritable, filter(None, written)))
+    inputs, outputs = [*filter(None, read)], [*filter(None, written)]
+    problems = [*filter(None, map(_unreadable, inputs))]
+    problems += filter(None, map(_unwritable, outputs))
+    problems += _overwritten(inputs, outputs)
     problems += filter(None, map(_no_folder, filter(None, folders)))
     if problems:
         raise CompileError(problems)
@@ -59,6 +62,25 @@ def _unwritable(path: str) -> Problem | None:
     except ValueError as error:
         return Problem(path, f"cannot write it: {error}")
     return None
+
+
+def _overwritten(inputs: Sequence[str], outputs: Sequence[str]) -> Iterator[Problem]:
+    """Outputs that are inputs, or other outputs, behind links too. Devices and pipes may be."""
+    seen = {_place(path): f"would overwrite {path}, which is read" for path in inputs}
+    for path in outputs:
+        place = _place(path)
+        if place in seen and (not os.path.exists(path) or os.path.isfile(path)):
+            yield Problem(path, seen[place], "Name another file to write.")
+        seen[place] = "is named for two outputs"
+
+
+def _place(path: str) -> object:
+    """What is the same for all names of a file."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return os.path.abspath(path)
+    return status.st_dev, status.st_ino
 
 
 def _no_folder(path: str) -> Problem | None:
