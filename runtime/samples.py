@@ -281,15 +281,31 @@ def _first_extent(spec: InputSpec, samples: Samples, extents: Mapping[str, int])
 
 
 def read_source(source: Source) -> Mapping[str, Entry] | Entry:
-    """The entries of a file; other sources as they are. Raises `CompileError` on other files."""
+    """The entries of a file; other sources as they are, what can be read only once as a list.
+
+    Raises `CompileError` on other files, and on what is neither a mapping nor a sequence.
+    """
+    if isinstance(source, Mapping):
+        return {name: _sequence(entry) for name, entry in source.items()}
     if not isinstance(source, str | os.PathLike):
-        return source
+        return _sequence(source)
     path = Path(source)
     if not path.exists():
         raise CompileError(Problem(os.fspath(source), "there is no such file of samples"))
     # Reading an archive moves back and forth in it, which a pipe cannot do.
     with path.open("rb") if path.is_file() else io.BytesIO(read_whole(path)) as stream:
         return read_arrays(stream, os.fspath(source))
+
+
+def _sequence(entry: Any) -> Entry:
+    """An array or a sequence of arrays that can be read again."""
+    if isinstance(entry, np.ndarray | Sequence):
+        return entry
+    try:
+        return list(entry)
+    except TypeError:
+        what = f"{type(entry).__name__} is neither an array nor a list of arrays"
+        raise CompileError(Problem(_WHERE, what, "Give arrays by input name.")) from None
 
 
 def _by_name(entries: Mapping[str, Entry] | Entry, inputs: Sequence[InputSpec]) -> dict[str, Entry]:

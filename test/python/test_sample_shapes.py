@@ -182,3 +182,20 @@ def test_shapes_that_are_none(shape: Any, message: str) -> None:
     model = small_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ["N", 3]}, ["y"])
     with pytest.raises(CompileError, match=message):
         vtac.compile(model, shapes={"x": shape})
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_samples_that_can_be_read_only_once(named: bool) -> None:
+    product = node("MatMul", ["x", "w"], ["y"])
+    model = small_model([product], {"x": ["N", 4]}, ["y"], {"w": floats((4, 3))})
+    once = iter(list(floats((5, 2, 4), 3)))
+    module = vtac.compile(model, "pynq", {"x": once} if named else once)
+    assert module.run({"x": floats((2, 4))})["y"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("nothing", [object(), np.float32(3), 7])
+def test_what_is_no_samples_is_said(nothing: object) -> None:
+    model = small_model([node("Relu", ["x"], ["y"])], {"x": [2, 4]}, ["y"])
+    for source in (nothing, {"x": nothing}):
+        with pytest.raises(CompileError, match="neither an array nor a list"):
+            vtac.compile(model, "pynq", source)
