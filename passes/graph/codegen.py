@@ -180,6 +180,12 @@ def codegens_named(ctx: Context, name: str | None) -> list[Codegen]:
     return found
 
 
+def first_host_model(ctx: Context, target: Target | None) -> HostModel:
+    """How fast the host is, as the codegen of the highest priority assumes."""
+    models = [codegen.host_model(target) for codegen in codegens_of(ctx)]
+    return models[0] if models else HostModel()
+
+
 def target_of_module(module: ModuleOp) -> Target | None:
     """The target of a module, if it has one."""
     return target_at(module)

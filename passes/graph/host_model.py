@@ -1,6 +1,6 @@
 """How fast the host is, which decides what is worth a launch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True)
@@ -17,3 +17,8 @@ class HostModel:
     bytes_a_cycle: float = 4.0
     cycles_an_op: float = 2000.0
     cycles_a_launch: float = 1000.0
+
+    def with_options(self, options: object) -> "HostModel":
+        """The model with the rates that a pass was given. options: the pass; None is no rate."""
+        given = {field.name: getattr(options, field.name) for field in fields(self)}
+        return replace(self, **{name: rate for name, rate in given.items() if rate is not None})

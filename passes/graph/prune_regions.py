@@ -9,7 +9,6 @@ goes back, and the part forms convex regions (`cut_regions`). docs/partitioning.
 host is taken to be.
 """
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,9 +73,7 @@ class PruneRegionsPass(ModulePass):
 
     def host_model(self, codegen: Codegen, target: Target | None) -> HostModel:
         """The model of the host with which regions of a codegen are compared."""
-        own = codegen.host_model(target)
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(HostModel)}
-        return dataclasses.replace(own, **{k: v for k, v in given.items() if v is not None})
+        return codegen.host_model(target).with_options(self)
 
     def _cut(self, block: Block, codegens: Mapping[str, Codegen], target: Target | None) -> None:
         """Leave parts of regions to the host, and divide what remains into regions."""

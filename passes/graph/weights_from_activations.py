@@ -10,7 +10,9 @@ Takes quantised functions, and products (``graph.batch_matmul``) both of whose f
 of results of dense layers, as queries and keys are. Each entry becomes a sum of products, one for
 each block of inner channels; the layer of the second factor becomes one layer for each block. They
 stay as they are on targets with several rows per element, where rows or inner channels do not fill
-blocks, and where there would be more than `MOST_BLOCKS`. No options.
+blocks, where there would be more than `MOST_BLOCKS`, and where the layers of the blocks, each of
+which reads all rows, take more cycles than they save: a launch, the crossing of both factors, and
+the packing of one on the host.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType, i8, i32
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, i8, i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -40,9 +42,13 @@ from vtac.dialects.graph import (
     known_extents,
 )
 from vtac.dialects.target import Target, target_at
-from vtac.passes.graph.codegen import CODEGEN
+from vtac.passes.graph.codegen import CODEGEN, first_host_model
 from vtac.passes.graph.constants import constant_of, new_constant
-from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
+from vtac.passes.graph.cost import bytes_of
+from vtac.passes.graph.host_model import HostModel
+from vtac.passes.graph.machine_work import alu_cycles, gemm_micro_ops
+from vtac.passes.graph.reasons import NOTE, Reason, ReasonKind, keep_on_host
+from vtac.passes.te.schedule.cost import Rates
 
 MOST_BLOCKS = 64
 """The most blocks of inner channels of all entries of one product."""
@@ -52,21 +58,33 @@ JOINS = Reason("the host puts the results of a product's entries together", Reas
 
 @dataclass(frozen=True)
 class WeightsFromActivationsPass(ModulePass):
-    """Take products of activations apart, so that no host has to pack a factor."""
+    """Take products of activations apart, so that no host has to pack a factor.
+
+    compare: whether a product stays as it is where that takes fewer cycles. macs_a_cycle,
+    bytes_a_cycle, cycles_an_op, cycles_a_launch: the host's rates (`HostModel`), in place of those
+    that the first codegen assumes.
+    """
 
     name = "weights-from-activations"
+
+    compare: bool = True
+    macs_a_cycle: int | float | None = None
+    bytes_a_cycle: int | float | None = None
+    cycles_an_op: int | float | None = None
+    cycles_a_launch: int | float | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the products of each function that has no codegen."""
         target = target_at(op)
         if target is None or target.batch != 1:
             return
+        host = first_host_model(ctx, target).with_options(self) if self.compare else None
         for function in list(op.body.block.ops):
             if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
                 for product in list(function.walk()):
                     if isinstance(product, BatchMatMulOp):
                         rewriter = _Product(ctx, target, product)
-                        if rewriter.is_possible():
+                        if rewriter.is_possible() and rewriter.is_worth_it(host):
                             rewriter.rewrite()
                 _erase_unread(function)
 
@@ -110,6 +128,49 @@ class _Product:
             return False
         starts = [column for columns in (self._a, self._b) for _, column in columns.starts]
         return not any(start % block for start in starts)
+
+    def is_worth_it(self, host: HostModel | None) -> bool:
+        """Whether less is lost on the machine than the host and the crossing take.
+
+        host: how fast the host is; None where costs do not count. A note on the product says so
+        where it is not.
+        """
+        if host is None:
+            return True
+        lost = self._cycles_of_parts() - self._cycles_of_layer()
+        factors, weights = bytes_of([self.op.a, self.op.b]), bytes_of([self.op.b])
+        saved = host.cycles_a_launch + 2 * factors / host.bytes_a_cycle
+        saved += host.cycles_an_op + 2 * weights / host.bytes_a_cycle
+        if lost > saved:
+            text = (
+                f"to read a factor as weights would cost {lost:,.0f} cycles and save {saved:,.0f}"
+            )
+            self.op.attributes[NOTE] = StringAttr(text)
+        return lost <= saved
+
+    def _cycles_of_parts(self) -> float:
+        """The layers of all blocks: each loads its rows and its weights, and then computes."""
+        compute, rows, weights = self._cycles_of_block()
+        return self._blocks() * max(compute, rows + weights)
+
+    def _cycles_of_layer(self) -> float:
+        """The layer that makes them all: the rows are loaded once."""
+        compute, rows, weights = self._cycles_of_block()
+        return max(self._blocks() * compute, rows + self._blocks() * weights)
+
+    def _blocks(self) -> int:
+        return self.op.entries * known_extents(self.op.b)[1] // self.target.block
+
+    def _cycles_of_block(self) -> tuple[float, float, float]:
+        """For one block of channels: compute, loads of rows, loads of weights."""
+        gemm, end = self._b.layer.acc.owner, self._b.layer
+        assert isinstance(gemm, GemmOp), "asked before"
+        rates, block = Rates.of(self.target), self.target.block
+        share = block / known_extents(end.result)[1]
+        micro_ops = gemm_micro_ops(gemm, self.target) * rates.gemm
+        compute = share * (micro_ops + alu_cycles(end, self.target, rates))
+        rows, inner = known_extents(self.op.b)[0] // self.op.entries, known_extents(gemm.a)[1]
+        return compute, rows * inner / rates.beat, inner * block / rates.beat
 
     @property
     def _a(self) -> _Columns:

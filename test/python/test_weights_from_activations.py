@@ -16,6 +16,8 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.runtime.package import LAUNCH
+from vtac.tools.driver.discovery import chosen_codegens
+from vtac.tools.driver.levels import COMPARING, pipeline_of
 
 FORM = Form(layers=1, length=32, width=64, heads=2)
 
@@ -53,6 +55,57 @@ def test_scores_follow_their_keys_in_one_launch(name: str) -> None:
     for seed in (None, 1):
         (result,) = module.run(batch, order_seed=seed).values()
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def launches(module: vtac.Module) -> int:
+    return sum(step.kind == LAUNCH for step in module.package.steps)
+
+
+def test_the_clock_decides_whether_a_launch_is_saved() -> None:
+    """Wide rows, which every block of keys reads again, cost more than the launch; a slow border
+    turns that round."""
+    form = replace(FORM, width=384, heads=12)
+    model, samples = encoder.build(form), encoder.feeds(form, 2)
+    found = {}
+    for name, criteria in {
+        "as it is": vtac.Criteria(),
+        "slow border": vtac.Criteria(host={"bytes_a_cycle": 0.25}),
+        "always": vtac.Criteria(compare=False),
+    }.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found[name] = vtac.compile(model, "pynq", samples, criteria=criteria)
+    assert {name: launches(module) for name, module in found.items()} == {
+        "as it is": 4,
+        "slow border": 3,
+        "always": 3,
+    }
+    cycles = {name: module.profile().cycles for name, module in found.items()}
+    assert cycles["as it is"] < cycles["always"] == cycles["slow border"]
+    reasons = {placement.reason for placement in found["as it is"].explain}
+    assert any("as weights, a factor would cost" in reason for reason in reasons)
+
+
+def test_a_host_that_takes_no_time_keeps_its_normalisations() -> None:
+    """The rates of the host that the user gives reach the pass that compares with it."""
+    model, samples = encoder.build(FORM), encoder.feeds(FORM, 2)
+    counts = []
+    for host in ({}, dict.fromkeys(("macs_a_cycle", "bytes_a_cycle"), 1e9)):
+        if host:
+            host |= dict.fromkeys(("cycles_an_op", "cycles_a_launch"), 0.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pipeline = pipeline_of(chosen_codegens(), vtac.Criteria(host=host))
+            specs = {spec.name: spec.parameters for spec in pipeline.passes}
+            assert all(
+                {key.replace("-", "_") for key in specs[name]} == {*host} for name in COMPARING
+            )
+            options = vtac.Criteria(host=host)
+            module = vtac.compile(model, "sim", samples, criteria=options)
+        counts.append(
+            sum("normalised in integers" in placement.reason for placement in module.explain)
+        )
+    assert counts[0] > 0 == counts[1]
 
 
 def test_elements_of_several_rows_are_no_weights() -> None:

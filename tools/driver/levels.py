@@ -15,6 +15,8 @@ from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.merge_regions import MergeRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.quantise_options import QuantiseOptions
+from vtac.passes.graph.streams.integer_streams import IntegerStreamsPass
+from vtac.passes.graph.weights_from_activations import WeightsFromActivationsPass
 from vtac.passes.pipeline import Pipeline, Segment
 
 IMPORTED = "imported"
@@ -28,6 +30,9 @@ CALIBRATED = "calibrated"
 
 PARTITIONED = "graph"
 """The level at which ``@main`` is cut into host parts and launches."""
+
+COMPARING = tuple(each.name for each in (IntegerStreamsPass, WeightsFromActivationsPass))
+"""The passes before partitioning that compare the accelerator with the host."""
 
 CANONICALISE = Pipeline.of(
     "fold-constants,move-transposes,conv-transpose-phases,canonicalize-graph,fuse-quantize-pairs,flatten-to-conv,"
@@ -93,6 +98,14 @@ class Criteria:
         """The pass that applies all criteria but ``max_ops``."""
         return PruneRegionsPass(self.min_macs, self.max_border_bytes, self.compare, **self.host)
 
+    def comparing(self, preparation: Pipeline) -> Pipeline:
+        """A codegen's preparation, whose passes compare with the same host as `pruning`."""
+        options = {**({} if self.compare else {"compare": False}), **self.host}
+        names = {spec.name for spec in preparation.passes} & {*COMPARING} if options else set()
+        for name in sorted(names):
+            preparation = preparation.with_options(name, **options)
+        return preparation
+
     @property
     def passes(self) -> Pipeline:
         """The passes from composites to functions."""
@@ -124,7 +137,8 @@ def pipeline_of(
     """
     pipeline = UNCALIBRATED if calibrate is None else CANONICALISE + calibrate
     for codegen in codegens:
-        pipeline += codegen.preparation(quantise or QuantiseOptions())
+        preparation = codegen.preparation(quantise or QuantiseOptions())
+        pipeline += (criteria or Criteria()).comparing(preparation)
         pipeline += Pipeline.of("match-patterns").with_options(
             "match-patterns", codegen=codegen.name
         )

@@ -43,7 +43,7 @@ from vtac.dialects.graph import (
 from vtac.dialects.graph.ranges import range_of
 from vtac.dialects.graph.wide import MOST_FINE
 from vtac.dialects.target import Target, target_at
-from vtac.passes.graph.codegen import CODEGEN, codegens_named
+from vtac.passes.graph.codegen import CODEGEN, first_host_model
 from vtac.passes.graph.constants import constant_of
 from vtac.passes.graph.cost import bytes_of, host_cycles
 from vtac.passes.graph.host_model import HostModel
@@ -74,12 +74,18 @@ PLANED = Reason("the host splits it into two planes of integers", ReasonKind.LAY
 class IntegerStreamsPass(ModulePass):
     """Add to streams and normalise them on the accelerator.
 
-    compare: whether a normalisation stays on the host where that takes fewer cycles.
+    compare: whether a normalisation stays on the host where that takes fewer cycles. macs_a_cycle,
+    bytes_a_cycle, cycles_an_op, cycles_a_launch: the host's rates (`HostModel`), in place of those
+    that the first codegen assumes.
     """
 
     name = "integer-streams"
 
     compare: bool = True
+    macs_a_cycle: int | float | None = None
+    bytes_a_cycle: int | float | None = None
+    cycles_an_op: int | float | None = None
+    cycles_a_launch: int | float | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite each function that has no codegen, on targets that multiply."""
@@ -90,7 +96,8 @@ class IntegerStreamsPass(ModulePass):
             if not isinstance(function, FuncOp) or CODEGEN in function.attributes:
                 continue
             if len(function.body.blocks) == 1:
-                _Streams(ctx, function, target, self.compare).run()
+                host = first_host_model(ctx, target).with_options(self)
+                _Streams(ctx, function, target, host if self.compare else None).run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +115,16 @@ class _Rounding:
 
 @dataclass
 class _Streams:
-    """The streams of one function. fine: the integers of values that have them by now."""
+    """The streams of one function.
+
+    host: how fast the host is; None where costs do not count. fine: the integers of values that
+    have them by now.
+    """
 
     ctx: Context
     function: FuncOp
     target: Target
-    compare: bool
+    host: HostModel | None
     fine: dict[SSAValue, FineValue] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -173,14 +184,14 @@ class _Streams:
         if error > LARGEST_ERROR:
             what = f"in integers it would be {error:.2f} steps of its result off"
             return Reason(what, ReasonKind.PRECISION)
+        if (host := self.host) is None:
+            return None
         rates = Rates.of(self.target)
         own: float = sum(
             alu_cycles(made, self.target, rates)
             + gemm_micro_ops(made, self.target) * self.target.timing.gemm_cycles
             for made in draft.made
         )
-        models = [codegen.host_model(self.target) for codegen in codegens_named(self.ctx, None)]
-        host = models[0] if models else HostModel()
         split = [made for made in draft.made if isinstance(made, QuantizeOp)]
         own += bytes_of(made.result for made in split) / host.bytes_a_cycle
         replaced = [op, *rounding.ops, *_float_addends(op)]
@@ -188,7 +199,7 @@ class _Streams:
         crossing = [v for each in replaced for v in _integers(each)]
         there = sum(host_cycles(each, host) for each in replaced) + host.cycles_a_launch
         there += bytes_of(crossing) / host.bytes_a_cycle
-        if self.compare and own > there:
+        if own > there:
             what = f"in integers it would take {own:,.0f} cycles, on the host {there:,.0f}"
             return Reason(what, ReasonKind.COST)
         return None
