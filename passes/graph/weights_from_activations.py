@@ -132,7 +132,7 @@ class _Product:
     def is_worth_it(self, host: HostModel | None) -> bool:
         """Whether less is lost on the machine than the host and the crossing take.
 
-        host: how fast the host is; None where costs do not count. A note on the product says so
+        host: how fast the host is; None where costs do not count. A note on the layer says so
         where it is not.
         """
         if host is None:
@@ -142,10 +142,8 @@ class _Product:
         saved = host.cycles_a_launch + 2 * factors / host.bytes_a_cycle
         saved += host.cycles_an_op + 2 * weights / host.bytes_a_cycle
         if lost > saved:
-            text = (
-                f"to read a factor as weights would cost {lost:,.0f} cycles and save {saved:,.0f}"
-            )
-            self.op.attributes[NOTE] = StringAttr(text)
+            text = f"as weights where it lies: {lost:,.0f} cycles more, {saved:,.0f} saved"
+            self._b.layer.attributes[NOTE] = StringAttr(text)
         return lost <= saved
 
     def _cycles_of_parts(self) -> float:
