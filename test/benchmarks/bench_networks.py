@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import light_models
 from mobile_networks import mobilenet_v1, mobilenet_v2
+from network_distance import KINDS, REASONS, distance, kinds
 from resnet18 import build, images
 from static_int8 import answers_of, labels_of, static_model
 from trained_models import CALIBRATION, CLASSIFIERS, NAMES, SHARED, classifier, model_path
@@ -88,7 +89,8 @@ class Record:
     products: tuple[int, int]
     utilisation: float = 0.0
     reads: float = 0.0
-    waits: dict[str, int] = field(default_factory=dict)
+    distance: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)
     layers: dict[str, int] = field(default_factory=dict)
     top1: tuple[float | None, float | None, float | None] = (None, None, None)
     equal: tuple[float | None, float | None] = (None, None)
@@ -141,14 +143,12 @@ def timed(module: Module, profile: Profile) -> Record:
     totals = [report.total for report in reports]
     cycles = sum(report.cycles for report in reports)
     partition = module.report.partition
-    waits: Counter[str] = Counter()
+    far: Counter[str] = Counter()
+    work: Counter[str] = Counter()
     layers: Counter[str] = Counter()
     for report in reports:
-        for cause, count in report.total.modules[Unit.COMPUTE].items():
-            if not cause.work:
-                waits[cause.value] += count
-        work = report.total.busy(Unit.COMPUTE) - report.total.bounds["compute"]
-        waits["instructions' own time"] += work
+        far.update(distance(report))
+        work.update(kinds(report))
         for region in report.regions:
             causes = region.modules[Unit.COMPUTE].items()
             layers[region.label] += sum(count for cause, count in causes if not cause.work)
@@ -164,7 +164,8 @@ def timed(module: Module, profile: Profile) -> Record:
         products=partition.macs,
         utilisation=micro_ops / cycles if cycles else 0.0,
         reads=sum(total.bounds["reads"] for total in totals) / cycles if cycles else 0.0,
-        waits=dict(waits.most_common(SHOWN)),
+        distance=dict(far),
+        kinds=dict(work),
         layers=dict(layers.most_common(SHOWN)),
     )
 
@@ -220,6 +221,7 @@ def page(records: Mapping[str, Record], before: Mapping[str, Record], target: st
         cycles="\n".join(_cycle_rows(shown, before)),
         near=f"{NEAR:.2f}",
         far="\n".join(_far_rows(shown)),
+        kinds="\n".join(_kind_rows(shown)),
         accuracy="\n".join(_accuracy_rows(shown, before)),
         errors="\n".join(_error_rows(shown, before)),
         calibration=CALIBRATION,
@@ -246,19 +248,27 @@ def _cycle_rows(records: Mapping[str, Record], before: Mapping[str, Record]) -> 
 
 
 def _far_rows(records: Mapping[str, Record]) -> Iterator[str]:
-    yield from _header(
-        "network", "ratio", "GEMM core", "port reads", "waits", "layers that wait most"
-    )
+    """For each network far above its bound the cycles above it, by reason."""
+    yield from _header("network", "ratio", "above", *REASONS, "layers that wait most")
     for name, record in records.items():
         if record.ratio > NEAR:
             yield _row(
                 name,
                 f"{record.ratio:.2f}",
-                f"{record.utilisation:.0%}",
-                f"{record.reads:.0%}",
-                _shares(record.waits, record.cycles),
+                f"{record.cycles - record.bound:,}",
+                *(_count(record.distance.get(reason, 0)) for reason in REASONS),
                 _shares({_short(name): n for name, n in record.layers.items()}, record.cycles),
             )
+
+
+def _kind_rows(records: Mapping[str, Record]) -> Iterator[str]:
+    """The cycles of micro-ops of each network by what they do."""
+    yield from _header("network", *KINDS, "without products")
+    for name, record in records.items():
+        if whole := sum(record.kinds.values()):
+            rest = whole - record.kinds.get("products", 0)
+            cells = (_count(record.kinds.get(kind, 0)) for kind in KINDS)
+            yield _row(name, *cells, f"{rest / record.cycles:.0%}")
 
 
 def _accuracy_rows(records: Mapping[str, Record], before: Mapping[str, Record]) -> Iterator[str]:
@@ -299,6 +309,10 @@ def _part(counts: tuple[int, int], digits: int) -> str:
     return f"{100 * part / whole:.{digits}f} %" if whole else ""
 
 
+def _count(cycles: int) -> str:
+    return f"{cycles:,}" if cycles else ""
+
+
 def _short(layer: str) -> str:
     """The end of a layer's name: converters join the names of all that they folded into it."""
     return "/".join(layer.split(";")[-1].split("/")[-2:])
@@ -324,21 +338,33 @@ and `vww` have random weights.
 
 ## Above {near} of the bound
 
-The bound leaves out what the machine does not allow to overlap. The table lists the largest parts
-of the difference, as shares of all cycles, by cause and by layer ("GEMM core": the share of cycles
-in which it multiplies; "port reads": the share that the reads alone need):
+The bound leaves out what the machine does not allow to overlap. The table has the cycles above the
+bound by reason, and the layers in which the compute module waits most, as shares of all cycles.
+Where micro-ops are the bound, the reasons are why the compute module runs none:
 
-- `instructions' own time`: an instruction takes cycles beyond its micro-ops (six on `chisel-pynq`),
-  in which the compute module does nothing else. Small layers and many tiles make many short
-  instructions. `start` is the cycle from the last token to the start of an instruction.
-- `dram`: the compute module loads biases and accumulators itself, and does not compute meanwhile.
-- `load to compute token`: the first inputs and weights of a program have nothing to overlap with,
-  and weights come ahead only as far as the weight buffer has room. The dense layer at the end of
-  MobileNet has as many weights as the whole buffer.
-- `store to compute token`: results that are not stored yet occupy the accumulators.
+- `instructions`: an instruction takes cycles beyond its micro-ops (six on `chisel-pynq`, and one
+  from the last token to its start), in which the module does nothing else. Small layers and many
+  tiles make many short instructions.
+- `biases`: the module loads biases and other accumulators itself, and does not compute meanwhile.
+- `wait for loads`: the first inputs and weights of a program have nothing to overlap with, and
+  weights come ahead only as far as the weight buffer has room. The dense layer at the end of
+  MobileNet has as many weights as the whole buffer; that of MobileNetV2 five times as many, so four
+  fifths of them are loaded when everything else is done.
+- `wait for stores`: results that are not stored yet occupy the accumulators.
 - `fetch`: the first instructions of a program, and runs of short ones, which come one at a time.
 
+Where reads are the bound, the reasons are why the load module moves nothing: `no room` in a
+scratchpad until the compute module is done with what lies there, and the `latency` of loads.
+
 {far}
+
+## What micro-ops do
+
+Cycles of the compute module's micro-ops. An epilogue starts accumulators (`resets`, or copies of
+biases, which are additions of constants), adds, shifts and clips; [epilogues.md](epilogues.md) says
+what each form costs for an element. "Without products": the share of all cycles of a network.
+
+{kinds}
 
 ## Accuracy
 

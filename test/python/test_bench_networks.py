@@ -26,7 +26,9 @@ def record(**fields: object):
 
 def test_records_survive_a_file(tmp_path: Path) -> None:
     records = {
-        "mnist8": record(top1=(0.5, 0.75, None), equal=(1.0, None), waits={"dram": 3}),
+        "mnist8": record(
+            top1=(0.5, 0.75, None), equal=(1.0, None), distance={"biases": 3}, kinds={"clips": 7}
+        ),
         "mlperf_ad_qdq": record(error=(0.125, None)),
     }
     path = tmp_path / "deep" / "records.json"
@@ -36,13 +38,16 @@ def test_records_survive_a_file(tmp_path: Path) -> None:
 
 
 def test_the_page_lists_what_is_far_from_its_bound_and_no_other() -> None:
-    near, far = record(cycles=1090), record(cycles=1110, waits={"dram": 111}, layers={"c": 222})
+    near = record(cycles=1090)
+    far = record(cycles=1110, distance={"biases": 110}, layers={"c": 222}, kinds={"clips": 99})
     text = bench.page({"mnist8": near, "mlperf_ad_qdq": far}, {"mnist8": record(cycles=4321)}, "x")
-    _, cycles, above, *_ = text.split("\n| network")
+    _, cycles, above, kinds, *_ = text.split("\n| network")
     assert "| mnist8 | 4,321 | 1,090 | 1,000 | 1.09 | 1 | 75.00 % | 75.0 % |" in cycles
     assert "| mlperf_ad_qdq |  | 1,110 | 1,000 | 1.11 |" in cycles
     assert "mnist8" not in above
-    assert "dram 10% | c 20% |" in above
+    assert "| mlperf_ad_qdq | 1.11 | 110 |  | 110 |" in above
+    assert above.split("\n## ")[0].rstrip().endswith("| c 20% |")
+    assert "| mlperf_ad_qdq |  |  |  |  |  |  | 99 |  |  | 9% |" in kinds
 
 
 def test_accuracies_stand_in_their_columns() -> None:
@@ -84,7 +89,11 @@ def test_a_record_adds_up(target: str, tmp_path: Path) -> None:
     assert (found.cycles, found.bound) == (launch.report.cycles, account.lower_bound)
     assert found.nodes == (4, 3)
     assert found.products == (64 * 16 * 16 * 10,) * 2
-    assert sum(found.waits.values()) <= found.cycles - account.bounds["compute"]
+    assert sum(found.distance.values()) == found.cycles - found.bound
+    assert min(found.distance.values()) >= 0
+    assert set(found.distance) <= set(bench.REASONS) and set(found.kinds) <= set(bench.KINDS)
+    assert sum(found.kinds.values()) == account.bounds["compute"]
+    assert found.kinds["products"] == account.gemm_micro_ops * launch.report.preset.gemm_cycles
     assert found.error[0] is not None and 0 < found.error[0] < 0.1
     assert found.error[1] is not None and 0 < found.error[1] < 0.1
     silent = bench.measure(given, target, tmp_path, judged=False)
