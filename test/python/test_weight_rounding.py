@@ -1,11 +1,20 @@
 """Weights rounded together: the power of the sums' errors never grows, and no limit is passed."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vtac.passes.graph.quantize import rounding
 from vtac.passes.graph.quantize.planes import ONE_PLANE
-from vtac.passes.graph.quantize.rounding import Moments, alike, round_together
+from vtac.passes.graph.quantize.rounding import (
+    ENOUGH_BATCHES,
+    ENOUGH_WINDOWS,
+    Moments,
+    alike,
+    batches_apart,
+    round_together,
+)
 
 POWER = "goi,gij,goj->go"
 """Of the errors of each output, [groups, outputs]."""
@@ -57,3 +66,29 @@ def test_errors_of_alike_inputs_sum_to_nothing() -> None:
     real = np.full((1, 10), 1.4)
     whole = round_together(real, np.ones((1, 10)), alike(1, 10), ONE_PLANE)
     assert abs((whole - real).sum()) < 1
+
+
+@given(batches=st.integers(1, 300), windows=st.integers(1, 5000), products=st.integers(1, 1024))
+def test_batches_left_out_are_not_needed(batches: int, windows: int, products: int) -> None:
+    kept = len(range(0, batches, batches_apart(batches, windows, products)))
+    assert kept >= min(batches, ENOUGH_BATCHES)
+    assert kept == batches or kept * windows >= ENOUGH_WINDOWS * products
+
+
+def test_late_updates_of_slopes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slopes are brought up to date after some weights; the integers are those of any number."""
+    rng = np.random.default_rng(5)
+    real = rng.uniform(-100, 100, (4, 150))
+    moments = Moments(1, 150)
+    moments.add(rng.normal(size=(1, 150, 900)) + rng.normal(size=(1, 1, 900)))
+    covariance = moments.covariance()
+    found = []
+    for count in (1, 7, 150):
+        monkeypatch.setattr(rounding, "_AT_ONCE", count)
+        found.append(round_together(real, np.rint(real), covariance, ONE_PLANE))
+        np.testing.assert_array_equal(found[0], found[-1])
+    before, after = (
+        np.einsum("oi,ij,oj->o", whole - real, covariance[0], whole - real)
+        for whole in (np.rint(real), found[0])
+    )
+    assert (after < before).all()
