@@ -71,7 +71,7 @@ def _rounded_together(layer: Layer, covariance: Callable[[Term], Array | None]) 
     """The layer with weights whose errors cancel.
 
     Only weights of sums that end in a shift change: those for a multiplier are the network's own.
-    covariance: [groups, K, K] of a term's inputs; None where too few were observed.
+    covariance: [groups, K, K] of a term's inputs; None where none were observed.
     """
     if not _is_rescaled(layer):
         return layer
@@ -268,7 +268,7 @@ class _Correction:
         return replace(layer, bias=np.where(allowed, moved, layer.bias))
 
     def _covariance(self, term: Term) -> Array | None:
-        """Covariance of the inputs in a term's windows; None where too few were observed."""
+        """Covariance of the inputs in a term's windows; None where none was observed."""
         form, products = term.form, term.weights[0].size
         # A convolution by the identity gives the elements that a window reads.
         one = np.eye(products, dtype=np.float32).reshape(products, *term.weights.shape[1:])
@@ -282,7 +282,7 @@ class _Correction:
             batches = [[x, each] for x in inputs[start : start + _AT_ONCE]]
             for results in self.observed.evaluate(op, batches):
                 moments.add(results[0])
-        return moments.covariance() if moments.suffice else None
+        return moments.covariance() if moments.count else None
 
     def _rounding_errors(self, term: Term, layer: Layer) -> Batches:
         """The errors of a term's sums due to rounded weights, in steps of the accumulators."""

@@ -19,9 +19,6 @@ from vtac.passes.graph.quantize.planes import Limits
 MOST_INPUTS = 1024
 """Channels that sum more products are rounded to nearest: covariances would take too long."""
 
-INPUTS_SEEN = 8
-"""Least number of observed windows for each product of a channel: fewer do not determine H."""
-
 ENOUGH_WINDOWS, ENOUGH_BATCHES = 64, 16
 """Number of windows for each product of a channel, and of batches, of which one more would hardly
 change H: correlated windows of one picture do not make up for other pictures."""
@@ -50,15 +47,22 @@ class Moments:
         self._sums += rows.sum(axis=2)
         self._squares += rows @ rows.transpose(0, 2, 1)
 
-    @property
-    def suffice(self) -> bool:
-        """Whether enough windows were observed to estimate the covariance."""
-        return self.count >= INPUTS_SEEN * self._sums.shape[1]
-
     def covariance(self) -> Array:
-        """The covariance of the inputs, [groups, K, K]."""
+        """The covariance of the inputs, [groups, K, K], shrunk towards its diagonal.
+
+        The fewer windows were observed for K inputs, the less covariances of two inputs are known:
+        with N windows they count N / (N + K) of what was observed (a linear shrinkage, as that of
+        Ledoit and Wolf, "A well-conditioned estimator for large-dimensional covariance matrices").
+        Then few samples change few weights.
+        """
         means = self._sums / self.count
-        return cast(Array, self._squares / self.count - means[:, :, None] * means[:, None, :])
+        found = self._squares / self.count - means[:, :, None] * means[:, None, :]
+        products = found.shape[1]
+        diagonal = np.arange(products)
+        variances = found[:, diagonal, diagonal]
+        found *= self.count / (self.count + products)
+        found[:, diagonal, diagonal] = variances
+        return cast(Array, found)
 
 
 def batches_apart(batches: int, windows: int, products: int) -> int:
