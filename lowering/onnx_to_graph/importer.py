@@ -2,7 +2,8 @@
 
 The result is ``func.func @main``. Its attributes ``graph.inputs`` and ``graph.outputs`` keep the
 ONNX names; each argument has its name in ``graph.name`` and, where dimensions are symbolic, their
-names in ``graph.symbols``. The module's ``graph.opsets`` says what the host ops mean.
+names in ``graph.symbols``. The module's ``graph.opsets`` says what the host ops mean, and
+``graph.expanded`` the operators of nodes that were written as several others, by name.
 """
 
 import re
@@ -135,7 +136,7 @@ class _Importer:
         self.types = prepared.types
         self.constants = dict(prepared.constants)
         self.outputs = outputs = prepared.outputs
-        self.whole = prepared.whole
+        self.whole, self.operators = prepared.whole, prepared.operators
         self.opsets = opsets_of(model)
         self.block = Block()
         self.values: dict[str, SSAValue] = {}
@@ -168,7 +169,11 @@ class _Importer:
         func.attributes["graph.inputs"] = _strings(value.name for value in inputs)
         func.attributes["graph.outputs"] = _strings(self.outputs)
         opsets = {d: IntegerAttr(v, i64) for d, v in self.opsets.items()}
-        return ModuleOp([func], {"graph.opsets": DictionaryAttr(opsets)})
+        attributes: dict[str, Attribute] = {"graph.opsets": DictionaryAttr(opsets)}
+        if self.operators:
+            named = {name: StringAttr(operator) for name, operator in self.operators.items()}
+            attributes["graph.expanded"] = DictionaryAttr(named)
+        return ModuleOp([func], attributes)
 
     def value(self, name: str) -> SSAValue:
         """The SSA value of a name; a constant is made at its first use."""

@@ -41,7 +41,8 @@ class Prepared:
 
     constants: by name, the large ones included. inputs: what a user feeds, with shapes fixed.
     outputs: the names of the results. whole: why nodes are not taken apart that might have been, by
-    the name of their first result.
+    the name of their first result. operators: of nodes that were written as several others, by the
+    names of the nodes.
     """
 
     model: ModelProto
@@ -50,6 +51,7 @@ class Prepared:
     inputs: Sequence[ValueInfoProto]
     outputs: Sequence[str]
     whole: Mapping[str, Reason]
+    operators: Mapping[str, str]
 
 
 def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bool) -> Prepared:
@@ -75,13 +77,16 @@ def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bo
         types = infer_types(small)
     if calibrated and widen_half_floats(small, types, constants, CONVERTERS.__contains__):
         types = infer_types(small)
-    more = expand(small, opsets_of(small)[""], types, constants, calibrated)
-    if more is not None:
-        constants |= more
+    expanded = expand(small, opsets_of(small)[""], types, constants, calibrated)
+    if expanded is not None:
+        constants |= expanded.constants
         types = infer_types(small)
+    operators = {} if expanded is None else expanded.operators
     fixed = {i.name: i for i in small.graph.input}
     outputs = [output.name for output in model.graph.output]
-    return Prepared(small, types, constants, [fixed[i.name] for i in inputs], outputs, whole)
+    return Prepared(
+        small, types, constants, [fixed[i.name] for i in inputs], outputs, whole, operators
+    )
 
 
 def _name_all(graph: GraphProto) -> None:

@@ -66,6 +66,8 @@ def _moved_grid(op: Operation) -> GridAttr | None:
         if grid is None:
             return None
         along = np.array(grid.steps.get_values())
+        if (along == along.astype(np.float32)).all():  # as those of ONNX are
+            along = along.astype(np.float32)
         if len(along) > 1:
             along = along.reshape([-1 if i == grid.axis.data else 1 for i in range(len(shape))])
         steps.append(np.broadcast_to(along, shape))

@@ -240,3 +240,15 @@ def test_activations(operator: str, opset: int, attributes: dict) -> None:
     model, shape = around([made], {}, 20, opset)
     assert_expanded(model, shape)
     assert_accelerated(model, shape, 0.08)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_nodes_keep_their_names_and_operators(named: bool) -> None:
+    """Also where the model names no nodes: others keep their numbers."""
+    name = "somewhere" if named else ""
+    pads = {"p": np.array([0, 0, 2, 3, 0, 0, 1, 2], np.int64)}
+    model, shape = around([node("Pad", ["a", "p"], ["b"], name, mode="reflect")], pads, 20, 19)
+    module = vtac.compile(model, "pynq", floats((4, *shape[1:])), criteria=EVERYTHING)
+    rows = [(placement.node, placement.op) for placement in module.explain]
+    expected = [("Conv_0", "graph.conv"), (name or "Pad_0", "Pad"), ("Conv_1", "graph.conv")]
+    assert rows == expected

@@ -8,7 +8,7 @@ is looked for among its neighbours.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DictionaryAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
@@ -64,11 +64,14 @@ class Nodes:
     def of(cls, module: ModuleOp) -> "Nodes":
         """The nodes of ``@main``, with the nodes before and behind each."""
         nodes = cls()
+        expanded = module.attributes.get("graph.expanded", DictionaryAttr({}))
+        assert isinstance(expanded, DictionaryAttr), "the importer writes no other"
+        operators = {k: v.data for k, v in expanded.data.items() if isinstance(v, StringAttr)}
         for op in main_function(module).body.block.ops:
             layer = layer_of(op)
             if isinstance(op, ConstantOp | ReturnOp) or not layer:
                 continue
-            nodes.kinds.setdefault(layer, _kind(op))
+            nodes.kinds.setdefault(layer, operators.get(layer) or _kind(op))
             nodes.macs[layer] = nodes.macs.get(layer, MacCount()) + macs_of(op)
             nodes.results[layer] = ", ".join(map(type_text, op.results))
             makers = [v.owner for v in op.operands if isinstance(v.owner, Operation)]

@@ -1,10 +1,11 @@
 """The table of operators that are replaced by others, and the rewrite of a graph."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
-from vtac.lowering.onnx_to_graph.check import captured_names, plain_domain
+from vtac.lowering.onnx_to_graph.check import captured_names, plain_domain, sorted_nodes
 from vtac.lowering.onnx_to_graph.expansions.activations import activation
 from vtac.lowering.onnx_to_graph.expansions.arrangements import pad, prelu, resize
 from vtac.lowering.onnx_to_graph.expansions.einsum import einsum
@@ -15,6 +16,18 @@ from vtac.lowering.onnx_to_graph.rewriting import replace_nodes
 
 Expansion = Callable[[Site], bool]
 """Writes the nodes that a node becomes; answers whether it did."""
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """What `expand` made: new constants by name, and the operators of the nodes that it rewrote.
+
+    The nodes that take the place of a node have its name.
+    """
+
+    constants: Mapping[str, TensorProto]
+    operators: Mapping[str, str]
+
 
 EXPANSIONS: Mapping[str, Expansion] = {
     "Celu": activation,
@@ -45,17 +58,16 @@ def expand(
     types: Mapping[str, TypeProto],
     constants: Mapping[str, TensorProto],
     calibrated: bool,
-) -> dict[str, TensorProto] | None:
-    """Write operators of the main graph as others, in place; the new constants by name.
-
-    None: there are no such operators.
+) -> Expanded | None:
+    """Write operators of the main graph as others, in place; None if there are no such operators.
 
     types, constants: of all values, by name. The new constants become mere inputs of the model, as
     its other large constants are. calibrated: whether samples will calibrate the network; otherwise
     only nodes are rewritten whose input and results the network itself rounds.
     """
     made: dict[str, TensorProto] = {}
-    expanded: list[NodeProto] = []
+    operators: dict[str, str] = {}
+    name_nodes(model.graph)
     is_quantised = (lambda node: True) if calibrated else _rounded_nodes(model.graph)
 
     def parts(node: NodeProto) -> Sequence[NodeProto] | None:
@@ -65,12 +77,21 @@ def expand(
         site = Site(node, opset, types, constants, made)
         if not expansion(site):
             return None
-        expanded.append(node)
+        operators[node.name] = node.op_type
         return site.nodes
 
     replace_nodes(model.graph, parts)
     model.graph.initializer.extend(made.values())
-    return made if expanded else None
+    return Expanded(made, operators) if operators else None
+
+
+def name_nodes(graph: GraphProto) -> None:
+    """Name nodes without a name, in place, by their operator and a number."""
+    counts: dict[str, int] = {}
+    for node in sorted_nodes(graph):
+        number = counts.setdefault(node.op_type, 0)
+        counts[node.op_type] += 1
+        node.name = node.name or f"{node.op_type}_{number}"
 
 
 def _rounded_nodes(graph: GraphProto) -> Callable[[NodeProto], bool]:
