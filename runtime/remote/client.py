@@ -125,7 +125,7 @@ class RemoteDevice:
         try:
             response = self._http.urlopen(method, path, body, sent, retries=False, **options)
         except HTTPError as error:
-            what = f"no answer: {error or type(error).__name__}"
+            what = f"no answer: {_why(error)}"
             hint = "Is vta-serve running there?"
             raise UnreachableError(Problem(self.address, what, hint)) from None
         if response.status < 300 or response.status == 404:
@@ -221,6 +221,14 @@ def _connections(
     return urllib3.HTTPSConnectionPool(
         place.host, place.port, timeout=timeout, maxsize=CONNECTIONS, ssl_context=tls
     )
+
+
+def _why(error: HTTPError) -> str:
+    """Why there is no answer, in the words of the system where it has some."""
+    for cause in (error.__cause__, *error.args):
+        if isinstance(cause, OSError):
+            return cause.strerror or str(cause)
+    return str(error) or type(error).__name__
 
 
 def _workers(health: urllib3.BaseHTTPResponse) -> int:
