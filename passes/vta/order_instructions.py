@@ -43,16 +43,19 @@ from .accesses import Accesses, module_of
 from .list_schedule import Occupation, compute_work, earliest_loads, run, transfer_work
 from .precedence import Span, compute_spans, predecessors, transfer_spans
 
-AHEAD = 2
-"""How often WGT could be filled between a load of a cluster's core and its first use, at most."""
+EIGHTHS = 8
+"""How early loads start is counted in eighths of WGT."""
+
+AHEAD = 16
+"""Eighths of WGT that could be filled between a load of a cluster's core and its first use."""
 
 
 @dataclass(frozen=True)
 class OrderInstructionsPass(ModulePass):
     """Order the instructions of every vta.program across its kernels.
 
-    ahead: how often WGT could be filled, at a core's share of DDR, between a load of a cluster's
-    core and its first use, at most; 0: no limit.
+    ahead: the eighths of WGT that could be filled, at a core's share of DDR, between a load of a
+    cluster's core and its first use, at most; 0: no limit.
     """
 
     name = "vta-order-instructions"
@@ -109,7 +112,7 @@ def _most_ahead(program: StreamOp, ahead: int) -> int | None:
     if not isinstance(cluster, ClusterOp) or cluster.target.cores == 1 or ahead == 0:
         return None
     size = target.wgt_depth * target.element_bytes(Memory.WGT)
-    return ahead * size * cluster.target.cores // target.timing.port_bytes
+    return ahead * size * cluster.target.cores // (EIGHTHS * target.timing.port_bytes)
 
 
 class _Precedence:

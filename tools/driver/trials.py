@@ -29,6 +29,7 @@ Options = Mapping[str, Mapping[str, int | str]]
 
 WAYS: Mapping[str, Options] = {
     "as estimated": {},
+    "with loads that start late": {"vta-order-instructions": {"ahead": 2}},
     "without staged weights": {FIRST: {"most": 0}},
     "with loads that run ahead without limit": {"vta-order-instructions": {"ahead": 0}},
 }
@@ -43,7 +44,7 @@ PLANS: Mapping[str, Options] = {
 """Plans besides the usual one, each with the options that it sets."""
 
 MOST_OPS = 60_000
-"""Ops of the programs that are tried besides the usual one, together."""
+"""Ops of the programs that are tried besides the usual one, together. One way is always tried."""
 
 WHOLE = 4
 """How often the passes of a way fit into those of a plan, in time."""
@@ -84,7 +85,7 @@ class ClockTrials:
             if isinstance(program, ClusterOp)
             for core in program.cores().values()
         )
-        count = 1 + (MOST_OPS // self.ops if self._is_tried and self.ops else 0)
+        count = 1 + (max(MOST_OPS // self.ops, 1) if self._is_tried and self.ops else 0)
         chosen = dict(list(_ways(self._rest).items())[:count])
         self.are_more = len(chosen) > 1
         for name, rest in chosen.items():

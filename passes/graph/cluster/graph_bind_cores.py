@@ -14,7 +14,7 @@ Verified afterwards: every layer has a binding, to cores that exist, and every p
 computed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -29,7 +29,7 @@ from vtac.dialects.graph.pieces import pieces_of, units_of
 from vtac.dialects.graph.split_rules import piece_of
 from vtac.dialects.target import ClusterTarget
 from vtac.passes.graph.cluster.buffers import Buffers
-from vtac.passes.graph.cluster.layer_costs import Factors, LayerCosts, factors_of
+from vtac.passes.graph.cluster.layer_costs import Factors, LayerCosts, LayerTime, factors_of
 from vtac.passes.graph.cluster.layers import activations, layers_of, planned_functions
 from vtac.passes.graph.cluster.modes import Mode, mode_named
 
@@ -93,18 +93,18 @@ class _Binder:
 
     def _by_cost(self, layer: Operation, inherited: Factors | None) -> Factors:
         in_ddr = self.buffers.outside(layer, has_buffer=self.cluster.gb_bytes > 0)
-        times: dict[Factors, int] = {}
+        times: dict[Factors, LayerTime] = {}
         for factors in self.costs.candidates(layer):
             time = self.costs.time(layer, factors, in_ddr, staged=False)
             if time is not None:
-                times[factors] = time.cycles
-        best = min(times.values())
-        near = [factors for factors, time in times.items() if time <= NEAR * best]
-        return (
-            inherited
-            if inherited in near
-            else min(near, key=lambda f: (times[f] > best, near.index(f)))
-        )
+                times[factors] = time
+        near = _near(times, {factors: time.cycles for factors, time in times.items()})
+        # Of layers that wait for DDR, the one whose cores are done soonest once data are there.
+        least = min(times[factors].on_core for factors in near)
+        near = _near(near, {factors: times[factors].on_core for factors in near})
+        if inherited in near:
+            return inherited
+        return min(near, key=lambda f: (times[f].on_core > least, near.index(f)))
 
     def _as_in_the_paper(self, layer: Operation, inherited: Factors | None) -> Factors:
         plain = self._plain(layer)
@@ -129,6 +129,12 @@ class _Binder:
         return all(f <= u for f, u in zip(factors, units, strict=True)) and (
             self.costs.largest_part(layer, factors) is not None
         )
+
+
+def _near(candidates: Iterable[Factors], cycles: Mapping[Factors, int]) -> list[Factors]:
+    """The candidates that take hardly more cycles than the best."""
+    most = NEAR * min(cycles.values())
+    return [factors for factors in candidates if cycles[factors] <= most]
 
 
 def _parts(factors: Factors) -> int:

@@ -76,7 +76,12 @@ class LayerTime:
     @property
     def cycles(self) -> int:
         """From the first load to the last store."""
-        return max(self.compute, self.loads, self.stores, self.ddr) + SYNCHRONISATION
+        return max(self.on_core, self.ddr) + SYNCHRONISATION
+
+    @property
+    def on_core(self) -> int:
+        """The work of the busiest module of a core. What comes from DDR may come before."""
+        return max(self.compute, self.loads, self.stores)
 
 
 def computing(op: Operation) -> list[Operation]:
