@@ -93,8 +93,6 @@ class Tables:
         headings = ["network", "bound", *COLUMNS.values(), "x layers", "x GB", "x bound", "DDR MB"]
         rows = []
         for network, entry in NETWORKS.items():
-            if network == "small":
-                continue
             found = [self.cycles(network, batch, machine, step) for step in COLUMNS]
             if not any(found):
                 continue
@@ -180,7 +178,7 @@ class Tables:
                     self.records.get((network, batch, "cluster-8", step))
                     for step in ("semaphores", "GB", DEFAULT)
                 ]
-                if network != "small" and any(r and r.layers for r in found):
+                if any(r and r.layers for r in found):
                     texts = ["{} / {}".format(*r.tensors) if r and r.layers else "" for r in found]
                     last = found[-1]
                     shown = str(last.instances) if last and last.layers else ""
@@ -190,7 +188,7 @@ class Tables:
 
     def stages(self) -> Iterator[str]:
         """Cycles and utilisation of stages (the paper's figures 16 and 17)."""
-        for network in ("resnet18", "resnet50", "mobilenet_v2", "googlenet"):
+        for network in ("small", "resnet18", "resnet50", "mobilenet_v2", "googlenet"):
             for batch in (1, 8):
                 found = {
                     step: record
@@ -228,7 +226,7 @@ class Tables:
         for network, entry in NETWORKS.items():
             one = self.records.get((network, 1, "chisel-pynq", ONE_CORE))
             ends = [self.records.get((network, b, "cluster-8", DEFAULT)) for b in (1, 8)]
-            if network != "small" and one is not None and any(ends):
+            if one is not None and any(ends):
                 texts = [f"{r.seconds:.0f}" if r and r.seconds else "" for r in ends]
                 times = [f"{r.seconds / one.seconds:.1f}" if r and r.seconds else "" for r in ends]
                 cells = [f"{one.seconds:.0f}", texts[0], times[0], texts[1], times[1]]
@@ -242,7 +240,7 @@ class Tables:
         for (network, batch, machine, step), record in self.records.items():
             best = self.cycles(network, batch, machine, DEFAULT)
             beaten = best is not None and not record.error and record.cycles * 1.01 < best
-            if step in COLUMNS and step != COPIES and network != "small" and beaten:
+            if step in COLUMNS and step != COPIES and beaten:
                 share = best / record.cycles - 1 if best else 0
                 title = f"{NETWORKS[network].title}, batch {batch}, {machine}"
                 found.append(f"- {title}: *{COLUMNS[step]}* is {share:.1%} faster than the whole.")
