@@ -156,8 +156,9 @@ Ratios are to the default; DDR is that of *layers, semaphores* and that of the d
 *bound* is the largest of three: compute over all cores; weights once, inputs and results over the
 rate of DDR; at batch 1 also, for each cut of the order of layers, the compute before it and the
 time for those weights behind it that neither the global buffer nor the cores' buffers can hold.
-A cell without a number has not been measured. Where the clock chooses between ways to lower a
-program, it does so in every step, with the options that the step leaves open.
+A cell without a number has not been measured; one in parentheses was measured by an earlier state
+of the compiler, and so may be its ratios (`--any-state`). Where the clock chooses between ways to
+lower a program, it does so in every step, with the options that the step leaves open.
 
 {steps}
 ## Means
@@ -194,9 +195,9 @@ Processor seconds behind calibration (the paper's table 4).
 {seconds}"""
 
 
-def page(records: Records) -> str:
+def page(records: Records, state: str) -> str:
     """The page in Markdown."""
-    found = Tables(records)
+    found = Tables(records, state)
     steps = list[str]()
     for machine in ("cluster-8", "cluster-4", "cluster-2"):
         for batch in (1, 8):
@@ -238,7 +239,7 @@ def main() -> None:
     records = read(args.records, None if args.any_state else state)
     todo = [job for job in dict.fromkeys(jobs(args)) if args.fresh or job not in records]
     run(todo, records, args.records, args.seconds, state)
-    args.page.write_text(page(records))
+    args.page.write_text(page(records, state))
 
 
 if __name__ == "__main__":

@@ -52,10 +52,21 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 
 
 class Tables:
-    """All tables, of those records that there are."""
+    """All tables, of those records that there are.
 
-    def __init__(self, records: Records) -> None:
-        self.records = records
+    state: of the compiler; cycles of records of another state stand in parentheses.
+    """
+
+    def __init__(self, records: Records, state: str) -> None:
+        self.records, self.state = records, state
+
+    def _millions(self, network: str, batch: int, machine: str, step: str) -> str:
+        """The cycles of a measurement in millions; empty if it is missing."""
+        cycles = self.cycles(network, batch, machine, step)
+        if cycles is None:
+            return ""
+        is_new = self.records[network, batch, machine, step].state == self.state
+        return millions(cycles) if is_new else f"({millions(cycles)})"
 
     def cycles(self, network: str, batch: int, machine: str, step: str) -> int | None:
         """The cycles of a measurement, None if it is missing or did not compile."""
@@ -102,7 +113,9 @@ class Tables:
             ]
             rows.append(
                 [
-                    *(entry.title, millions(bound), *map(millions, found), *ratios),
+                    *(entry.title, millions(bound)),
+                    *(self._millions(network, batch, machine, step) for step in COLUMNS),
+                    *ratios,
                     *(ratio(best, bound), self._moved(network, batch, machine)),
                 ]
             )
@@ -146,17 +159,16 @@ class Tables:
         rows = []
         for (network, batch), (cycles, moved) in BARS.items():
             record = self.records.get((network, batch, "cluster-8", DEFAULT))
-            layers = self.cycles(network, batch, "cluster-8", "layers")
             honest = LAYERS_OF_THE_PROTOTYPE[network, batch]
             rows.append(
                 [
                     f"{NETWORKS[network].title}, batch {batch}",
                     f"{cycles:.2f}",
-                    millions(record and record.cycles),
+                    self._millions(network, batch, "cluster-8", DEFAULT),
                     str(moved),
                     "" if record is None else f"{record.ddr / 1e6:.0f}",
                     f"{honest:.2f}",
-                    millions(layers),
+                    self._millions(network, batch, "cluster-8", "layers"),
                 ]
             )
         headings = [

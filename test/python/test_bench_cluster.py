@@ -35,7 +35,7 @@ def test_runs_go_on_where_they_stopped(
     assert not any(record.error for record in records.values())
     assert found[COPIES].cycles == one.cycles, "one image on one core of the cluster"
     assert found["layers"].launches > 3 and found["layers"].cycles > found[DEFAULT].cycles
-    bound = Tables(records).bound("small", 1, "cluster-2")
+    bound = Tables(records, "").bound("small", 1, "cluster-2")
     assert bound is not None and one.cycles / 4 < bound < found[DEFAULT].cycles
     assert found[DEFAULT].tensors[0] > 0 and set(found[DEFAULT].stages) >= {"stage1", "stage2"}
     page = (tmp_path / "page.md").read_text()
