@@ -10,6 +10,7 @@ refined (`refine`).
 from collections.abc import Sequence
 from itertools import product
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,8 +25,10 @@ from vtac.passes.te.schedule.refine import SimulatedPoint, refine
 from vtac.passes.te.schedule.simulated_cost import CostSimulator
 from vtac.passes.te.schedule.space import Space
 from vtac.passes.te.schedule.structure import ScheduledStage, Structure
-from vtac.passes.te.schedule.tiling import tile_sizes
+from vtac.passes.te.schedule.tiling import spaced, tile_sizes
 from vtac.passes.te.schedule.tilings import Tilings
+
+_Item = TypeVar("_Item")
 
 CANDIDATES = 12
 """Tile sizes tried along one axis."""
@@ -34,7 +37,11 @@ MOST_TILINGS = 6_000
 """Tilings of the root looked at; with more axes, fewer sizes are tried along each."""
 
 FEW_REDUCTIONS = 6
-"""Tile sizes tried for the reduction of the largest product."""
+"""Tile sizes tried for each reduction axis of the largest product."""
+
+MOST_POINTS = 400_000
+"""Points of one order of loops looked at; with more products or reduction axes, fewer tiles of the
+reductions are tried, so that memory and time stay bounded."""
 
 FINALISTS = 8
 """Points of one order of loops that are simulated."""
@@ -95,14 +102,9 @@ def _candidates(
     on one of both alone is computed once.
     """
     stages = space.structure.products
-    choices = [
-        [stage.taps]
-        if stage in whole
-        else _reductions(stage, windows_split, 2 if number else FEW_REDUCTIONS)
-        for number, stage in enumerate(stages)
-    ]
+    most = max(MOST_POINTS // (4 * len(tiles[0])), 2)  # each operand is loaded whole or in parts
     ways = list[tuple[Sequence[tuple[int, ...]], bool, bool]]()
-    for taps in product(*choices):
+    for taps in _cuts(stages, windows_split, whole, most):
         is_cut = any(stage.taps != cut for stage, cut in zip(stages, taps, strict=True))
         wholes = product((False, True), repeat=2) if is_cut else [(True, True)]
         ways += [(taps, activations, weights) for activations, weights in wholes]
@@ -121,6 +123,42 @@ def _candidates(
         columns[f"whole.{label}.weights"] = spread([way[2] for way in ways]) > 0
         columns[f"windows.{label}"] = spread([windows_split for _ in ways]) > 0
     return columns
+
+
+def _cuts(
+    stages: Sequence[ScheduledStage],
+    windows_split: bool,
+    whole: Sequence[ScheduledStage],
+    most: int,
+) -> list[tuple[tuple[int, ...], ...]]:
+    """Tiles of the reductions of all products, one tuple per product, about ``most`` at most.
+
+    All combinations where they are few enough; else the products behind the first are cut alike,
+    and fewer sizes are tried for the first. The largest and the smallest tiles are always there.
+    """
+    if not stages:
+        return [()]
+    for few in range(FEW_REDUCTIONS, 1, -1):
+        first, *others = [
+            [stage.taps]
+            if stage in whole
+            else _reductions(stage, windows_split, 2 if number else few)
+            for number, stage in enumerate(stages)
+        ]
+        if len(first) * prod(map(len, others)) <= most:
+            return list(product(first, *others))
+        alike = _alike(others)
+        if len(first) * len(alike) <= most:
+            break
+    return [(cut, *rest) for cut in spaced(first, max(most // len(alike), 2)) for rest in alike]
+
+
+def _alike(choices: Sequence[Sequence[_Item]]) -> list[tuple[_Item, ...]]:
+    """The k-th entry of every list together; entries of shorter lists are repeated evenly."""
+    longest = max(map(len, choices), default=1)
+    return [
+        tuple(each[place * len(each) // longest] for each in choices) for place in range(longest)
+    ]
 
 
 def _axes_of_weights(structure: Structure) -> set[int]:

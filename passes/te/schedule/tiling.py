@@ -2,10 +2,13 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from vtac.passes.te.schedule.structure import ScheduledStage
+
+_Item = TypeVar("_Item")
 
 
 def even(extent: int, size: int) -> tuple[int, ...]:
@@ -17,10 +20,15 @@ def even(extent: int, size: int) -> tuple[int, ...]:
 def tile_sizes(extent: int, most: int) -> list[int]:
     """Sizes of equal tiles (the last perhaps shorter), largest first, at most ``most`` of them."""
     sizes = sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)
-    if len(sizes) <= most:
-        return sizes
-    picked = np.linspace(0, len(sizes) - 1, most).round().astype(int)
-    return [sizes[index] for index in dict.fromkeys(picked.tolist())]
+    return spaced(sizes, most)
+
+
+def spaced(items: Sequence[_Item], most: int) -> list[_Item]:
+    """At most ``most`` of the items, evenly spaced, with the first and the last (``most`` > 1)."""
+    if len(items) <= most:
+        return list(items)
+    picked = np.linspace(0, len(items) - 1, most).round().astype(int)
+    return [items[index] for index in dict.fromkeys(picked.tolist())]
 
 
 @dataclass(frozen=True)
