@@ -222,6 +222,20 @@ def test_threads_whose_pads_no_load_writes_are_refused(
     assert "padding" in problem.what or "pads are" in problem.what
 
 
+def test_threads_load_columns_that_no_tap_reads() -> None:
+    """Loaded before all loops, an input comes whole: 3 x 2 x 6 x 2 elements, not every second
+    column."""
+    machine = MACHINES["chisel-de10, small"]
+    f = IntegerFunction(machine)
+    acc = f.conv(f.input(3, 32, 4, 2), 16, (3, 1), strides=(1, 2), pads=(0, 0, 2, 0))
+    module = f.finish(f.requantize(acc, shift="one"))
+    f.apply(module, [GraphToTePass, *REWRITES, *LOOPS[:AT]])
+    space = Conv2dThreadsTemplate().declare(structure_of(kernel_of(module), "layer"), machine)
+    whole = space.with_values({}, {})
+    assert space.needs(whole)[Memory.INP] == 72 > machine.depth(Memory.INP)
+    assert space.problem(whole) is not None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_smallest_tiling_fits_and_is_exact(kind: str) -> None:
     kernel = Scheduled(Random(3), "1x16, small", kind)

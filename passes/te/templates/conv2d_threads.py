@@ -166,8 +166,8 @@ class ThreadedSpace(ScheduleSpace):
         shape = shaped(read.value).get_shape()[:-LANES]
         ranges = variables_of(stage, [(0, e) for e in region], [(0, e) for e in taps])
         parts = zip(read.rows[:-LANES], shape, strict=True)
-        if not moves and read.outside is None:
-            return prod(shape)
+        if not moves:  # loaded before all loops: all of it, and what is read around it
+            return prod(size + _around(row, ranges, size) for row, size in parts)
         return prod(
             _span(row, [length for _, length in ranges], None if read.outside is not None else size)
             for row, size in parts
@@ -281,6 +281,12 @@ def _hulls(row: Row, ranges: Sequence[Sequence[Range]]) -> Iterator[tuple[int, i
             ends = by * start, by * (start + length - 1)
             low, high = low + min(ends), high + max(ends)
         yield low, high
+
+
+def _around(row: Row, ranges: Sequence[Range], size: int) -> int:
+    """How many values of a subscript lie before and behind a dimension of this size."""
+    ((low, high),) = _hulls(row, [[each] for each in ranges])
+    return max(-low, 0) + max(high - size + 1, 0)
 
 
 def _span(row: Row, lengths: Sequence[int], size: int | None) -> int:
