@@ -136,7 +136,7 @@ class _Importer:
         self.types = prepared.types
         self.constants = dict(prepared.constants)
         self.outputs = outputs = prepared.outputs
-        self.whole, self.operators = prepared.whole, prepared.operators
+        self.whole, self.operators, self.names = prepared.whole, prepared.operators, prepared.names
         self.opsets = opsets_of(model)
         self.block = Block()
         self.values: dict[str, SSAValue] = {}
@@ -239,7 +239,8 @@ class _Importer:
     def _node(self, node: NodeProto) -> None:
         """Convert one node, or keep it whole with the reason."""
         self.counts[node.op_type] = self.counts.get(node.op_type, -1) + 1
-        name = node.name or f"{node.op_type}_{self.counts[node.op_type]}"
+        numbered = f"{node.op_type}_{self.counts[node.op_type]}"
+        name = node.name or self.names.get(next(filter(None, node.output), ""), numbered)
         standard = plain_domain(node.domain) == ""
         if standard and node.op_type == "Constant" and self._constant(node):
             return

@@ -42,7 +42,8 @@ class Prepared:
     constants: by name, the large ones included. inputs: what a user feeds, with shapes fixed.
     outputs: the names of the results. whole: why nodes are not taken apart that might have been, by
     the name of their first result. operators: of nodes that were written as several others, by the
-    names of the nodes.
+    names of the nodes. names: of nodes without a name, by each output, where nodes were written as
+    others.
     """
 
     model: ModelProto
@@ -52,6 +53,7 @@ class Prepared:
     outputs: Sequence[str]
     whole: Mapping[str, Reason]
     operators: Mapping[str, str]
+    names: Mapping[str, str]
 
 
 def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bool) -> Prepared:
@@ -77,15 +79,17 @@ def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bo
         types = infer_types(small)
     if calibrated and widen_half_floats(small, types, constants, CONVERTERS.__contains__):
         types = infer_types(small)
+    names: Mapping[str, str] = {}
+    operators: Mapping[str, str] = {}
     expanded = expand(small, opsets_of(small)[""], types, constants, calibrated)
     if expanded is not None:
         constants |= expanded.constants
         types = infer_types(small)
-    operators = {} if expanded is None else expanded.operators
+        names, operators = expanded.names, expanded.operators
     fixed = {i.name: i for i in small.graph.input}
     outputs = [output.name for output in model.graph.output]
     return Prepared(
-        small, types, constants, [fixed[i.name] for i in inputs], outputs, whole, operators
+        small, types, constants, [fixed[i.name] for i in inputs], outputs, whole, operators, names
     )
 
 

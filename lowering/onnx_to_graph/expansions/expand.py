@@ -22,11 +22,13 @@ Expansion = Callable[[Site], bool]
 class Expanded:
     """What `expand` made: new constants by name, and the operators of the nodes that it rewrote.
 
-    The nodes that take the place of a node have its name.
+    The nodes that take the place of a node have its name. names: what reports call the nodes that
+    have none, by each output.
     """
 
     constants: Mapping[str, TensorProto]
     operators: Mapping[str, str]
+    names: Mapping[str, str]
 
 
 EXPANSIONS: Mapping[str, Expansion] = {
@@ -67,31 +69,35 @@ def expand(
     """
     made: dict[str, TensorProto] = {}
     operators: dict[str, str] = {}
-    name_nodes(model.graph)
+    names = numbered(model.graph)
     is_quantised = (lambda node: True) if calibrated else _rounded_nodes(model.graph)
 
     def parts(node: NodeProto) -> Sequence[NodeProto] | None:
         expansion = EXPANSIONS.get(node.op_type) if plain_domain(node.domain) == "" else None
         if expansion is None or not any(node.output) or not is_quantised(node):
             return None
+        own_name = node.name
+        node.name = own_name or names[next(filter(None, node.output))]
         site = Site(node, opset, types, constants, made)
         if not expansion(site):
+            node.name = own_name
             return None
         operators[node.name] = node.op_type
         return site.nodes
 
     replace_nodes(model.graph, parts)
     model.graph.initializer.extend(made.values())
-    return Expanded(made, operators) if operators else None
+    return Expanded(made, operators, names) if operators else None
 
 
-def name_nodes(graph: GraphProto) -> None:
-    """Name nodes without a name, in place, by their operator and a number."""
-    counts: dict[str, int] = {}
+def numbered(graph: GraphProto) -> dict[str, str]:
+    """Names for nodes, by each output: the operator, and the node's number among its like."""
+    counts, names = dict[str, int](), dict[str, str]()
     for node in sorted_nodes(graph):
         number = counts.setdefault(node.op_type, 0)
         counts[node.op_type] += 1
-        node.name = node.name or f"{node.op_type}_{number}"
+        names.update(dict.fromkeys(filter(None, node.output), f"{node.op_type}_{number}"))
+    return names
 
 
 def _rounded_nodes(graph: GraphProto) -> Callable[[NodeProto], bool]:
