@@ -21,15 +21,19 @@ PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def verify_paths(
-    read: Iterable[str | None], written: Iterable[str | None], folders: Iterable[str | None] = ()
+    read: Iterable[str | None],
+    written: Iterable[str | None],
+    folders: Iterable[str | None] = (),
+    rewritten: Iterable[str | None] = (),
 ) -> None:
     """Raise `CompileError` with all paths that cannot be read or written; None is no path.
 
     No file is both read and written, or written twice, under whatever names. folders: those of the
-    paths to write that are, or will become, folders.
+    paths to write that are, or will become, folders. rewritten: files to read whose place the
+    output may take.
     """
     inputs, outputs = [*filter(None, read)], [*filter(None, written)]
-    problems = [*filter(None, map(_unreadable, inputs))]
+    problems = [*filter(None, map(_unreadable, [*filter(None, rewritten), *inputs]))]
     problems += filter(None, map(_unwritable, outputs))
     problems += _overwritten(inputs, outputs)
     problems += filter(None, map(_no_folder, filter(None, folders)))

@@ -93,4 +93,5 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def verify(args: argparse.Namespace) -> None:
     """Raise `CompileError` on paths that cannot be used."""
-    verify_paths((args.input_file, args.calibrate, file_of(args.target)), [args.output_file])
+    read = args.calibrate, file_of(args.target)
+    verify_paths(read, [args.output_file], rewritten=[args.input_file])
