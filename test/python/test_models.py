@@ -82,5 +82,5 @@ def test_resnet8_with_given_scales_answers_as_it_does_itself() -> None:
     quantised = quantised_model(path, "chisel-pynq", {entry: images[:CALIBRATION]})
     actual = answers(quantised, entry, judged, SCORES)
     assert np.mean(np.square(actual - expected)) < 0.006 * np.var(expected)
-    # 96 % of the 400 labels are equal; an image that lies between two classes is a quarter of a point.
+    # 96 % of 400 labels are equal; one image between two classes is a quarter of a point.
     assert np.mean(actual.argmax(1) == expected.argmax(1)) > 0.95
