@@ -25,7 +25,7 @@ from vtac.passes.graph.annotate import dissolve
 from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of, target_of_module
 from vtac.passes.graph.cost import RegionCost, cost_of
 from vtac.passes.graph.cut_regions import cut_of
-from vtac.passes.graph.host_model import HostModel
+from vtac.passes.graph.host_model import HostModel, HostRates
 from vtac.passes.graph.merge_regions import APART, REGION, assign_regions, outer_values_of
 from vtac.passes.graph.reasons import Reason, ReasonKind
 
@@ -41,13 +41,11 @@ IN_A_CYCLE = Reason(
 
 
 @dataclass(frozen=True)
-class PruneRegionsPass(ModulePass):
+class PruneRegionsPass(HostRates, ModulePass):
     """Give regions back to the host that compute nothing, or too little by some criterion.
 
     min_macs: least multiply-accumulates of a region. max_border_bytes: most bytes that enter and
-    leave it. compare: whether a region that the host would finish sooner goes back. macs_a_cycle,
-    bytes_a_cycle, cycles_an_op, cycles_a_launch: the host's rates (`HostModel`), in place of those
-    that the codegen assumes.
+    leave it. compare: whether a region that the host would finish sooner goes back.
     """
 
     name = "prune-regions"
@@ -55,10 +53,6 @@ class PruneRegionsPass(ModulePass):
     min_macs: int = 0
     max_border_bytes: int | None = None
     compare: bool = True
-    macs_a_cycle: int | float | None = None
-    bytes_a_cycle: int | float | None = None
-    cycles_an_op: int | float | None = None
-    cycles_a_launch: int | float | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Dissolve the composites of every region that is not worth it."""

@@ -45,7 +45,7 @@ from vtac.dialects.target import Target, target_at
 from vtac.passes.graph.codegen import CODEGEN, first_host_model
 from vtac.passes.graph.constants import constant_of, new_constant
 from vtac.passes.graph.cost import bytes_of
-from vtac.passes.graph.host_model import HostModel
+from vtac.passes.graph.host_model import HostModel, HostRates
 from vtac.passes.graph.machine_work import alu_cycles, gemm_micro_ops
 from vtac.passes.graph.reasons import NOTE, Reason, ReasonKind, keep_on_host
 from vtac.passes.te.schedule.cost import Rates
@@ -57,21 +57,15 @@ JOINS = Reason("the host puts the results of a product's entries together", Reas
 
 
 @dataclass(frozen=True)
-class WeightsFromActivationsPass(ModulePass):
+class WeightsFromActivationsPass(HostRates, ModulePass):
     """Take products of activations apart, so that no host has to pack a factor.
 
-    compare: whether a product stays as it is where that takes fewer cycles. macs_a_cycle,
-    bytes_a_cycle, cycles_an_op, cycles_a_launch: the host's rates (`HostModel`), in place of those
-    that the first codegen assumes.
+    compare: whether a product stays as it is where that takes fewer cycles.
     """
 
     name = "weights-from-activations"
 
     compare: bool = True
-    macs_a_cycle: int | float | None = None
-    bytes_a_cycle: int | float | None = None
-    cycles_an_op: int | float | None = None
-    cycles_a_launch: int | float | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the products of each function that has no codegen."""

@@ -96,7 +96,12 @@ class Criteria:
     @property
     def pruning(self) -> PruneRegionsPass:
         """The pass that applies all criteria but ``max_ops``."""
-        return PruneRegionsPass(self.min_macs, self.max_border_bytes, self.compare, **self.host)
+        return PruneRegionsPass(
+            min_macs=self.min_macs,
+            max_border_bytes=self.max_border_bytes,
+            compare=self.compare,
+            **self.host,
+        )
 
     def comparing(self, preparation: Pipeline) -> Pipeline:
         """A codegen's preparation, whose passes compare with the same host as `pruning`."""

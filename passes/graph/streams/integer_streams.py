@@ -46,7 +46,7 @@ from vtac.dialects.target import Target, target_at
 from vtac.passes.graph.codegen import CODEGEN, first_host_model
 from vtac.passes.graph.constants import constant_of
 from vtac.passes.graph.cost import bytes_of, host_cycles
-from vtac.passes.graph.host_model import HostModel
+from vtac.passes.graph.host_model import HostModel, HostRates
 from vtac.passes.graph.machine_work import alu_cycles, gemm_micro_ops
 from vtac.passes.graph.quantize.float_sums import is_layer_norm
 from vtac.passes.graph.reasons import (
@@ -71,21 +71,15 @@ PLANED = Reason("the host splits it into two planes of integers", ReasonKind.LAY
 
 
 @dataclass(frozen=True)
-class IntegerStreamsPass(ModulePass):
+class IntegerStreamsPass(HostRates, ModulePass):
     """Add to streams and normalise them on the accelerator.
 
-    compare: whether a normalisation stays on the host where that takes fewer cycles. macs_a_cycle,
-    bytes_a_cycle, cycles_an_op, cycles_a_launch: the host's rates (`HostModel`), in place of those
-    that the first codegen assumes.
+    compare: whether a normalisation stays on the host where that takes fewer cycles.
     """
 
     name = "integer-streams"
 
     compare: bool = True
-    macs_a_cycle: int | float | None = None
-    bytes_a_cycle: int | float | None = None
-    cycles_an_op: int | float | None = None
-    cycles_a_launch: int | float | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite each function that has no codegen, on targets that multiply."""
