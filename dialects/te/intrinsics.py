@@ -38,7 +38,7 @@ from xdsl.traits import IsolatedFromAbove, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from .affine import Row, map_of, parse_subscripts, print_subscripts, rows_of
+from .affine import Row, map_of, rows_of
 from .attributes import (
     SUPPORTED_ELEMENTS,
     DomainAttr,
@@ -49,6 +49,7 @@ from .attributes import (
 )
 from .body import combiner, verify_body
 from .operation import TeOperation
+from .reads import parse_place, print_place
 
 
 class Instruction(StrEnum):
@@ -310,19 +311,7 @@ def _variables(lanes: Lanes) -> list[int]:
 
 def _parse_lanes(parser: Parser, names: Sequence[str]) -> Lanes:
     scope = parser.parse_str_enum(Scope)
-
-    def variable() -> int | None:
-        position = parser.pos
-        name = parser.parse_optional_identifier()
-        if name is not None and name not in names:
-            parser.raise_error(f"there is no axis {name}", position, parser.pos)
-        return None if name is None else names.index(name)
-
-    rows = parse_subscripts(parser, variable)
-    outside = None
-    if parser.parse_optional_keyword("outside"):
-        outside = parser.parse_integer(allow_boolean=False)
-    parser.parse_punctuation(":")
+    rows, outside = parse_place(parser, names)
     position = parser.pos
     element = parser.parse_type()
     if not isinstance(element, IntegerType):
@@ -332,8 +321,5 @@ def _parse_lanes(parser: Parser, names: Sequence[str]) -> Lanes:
 
 def _print_lanes(printer: Printer, lanes: Lanes, names: Sequence[str]) -> None:
     printer.print_string(lanes.scope.value)
-    print_subscripts(printer, lanes.rows, lambda index: printer.print_string(names[index]))
-    if lanes.outside is not None:
-        printer.print_string(f" outside {lanes.outside}")
-    printer.print_string(" : ")
+    print_place(printer, lanes.rows, lanes.outside, names)
     printer.print_attribute(lanes.element)

@@ -1,6 +1,6 @@
 """Operands of computes and updates: subscripts, and the value of reads outside the shape."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, UnitAttr
@@ -51,6 +51,15 @@ def outside_attr(reads: Sequence[Read]) -> ArrayAttr[Outside]:
 def parse_read(parser: Parser, names: Sequence[str]) -> Read:
     """Parse what `print_read` prints. names: of the variables, in order."""
     operand = parser.parse_unresolved_operand()
+    rows, outside = parse_place(parser, names)
+    return Read(parser.resolve_operand(operand, parser.parse_type()), rows, outside)
+
+
+def parse_place(parser: Parser, names: Sequence[str]) -> tuple[tuple[Row, ...], int | None]:
+    """Parse ``[i, 2 * j - 1] outside 0 :``, of which the value outside may be missing.
+
+    names: of the variables, in order. A name that is none of them is an error at its place.
+    """
 
     def variable() -> int | None:
         position = parser.pos
@@ -64,15 +73,21 @@ def parse_read(parser: Parser, names: Sequence[str]) -> Read:
     if parser.parse_optional_keyword("outside"):
         outside = parser.parse_integer(allow_boolean=False)
     parser.parse_punctuation(":")
-    return Read(parser.resolve_operand(operand, parser.parse_type()), rows, outside)
+    return tuple(rows), outside
 
 
 def print_read(printer: Printer, read: Read, names: Sequence[str]) -> None:
     """Print ``%x[i, 2 * j - 1] outside 0 : type``. names: of the variables, in order."""
     printer.print_operand(read.value)
-    variable: Callable[[int], object] = lambda index: printer.print_string(names[index])  # noqa: E731
-    print_subscripts(printer, read.rows, variable)
-    if read.outside is not None:
-        printer.print_string(f" outside {read.outside}")
-    printer.print_string(" : ")
+    print_place(printer, read.rows, read.outside, names)
     printer.print_attribute(read.value.type)
+
+
+def print_place(
+    printer: Printer, rows: Sequence[Row], outside: int | None, names: Sequence[str]
+) -> None:
+    """Print what `parse_place` reads."""
+    print_subscripts(printer, rows, lambda index: printer.print_string(names[index]))
+    if outside is not None:
+        printer.print_string(f" outside {outside}")
+    printer.print_string(" : ")
