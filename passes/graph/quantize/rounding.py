@@ -128,7 +128,8 @@ def _move(
         step = np.clip(best, *limits) - before
         if step.any():
             steps[:, :, number] = step
-            own += step[:, :, None] * among[:, None, number, :]
+            later = slice(number + 1, None)
+            own[:, :, later] += step[:, :, None] * among[:, None, number, later]
     moved = bool(steps.any())
     if moved:
         whole[:, :, places] += steps
