@@ -280,7 +280,10 @@ class Driver:
         segments = (s for s in lowering.segments if s.level not in idle and cut.made)
         trials = ClockTrials(Pipeline(tuple(segments)), self.target, self.options.trials)
         for segment in trials.shared.segments:
-            self._segment(segment, module) if segment.level else self._run(segment, module)
+            if segment.level:
+                self._segment(segment, module)
+            else:
+                self._run(segment, module)
         best = None
         for alternative in trials.alternatives(module):
             trial = module.clone() if trials.are_more else module
