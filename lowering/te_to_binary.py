@@ -11,7 +11,7 @@ ones, also of other schedules.
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from xdsl.context import Context
@@ -19,16 +19,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Memory
+from vtac.dialects.target import Memory, Module, System
 from vtac.dialects.vta import BufferKind, ComputeOp, MicroOps, ProgramOp
 from vtac.dialects.vta.encoding import EncodingError, Opcode, encode_rows
 from vtac.dialects.vta.program import BinaryProgram, Buffer
 from vtac.passes.vta.accesses import (
     Access,
     Accesses,
-    Module,
     compute_accesses,
-    module_of_transfer,
     shifted,
 )
 from vtac.passes.vta.allocate import addresses_of, index_bases, moved
@@ -70,10 +68,6 @@ class _Step(NamedTuple):
     spans: Sequence[Span] = ()
 
 
-_FINISH = _Step(Opcode.FINISH, (), Module.COMPUTE, None, None)
-_CARRIER = _Step(Opcode.LOAD, (int(Memory.UOP), *(0,) * 9), Module.COMPUTE, (), None)
-
-
 def lower_to_binary(ctx: Context, function: FuncOp, module: ModuleOp) -> BinaryProgram:
     """The program of one accelerator function whose kernels are in the module; both stay.
 
@@ -98,11 +92,7 @@ class _Placed:
     accesses: Sequence[Access]
     spans: Sequence[Span]
     op: ComputeOp
-
-    @property
-    def module(self) -> Module:
-        """The module that runs it."""
-        return Module.COMPUTE
+    module: Module
 
     def with_uops(self, begin: int) -> Row:
         """Its row, where its micro-ops begin there."""
@@ -111,7 +101,7 @@ class _Placed:
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _unplaced(instruction: Emitted) -> _Placed:
+def _unplaced(instruction: Emitted, system: System) -> _Placed:
     """An instruction on the indices that its micro-ops have before they are moved."""
     micro_ops = instruction.properties["micro_ops"]
     assert isinstance(micro_ops, MicroOps)
@@ -120,31 +110,28 @@ def _unplaced(instruction: Emitted) -> _Placed:
         op.OPCODE,
         micro_ops,
         tuple(op.fields().values()),
-        compute_accesses(op, micro_ops),
+        compute_accesses(op, micro_ops, system),
         compute_spans(op, micro_ops),
         op,
+        system.runs[op.OPCODE.name],
     )
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _placed(instruction: Emitted, shift: tuple[int, int, int]) -> _Placed:
+def _placed(instruction: Emitted, shift: tuple[int, int, int], system: System) -> _Placed:
     """An instruction whose micro-ops have these numbers added to their indices dst, src, wgt."""
-    found, (dst, src, wgt) = _unplaced(instruction), shift
-
-    def moved_by(space: object, writes: bool) -> int:
-        return dst if writes else wgt if space is Memory.WGT else src
-
+    found = _unplaced(instruction, system)
+    by = {(memory, writes): shift[index] for memory, index, writes in found.op.touched()}
     accesses = [
-        each._replace(elements=shifted(each.elements, moved_by(each.space, each.writes)))
+        each._replace(elements=shifted(each.elements, by[each.space, each.writes]))  # type: ignore[index]
         for each in found.accesses
     ]
     spans = [
-        Span(space, start + by, end + by, writes)
+        Span(space, start + by[space, writes], end + by[space, writes], writes)  # type: ignore[index]
         for space, start, end, writes in found.spans
-        for by in (moved_by(space, writes),)
     ]
     micro_ops = moved(found.micro_ops, *shift)
-    return _Placed(found.opcode, micro_ops, found.row, accesses, spans, found.op)
+    return replace(found, micro_ops=micro_ops, accesses=accesses, spans=spans)
 
 
 class _Assembler:
@@ -152,13 +139,13 @@ class _Assembler:
 
     def __init__(self, program: ProgramOp, columns: Columns):
         self._program, self._columns = program, columns
-        self._target = program.target
+        self._target, self._system = program.target, program.target.system
         buffers = program.buffers()
         self._buffers = [encode_buffer(op, {}, self._target) for op in buffers.values()]
         stored = {
             instruction.dram
             for instruction in columns.instructions
-            if type(instruction) is PlainTransfer and instruction.memory is Memory.OUT
+            if type(instruction) is PlainTransfer and instruction.memory is self._system.results
         }
         self._micro_ops = fresh("uops", set(buffers))
         self._accesses = Accesses(self._target, buffers, stored)
@@ -168,6 +155,7 @@ class _Assembler:
         name, target = self._program.sym_name.data, self._target
         steps = self._steps()
         tokens = derive_tokens(
+            self._system,
             [step.module for step in steps],
             [step.accesses for step in steps],
             self._accesses.size,
@@ -177,8 +165,9 @@ class _Assembler:
             layers = (buffer.where for buffer in self._columns.buffers())
             raise no_tokens(f"vta.program @{name}", target.token_depth, layers)
         ordered = list(zip(steps, tokens.flags, strict=True))
-        for place, flags in reversed(tokens.carriers):
-            ordered.insert(place, (_CARRIER, flags))
+        for place, module, flags in reversed(tokens.carriers):
+            row = (int(self._system.carrier(module)), *(0,) * 9)
+            ordered.insert(place, (_Step(Opcode.LOAD, row, module, (), None), flags))
         try:
             words = encode_rows(target, [(step.opcode, (*f, *step.row)) for step, f in ordered])
         except EncodingError as error:
@@ -195,12 +184,14 @@ class _Assembler:
         instructions: list[_Step | _Placed] = []
         for each in self._columns.instructions:
             if isinstance(each, PlainTransfer):
-                instructions += [self._transfer(piece, bases) for piece in _pieces(each, most)]
+                can_be_cut = each.memory is self._system.weights
+                parts = _pieces(each, most) if can_be_cut else [each]
+                instructions += [self._transfer(part, bases) for part in parts]
             else:
                 instructions.append(self._compute(each, bases))
         work = [self._work(each) for each in instructions]
         before = predecessors([w.module for w in work], [each.spans for each in instructions])
-        order = better_order(self._target.timing, work, before)
+        order = better_order(self._target, work, before)
         if order is not None:
             instructions = [instructions[number] for number in order]
             places = {number: place for place, number in enumerate(order)}
@@ -224,7 +215,8 @@ class _Assembler:
             self._declare_micro_ops(start)
         else:
             steps += [each for each in instructions if type(each) is _Step]
-        return [*steps, _FINISH]
+        finish = _Step(Opcode.FINISH, (), self._system.runs[Opcode.FINISH.name], None, None)
+        return [*steps, finish]
 
     def _joined(
         self, instructions: Sequence[_Step | _Placed], before: Sequence[set[int]]
@@ -235,6 +227,7 @@ class _Assembler:
         """
         modules = [each.module for each in instructions]
         runs = joined_runs(
+            self._system,
             modules,
             [_loaded_row(each) for each in instructions],
             [type(each) is _Step and each.opcode is Opcode.LOAD for each in instructions],
@@ -268,9 +261,9 @@ class _Assembler:
         held = (above + part.y + below) * (left + part.x + right) if part.x and part.y else 0
         moved = (memory, base, held, dram, place, (part.y, part.x, part.stride))
         return _Step(
-            Opcode.STORE if memory is Memory.OUT else Opcode.LOAD,
+            Opcode.STORE if memory is self._system.results else Opcode.LOAD,
             (int(memory), base, place, part.y, part.x, part.stride, above, below, left, right),
-            module_of_transfer(memory),
+            self._system.moves[memory],
             self._accesses.of_transfer(*moved),
             dram,
             transfer_spans(self._accesses, *moved),
@@ -280,7 +273,8 @@ class _Assembler:
         instruction = each.instruction
         resets = "reset" in instruction.properties
         at = [bases[buffer] for buffer in each.buffers]
-        placed = _placed(instruction, index_bases(instruction.kind.OPCODE, resets, at))
+        bases = index_bases(instruction.kind.OPCODE, resets, at)
+        placed = _placed(instruction, bases, self._system)
         if placed.micro_ops.count > self._target.uop_entries:
             where = self._columns.buffers()[each.buffers[0]].where
             raise too_many(placed.micro_ops, self._target.uop_entries, where)
@@ -288,9 +282,10 @@ class _Assembler:
 
     def _loads(self, start: int, count: int) -> Iterator[_Step]:
         """The loads of a stretch of micro-ops."""
+        memory = self._system.micro_ops
         for sram, dram, part in load_parts(start, count):
-            row = (int(Memory.UOP), sram, dram, 1, part, part, 0, 0, 0, 0)
-            yield _Step(Opcode.LOAD, row, Module.COMPUTE, (), self._micro_ops)
+            row = (int(memory), sram, dram, 1, part, part, 0, 0, 0, 0)
+            yield _Step(Opcode.LOAD, row, self._system.moves[memory], (), self._micro_ops)
 
     def _declare_micro_ops(self, count: int) -> None:
         size = MICRO_OP_BYTES * count
@@ -298,9 +293,9 @@ class _Assembler:
 
 
 def _pieces(each: PlainTransfer, most: int) -> Iterator[PlainTransfer]:
-    """A transfer, or the pieces of a long load of weights, see ``vta-split-loads``."""
+    """A load of weights, or its pieces where it is long, see ``vta-split-loads``."""
     part = each.part
-    if each.memory is not Memory.WGT or part.y != 1 or any(part.pads) or part.x <= most:
+    if part.y != 1 or any(part.pads) or part.x <= most:
         yield each
         return
     for start, end in pieces(part.x, most):
@@ -335,5 +330,5 @@ def _with_micro_ops(
         step = known.get(each)
         if step is None:
             row = each.with_uops(begins[each.micro_ops])
-            step = known[each] = _Step(each.opcode, row, Module.COMPUTE, each.accesses, None)
+            step = known[each] = _Step(each.opcode, row, each.module, each.accesses, None)
         yield step

@@ -34,6 +34,7 @@ from .configuration import FEATURES, PRESETS, Configuration, Memory
 from .errors import PresetError, TargetError
 from .files import VTA_CONFIG_KEYS
 from .lookup import TARGET_ATTRIBUTE, machine_at, target_at
+from .system import COMPUTE, CORE, LOAD, STORE, Module, Queue, System
 from .timing import (
     INSTRUCTION_BYTES,
     LOAD_OVERHEAD,
@@ -48,10 +49,14 @@ TargetDialect = Dialect("target", [], [Target, ClusterTarget])
 __all__ = [
     "CLUSTER_FIELDS",
     "CLUSTER_PRESETS",
+    "COMPUTE",
+    "CORE",
     "FEATURES",
     "INSTRUCTION_BYTES",
+    "LOAD",
     "LOAD_OVERHEAD",
     "PRESETS",
+    "STORE",
     "TARGET_ATTRIBUTE",
     "TIMING_FIELDS",
     "TIMING_PRESETS",
@@ -63,7 +68,10 @@ __all__ = [
     "Machine",
     "Memory",
     "MemoryScope",
+    "Module",
     "PresetError",
+    "Queue",
+    "System",
     "Target",
     "TargetDialect",
     "TargetError",

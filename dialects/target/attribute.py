@@ -23,6 +23,7 @@ from .configuration import (
 from .entries import SUFFIXES, read_entries
 from .errors import TargetError
 from .files import BASE_KEY, FEATURES_KEY, VTA_CONFIG_KEYS, configuration_from, in_the_spelling_of
+from .system import CORE, System
 from .timing import LOAD_OVERHEAD, TimingPreset
 from .verification import verify
 
@@ -141,6 +142,11 @@ class Target(Data[Configuration]):
     def timing(self) -> TimingPreset:
         """The rates."""
         return self.data.timing
+
+    @property
+    def system(self) -> System:
+        """The modules, and who reaches which memory."""
+        return CORE
 
     @property
     def log_inp_width(self) -> int:

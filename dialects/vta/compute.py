@@ -1,7 +1,7 @@
 """GEMM and ALU: two loops around micro-ops, which stand inline or lie in the micro-op buffer."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import FlatSymbolRefAttrConstr, UnitAttr
@@ -112,6 +112,20 @@ class ComputeOp(InstructionOp, ABC):
     def index_memories(self) -> tuple[Memory | None, Memory | None, Memory | None]:
         """The memories that dst, src and wgt index, None where the index is not used."""
 
+    def written(self) -> tuple[Memory, ...]:
+        """The memories that it writes at dst: results go to ACC, and narrowed to OUT."""
+        return (Memory.ACC, Memory.OUT)
+
+    def touched(self) -> Iterator[tuple[Memory, int, bool]]:
+        """The memories that it reaches, each with the number of its index (dst, src, wgt) and
+        whether it writes. An accumulation reads what it writes, which is not listed.
+        """
+        yield from ((memory, 0, True) for memory in self.written())
+        _, *read = self.index_memories()
+        for index, memory in enumerate(read, start=1):
+            if memory is not None:
+                yield memory, index, False
+
 
 @irdl_op_definition
 class GemmOp(ComputeOp):
@@ -144,6 +158,10 @@ class GemmOp(ComputeOp):
         if self.reset is not None:
             return (Memory.ACC, None, None)
         return (Memory.ACC, Memory.INP, Memory.WGT)
+
+    def written(self) -> tuple[Memory, ...]:
+        """See `ComputeOp`. A reset leaves OUT as it is."""
+        return super().written() if self.reset is None else (Memory.ACC,)
 
     def factors(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
         """The factors [out, in] of dst, src and wgt."""

@@ -1,8 +1,9 @@
 """Which elements each instruction reads and writes, where two modules could meet.
 
-Only what more than one module touches is listed: INP and WGT (load writes, compute reads), OUT
-(compute writes, store reads), and DRAM that a STORE writes. ACC and the micro-op buffer belong to
-compute alone, which runs in order. Sets are exact, as slices where they are contiguous.
+Only what more than one module touches is listed: the memories of `System.shared` (INP and WGT,
+which load writes and compute reads; OUT, which compute writes and store reads), and DRAM that a
+STORE writes. ACC and the micro-op buffer belong to compute alone, which runs in order. Sets are
+exact, as slices where they are contiguous.
 
 DRAM is compared byte by byte (in units of the smallest element). Buffers that are placed in a scope
 share its bytes, whatever their names; every other buffer has bytes of its own.
@@ -18,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import Memory, Module, System, Target
 from vtac.dialects.vta import (
     BufferKind,
     BufferOp,
     ComputeOp,
-    GemmOp,
     InstructionOp,
     LoadOp,
     MicroOps,
@@ -71,14 +71,6 @@ def is_one_way(space: Space) -> bool:
     return isinstance(space, Order) and space.is_one_way
 
 
-class Module(enum.IntEnum):
-    """The three modules that run instructions, each its own in order."""
-
-    LOAD = 0
-    COMPUTE = 1
-    STORE = 2
-
-
 class Access(NamedTuple):
     """Elements of a memory, or units of bytes in DRAM, that an instruction reads or writes.
 
@@ -98,23 +90,16 @@ class DramRows(NamedTuple):
     length: int
 
 
-_COMPUTE = ("kernel", "loops", "dst", "src", "wgt")
-_TRANSFERS = {Memory.INP: Module.LOAD, Memory.WGT: Module.LOAD, Memory.OUT: Module.STORE}
-_SHARED = (Memory.INP, Memory.WGT, Memory.OUT)
+_COMPUTE = ("kernel", "loops", "dst", "src", "wgt", "reset")
 
 
-def module_of(op: InstructionOp) -> Module:
+def module_of(op: InstructionOp, system: System) -> Module:
     """The module that runs an instruction."""
     if op.OPCODE is Opcode.STORE:
-        return Module.STORE
+        return system.moves[system.results]
     if op.OPCODE is Opcode.LOAD:
-        return module_of_transfer(cast("MemoryAttr", op.properties["memory"]).data)
-    return Module.COMPUTE
-
-
-def module_of_transfer(memory: Memory) -> Module:
-    """The module that runs a LOAD into a memory, or for OUT a STORE."""
-    return _TRANSFERS.get(memory, Module.COMPUTE)
+        return system.moves[cast("MemoryAttr", op.properties["memory"]).data]
+    return system.runs[op.OPCODE.name]
 
 
 class Accesses:
@@ -125,7 +110,8 @@ class Accesses:
     """
 
     def __init__(self, target: Target, buffers: Mapping[str, BufferOp], stored: Iterable[str]):
-        self.unit = min(target.element_bytes(m) for m in (Memory.INP, Memory.WGT, Memory.ACC))
+        self.system = target.system
+        self.unit = min(map(target.element_bytes, self.system.buffered))
         self._scale = {memory: target.element_bytes(memory) // self.unit for memory in Memory}
         self._places: dict[str, tuple[Space, int]] = {}
         self._sizes: dict[Space, int] = {}
@@ -167,15 +153,15 @@ class Accesses:
         y, x, stride = rows
         if x == 0 or y == 0:
             return []
-        stores, found = memory is Memory.OUT, []
+        stores, found = memory is self.system.results, []
         if buffer in self.semaphores:
             # The data of a signal count for nothing: it reads no element of OUT.
             if stores:
                 return []
             orders = [Access(order, slice(0, 1), True) for order in (Order.WAITED, Order.BEGUN)]
             return [Access(memory, slice(base, base + held), True), *orders]
-        if memory in _SHARED:
-            found.append(Access(memory, slice(base, base + held), not stores))
+        if (space := self.system.place_of(memory)) in self.system.shared:
+            found.append(Access(space, slice(base, base + held), not stores))
         if buffer in self.changing:
             order = Order.BEGUN if stores else Order.WAITED
             found.append(Access(order, slice(0, 1), False))
@@ -203,7 +189,7 @@ class Accesses:
         """
         y, x, stride = rows
         space, first = self._places[buffer]
-        if space not in self._stored or memory is Memory.UOP or x == 0 or y == 0:
+        if space not in self._stored or memory is self.system.micro_ops or x == 0 or y == 0:
             return None
         scale = self._scale[memory]
         start = first + place * scale
@@ -235,10 +221,10 @@ class ProgramAccesses:
         if isinstance(op, LoadOp | StoreOp):
             return self._of_transfer(op)
         properties = op.properties
-        if op.OPCODE is Opcode.FINISH or (op.OPCODE is Opcode.GEMM and "reset" in properties):
+        if op.OPCODE is Opcode.FINISH:
             return ()
         # The same tile shapes come again and again, and the program keeps its attributes alive.
-        key = tuple([id(properties.get(name)) for name in _COMPUTE])
+        key = op.OPCODE, *[id(properties.get(name)) for name in _COMPUTE]
         if key not in self._known:
             assert isinstance(op, ComputeOp)
             if op.kernel is None:
@@ -248,7 +234,7 @@ class ProgramAccesses:
                     )
                 )
             micro_ops = self._kernels[op.kernel.root_reference.data]
-            self._known[key] = compute_accesses(op, micro_ops)
+            self._known[key] = compute_accesses(op, micro_ops, self._accesses.system)
         return self._known[key]
 
     def _of_transfer(self, op: LoadOp | StoreOp) -> Sequence[Access]:
@@ -267,17 +253,16 @@ class ProgramAccesses:
         )
 
 
-def compute_accesses(op: ComputeOp, micro_ops: MicroOps) -> list[Access]:
+def compute_accesses(op: ComputeOp, micro_ops: MicroOps, system: System) -> list[Access]:
     """The accesses of a GEMM or ALU instruction that runs these micro-ops."""
-    loops = op.iterations
-    if 0 in loops or (op.reset is not None and isinstance(op, GemmOp)):
+    loops, factors = op.iterations, op.factors()
+    if 0 in loops:
         return []
-    dst, src, wgt = op.factors()
-    found = [Access(Memory.OUT, indices(micro_ops, 0, loops, dst), True)]
-    if isinstance(op, GemmOp):
-        found.append(Access(Memory.INP, indices(micro_ops, 1, loops, src), False))
-        found.append(Access(Memory.WGT, indices(micro_ops, 2, loops, wgt), False))
-    return found
+    return [
+        Access(memory, indices(micro_ops, column, loops, factors[column]), writes)
+        for memory, column, writes in op.touched()
+        if memory in system.shared
+    ]
 
 
 def indices(

@@ -43,10 +43,11 @@ class DropLoadsPass(ModulePass):
 
 
 def unread(core: CoreOp) -> Iterator[LoadOp]:
-    """The loads of INP and WGT of which no element is read."""
+    """The loads of modules that only load, of which no element is read."""
     target, loads = core.target, list[LoadOp]()
     # For each element the load that filled it last, by number from 1.
-    filled = {m: np.zeros(target.depth(m), np.int32) for m in (Memory.INP, Memory.WGT)}
+    loaded = [m for m, module in target.system.moves.items() if module in target.system.loaders]
+    filled = {memory: np.zeros(target.depth(memory), np.int32) for memory in loaded}
     read = np.zeros(len(core.instructions()) + 1, np.bool_)
     for op in core.instructions():
         if isinstance(op, LoadOp) and op.memory_id in filled:
@@ -54,7 +55,7 @@ def unread(core: CoreOp) -> Iterator[LoadOp]:
             base = op.sram_base.value.data
             filled[op.memory_id][base : base + op.sram_size] = len(loads)
         elif isinstance(op, ComputeOp) and op.micro_ops is not None:
-            for access in compute_accesses(op, op.micro_ops):
+            for access in compute_accesses(op, op.micro_ops, target.system):
                 if isinstance(access.space, Memory) and access.space in filled:
                     read[filled[access.space][access.elements]] = True
     return (load for number, load in enumerate(loads, start=1) if not read[number])

@@ -9,8 +9,9 @@ its source (vector clocks: Fidge 1988, Mattern 1989). The k-th edge between two 
 has both its ends after those of the edge before, which is what the hardware's nameless tokens need:
 the k-th pop matches the k-th push.
 
-Load and store share no queue. An order between them goes through a compute instruction that is
-ordered already, else through an empty LOAD UOP, which only pops and pushes.
+Only neighbours share queues (`System`). An order between load and store goes through an instruction
+of compute, between them, that is ordered already, else through an empty LOAD there, which only pops
+and pushes: of UOP, say.
 
 Takes placed instructions with planned micro-ops and no tokens (old ones are cleared); leaves every
 flag set. FINISH waits for all that was loaded and stored.
@@ -29,7 +30,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects.errors import CompileError, DoesNotFit
 from vtac.dialects.locations import layer_of
-from vtac.dialects.target import Memory
+from vtac.dialects.target import Module, System
 from vtac.dialects.vta import (
     TOKENS,
     InstructionOp,
@@ -42,25 +43,17 @@ from vtac.dialects.vta import (
 )
 from vtac.dialects.vta.encoding import Opcode
 
-from .accesses import Access, Module, ProgramAccesses, Space, is_one_way, module_of
+from .accesses import Access, ProgramAccesses, Space, is_one_way, module_of
 
 Edge: TypeAlias = tuple[int, int]
 """The positions of the instruction that pushes and of the one that pops, each counted in its
 module."""
-
-Queue: TypeAlias = tuple[Module, Module]
 
 Place: TypeAlias = tuple[Module, int]
 """An instruction by its module and its place in the program; a carrier has that of its user."""
 
 _ROUNDS = 8
 """How often the order is derived again when a token queue could overflow."""
-
-_NEIGHBOURS = ((Module.COMPUTE,), (Module.LOAD, Module.STORE), (Module.COMPUTE,))
-"""For each module those with which it shares queues."""
-
-_FAR = (Module.STORE, None, Module.LOAD)
-"""For each module the one with which it shares no queue."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +74,10 @@ def insert_dependences(program: StreamOp) -> None:
     for op in instructions:
         for token in TOKENS:
             op.properties.pop(token, None)
-    accesses = ProgramAccesses(program, instructions)
+    accesses, system = ProgramAccesses(program, instructions), program.target.system
     tokens = derive_tokens(
-        [module_of(op) for op in instructions],
+        system,
+        [module_of(op, system) for op in instructions],
         [None if op.OPCODE is Opcode.FINISH else accesses.of(op) for op in instructions],
         accesses.size,
         program.target.token_depth,
@@ -92,11 +86,11 @@ def insert_dependences(program: StreamOp) -> None:
         raise no_tokens(program.label, program.target.token_depth, map(layer_of, instructions))
     for op, flags in zip(instructions, tokens.flags, strict=True):
         _set_tokens(op, flags)
-    for place, flags in tokens.carriers:
+    for place, module, flags in tokens.carriers:
         before = instructions[place]
         carrier = LoadOp.create(
             properties={
-                "memory": memory_attr(Memory.UOP),
+                "memory": memory_attr(system.carrier(module)),
                 "sram_base": integer(0),
                 "dram_base": integer(0),
                 "size": integers(0, 0),
@@ -129,15 +123,16 @@ def _set_tokens(op: InstructionOp, flags: Sequence[bool]) -> None:
 class Tokens(NamedTuple):
     """The flags of a program's instructions; flags are in the order of `TOKENS`.
 
-    flags: of each instruction. carriers: empty LOAD UOPs to insert, each with the place of the
-    instruction before which it stands, and its flags.
+    flags: of each instruction. carriers: empty LOADs to insert, each with the place of the
+    instruction before which it stands, its module (`System.carrier`), and its flags.
     """
 
     flags: list[list[bool]]
-    carriers: list[tuple[int, list[bool]]]
+    carriers: list[tuple[int, Module, list[bool]]]
 
 
 def derive_tokens(
+    system: System,
     modules: Sequence[Module],
     accesses: Sequence[Sequence[Access] | None],
     size: Callable[[Space], int],
@@ -150,7 +145,7 @@ def derive_tokens(
     """
     extra: dict[Place, dict[Module, int]] = {}
     for _ in range(_ROUNDS):
-        order = _Order(extra)
+        order = _Order(system, extra)
         order.derive(modules, accesses, size)
         overflows = list(order.overflows(capacity))
         if not overflows:
@@ -165,9 +160,9 @@ def derive_tokens(
 class _Row:
     """The instructions of one module by their places, and the clock of each at its end."""
 
+    now: list[int]
     places: list[int] = field(default_factory=list)
     clocks: list[list[int]] = field(default_factory=list)
-    now: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
 class _Touched:
@@ -200,7 +195,7 @@ class _History:
         """The positions that an instruction must wait for, by module; records the instruction's own
         uses. known: the positions that it waits for anyway; earlier ones are not searched.
         """
-        needs = [0, 0, 0]
+        needs = [0] * len(known)
         for space, elements, writes in accesses:
             mine = self._touched.get((space, module, writes)) or self._meet(space, module, writes)
             for rival in mine.rivals:
@@ -231,11 +226,18 @@ def _follows(space: Space, writes: bool, wrote: bool) -> bool:
 class _Order:
     """One derivation of the order of a program. extra: further pairs that must be ordered."""
 
-    def __init__(self, extra: Mapping[Place, Mapping[Module, int]]):
+    def __init__(self, system: System, extra: Mapping[Place, Mapping[Module, int]]):
         self._extra = extra
-        self._rows = tuple(_Row() for _ in Module)
-        self._edges: dict[Queue, list[Edge]] = {}
-        self._carriers: set[int] = set()
+        self._rows = tuple(_Row([0] * len(system.modules)) for _ in system.modules)
+        self._edges: dict[tuple[Module, Module], list[Edge]] = {}
+        self._carriers: list[tuple[Module, int]] = []
+        # The modules with which each one shares queues; and the others, each with the neighbour on
+        # the way there.
+        self._neighbours = [system.neighbours(module) for module in system.modules]
+        self._far = [
+            [(far, system.towards(module, far)) for far in system.modules if abs(far - module) > 1]
+            for module in system.modules
+        ]
 
     def derive(
         self,
@@ -260,12 +262,12 @@ class _Order:
                 done = bisect.bisect_right(self._rows[other].places, until)
                 needs[other] = max(needs[other], done)
         row = self._rows[module]
-        now, position, far = row.now, len(row.places), _FAR[module]
-        if far is not None and needs[far] > now[far]:
-            needs[Module.COMPUTE] = max(
-                needs[Module.COMPUTE], self._through_compute(far, needs[far], place)
-            )
-        for other in _NEIGHBOURS[module]:
+        now, position = row.now, len(row.places)
+        for far, between in self._far[module]:
+            if needs[far] > now[far]:
+                through = self._through(between, far, needs[far], place)
+                needs[between] = max(needs[between], through)
+        for other in self._neighbours[module]:
             if needs[other] > now[other]:
                 source = needs[other] - 1
                 self._edges.setdefault((other, module), []).append((source, position))
@@ -275,15 +277,15 @@ class _Order:
         row.places.append(place)
         row.clocks.append(now)
 
-    def _through_compute(self, far: Module, need: int, place: int) -> int:
-        """The compute instruction (its position plus one) that knows the far module did `need`."""
-        row = self._rows[Module.COMPUTE]
+    def _through(self, between: Module, far: Module, need: int, place: int) -> int:
+        """The instruction of a module (its position plus one) that knows the far one did `need`."""
+        row = self._rows[between]
         first = bisect.bisect_left(row.clocks, need, key=lambda clock: clock[far])
         if first == len(row.clocks):
-            self._carriers.add(len(row.places))
-            needs = [0, 0, 0]
+            needs = [0] * len(self._rows)
             needs[far] = need
-            self._add(place, Module.COMPUTE, needs)
+            self._add(place, between, needs)
+            self._carriers.append((between, first))
         return first + 1
 
     def overflows(self, capacity: int) -> Iterator[tuple[Place, Place]]:
@@ -305,14 +307,14 @@ class _Order:
     def tokens(self, count: int) -> Tokens:
         """The flags of so many instructions, and the carriers."""
         flags = [[False] * len(TOKENS) for _ in range(count)]
-        carriers = {position: [False] * len(TOKENS) for position in sorted(self._carriers)}
         rows = [[flags[place] for place in row.places] for row in self._rows]
-        for position, own in carriers.items():
-            rows[Module.COMPUTE][position] = own
+        carriers = []
+        for module, position in self._carriers:
+            own = rows[module][position] = [False] * len(TOKENS)
+            carriers.append((self._rows[module].places[position], module, own))
         for (source, sink), edges in self._edges.items():
             push, pop = ("push_next", "pop_prev") if source < sink else ("push_prev", "pop_next")
             for pushed, popped in edges:
                 rows[source][pushed][TOKENS.index(push)] = True
                 rows[sink][popped][TOKENS.index(pop)] = True
-        places = self._rows[Module.COMPUTE].places
-        return Tokens(flags, [(places[position], own) for position, own in carriers.items()])
+        return Tokens(flags, carriers)

@@ -27,10 +27,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from vtac.dialects.target import Memory
+from vtac.dialects.target import Memory, Module, System
 from vtac.dialects.vta import LoadOp, StreamOp, integer, integers, streams_of
 
-from .accesses import Module, module_of
+from .accesses import module_of
 from .order_instructions import can_be_ordered, predecessors_of
 
 MOST_ELEMENTS = (1 << 16) - 1
@@ -71,8 +71,10 @@ def join_loads(program: StreamOp) -> None:
     if not can_be_ordered(instructions):
         return
     *moved, _ = instructions
+    system = program.target.system
     runs = joined_runs(
-        [module_of(op) for op in moved],
+        system,
+        [module_of(op, system) for op in moved],
         [_row(op) if isinstance(op, LoadOp) else None for op in moved],
         [isinstance(op, LoadOp) for op in moved],
         lambda: predecessors_of(program, moved),
@@ -82,6 +84,7 @@ def join_loads(program: StreamOp) -> None:
 
 
 def joined_runs(
+    system: System,
     modules: Sequence[Module],
     rows: Sequence[Row | None],
     loads: Sequence[bool],
@@ -93,23 +96,32 @@ def joined_runs(
     of one row; loads: whether it is a load. predecessors: those that each must follow, asked for
     only if any two loads continue each other.
     """
-    queue = [number for number, module in enumerate(modules) if module is Module.LOAD]
+    queues = [
+        queue
+        for loader in system.loaders
+        if (queue := [number for number, module in enumerate(modules) if module is loader])
+    ]
     continued = [
-        (row := rows[one]) is not None
-        and (next := rows[other]) is not None
-        and row.goes_on_in(next)
-        for one, other in pairwise(queue)
+        [
+            (row := rows[one]) is not None
+            and (next := rows[other]) is not None
+            and row.goes_on_in(next)
+            for one, other in pairwise(queue)
+        ]
+        for queue in queues
     ]
-    if not any(continued):
+    if not any(map(any, continued)):
         return []
-    before = predecessors()
+    before, found = predecessors(), list[list[int]]()
+    # The loads of modules that run other instructions, too.
     beside = [
-        load and module is Module.COMPUTE for load, module in zip(loads, modules, strict=True)
+        load and module not in system.loaders for load, module in zip(loads, modules, strict=True)
     ]
-    needless = _needless(modules, before, queue, [0, *accumulate(beside)])
-    found = _runs(queue, [c and n for c, n in zip(continued, needless, strict=True)])
-    parts = (part for run in found for part in _parts(run, rows))
-    return [part for part in parts if len(part) > 1]
+    for queue, joins in zip(queues, continued, strict=True):
+        needless = _needless(system, modules, before, queue, [0, *accumulate(beside)])
+        runs = _runs(queue, [j and n for j, n in zip(joins, needless, strict=True)])
+        found += [part for run in runs for part in _parts(run, rows) if len(part) > 1]
+    return found
 
 
 def _row(load: LoadOp) -> Row | None:
@@ -120,64 +132,73 @@ def _row(load: LoadOp) -> Row | None:
 
 
 def _needless(
+    system: System,
     modules: Sequence[Module],
     before: Sequence[set[int]],
     queue: Sequence[int],
     beside: Sequence[int],
 ) -> list[bool]:
-    """For each two neighbours in the load module's queue, whether nothing gains by two loads.
+    """For each two neighbours in a load module's queue, whether nothing gains by two loads.
 
     modules, before: of each instruction, in program order; before: the instructions that it must
-    follow. beside: number of the compute module's loads among the first instructions, for each
-    number of them.
+    follow. beside: number of other modules' loads among the first instructions, for each number of
+    them.
     """
-    followers = _earliest_followers(modules, before)
-    waited = list(_waited_for(modules, before, queue))
-    last_load = _last_loads(modules, before)
+    own = modules[queue[0]]
+    others = {system.moves[memory] for memory in system.moves if memory is not system.results}
+    others -= system.loaders
+    followers = _earliest_followers(own, modules, before)
+    waited = list(_waited_for(system, modules, before, queue))
+    last_load = _last_loads(own, modules, before)
     result = []
     for place, (one, other) in enumerate(pairwise(queue)):
         follower = followers.get(one)
-        may_run_beside = waited[place + 1][0] + 1, followers.get(other, len(modules))
+        first = min((waited[place + 1][module] for module in others), default=-1) + 1
         result.append(
             waited[place + 1] == waited[place]
             and (follower is None or last_load[follower] >= other)
-            and beside[may_run_beside[0]] == beside[may_run_beside[1]]
+            and beside[first] == beside[followers.get(other, len(modules))]
         )
     return result
 
 
-def _earliest_followers(modules: Sequence[Module], before: Sequence[set[int]]) -> dict[int, int]:
+def _earliest_followers(
+    own: Module, modules: Sequence[Module], before: Sequence[set[int]]
+) -> dict[int, int]:
     """For each load the first instruction of another module that must follow it."""
     result: dict[int, int] = {}
     for number, needed in enumerate(before):
-        if modules[number] is not Module.LOAD:
+        if modules[number] is not own:
             for load in needed:
                 result.setdefault(load, number)
     return result
 
 
-def _last_loads(modules: Sequence[Module], before: Sequence[set[int]]) -> list[int]:
+def _last_loads(own: Module, modules: Sequence[Module], before: Sequence[set[int]]) -> list[int]:
     """For each instruction the last load that its module has waited for when it starts, or -1."""
-    last = dict.fromkeys(Module, -1)
+    last = dict.fromkeys(modules, -1)
     result = []
     for module, needed in zip(modules, before, strict=True):
-        loads = (number for number in needed if modules[number] is Module.LOAD)
+        loads = (number for number in needed if modules[number] is own)
         last[module] = max((last[module], *loads))
         result.append(last[module])
     return result
 
 
 def _waited_for(
-    modules: Sequence[Module], before: Sequence[set[int]], queue: Sequence[int]
-) -> Iterator[tuple[int, int]]:
-    """For each load the last compute and store instruction that its module has waited for."""
-    last = {Module.COMPUTE: -1, Module.STORE: -1}
+    system: System,
+    modules: Sequence[Module],
+    before: Sequence[set[int]],
+    queue: Sequence[int],
+) -> Iterator[tuple[int, ...]]:
+    """For each load the last instruction of each other module that its own has waited for."""
+    last = [-1] * len(system.modules)
     for number in queue:
         for needed in before[number]:
             module = modules[needed]
-            if module is not Module.LOAD:
+            if module is not modules[number]:
                 last[module] = max(last[module], needed)
-        yield last[Module.COMPUTE], last[Module.STORE]
+        yield tuple(last)
 
 
 def _runs(queue: Sequence[int], joined: Sequence[bool]) -> Iterator[list[int]]:

@@ -1,6 +1,6 @@
 """A simple model of when the instructions of a program run, in a given or in a chosen order.
 
-The three modules run side by side. An instruction takes cycles of its module; a load also takes
+The modules run side by side. An instruction takes cycles of its module; a load also takes
 beats of a read channel, which it shares with the other module that loads. The latency of the memory
 counts from the start of a load, and its beats pass when the channel has served all earlier
 requests. Fetch and the limits of queues are left out: the order that is chosen is one in which
@@ -8,18 +8,17 @@ instructions start, so fetch keeps up with it.
 
 Where the order is free this is list scheduling (Graham, 1966): a module that is idle takes, of the
 instructions whose predecessors are done, the first in program order. There is one exception: loads
-of accumulators. They hold up the compute module while the channel serves others, so they run early
-if the channel is quiet, and later if it is busy and there is something else to compute.
+of a module that computes, such as those of accumulators. They hold up the module while the channel
+serves others, so they run early if the channel is quiet, and later if it is busy and there is
+something else to compute.
 """
 
 import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vtac.dialects.target import Memory, Target, TimingPreset
+from vtac.dialects.target import Memory, Module, System, Target, TimingPreset
 from vtac.dialects.vta import ComputeOp, GemmOp, MicroOps
-
-from .accesses import Module, module_of_transfer
 
 _REQUEST = 2
 """Cycles from the start of a load to its first request, besides the latency."""
@@ -56,10 +55,10 @@ class ListSchedule(NamedTuple):
 
 def transfer_work(target: Target, memory: Memory, y: int, x: int) -> Occupation:
     """What a LOAD of `y` rows of `x` elements takes on a target, or for OUT a STORE."""
-    timing, module = target.timing, module_of_transfer(memory)
+    timing, module = target.timing, target.system.moves[memory]
     if x == 0 or y == 0:
         return Occupation(module, 1)
-    if memory is Memory.OUT:
+    if memory is target.system.results:
         return Occupation(module, _store_cycles(target, y, x))
     if timing.ideal_memory:
         return Occupation(module, 1, 0)
@@ -68,7 +67,7 @@ def transfer_work(target: Target, memory: Memory, y: int, x: int) -> Occupation:
 
 
 def _store_cycles(target: Target, y: int, x: int) -> int:
-    timing, element = target.timing, target.element_bytes(Memory.OUT)
+    timing, element = target.timing, target.element_bytes(target.system.results)
     if timing.ideal_memory:
         return max(y * x * timing.store_idle_cycles, 1)
     requests = y * -(-x * element // timing.burst_bytes)
@@ -80,7 +79,8 @@ def compute_work(target: Target, op: ComputeOp, micro_ops: MicroOps) -> Occupati
     """What a GEMM or ALU instruction with these micro-ops takes on a target."""
     outer, inner = op.iterations
     cycles = micro_ops.count * outer * inner * _rate(op, target.timing)
-    return Occupation(Module.COMPUTE, cycles + target.timing.compute_overhead)
+    module = target.system.runs[op.OPCODE.name]
+    return Occupation(module, cycles + target.timing.compute_overhead)
 
 
 def _rate(op: ComputeOp, timing: TimingPreset) -> int:
@@ -93,7 +93,7 @@ def _rate(op: ComputeOp, timing: TimingPreset) -> int:
 
 
 def run(
-    timing: TimingPreset,
+    target: Target,
     work: Sequence[Occupation],
     before: Sequence[set[int]],
     *,
@@ -105,21 +105,25 @@ def run(
     keep_order: each module runs its instructions in program order. earliest: the cycle before which
     each instruction does not start, 0 unless given.
     """
-    return _ListScheduler(timing, work, before, keep_order, earliest).run()
+    return _ListScheduler(target, work, before, keep_order, earliest).run()
 
 
 def earliest_loads(
-    work: Sequence[Occupation], before: Sequence[set[int]], starts: Sequence[int], ahead: int
+    system: System,
+    work: Sequence[Occupation],
+    before: Sequence[set[int]],
+    starts: Sequence[int],
+    ahead: int,
 ) -> list[int]:
     """For each load the cycle that lies so many cycles before the first start of what needs it.
 
-    starts: of each instruction in some run. Instructions that are no loads of the load module, and
+    starts: of each instruction in some run. Instructions of modules that do more than load, and
     loads that nothing needs, may start at once: 0.
     """
-    needed: dict[int, int] = {}
+    needed, computing = dict[int, int](), set(system.runs.values())
     for number, numbers in enumerate(before):
         for earlier in numbers:
-            if work[earlier].module is Module.LOAD and work[number].module is Module.COMPUTE:
+            if work[earlier].module in system.loaders and work[number].module in computing:
                 needed[earlier] = min(starts[number], needed.get(earlier, starts[number]))
     return [max(needed.get(number, 0) - ahead, 0) for number in range(len(work))]
 
@@ -127,42 +131,45 @@ def earliest_loads(
 class _ListScheduler:
     """One run. For each module: the instruction that runs, and those that could start.
 
-    A carrier has the number of the STORE after which it comes, as -1 - number.
+    A carrier has the number of the instruction whose token it brings to one before it in the row of
+    modules, as -1 - number.
     """
 
     def __init__(
         self,
-        timing: TimingPreset,
+        target: Target,
         work: Sequence[Occupation],
         before: Sequence[set[int]],
         keep_order: bool,
         earliest: Sequence[int] | None,
     ):
-        count = len(work)
+        count, timing, self._system = len(work), target.timing, target.system
+        modules = self._system.modules
         self._earliest = [0] * count if earliest is None else earliest
         self._starts = [0] * count
         self._timing, self._work, self._keep_order = timing, work, keep_order
         self._latency = 0 if timing.ideal_memory else timing.latency
         self._waits = [len(numbers) for numbers in before]
         self._after: list[list[int]] = [[] for _ in range(count)]
-        # The loads that wait for a store: a carrier brings them its token.
+        # The instructions that wait for one of a module further down the row, such as a load for a
+        # store: a carrier brings them its token.
         self._carried: dict[int, list[int]] = {}
         for number, numbers in enumerate(before):
             for earlier in numbers:
-                if work[earlier].module is Module.STORE and work[number].module is Module.LOAD:
+                if work[earlier].module > work[number].module + 1:
                     self._carried.setdefault(earlier, []).append(number)
                 else:
                     self._after[earlier].append(number)
-        self._turn: list[list[int]] = [[] for _ in Module]
+        self._turn: list[list[int]] = [[] for _ in modules]
         for number in reversed(range(count)):
             self._turn[work[number].module].append(number)
-        # Of compute, loads apart: they are the fourth.
-        self._ready: list[list[int]] = [[] for _ in range(len(Module) + 1)]
-        self._carriers: list[int] = []
-        self._busy = [False] * len(Module)
+        # Of modules that also run others, loads apart: these lists come behind.
+        self._ready: list[list[int]] = [[] for _ in range(2 * len(modules))]
+        self._carriers: list[list[int]] = [[] for _ in modules]
+        self._busy = [False] * len(modules)
         self._events: list[tuple[int, int]] = []
         self._now = 0
-        # Cycles in which the channels of the load module and of compute fall free.
+        # Cycles in which the channels of modules that only load, and of others, fall free.
         self._free = [0] * min(timing.read_channels, 2)
         self._available = [0] * count
         self._load_keys: list[int] = []
@@ -175,7 +182,7 @@ class _ListScheduler:
     def run(self) -> ListSchedule:
         """See the function `run`."""
         while True:
-            for module in Module:
+            for module in self._system.modules:
                 if not self._busy[module]:
                     self._begin(module)
             if not self._events:
@@ -193,14 +200,14 @@ class _ListScheduler:
             heapq.heappush(self._events, (self._earliest[number], len(self._work) + number))
             return
         self._available[number] = self._now
-        lists = len(Module) if module is Module.COMPUTE and beats is not None else module
-        heapq.heappush(self._ready[lists], number)
+        apart = beats is not None and module not in self._system.loaders
+        heapq.heappush(self._ready[module + apart * len(self._busy)], number)
 
     def _begin(self, module: Module) -> None:
         """Start the next instruction of a module, if there is one."""
-        if module is Module.COMPUTE and self._carriers:
+        if self._carriers[module]:
             self._busy[module] = True
-            carrier = -1 - self._carriers.pop()
+            carrier = -1 - self._carriers[module].pop()
             heapq.heappush(self._events, (self._now + _CARRIER, carrier))
             return
         ready = self._choose(module)
@@ -218,15 +225,13 @@ class _ListScheduler:
 
     def _choose(self, module: Module) -> list[int]:
         """The list whose first instruction a module starts; empty if it has none."""
-        ready = self._ready[module]
-        if module is not Module.COMPUTE:
-            return ready
-        loads, free = self._ready[len(Module)], self._free[-1]
+        ready, loads = self._ready[module], self._ready[module + len(self._busy)]
+        free = self._free[-1]
         if not loads or not ready:
             return loads or ready
         if self._keep_order:
             return min(loads, ready)
-        if free <= self._now + 1 and not self._busy[Module.LOAD]:
+        if free <= self._now + 1 and not any(self._busy[x] for x in self._system.loaders):
             return loads
         if free > self._now + self._latency:
             return ready
@@ -237,9 +242,10 @@ class _ListScheduler:
         module, cycles, beats = self._work[number]
         if beats is None:
             return self._now + cycles + 1
-        channel = 0 if module is Module.LOAD else -1
+        only_loads = module in self._system.loaders
+        channel = 0 if only_loads else -1
         queued = free = self._free[channel]
-        if module is Module.COMPUTE:
+        if not only_loads:
             # Of the load before, only so many requests are in front.
             most = self._timing.outstanding * self._timing.burst_beats
             queued = min(queued, self._now + most)
@@ -255,7 +261,7 @@ class _ListScheduler:
         """
         module, key = self._work[number].module, self._now
         self._starts[number] = key
-        if module is Module.LOAD:
+        if module in self._system.loaders:
             key = self._available[number]
             if self._load_keys:
                 key = max(key, self._load_keys[-1])
@@ -271,13 +277,18 @@ class _ListScheduler:
             self._make_ready(number - len(self._work))
             return
         if number < 0:
-            self._busy[Module.COMPUTE] = False
-            self._release(self._carried[-1 - number])
+            earlier = -1 - number
+            self._busy[self._between(earlier)] = False
+            self._release(self._carried[earlier])
             return
         self._busy[self._work[number].module] = False
         if number in self._carried:
-            self._carriers.append(number)
+            self._carriers[self._between(number)].append(number)
         self._release(self._after[number])
+
+    def _between(self, number: int) -> Module:
+        """The module that carries the token of an instruction on."""
+        return self._system.modules[self._work[number].module - 1]
 
     def _release(self, numbers: Sequence[int]) -> None:
         for number in numbers:

@@ -27,7 +27,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from vtac.dialects.target import Memory, Target, TimingPreset
+from vtac.dialects.target import Target
 from vtac.dialects.vta import (
     ClusterOp,
     ComputeOp,
@@ -80,13 +80,13 @@ def order_instructions(program: StreamOp, ahead: int = AHEAD) -> None:
     target = program.target
     work = [_work_of(op, target) for op in moved]
     most = _most_ahead(program, ahead)
-    order = better_order(target.timing, work, predecessors_of(program, moved), most)
+    order = better_order(target, work, predecessors_of(program, moved), most)
     if order is not None:
         _arrange(program, [moved[number] for number in order])
 
 
 def better_order(
-    timing: TimingPreset,
+    target: Target,
     work: Sequence[Occupation],
     before: Sequence[set[int]],
     ahead: int | None = None,
@@ -97,9 +97,11 @@ def better_order(
     instructions that it must follow (`predecessors`). ahead: how many cycles before its first use a
     load may start; None: any number.
     """
-    kept = run(timing, work, before, keep_order=True)
-    earliest = None if ahead is None else earliest_loads(work, before, kept.starts, ahead)
-    chosen = run(timing, work, before, earliest=earliest)
+    kept = run(target, work, before, keep_order=True)
+    earliest = None
+    if ahead is not None:
+        earliest = earliest_loads(target.system, work, before, kept.starts, ahead)
+    chosen = run(target, work, before, earliest=earliest)
     return chosen.order if chosen.cycles < kept.cycles else None
 
 
@@ -111,7 +113,7 @@ def _most_ahead(program: StreamOp, ahead: int) -> int | None:
     cluster, target = program.parent_op(), program.target
     if not isinstance(cluster, ClusterOp) or cluster.target.cores == 1 or ahead == 0:
         return None
-    size = target.wgt_depth * target.element_bytes(Memory.WGT)
+    size = target.wgt_depth * target.element_bytes(target.system.weights)
     return ahead * size * cluster.target.cores // (EIGHTHS * target.timing.port_bytes)
 
 
@@ -158,7 +160,8 @@ def predecessors_of(program: StreamOp, instructions: Sequence[InstructionOp]) ->
     found = None if known is None else known.of(instructions)
     if found is None:
         spans = _spans_of_program(program, instructions)
-        found = predecessors([module_of(op) for op in instructions], spans)
+        system = program.target.system
+        found = predecessors([module_of(op, system) for op in instructions], spans)
         _KNOWN[program] = _Precedence(instructions, found)
     return found
 

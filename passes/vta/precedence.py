@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from vtac.dialects.target import Memory
-from vtac.dialects.vta import ComputeOp, GemmOp, MicroOps
+from vtac.dialects.target import Memory, Module
+from vtac.dialects.vta import ComputeOp, MicroOps
 
-from .accesses import Accesses, Module, Order, Space
+from .accesses import Accesses, Order, Space
 
 _Factors: TypeAlias = tuple[int, int]
 
@@ -108,7 +108,8 @@ def transfer_spans(
     y, x, _ = rows
     if x == 0 or y == 0:
         return []
-    stores, found = memory is Memory.OUT, []
+    system, found = accesses.system, []
+    stores = memory is system.results
     if buffer in accesses.semaphores:
         # A wait follows the signals before it, so that no cycle of units waits for itself.
         if stores:
@@ -118,9 +119,8 @@ def transfer_spans(
     if buffer in accesses.changing:
         orders = [Order.SENT, Order.BEGUN] if stores else [Order.WAITED]
         found += [Span(order, 0, 1, False) for order in orders]
-    if memory is not Memory.UOP:
-        space = Memory.ACC if memory is Memory.ACC_8BIT else memory
-        found.append(Span(space, base, base + held, not stores))
+    if memory is not system.micro_ops:
+        found.append(Span(system.place_of(memory), base, base + held, not stores))
     dram = accesses.dram_rows(memory, buffer, place, rows)
     if dram is not None:
         found += [Span(dram.space, at, at + dram.length, stores) for at in dram.starts]
@@ -130,20 +130,13 @@ def transfer_spans(
 def compute_spans(op: ComputeOp, micro_ops: MicroOps) -> list[Span]:
     """The spans of a GEMM or ALU instruction that runs these micro-ops, on absolute indices.
 
-    A reset leaves OUT as it is. An accumulation reads what it writes, which needs no span.
+    An accumulation reads what it writes, which needs no span.
     """
-    dst, src, wgt = op.factors()
-    written = _hull(micro_ops, 0, op.iterations, dst)
-    if isinstance(op, GemmOp) and op.reset is not None:
-        return [Span(Memory.ACC, *written, True)]
-    read = _hull(micro_ops, 1, op.iterations, src)
-    found = [Span(Memory.ACC, *written, True), Span(Memory.OUT, *written, True)]
-    if isinstance(op, GemmOp):
-        found.append(Span(Memory.INP, *read, False))
-        found.append(Span(Memory.WGT, *_hull(micro_ops, 2, op.iterations, wgt), False))
-    else:
-        found.append(Span(Memory.ACC, *read, False))
-    return found
+    factors = op.factors()
+    return [
+        Span(memory, *_hull(micro_ops, column, op.iterations, factors[column]), writes)
+        for memory, column, writes in op.touched()
+    ]
 
 
 def _hull(

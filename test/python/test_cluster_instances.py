@@ -6,9 +6,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import vtac
-from vtac.dialects.target import ClusterTarget
+from vtac.dialects.target import COMPUTE, CORE, LOAD, STORE, ClusterTarget
 from vtac.passes.pipeline import Pipeline
-from vtac.passes.vta.accesses import Access, Module, Order
+from vtac.passes.vta.accesses import Access, Order
 from vtac.passes.vta.insert_dependences import derive_tokens
 
 PLANS = {
@@ -62,11 +62,11 @@ def test_stores_follow_waits_and_waits_no_store() -> None:
     one = slice(0, 1)
     wait = [Access(Order.WAITED, one, True), Access(Order.BEGUN, one, True)]
     store = [Access(Order.BEGUN, one, False)]
-    modules = [Module.LOAD, Module.STORE, Module.LOAD, Module.COMPUTE]
-    tokens = derive_tokens(modules, [wait, store, wait, None], lambda _: 1, 64)
+    modules = [LOAD, STORE, LOAD, COMPUTE]
+    tokens = derive_tokens(CORE, modules, [wait, store, wait, None], lambda _: 1, 64)
     assert tokens is not None
     # The order from load to store goes through an empty instruction of compute.
-    ((place, carrier),) = tokens.carriers
+    ((place, _, carrier),) = tokens.carriers
     assert place == 1 and sum(carrier) == 2
     first, second, third, finish = tokens.flags
     assert any(first) and any(second)

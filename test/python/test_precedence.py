@@ -5,8 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from vtac.dialects.target import Memory
-from vtac.passes.vta.accesses import Module
+from vtac.dialects.target import CORE, Memory, Module
 from vtac.passes.vta.precedence import Span, predecessors
 
 SPACES = (Memory.ACC, Memory.INP, "buffer")
@@ -15,7 +14,7 @@ SPACES = (Memory.ACC, Memory.INP, "buffer")
 def program(seed: int) -> tuple[list[Module], list[list[Span]]]:
     """Instructions of random modules that touch random spans."""
     chosen = random.Random(seed)
-    modules = [chosen.choice(list(Module)) for _ in range(40)]
+    modules = [chosen.choice(CORE.modules) for _ in range(40)]
     spans = []
     for _ in modules:
         touched = []
