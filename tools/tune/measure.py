@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 from vtac.dialects.errors import CompileError
 from vtac.dialects.te import Point
+from vtac.tools.driver.collector import collector_seldom
 from vtac.tools.tune.kernel import prepared
 from vtac.tools.tune.proof import Proof, prove
 from vtac.tools.tune.protocol import Task, Trial
@@ -27,7 +28,8 @@ def measure(module: str, template: str, point: Point) -> Trial:
     """The trial of a point: its cycles, or why the compiler refused it."""
     started = time.process_time()
     try:
-        cycles, why = prepared(module, template).cycles(point), ""
+        with collector_seldom():
+            cycles, why = prepared(module, template).cycles(point), ""
     except CompileError as error:
         cycles, why = None, "; ".join(problem.what for problem in error.problems)
     return Trial(point, cycles, why, round(1000 * (time.process_time() - started)))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.te import Knobs, Point
+from vtac.tools.driver.collector import collector_seldom
 from vtac.tools.tune.kernel import KernelScreen, prepared
 from vtac.tools.tune.measure import InProcess, Measurer
 from vtac.tools.tune.methods import DEFAULT_METHOD, explorer
@@ -94,7 +95,8 @@ def tune(
         interrupted,
         prove_all,
     )
-    return search.run()
+    with collector_seldom():
+        return search.run()
 
 
 @dataclass
