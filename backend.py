@@ -13,6 +13,16 @@ import onnx
 from onnx import numpy_helper, version_converter
 from onnx.backend.base import Backend, BackendRep, Device
 
+from vtac.dialects.arguments import (
+    ANYTHING,
+    NONE,
+    TEXT,
+    by_name,
+    instance,
+    several,
+    takes,
+    verify_arguments,
+)
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph.check import OLDEST_OPSET
 from vtac.runtime.executor import Module
@@ -37,6 +47,8 @@ class VtacBackendRep(BackendRep):
         is the first input. Raises `CompileError` if there are more than the model has, or if their
         types do not fit.
         """
+        kind = by_name(ANYTHING) | several(ANYTHING) | instance("an array", np.ndarray)
+        verify_arguments("argument", {"inputs": kind}, {"inputs": inputs})
         if isinstance(inputs, Mapping):
             feeds = dict(inputs)
         else:
@@ -95,6 +107,11 @@ class VtacBackend(Backend):
     """Compiles and runs ONNX models: the class that `onnx.backend.test` asks for."""
 
     @classmethod
+    @takes(
+        model=instance("a ModelProto", onnx.ModelProto),
+        device=TEXT,
+        constants=by_name(ANYTHING) | NONE,
+    )
     def prepare(
         cls,
         model: onnx.ModelProto,
@@ -127,6 +144,7 @@ class VtacBackend(Backend):
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
+    @takes(device=TEXT)
     def supports_device(cls, device: str) -> bool:
         """Whether a device such as ``CPU`` or ``VTA:0`` is one of `DEVICES`."""
         return device.split(":")[0] in DEVICES and device.partition(":")[2] in ("", "0")

@@ -18,8 +18,20 @@ from typing import Any
 
 import onnx
 
+from vtac.dialects.arguments import (
+    ANYTHING,
+    MODEL,
+    NONE,
+    PATH,
+    SAMPLES,
+    TEXT,
+    Kind,
+    by_name,
+    several,
+    takes,
+)
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Target
+from vtac.dialects.target import MACHINE, Target
 from vtac.runtime.executor import load
 from vtac.runtime.package import Value
 from vtac.runtime.samples import Source
@@ -34,6 +46,15 @@ PACKAGE = ".vtapkg"
 
 Provider = str | tuple[str, Mapping[str, Any]]
 """The name of an execution provider, or its name and its options."""
+
+
+def _is_named(value: object) -> bool:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return False
+    return isinstance(value[0], str) and isinstance(value[1], Mapping)
+
+
+PROVIDER = TEXT | Kind("a pair of a name and options", _is_named)
 
 
 @dataclass(frozen=True)
@@ -56,6 +77,14 @@ class InferenceSession:
     where the cycles go.
     """
 
+    @takes(
+        path_or_bytes=MODEL,
+        providers=several(PROVIDER) | NONE,
+        provider_options=several(by_name(ANYTHING)) | NONE,
+        target=MACHINE,
+        calibration=SAMPLES | NONE,
+        cache=PATH | NONE,
+    )
     def __init__(
         self,
         path_or_bytes: str | os.PathLike[str] | bytes | onnx.ModelProto,
@@ -103,6 +132,7 @@ class InferenceSession:
             else:
                 self.module = compile_cached(folder, path_or_bytes, machine, samples, chosen)
 
+    @takes(output_names=several(TEXT) | NONE, input_feed=by_name(ANYTHING))
     def run(
         self,
         output_names: Sequence[str] | None,

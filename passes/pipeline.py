@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from xdsl.utils.arg_spec import ArgSpec, ParameterType, parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
 
+from vtac.dialects.arguments import FLAG, TEXT, instance, several, takes, verify_arguments
 from vtac.dialects.errors import CompileError, Problem
 
 PassSpec = ArgSpec
@@ -50,14 +52,19 @@ class Pipeline:
 
     segments: tuple[Segment, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Raise `ArgumentError` on anything but segments."""
+        kind = several(instance("a Segment", Segment))
+        verify_arguments("argument", {"segments": kind}, {"segments": self.segments})
+
     @classmethod
+    @takes(level=TEXT, is_checked_later=FLAG)
     def of(cls, passes: "Passes", level: str = "", *, is_checked_later: bool = False) -> "Pipeline":
         """A pipeline of one segment, from text such as ``fold-constants,quantize{shift=block}``.
 
-        Raises xDSL's ``ArgSpecParseError`` on text that is no pipeline.
+        Raises `CompileError` on text that is no pipeline.
         """
-        specs = passes.passes if isinstance(passes, Pipeline) else parse_pipeline(passes)
-        return cls((Segment(tuple(specs), level, is_checked_later),))
+        return cls((Segment(_specs(passes), level, is_checked_later),))
 
     @property
     def passes(self) -> tuple[PassSpec, ...]:
@@ -84,6 +91,7 @@ class Pipeline:
         (*before, last), (first, *behind) = self.segments, other.segments
         return Pipeline((*before, replace(first, passes=last.passes + first.passes), *behind))
 
+    @takes(level=TEXT)
     def reaching(self, level: str) -> "Pipeline":
         """This pipeline, whose last passes have no level yet, with the level that they reach."""
         (*before, last) = self.segments or (Segment(()),)
@@ -105,6 +113,7 @@ class Pipeline:
         """More passes after each pass ``where``, or after the last pass of a level."""
         return self._edited(where, lambda old: (*old, *_specs(passes)))
 
+    @takes(name=TEXT)
     def with_options(self, name: str, **options: ParameterType) -> "Pipeline":
         """Pass ``name`` with further options, or other values of those that it has."""
         given = {option.replace("_", "-"): (value,) for option, value in options.items()}
@@ -120,6 +129,7 @@ class Pipeline:
         """What leads to a level, that level included."""
         return Pipeline(self.segments[: self._number(level) + 1])
 
+    @takes(name=TEXT)
     def split(self, name: str) -> tuple["Pipeline", "Pipeline"]:
         """What stands before the first pass of that name, and the rest, with that pass first.
 
@@ -136,6 +146,7 @@ class Pipeline:
         raise CompileError(Problem("", f"the pipeline has no pass '{name}'", known))
 
     def _number(self, level: str) -> int:
+        verify_arguments("argument", {"level": TEXT}, {"level": level})
         for number, segment in enumerate(self.segments):
             if level and segment.level == level:
                 return number
@@ -145,6 +156,7 @@ class Pipeline:
     def _edited(
         self, where: str, edit: Callable[[tuple[PassSpec, ...]], tuple[PassSpec, ...]]
     ) -> "Pipeline":
+        verify_arguments("argument", {"where": TEXT}, {"where": where})
         if where in self.levels:
             number = self._number(where)
             changed = self.segments[number].with_passes(edit(self.segments[number].passes))
@@ -163,12 +175,21 @@ class Pipeline:
         )
 
 
+WRITTEN = "Passes are written NAME{OPTION=VALUE ...},NAME..."
+
 Passes = str | Pipeline
 """Passes as text or as a pipeline, whose levels do not matter."""
 
 
 def _specs(passes: Passes) -> tuple[PassSpec, ...]:
-    return passes.passes if isinstance(passes, Pipeline) else tuple(parse_pipeline(passes))
+    kind = TEXT | instance("a Pipeline", Pipeline)
+    verify_arguments("argument", {"passes": kind}, {"passes": passes})
+    if isinstance(passes, Pipeline):
+        return passes.passes
+    try:
+        return tuple(parse_pipeline(passes))
+    except ArgSpecParseError as error:
+        raise CompileError(Problem(f"passes {passes!r}", str(error), WRITTEN)) from None
 
 
 def spec_text(spec: PassSpec) -> str:

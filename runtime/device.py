@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vtac.dialects.arguments import Kind
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import ClusterTarget, Machine, cores_of, windows
 from vtac.sim import Counters, SimulationError, Simulator
@@ -54,6 +55,15 @@ class Device(Protocol):
         streams as the device has units.
         """
         ...
+
+
+def _is_device(value: object) -> bool:
+    names = ("target", "allocate", "write", "read", "run")
+    return not isinstance(value, type) and all(hasattr(value, name) for name in names)
+
+
+DEVICE = Kind("a Device", _is_device)
+"""What a module can run on."""
 
 
 class SimulatorDevice:

@@ -16,11 +16,21 @@ from typing import Any, cast
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 
+from vtac.dialects.arguments import (
+    ANYTHING,
+    FLAG,
+    NONE,
+    PATH,
+    by_name,
+    instance,
+    takes,
+    whole,
+)
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Machine
 from vtac.runtime.casts import cast_fault
 from vtac.runtime.crossings import Crossings, crossings_of
-from vtac.runtime.device import Device, total
+from vtac.runtime.device import DEVICE, Device, total
 from vtac.runtime.engine import (
     Engine,
     LaunchOptions,
@@ -81,6 +91,11 @@ class Module:
     was loaded.
     """
 
+    @takes(
+        package=instance("a Package", Package),
+        device=DEVICE | NONE,
+        engines=by_name(ANYTHING) | NONE,
+    )
     def __init__(
         self,
         package: Package,
@@ -148,10 +163,12 @@ class Module:
         """Launches, host parts, and the bytes between host and accelerator, of one run."""
         return crossings_of(self.package)
 
+    @takes(path=PATH)
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the package, whole or not at all."""
         write_package(self.package, path)
 
+    @takes(order_seed=whole(0) | NONE, dump=PATH | NONE, overlap=FLAG)
     def run(
         self,
         feeds: Mapping[str, Any] | Any,
@@ -233,6 +250,7 @@ class Module:
                     del environment[name]
         return {output.name: environment[output.value] for output in self.package.outputs}
 
+    @takes(preset=PATH | instance("a TimingPreset", TimingPreset) | NONE)
     def profile(self, preset: str | TimingPreset | None = None) -> Profile:
         """How long each launch of a run takes on the accelerator, and where its cycles are spent.
 
@@ -251,6 +269,7 @@ class Module:
             tuple(LaunchProfile(name, reports[name]) for name in launches if name in reports)
         )
 
+    @takes(profile=instance("a Profile", Profile))
     def memory_use(self, profile: Profile) -> tuple[MemoryUse | None, ...]:
         """What each launch of a profile keeps in the accelerator's memories over its time.
 
@@ -400,6 +419,7 @@ def _folder(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
+@takes(path=PATH, device=DEVICE | NONE, engines=by_name(ANYTHING) | NONE, allow_native=FLAG)
 def load(
     path: str | os.PathLike[str],
     device: Device | None = None,

@@ -17,6 +17,7 @@ from xdsl.ir import Dialect
 
 from .attribute import Target
 from .cluster import (
+    MACHINE,
     ClusterTarget,
     Machine,
     changed_machine,
@@ -55,6 +56,7 @@ __all__ = [
     "INSTRUCTION_BYTES",
     "LOAD",
     "LOAD_OVERHEAD",
+    "MACHINE",
     "PRESETS",
     "STORE",
     "TARGET_ATTRIBUTE",

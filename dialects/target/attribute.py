@@ -11,6 +11,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from vtac.dialects.arguments import PATH, TEXT, instance, takes, verify_arguments
+
 from .configuration import (
     FEATURES,
     PRESETS,
@@ -38,6 +40,7 @@ class Target(Data[Configuration]):
     name = "target.vta"
 
     @classmethod
+    @takes(name=TEXT)
     def named(cls, name: str) -> "Target":
         """The preset of that name (see ``PRESETS``). Raises `TargetError` on an unknown one."""
         return cls(preset_named(name))
@@ -50,6 +53,7 @@ class Target(Data[Configuration]):
         """
         if isinstance(spec, Target):
             return spec
+        verify_arguments("argument", {"spec": PATH | instance("a Target", Target)}, {"spec": spec})
         text = os.fspath(spec)
         if text in PRESETS:
             return cls.named(text)
@@ -61,6 +65,7 @@ class Target(Data[Configuration]):
         )
 
     @classmethod
+    @takes(path=PATH)
     def from_file(cls, path: "str | os.PathLike[str]", **features: Any) -> "Target":
         """The machine that a file describes; its name is the file's unless the file has one.
 

@@ -17,6 +17,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from vtac.dialects.arguments import PATH, instance, takes
+
 from . import windows
 from .attribute import Target
 from .cluster_configuration import (
@@ -199,6 +201,11 @@ Machine = Target | ClusterTarget
 """What programs are compiled for."""
 
 
+MACHINE = PATH | instance("a Target or a ClusterTarget", Target, ClusterTarget)
+"""What `machine_of` takes."""
+
+
+@takes(spec=MACHINE)
 def machine_of(spec: "str | os.PathLike[str] | Machine") -> Machine:
     """A single machine or a cluster from what users write: a preset's name, a path, a machine.
 

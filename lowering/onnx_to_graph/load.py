@@ -10,6 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError, Message
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
+from vtac.dialects.arguments import MODEL, takes
 from vtac.dialects.errors import CompileError, Problem
 from vtac.lowering.onnx_to_graph.attributes import subgraphs
 from vtac.lowering.onnx_to_graph.check import (
@@ -27,6 +28,7 @@ _BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 """Element types that ONNX packs several to a byte."""
 
 
+@takes(source=MODEL)
 def load_model(source: ModelSource) -> ModelProto:
     """The checked model: operators are known, values are defined, and all weights are present.
 

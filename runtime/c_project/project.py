@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from vtac.dialects.arguments import PATH, Kind, takes
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.runtime.atomic import write_together
@@ -40,6 +41,11 @@ class CProject:
         write_together(folder, self.files)
 
 
+def _has_package(value: object) -> bool:
+    return isinstance(value, Package) or isinstance(getattr(value, "package", None), Package)
+
+
+@takes(model=Kind("a Module or a Package", _has_package), folder=PATH)
 def export_c(model: "Module | Package", folder: str | os.PathLike[str]) -> CProject:
     """Write a compiled model as a C99 project, and return what was written.
 

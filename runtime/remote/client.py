@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import urllib3
 from urllib3.exceptions import HTTPError, LocationValueError
 
+from vtac.dialects.arguments import NONE, PATH, TEXT, instance, number, takes
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.device import Device
 from vtac.runtime.engine import Engine
@@ -76,6 +77,7 @@ class RemoteDevice:
         """Close the connection."""
         self._http.close()
 
+    @takes(package=PATH | instance("a Module", Module))
     def load(self, package: str | os.PathLike[str] | Module) -> "RemoteModule":
         """A package, or a module that was compiled here, to be run there; sent if it is new there.
 
@@ -248,6 +250,7 @@ def _add(sent: Mapping[str, Any], record: RunRecord) -> None:
     ]
 
 
+@takes(address=TEXT, token=TEXT | NONE, certificates=PATH | NONE, seconds=number(above=0))
 def connect(
     address: str,
     token: str | None = None,
@@ -269,4 +272,6 @@ def connect(
     try:
         return RemoteDevice(address, token, tls, seconds)
     except LocationValueError as error:
-        raise CompileError(Problem(address, f"is not HOST:PORT: {error}")) from None
+        raise CompileError(
+            Problem(f"argument address: {address!r}", f"is not HOST:PORT: {error}")
+        ) from None

@@ -127,7 +127,7 @@ CASES: list[tuple[Any, dict[str, Any], str]] = [
     ({"x": DATA, "y": np.full(7, 0.5)}, {}, r"labels are float64\[7\]"),
     ({"x": DATA, "y": np.full(7, 4)}, {}, "labels go up to 4, 'logits' has 4 classes"),
     ({"x": DATA, "y": np.array(3)}, {}, "1 labels for 7 samples"),
-    (DATA, {"limit": 0}, "0 batches are too few"),
+    (DATA, {"limit": 0}, "argument limit: 0 makes no sense"),
     ({"x": DATA}, {}, "nothing to compare with.*\n.*--reference"),
     ("none.npz", {}, "none.npz: there is no such file"),
     (DATA, {"reference": small_model([], {"z": [3, 6]}, [])}, "other inputs.*: x, z"),

@@ -17,9 +17,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import DiagnosticException
 
+from vtac.dialects.arguments import MODEL, NONE, SAMPLES, takes
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import TARGET_ATTRIBUTE, Machine, machine_of
+from vtac.dialects.target import MACHINE, TARGET_ATTRIBUTE, Machine, machine_of
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
 from vtac.lowering.onnx_to_graph.batch import with_batch
 from vtac.passes.graph.quantize import QuantizePass
@@ -53,7 +54,13 @@ from vtac.tools.driver.levels import (
     pipeline_of,
 )
 from vtac.tools.driver.observed_shapes import observed_types, unknown_dimensions
-from vtac.tools.driver.options import CompileKeywords, CompileOptions, options_from
+from vtac.tools.driver.options import (
+    OPTIONS,
+    CompileKeywords,
+    CompileOptions,
+    both_given,
+    options_from,
+)
 from vtac.tools.driver.pipelines import built_passes
 from vtac.tools.driver.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.driver.planner import (
@@ -86,6 +93,7 @@ NOTHING_OFFLOADED = (
 )
 
 
+@takes(model=MODEL, target=MACHINE, calibration=SAMPLES | NONE, options=OPTIONS | NONE)
 def compile_model(
     model: ModelSource,
     target: str | os.PathLike[str] | Machine = "pynq",
@@ -103,14 +111,14 @@ def compile_model(
     the warnings are issued as Python warnings, too.
     """
     if options is not None and keywords:
-        raise TypeError("compile() takes options, or their fields as keywords, but not both")
+        raise both_given()
     driver = Driver(machine_of(target), options or options_from(**keywords))
     try:
         module = driver.finish(driver.prepare(model, calibration))
     finally:
         driver.close()
     for warning in driver.report.warnings:
-        warnings.warn(warning, stacklevel=2)
+        warnings.warn(warning, stacklevel=3)
     return module
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import isfinite
 
+from vtac.dialects.arguments import ANYTHING, FLAG, NONE, by_name, verify_arguments, whole
 from vtac.dialects.errors import CompileError, Problem
 from vtac.passes.graph.codegen import Codegen
 from vtac.passes.graph.host_model import HostModel
@@ -58,6 +59,16 @@ def calibration(
     return Pipeline.of("calibrate", CALIBRATED).with_options("calibrate", **options)
 
 
+_KINDS = {
+    "max_ops": whole(1) | NONE,
+    "min_macs": whole(0),
+    "max_border_bytes": whole(0) | NONE,
+    "compare": FLAG,
+    "host": by_name(ANYTHING),
+}
+"""What each field of `Criteria` may be."""
+
+
 @dataclass(frozen=True)
 class Criteria:
     """What the user wants of a partition, beyond what the codegens can do.
@@ -76,14 +87,9 @@ class Criteria:
 
     def __post_init__(self) -> None:
         """Raise `CompileError` on numbers that make no sense."""
-        least = {"max_ops": 1, "min_macs": 0, "max_border_bytes": 0}
-        problems = [
-            Problem(f"criterion {name}", f"{number} is less than {least[name]}")
-            for name in least
-            if (number := getattr(self, name)) is not None and not number >= least[name]
-        ]
+        verify_arguments("criterion", _KINDS, vars(self))
         known = [field.name for field in fields(HostModel)]
-        problems += [
+        problems = [
             Problem(f"criterion host[{name!r}]", f"there is none; there are {', '.join(known)}")
             if name not in known
             else Problem(f"criterion host[{name!r}]", f"{rate} is no finite number above 0")

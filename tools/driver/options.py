@@ -3,13 +3,30 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import isfinite
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from xdsl.dialects.builtin import ModuleOp
 
+from vtac.dialects.arguments import (
+    ANYTHING,
+    FLAG,
+    FUNCTION,
+    NONE,
+    PATH,
+    SAMPLES,
+    TEXT,
+    ArgumentError,
+    Kind,
+    by_name,
+    instance,
+    number,
+    one_of,
+    several,
+    verify_arguments,
+    whole,
+)
 from vtac.dialects.context import VtacContext
-from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.errors import Problem
 from vtac.passes.graph.codegen import Codegen
 from vtac.passes.graph.quantise_options import QuantiseOptions, Requantise, Sharing
 from vtac.passes.pipeline import Pipeline
@@ -33,6 +50,30 @@ TuningFiles = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Litera
 
 ChangePipeline = Callable[[Pipeline], Pipeline]
 """Called with the pipeline that the other options lead to; returns the one to run."""
+
+
+_KINDS = {
+    "shapes": by_name(ANYTHING) | NONE,
+    "batch": whole(1) | NONE,
+    "shift": one_of(get_args(Sharing)),
+    "requantise": one_of(get_args(Requantise)),
+    "method": one_of(METHODS),
+    "percentile": number(above=0, most=100),
+    "layer_errors": FLAG,
+    "min_layer_snr": number() | NONE,
+    "error_samples": SAMPLES | NONE,
+    "codegens": several(TEXT | instance("a Codegen", Codegen)) | NONE,
+    "criteria": instance("a Criteria", Criteria) | NONE,
+    "keep_float": several(TEXT),
+    "tuning": several(PATH) | Kind("False", lambda value: value is False) | NONE,
+    "trials": FLAG,
+    "pipeline": FUNCTION | NONE,
+    "save_ir": PATH | NONE,
+    "keep_ir": several(TEXT),
+    "observe": FUNCTION | NONE,
+    "progress": FUNCTION | NONE,
+}
+"""What each field of `CompileOptions` may be."""
 
 
 @dataclass(frozen=True)
@@ -102,25 +143,7 @@ class CompileOptions:
                 object.__setattr__(self, name, (getattr(self, name),))
         if isinstance(self.tuning, str | os.PathLike):
             object.__setattr__(self, "tuning", (self.tuning,))
-        problems = [
-            Problem(f"option {name}", f"there is no {value!r}", f"Choose {', '.join(known)}.")
-            for name, value, known in (
-                ("shift", self.shift, get_args(Sharing)),
-                ("requantise", self.requantise, get_args(Requantise)),
-                ("method", self.method, METHODS),
-            )
-            if value not in known
-        ]
-        if self.batch is not None and self.batch < 1:
-            problems.append(Problem("option batch", f"{self.batch} is less than 1"))
-        if self.min_layer_snr is not None and not isfinite(self.min_layer_snr):
-            what = f"{self.min_layer_snr} is no finite number of dB"
-            problems.append(Problem("option min_layer_snr", what))
-        if not 0 < self.percentile <= 100:
-            what = f"{self.percentile} is no percentage above 0"
-            problems.append(Problem("option percentile", what))
-        if problems:
-            raise CompileError(problems)
+        verify_arguments("option", _KINDS, vars(self))
 
     @property
     def quantise(self) -> QuantiseOptions:
@@ -139,6 +162,15 @@ class CompileOptions:
         if not asked and self.error_samples is None:
             return None
         return ErrorOptions(self.min_layer_snr, self.error_samples)
+
+
+OPTIONS = instance("a CompileOptions", CompileOptions)
+
+
+def both_given() -> ArgumentError:
+    """What to raise on options as an object and as keywords."""
+    what = "options, or their fields as keywords, but not both"
+    return ArgumentError(Problem("argument options", what, "Leave one of them out."))
 
 
 class CompileKeywords(TypedDict, total=False):
@@ -166,10 +198,15 @@ class CompileKeywords(TypedDict, total=False):
 
 
 def options_from(**keywords: Unpack[CompileKeywords]) -> CompileOptions:
-    """Options from keyword arguments. Raises TypeError on a name that is none."""
+    """Options from keyword arguments. Raises `ArgumentError` on names that are none."""
     names = [each.name for each in fields(CompileOptions)]
-    for name in keywords:
-        if name not in names:
-            raise TypeError(f"compile() has no option {name!r}{close_matches(name, names)}")
+    known = f"There are {', '.join(names)}."
+    problems = [
+        Problem(f"option {name}", f"there is no option {name!r}{close_matches(name, names)}", known)
+        for name in keywords
+        if name not in names
+    ]
+    if problems:
+        raise ArgumentError(problems)
     given: dict[str, Any] = dict(keywords)
     return CompileOptions(**given)

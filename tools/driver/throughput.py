@@ -13,15 +13,22 @@ from typing import Unpack
 
 from rich.table import Table
 
+from vtac.dialects.arguments import MODEL, NONE, SAMPLES, several, takes, whole
 from vtac.dialects.errors import CompileError, Problem
-from vtac.dialects.target import Machine, machine_of
+from vtac.dialects.target import MACHINE, Machine, machine_of
 from vtac.lowering.onnx_to_graph import ModelSource
 from vtac.runtime.executor import Module
 from vtac.runtime.profile import Profile
 from vtac.runtime.samples import Source
 from vtac.sim.cluster import ClusterReport
 from vtac.tools.driver.compiler import Driver
-from vtac.tools.driver.options import CompileKeywords, CompileOptions, options_from
+from vtac.tools.driver.options import (
+    OPTIONS,
+    CompileKeywords,
+    CompileOptions,
+    both_given,
+    options_from,
+)
 from vtac.tools.reports.plan_summary import PlanSummary
 
 MOST = 32
@@ -92,6 +99,13 @@ def best_of(trials: Iterable[BatchTrial]) -> BatchTrial:
     return min(trials, key=lambda trial: (trial.cycles_per_sample, trial.batch))
 
 
+@takes(
+    model=MODEL,
+    target=MACHINE,
+    calibration=SAMPLES | NONE,
+    batches=several(whole(1), 1) | NONE,
+    options=OPTIONS | NONE,
+)
 def compile_for_throughput(
     model: ModelSource,
     target: str | os.PathLike[str] | Machine = "cluster-8",
@@ -107,12 +121,10 @@ def compile_for_throughput(
     where nothing of the model runs on the accelerator, since then there is nothing to time.
     """
     if options is not None and keywords:
-        raise TypeError("options, or their fields as keywords, but not both")
+        raise both_given()
     given = options or options_from(**keywords)
     if given.batch is not None:
         raise CompileError(Problem("option batch", "is what the search for throughput chooses"))
-    if batches is not None and (not batches or min(batches) < 1):
-        raise CompileError(Problem("batches", "are one or more whole numbers of at least 1"))
     search = _Search(model, machine_of(target), calibration, given)
     if batches is not None:
         for batch in sorted(set(batches)):

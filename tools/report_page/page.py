@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vtac.dialects.arguments import NONE, PATH, TEXT, Kind, instance, several, takes
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset
 from vtac.tools.report_page.contents import (
@@ -36,6 +37,16 @@ COLOURS = 6
 """The number of colours of lanes."""
 
 
+def _is_layer_error(value: object) -> bool:
+    return hasattr(value, "node")
+
+
+@takes(
+    module=instance("a Module", Module),
+    title=TEXT,
+    preset=PATH | instance("a TimingPreset", TimingPreset) | NONE,
+    layer_errors=several(Kind("the error of a layer", _is_layer_error)) | NONE,
+)
 def report_html(
     module: Module,
     *,

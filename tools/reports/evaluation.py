@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vtac.dialects.arguments import FUNCTION, MODEL, NONE, SAMPLES, instance, takes, whole
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.executor import Module, input_spec
 from vtac.runtime.host import HostPart, open_model
@@ -88,6 +89,13 @@ class Evaluation:
         return {"samples": self.samples, "outputs": outputs, "notes": list(self.notes)}
 
 
+@takes(
+    module=instance("a Module", Module),
+    data=SAMPLES,
+    reference=MODEL | NONE,
+    limit=whole(1) | NONE,
+    progress=FUNCTION | NONE,
+)
 def evaluate(
     module: Module,
     data: Source,
@@ -105,8 +113,6 @@ def evaluate(
     too. limit: run the first batches only.
     Raises `CompileError` on data, labels or a reference that do not fit.
     """
-    if limit is not None and limit < 1:
-        raise CompileError(Problem(WHERE, f"{limit} batches are too few to judge by"))
     specs = module_specs(module)
     with told_of(data):
         entries = read_source(data)

@@ -3,19 +3,32 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.arguments import (
+    FLAG,
+    FUNCTION,
+    NONE,
+    PATH,
+    SAMPLES,
+    TEXT,
+    Kind,
+    instance,
+    number,
+    several,
+    takes,
+    whole,
+)
 from vtac.dialects.target import Target
 from vtac.runtime.samples import Source
-from vtac.tools.driver.options import CompileOptions
+from vtac.tools.driver.options import OPTIONS, CompileOptions
 from vtac.tools.tune.database import Database, verify_writable
 from vtac.tools.tune.journal import DatabaseJournal, key_of
 from vtac.tools.tune.measure import Measurer
 from vtac.tools.tune.methods import DEFAULT_METHOD, method_named
-from vtac.tools.tune.networks import Tunable, is_model, kernels_of, tasks
+from vtac.tools.tune.networks import TUNABLE, Tunable, is_model, kernels_of, tasks
 from vtac.tools.tune.pool import measurer as local_measurer
 from vtac.tools.tune.protocol import Journal, NoJournal, Options, Progress, Result, Stops, Task
 from vtac.tools.tune.records import Record
@@ -82,6 +95,31 @@ class Tuned:
         return any(kernel.trials or kernel.replayed for kernel in self.kernels)
 
 
+def _is_measurer(value: object) -> bool:
+    return not isinstance(value, type) and hasattr(value, "submit")
+
+
+@takes(
+    source=TUNABLE,
+    target=PATH | instance("a Target", Target),
+    calibration=SAMPLES | NONE,
+    database=PATH | NONE,
+    method=TEXT,
+    trials=whole(1) | NONE,
+    seconds=number(above=0) | NONE,
+    patience=whole(1) | NONE,
+    jobs=whole(1),
+    measurer=Kind("a Measurer", _is_measurer) | NONE,
+    layers=several(TEXT),
+    options=instance("an Options", Options) | NONE,
+    compile_options=OPTIONS | NONE,
+    fresh=FLAG,
+    select=PATH | NONE,
+    prove_all=FLAG,
+    progress=FUNCTION | NONE,
+    interrupted=FUNCTION,
+    note=FUNCTION,
+)
 def tune(
     source: Tunable,
     target: str | os.PathLike[str] | Target = "pynq",
@@ -122,7 +160,7 @@ def tune(
     sense.
     """
     machine = Target.of(target)
-    _verify(trials, seconds, jobs, method, database)
+    _verify(method, database)
     found = tasks(kernels_of(source, machine, calibration, compile_options), layers)
     with _journal(database, fresh, note) as journal, _measuring(jobs, measurer) as pool:
         results = search(
@@ -219,24 +257,8 @@ def _refusals(result: Result) -> str:
     return "".join(f"{count} times: {why}" for why, count in reasons.most_common(1))
 
 
-def _verify(
-    trials: int | None,
-    seconds: float | None,
-    jobs: int,
-    method: str,
-    database: str | os.PathLike[str] | None,
-) -> None:
-    """Raise `CompileError` on values, methods and files with which no search can begin."""
-    problems = [
-        Problem(f"option {name}", f"{value} is less than {least}")
-        for name, value, least in (("trials", trials, 1), ("jobs", jobs, 1))
-        if value is not None and value < least
-    ]
-    with suppress(TypeError):
-        if seconds is not None and not seconds > 0:
-            problems.append(Problem("option seconds", f"{seconds} is no time"))
-    if problems:
-        raise CompileError(problems)
+def _verify(method: str, database: str | os.PathLike[str] | None) -> None:
+    """Raise `CompileError` on methods and files with which no search can begin."""
     method_named(method)
     if database is not None:
         verify_writable(database)

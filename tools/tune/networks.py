@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeGuard
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
+from vtac.dialects.arguments import MODEL, instance, several
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
@@ -73,6 +74,14 @@ def kernels_of(
         what = "there is no kernel of tensors: nothing to tune"
         raise CompileError(Problem("", what, f"Kernels are there at the level {LEVEL}."))
     return module
+
+
+TUNABLE = (
+    MODEL
+    | instance("a Module, a module of IR or a tensor", Module, ModuleOp, Tensor)
+    | several(instance("a tensor", Tensor), 1)
+)
+"""What `kernels_of` takes."""
 
 
 def is_model(source: Tunable) -> TypeGuard[ModelSource]:
