@@ -9,6 +9,7 @@ Helper functions are modules in ``test/support``, which pytest puts on the path.
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,18 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """A process of pytest-xdist that has reported all its tests ends quickly, and undisturbed.
+
+    execnet sends it SIGINT five seconds after the end of the session. pytest then still looks
+    through all objects, and Hypothesis, whose function is told of each collection, was interrupted.
+    """
+    if hasattr(config, "workerinput"):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")
