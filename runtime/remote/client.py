@@ -20,16 +20,16 @@ from vtac.runtime.engine import Engine
 from vtac.runtime.executor import Launch, Module, RunRecord
 from vtac.runtime.package import Package, package_to_bytes, read_package
 from vtac.runtime.remote.wire import (
-    ARRAYS,
     HEALTH,
+    NPZ,
     PACKAGE,
     PACKAGES,
     PROFILE,
     RECORD,
     RUN,
     SECONDS,
-    from_bytes,
-    to_bytes,
+    Body,
+    known_forms,
 )
 from vtac.sim import Counters, TimingPreset
 
@@ -58,14 +58,15 @@ class RefusedError(CompileError):
 class RemoteDevice:
     """A server of `vta-serve`. Use it as a context manager, or `close` it.
 
-    workers: how many requests it works on at one time.
+    workers: how many requests it works on at one time. forms: of arrays that it and this side know.
     """
 
     def __init__(self, address: str, token: str | None, tls: ssl.SSLContext | None, seconds: float):
         self.address = address
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = _connections(address, tls, seconds)
-        self.workers = _workers(self.request("GET", HEALTH))
+        health = _health(self.request("GET", HEALTH))
+        self.workers, self.forms = _workers(health), _forms(health)
 
     def __enter__(self) -> "RemoteDevice":
         return self
@@ -167,10 +168,13 @@ class RemoteModule(Module):
         if order_seed is not None or folder is not None:
             what = "orders and dumps are for modules that run here"
             raise CompileError(Problem(self._remote.address, what))
-        headers = {"Content-Type": ARRAYS}
-        response = self._asked("POST", RUN, to_bytes(feeds), headers)
+        forms = self._remote.forms
+        inputs = Body.of(feeds, forms)
+        headers = {"Content-Type": inputs.form, "Accept": ", ".join(forms)}
+        response = self._asked("POST", RUN, inputs.data, headers)
         _add(json.loads(response.headers.get(RECORD, "{}")), record)
-        found = from_bytes(response.data, MOST)
+        outputs = Body(response.headers.get("Content-Type", NPZ), response.data)
+        found = outputs.arrays(MOST)
         return {name: found[name] for name in self.output_names}
 
     def profile(self, preset: str | TimingPreset | None = None) -> NoReturn:
@@ -233,12 +237,26 @@ def _why(error: HTTPError) -> str:
     return str(error) or type(error).__name__
 
 
-def _workers(health: urllib3.BaseHTTPResponse) -> int:
-    """How many processes a server says that it has; 1 if it does not say."""
+def _health(answer: urllib3.BaseHTTPResponse) -> Mapping[str, Any]:
+    """What a server says of itself; nothing if that cannot be read."""
     try:
-        return max(1, int(health.json()["workers"]))
-    except (ValueError, KeyError, TypeError):
-        return 1
+        found = answer.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _workers(health: Mapping[str, Any]) -> int:
+    """How many processes a server says that it has; 1 if it does not say."""
+    found = health.get("workers")
+    return max(1, found) if isinstance(found, int) else 1
+
+
+def _forms(health: Mapping[str, Any]) -> tuple[str, ...]:
+    """The forms of arrays that both sides know, the quickest first."""
+    theirs = health.get("forms")
+    both = [form for form in known_forms() if isinstance(theirs, list) and form in theirs]
+    return tuple(both) or (NPZ,)
 
 
 def _add(sent: Mapping[str, Any], record: RunRecord) -> None:

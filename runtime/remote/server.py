@@ -13,16 +13,13 @@ import math
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from aiohttp import web
-from pebble import ProcessExpired, ProcessPool
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from vtac.dialects.errors import CompileError, Problem
@@ -31,7 +28,6 @@ from vtac.runtime.remote.limits import Limits
 from vtac.runtime.remote.service import Service
 from vtac.runtime.remote.store import PackageStore
 from vtac.runtime.remote.wire import (
-    ARRAYS,
     HEALTH,
     METRICS,
     PACKAGES,
@@ -39,7 +35,10 @@ from vtac.runtime.remote.wire import (
     RECORD,
     RUN,
     SECONDS,
+    Body,
+    known_forms,
 )
+from vtac.runtime.remote.workers import EndedProcessError, Workers
 
 FAULT = "fault"
 """The key of an answer under which a fault of the server is noted for `Event`."""
@@ -136,12 +135,7 @@ class Server:
         self._folder = tempfile.TemporaryDirectory(prefix="vtac-serve-")
         self._store = PackageStore(Path(self._folder.name), limits.store_bytes)
         self._busy = 0
-        self._pool = ProcessPool(
-            limits.workers,
-            initializer=worker.start,
-            initargs=(limits.worker_bytes,),
-            context=get_context("spawn"),
-        )
+        self._workers = Workers(limits.workers, (worker.start, (limits.worker_bytes,)))
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -163,6 +157,7 @@ class Server:
             self._runner, host, port, ssl_context=self._access.tls, backlog=self._limits.connections
         )
         await site.start()
+        self._workers.start()
         address = self._runner.addresses[0]
         return str(address[0]), int(address[1])
 
@@ -170,8 +165,7 @@ class Server:
         """Finish what runs, end the processes, and remove the packages."""
         if self._runner is not None:
             await self._runner.cleanup()
-        self._pool.stop()  # type: ignore[no-untyped-call]
-        self._pool.join()
+        await self._workers.stop()
         self._folder.cleanup()
 
     @web.middleware
@@ -214,7 +208,12 @@ class Server:
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(
-            {"status": "ok", "waiting": self._busy, "workers": self._limits.workers}
+            {
+                "status": "ok",
+                "waiting": self._busy,
+                "workers": self._limits.workers,
+                "forms": known_forms(),
+            }
         )
 
     async def _show_metrics(self, request: web.Request) -> web.StreamResponse:
@@ -232,10 +231,12 @@ class Server:
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         with self._package(request) as path:
-            body = await self._body(request)
-            arguments = (path, self._access.native, body, self._limits.request_bytes)
+            inputs = Body(request.content_type, await self._body(request))
+            forms = [form for form in known_forms() if form in request.headers.get("Accept", "")]
+            arguments = (path, self._access.native, inputs, self._limits.request_bytes, forms)
             outputs, record = await self._in_process(worker.run, *arguments)
-        return web.Response(body=outputs, content_type=ARRAYS, headers={RECORD: record})
+        headers = {RECORD: record}
+        return web.Response(body=outputs.data, content_type=outputs.form, headers=headers)
 
     async def _profile(self, request: web.Request) -> web.StreamResponse:
         preset = request.query.get("preset")
@@ -277,13 +278,12 @@ class Server:
         if self._busy >= self._limits.workers + self._limits.waiting:
             raise web.HTTPServiceUnavailable(reason="too many requests wait; try again later")
         with self._waiting(), self._metrics.seconds.time():
-            future = self._pool.schedule(work, args=list(arguments), timeout=seconds)
             try:
-                return await asyncio.wrap_future(future)
-            except (FutureTimeout, TimeoutError):
+                return await self._workers.call(work, arguments, seconds)
+            except TimeoutError:
                 self._metrics.ended.inc()
                 raise web.HTTPGatewayTimeout(reason=f"it took more than {seconds:g} s") from None
-            except (ProcessExpired, MemoryError):
+            except (EndedProcessError, MemoryError):
                 self._metrics.ended.inc()
                 raise web.HTTPInternalServerError(
                     reason="its process ended, most likely for want of memory"

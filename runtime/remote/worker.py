@@ -4,12 +4,13 @@ import json
 import resource
 import signal
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.executor import Module, RunRecord, load
-from vtac.runtime.remote.wire import from_bytes, to_bytes
+from vtac.runtime.remote.wire import Body
 
 OPEN = 4
 """The most packages that a process keeps open."""
@@ -23,16 +24,19 @@ def start(most_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
 
 
-def run(path: str, native: bool, body: bytes, most: int) -> tuple[bytes, str]:
+def run(
+    path: str, native: bool, inputs: Body, most: int, forms: Collection[str]
+) -> tuple[Body, str]:
     """The outputs for one batch of inputs, and the record of the run as JSON.
 
-    Raises `CompileError` on packages and inputs that are not right.
+    most: bytes of the inputs, unpacked. forms: those of outputs that the client reads. Raises
+    `CompileError` on packages and inputs that are not right.
     """
     module = _opened(path, native)
-    feeds = from_bytes(body, most)
+    feeds = inputs.arrays(most)
     try:
         outputs = module.run(feeds)
-        return to_bytes(outputs), json.dumps(record_values(module.last_run))
+        return Body.of(outputs, forms), json.dumps(record_values(module.last_run))
     except MemoryError:
         raise CompileError(Problem("run", "needs more memory than this server gives")) from None
 

@@ -23,11 +23,13 @@ import pytest
 from digits_model import MODEL, images
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy
 from onnx import TensorProto, helper
 from small_models import small_model, value_info
 
 import vtac
 from vtac.dialects.errors import CompileError
+from vtac.runtime.remote.wire import NPZ, SAFETENSORS, Body, known_forms
 from vtac.tools.commands import vta_run, vta_serve
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
@@ -36,6 +38,7 @@ pytest.importorskip("urllib3", reason="urllib3 is not installed")
 
 TOKEN = "a secret"
 MEGABYTE = 1 << 20
+SHAPES = numpy.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
 
 
 @dataclass(frozen=True)
@@ -192,19 +195,86 @@ def _npz(members: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-@given(st.data())
-def test_bodies_that_were_changed_are_arrays_or_refused(data: st.DataObject) -> None:
-    from vtac.runtime.remote.wire import from_bytes, to_bytes
+DTYPES = st.sampled_from("?bBhHiIlLqQefdFDUS")
 
-    whole = bytearray(to_bytes({"a": np.arange(6, dtype=np.int8), "b": np.ones((2, 3))}))
+
+@given(
+    st.dictionaries(st.text(max_size=5), DTYPES.flatmap(lambda dtype: numpy.arrays(dtype, SHAPES))),
+    st.sampled_from([(NPZ,), known_forms()]),
+    st.booleans(),
+)
+def test_arrays_come_back_in_every_form(
+    arrays: dict[str, Any], forms: tuple[str, ...], turned: bool
+) -> None:
+    sent = {name: array.T if turned else array for name, array in arrays.items()}
+    names = {name for name in sent if "\0" not in name and "/" not in name}
+    sent = {name: sent[name] for name in names if name.isascii()}
+    body = Body.of(sent, forms)
+    found = Body(body.form, body.data).arrays(1 << 30)
+    assert found.keys() == sent.keys()
+    for name, array in sent.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == array.dtype and found[name].flags.writeable
+
+
+@given(st.data(), st.sampled_from(known_forms()))
+def test_bodies_that_were_changed_are_arrays_or_refused(data: st.DataObject, form: str) -> None:
+    body = Body.of({"a": np.arange(6, dtype=np.int8), "b": np.ones((2, 3))}, [form])
+    assert body.form == form
+    whole = bytearray(body.data)
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.sampled_from([len(whole), data.draw(st.integers(0, len(whole)))]))
     try:
-        found = from_bytes(bytes(whole[:cut]), 1000)
+        found = Body(form, bytes(whole[:cut])).arrays(1000)
     except CompileError:
         return
     assert all(isinstance(array, np.ndarray) and array.nbytes <= 1000 for array in found.values())
+
+
+@pytest.mark.skipif(SAFETENSORS not in known_forms(), reason="safetensors is not installed")
+@given(st.data())
+def test_heads_of_safetensors_that_lie_are_refused(data: st.DataObject) -> None:
+    """Any types, extents and places, whether or not the bytes are there."""
+    kinds = ["F32", "BF16", "F8_E4M3", "F4", "C64", "BOOL", "U64", "?", 1]
+    numbers = st.integers(-2, 2**64)
+    array = st.fixed_dictionaries(
+        {
+            "dtype": st.sampled_from(kinds),
+            "shape": st.lists(numbers | st.integers(0, 3), max_size=3),
+            "data_offsets": st.lists(numbers | st.integers(0, 16), min_size=1, max_size=3),
+        }
+    )
+    head = json.dumps(data.draw(st.dictionaries(st.text(max_size=3), array, max_size=3))).encode()
+    length = data.draw(st.sampled_from([len(head), 0, 1 << 63, len(head) + 1]))
+    rest = bytes(data.draw(st.sampled_from([0, 8, 16, 24])))
+    try:
+        found = Body(SAFETENSORS, length.to_bytes(8, "little") + head + rest).arrays(1000)
+    except CompileError:
+        return
+    assert sum(array.nbytes for array in found.values()) == len(rest)
+
+
+def test_a_client_chooses_the_form(server: Running, package: Path) -> None:
+    """A body of either form, and the answer in one that the client reads."""
+    with vtac.connect(server.address, TOKEN) as device:
+        module = device.load(package)
+        expected = module.run(images()[:1])["logits"]
+    path = f"/packages/{hashlib.sha256(package.read_bytes()).hexdigest()}/run"
+    plain = known_forms()[0]
+    for form, accepted, answered in (
+        (NPZ, "*/*", NPZ),
+        (NPZ, plain, plain),
+        (plain, f"{NPZ};q=0.1, {plain}", plain),
+        (plain, "text/html", NPZ),
+        ("image/png", "", NPZ),
+    ):
+        body = Body.of({"image": images()[:1]}, [form])
+        headers = {"Content-Type": form, "Accept": accepted}
+        answer = server.http.post(path, content=body.data, headers=headers)
+        assert answer.status_code == 200 and answer.headers["Content-Type"] == answered
+        found = Body(answered, answer.content).arrays(1 << 20)
+        np.testing.assert_array_equal(found["logits"], expected)
 
 
 def test_bodies_are_bounded_also_unpacked(server: Running, package: Path) -> None:
