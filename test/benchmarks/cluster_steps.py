@@ -33,6 +33,7 @@ from vtac.runtime.engines.vta import layers_of
 from vtac.runtime.vta_program import from_function
 from vtac.sim.cluster import ClusterReport, estimate_cluster
 from vtac.sim.timing import TimingReport, estimate
+from vtac.tools.driver.plans import with_instances
 from vtac.tools.driver.prepared_model import PreparedModel
 
 HOST_CYCLES = 1000
@@ -41,15 +42,11 @@ HOST_CYCLES = 1000
 ONE_CORE, COPIES, DEFAULT = "one core", "copies", "default"
 
 PLANNING = ("graph-group-layers", "graph-plan-instances", "graph-instantiate")
-PLANNED = "graph-plan-instances,graph-instantiate,graph-order-instances"
 
 
-def with_instances(pipeline: Pipeline) -> Pipeline:
+def planned(pipeline: Pipeline) -> Pipeline:
     """The pipeline with the passes that split groups into instances, if it has none yet."""
-    if any(spec.name == "graph-instantiate" for spec in pipeline.passes):
-        return pipeline
-    planned = pipeline.before("graph-bind-cores", PLANNED)
-    return planned.before("graph-to-te", "graph-inline-instances")
+    return with_instances(pipeline) or pipeline
 
 
 def without_instances(pipeline: Pipeline) -> Pipeline:
@@ -74,8 +71,8 @@ STEPS: Mapping[str, Callable[[Pipeline], Pipeline]] = {
     "layers": lambda pipeline: semaphores(pipeline).with_options("merge-regions", max_ops=1),
     "semaphores": semaphores,
     "GB": lambda pipeline: no_dma(without_instances(pipeline)),
-    "instances": lambda pipeline: no_dma(with_instances(pipeline)),
-    "DMA": with_instances,
+    "instances": lambda pipeline: no_dma(planned(pipeline)),
+    "DMA": planned,
     DEFAULT: lambda pipeline: pipeline,
     "no early weights": lambda pipeline: pipeline.without("vta-order-instructions"),
 }

@@ -1,9 +1,11 @@
 """The clock's choice between plans of a cluster, and between ways to lower one."""
 
 import re
+from typing import cast
 
 import numpy as np
 import pytest
+from cluster_cases import cluster_network
 from onnx import helper
 from small_models import small_model
 
@@ -11,8 +13,19 @@ import vtac
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import machine_of
 from vtac.passes.pipeline import Pipeline
-from vtac.tools.driver import trials
-from vtac.tools.driver.trials import ClockTrials, best_plan, changed
+from vtac.runtime.package import Package
+from vtac.tools.driver import plans, trials
+from vtac.tools.driver.packing import Lowered
+from vtac.tools.driver.plans import ONE_CORE, PLANS, best_plan
+from vtac.tools.driver.trials import ClockTrials, changed
+from vtac.tools.reports.plan_summary import PlanSummary
+from vtac.tools.reports.report import CompileReport
+
+PIPELINE = Pipeline.of(
+    "graph-bind-cores,graph-place-tensors,graph-to-te,vta-stage-weights,vta-order-instructions"
+)
+FOLD = "fold-first-layer"
+"""Runs before partitioning, and folds otherwise for several cores."""
 
 LOWERING = Pipeline.of("te-to-vta,vta-stage-weights,vta-order-instructions", "vta")
 
@@ -44,31 +57,51 @@ def test_one_core_has_one_way(machine: str) -> None:
     assert not ClockTrials(LOWERING, machine_of("cluster-4"), False).are_more
 
 
-class Timed(ClockTrials):
-    """Trials of programs of so many ops, which the clock has timed."""
+def lowered(
+    cycles: int, ops: int, *, least: int = 0, spilled: int = 0, pipeline: Pipeline = PIPELINE
+) -> Lowered:
+    """A plan whose programs have so many ops, and take so many cycles."""
+    found = ClockTrials(LOWERING, machine_of("cluster-4"), True)
+    found._cycles, found.ops, found.are_timed = {"as estimated": cycles}, ops, True
+    report = CompileReport(plan=PlanSummary(in_ddr=spilled))
+    return Lowered(pipeline, cast(Package, None), {}, found, report, least)
 
-    def __init__(self, cycles: int, ops: int):
-        super().__init__(LOWERING, machine_of("cluster-4"), True)
-        self._cycles, self.ops, self.are_more = {"as estimated": cycles}, ops, True
 
-
-@pytest.mark.parametrize("ops, tried", [(1, 3), (trials.MOST_OPS // 8, 2), (trials.MOST_OPS, 0)])
+@pytest.mark.parametrize("ops, tried", [(1, 4), (trials.MOST_OPS // 8, 2), (trials.MOST_OPS, 1)])
 def test_plans_are_tried_within_the_budget(ops: int, tried: int) -> None:
-    pipeline, seen = Pipeline.of("graph-bind-cores"), list[str]()
+    seen = list[str]()
 
-    def attempt(plan: Pipeline) -> ClockTrials:
+    def attempt(plan: Pipeline) -> Lowered:
         seen.append(str(plan))
         if len(seen) == 1:
             raise CompileError(Problem("", "it does not fit"))
-        return Timed(90 if len(seen) == 2 else 95, ops)
+        return lowered(90 if len(seen) == 2 else 95, ops, pipeline=plan)
 
-    best, note = best_plan(pipeline, machine_of("cluster-4"), Timed(100, ops), attempt)
+    usual = lowered(100, ops, spilled=ops == 1)
+    best, note = best_plan(usual, machine_of("cluster-4"), attempt)
     assert len(seen) == tried
-    if tried:
-        assert str(best) == seen[1] == "graph-bind-cores{cores=2}"
+    assert str(seen[0]).startswith("graph-bind-cores{cores=1},graph-place-tensors{buffer=false}")
+    if tried > 1:
+        assert str(best.pipeline) == seen[1] and seen[1].startswith("graph-bind-cores{cores=2}")
         assert note.startswith("plan, chosen by the clock: on two cores, 90 cycles (as estimated")
     else:
-        assert (best, note) == (pipeline, "")
+        assert (best, note) == (usual, "")
+    assert ("graph-plan-instances" in seen[-1]) == (ops == 1)
+
+
+def test_one_core_is_not_tried_where_it_cannot_be_faster() -> None:
+    seen = list[str]()
+
+    def attempt(plan: Pipeline) -> Lowered:
+        seen.append(str(plan))
+        return lowered(99, trials.MOST_OPS, pipeline=plan)
+
+    for least, tried in ((99, 1), (100, 0), (101, 0)):
+        seen.clear()
+        usual = lowered(100, trials.MOST_OPS, least=least)
+        best, _ = best_plan(usual, machine_of("cluster-4"), attempt)
+        assert len(seen) == tried
+        assert (best is usual) == (tried == 0)
 
 
 def test_what_is_kept_is_as_fast_as_anything_tried_and_computes_the_same() -> None:
@@ -88,7 +121,11 @@ def test_what_is_kept_is_as_fast_as_anything_tried_and_computes_the_same() -> No
     def module(**options) -> vtac.Module:
         return vtac.compile(model, "cluster-2", samples, criteria=criteria, **options)
 
-    tried, usual = module(), module(trials=False)
+    seen = list[str]()
+    tried, usual = module(observe=lambda name, *_: seen.append(name)), module(trials=False)
+    assert seen[-len(tried.report.levels) :] == [level.name for level in tried.report.levels]
+    one_core_is_best = "chosen by the clock: on one core" in " ".join(tried.report.notes)
+    assert one_core_is_best or tried.report.uncut == usual.report.uncut
     plan, way = (note for note in tried.report.notes if "chosen by the clock" in note)
     assert not [note for note in usual.report.notes if "clock" in note]
     assert [level.name for level in tried.report.levels] == [
@@ -104,3 +141,41 @@ def test_what_is_kept_is_as_fast_as_anything_tried_and_computes_the_same() -> No
             tried.run(x, order_seed=order).values(), usual.run(x).values(), strict=True
         ):
             np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_the_plan_for_one_core_is_the_program_of_one_core(seed: int) -> None:
+    net, model = cluster_network(seed)
+    samples = {"x": np.random.default_rng(seed).normal(size=net.shapes["x"]).astype(np.float32)}
+
+    def on_one_core(pipeline: Pipeline) -> Pipeline:
+        unfolded = pipeline.without(FOLD)
+        return changed(unfolded, PLANS[ONE_CORE]) or unfolded
+
+    def compiled(machine: str) -> vtac.Module:
+        options = {"pipeline": on_one_core, "trials": False}
+        return vtac.compile(
+            model, machine, samples, criteria=vtac.Criteria(compare=False), **options
+        )
+
+    cluster, alone = compiled("cluster-4"), compiled("chisel-pynq")
+    finishes = 3  # of the other cores
+    programs = {name: n - finishes for name, n in cluster.report.instructions.items()}
+    assert programs == alone.report.instructions
+    assert cluster.profile().cycles <= alone.profile().cycles
+
+
+@pytest.mark.parametrize("machine", ["cluster-2", "cluster-8"])
+def test_a_cluster_is_not_slower_than_one_core_whatever_the_budget(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "MOST_OPS", 0)
+    monkeypatch.setattr(plans, "MOST_OPS", 0)
+    net, model = cluster_network(2)  # 2,506 and 2,682 cycles as estimated, 2,341 on one core
+    samples = {"x": np.random.default_rng(0).normal(size=net.shapes["x"]).astype(np.float32)}
+    criteria = vtac.Criteria(compare=False)
+    cycles = [
+        vtac.compile(model, target, samples, criteria=criteria).profile().cycles
+        for target in (machine, "chisel-pynq")
+    ]
+    assert cycles[0] <= cycles[1]

@@ -23,13 +23,14 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import MACHINE, TARGET_ATTRIBUTE, Machine, machine_of
 from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
 from vtac.lowering.onnx_to_graph.batch import with_batch
+from vtac.passes.graph.least_work import least_cycles
 from vtac.passes.graph.quantize import QuantizePass
 from vtac.passes.pipeline import Pipeline, Segment
 from vtac.runtime.engine import Engine
 from vtac.runtime.engines import engine_named
 from vtac.runtime.executor import Module
 from vtac.runtime.memory import give_back_memory
-from vtac.runtime.package import Function, Package, Quantisation, TuningRecord
+from vtac.runtime.package import Function, Package
 from vtac.runtime.samples import (
     Samples,
     Source,
@@ -61,16 +62,18 @@ from vtac.tools.driver.options import (
     both_given,
     options_from,
 )
+from vtac.tools.driver.packing import Built, Cut, Lowered, package_of
 from vtac.tools.driver.pipelines import built_passes
 from vtac.tools.driver.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.driver.planner import (
-    NetworkSteps,
     functions_taken,
     main_function,
     network_steps,
 )
-from vtac.tools.driver.trials import ClockTrials, best_plan
-from vtac.tools.files.ir_files import module_text, referenced, remove_ir, write_ir
+from vtac.tools.driver.plans import best_plan
+from vtac.tools.driver.saved_levels import SavedLevels
+from vtac.tools.driver.trials import ClockTrials
+from vtac.tools.files.ir_files import module_text, referenced
 from vtac.tools.reports.layer_errors import ErrorOptions, LayerErrors
 from vtac.tools.reports.partition_report import partition_report
 from vtac.tools.reports.plan_summary import plan_summary
@@ -132,15 +135,6 @@ class Prepared:
     has_samples: bool
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """A partitioned network in steps. made: for each function the codegen that compiles it."""
-
-    network: NetworkSteps
-    quantisation: tuple[Quantisation, ...]
-    made: Mapping[str, str]
-
-
 class Driver:
     """One compilation: its options, its context and its report."""
 
@@ -155,7 +149,8 @@ class Driver:
         self.criteria = options.criteria or Criteria()
         self.report = CompileReport()
         self._calibrated: Calibrated | None = None
-        self._save_ir = None if options.save_ir is None else Path(options.save_ir)
+        self._is_silent = False  # while what is reached may be only one of several plans
+        self._saved = None if options.save_ir is None else SavedLevels(Path(options.save_ir))
         self._observe = options.observe or (lambda name, module, ctx: None)
         self._progress = options.progress or (lambda _: None)
 
@@ -222,34 +217,36 @@ class Driver:
         Where layers turn out not to fit the machine, the network is partitioned again with these
         layers on the host.
         """
-        recorded = len(self.report.levels)
+        before = self.report.copy()
         while True:
             unpartitioned = module.clone()
             try:
-                cut, package, trials = self._planned(pipeline, module, nodes)
+                usual = self._planned(pipeline, module, nodes)
                 break
             except CompileError as error:
                 if not keep_what_does_not_fit(unpartitioned, error):
                     raise
                 module = unpartitioned
-                self._forget_levels(recorded)
-        last = [pipeline]
+                self._begin_again(before)
 
-        def attempt(plan: Pipeline) -> ClockTrials:
-            nonlocal cut, package
-            self._forget_levels(recorded)
-            last[0] = plan
-            cut, package, found = self._planned(plan, unpartitioned.clone(), nodes)
-            return found
+        def attempt(plan: Pipeline) -> Lowered:
+            self.report, self._is_silent = before.copy(), True
+            return self._planned(plan, unpartitioned.clone(), nodes)
 
-        best, note = best_plan(pipeline, self.target, trials, attempt)
-        if last[0] is not best:
-            attempt(best)
-        self.report.notes += [text for text in (note, self.report.trials) if text]
-        if not cut.made and NO_CALIBRATION not in self.report.warnings:
+        best, note = best_plan(usual, self.target, attempt)
+        self._is_silent = False
+        if best is not usual and self._is_watched:
+            self.report = usual.report
+            self._begin_again(before)
+            best = self._planned(best.pipeline, unpartitioned, nodes)
+        self.report = best.report
+        self._check(best.built)
+        self._note_records()
+        self.report.notes += [text for text in (note, best.trials.note()) if text]
+        if not best.built and NO_CALIBRATION not in self.report.warnings:
             self.report.warnings.append(NOTHING_OFFLOADED)
         with self._step("open"):
-            return Module(package, report=self.report, engines=self._engines)
+            return Module(best.package, report=self.report, engines=self._engines)
 
     def _drop_weights(self, module: ModuleOp) -> None:
         """Drop the float weights of what is quantised now.
@@ -266,19 +263,19 @@ class Driver:
         self.ctx.observations = None  # they describe the float network only
         self._level(segment.level, module)
 
-    def _planned(
-        self, pipeline: Pipeline, module: ModuleOp, nodes: Nodes
-    ) -> tuple[_Cut, Package, ClockTrials]:
-        """Partition and lower a module: its steps, the package, and what was tried."""
+    def _planned(self, pipeline: Pipeline, module: ModuleOp, nodes: Nodes) -> Lowered:
+        """Partition and lower a module in the way that is fastest."""
         (partition,) = pipeline.until(PARTITIONED).segments
         self._segment(partition, module)
         cut = self._cut(module, nodes)
-        return cut, *self._fastest(pipeline.since(PARTITIONED), cut, module)
+        least = least_cycles(module, self.ctx)
+        package, built, trials = self._fastest(pipeline.since(PARTITIONED), cut, module)
+        return Lowered(pipeline, package, built, trials, self.report, least)
 
     def _fastest(
-        self, lowering: Pipeline, cut: _Cut, module: ModuleOp
-    ) -> tuple[Package, ClockTrials]:
-        """Lower a partitioned module to the best package."""
+        self, lowering: Pipeline, cut: Cut, module: ModuleOp
+    ) -> tuple[Package, Built, ClockTrials]:
+        """Lower a partitioned module to the best package: that, what is in it, what was tried."""
         idle = {
             level
             for codegen in self.codegens.values()
@@ -292,23 +289,29 @@ class Driver:
                 self._segment(segment, module)
             else:
                 self._run(segment, module)
-        best = None
-        for alternative in trials.alternatives(module):
+        best, fronts = None, dict[str, ModuleOp]()
+        for way in trials.alternatives(module):
             trial = module.clone() if trials.are_more else module
-            for segment in alternative.rest.segments:
-                self._run(segment, trial)
-            package = self._package(cut, *self._build(trial, cut.made))
-            opened = Module(package, engines=self._engines) if trials.are_more else None
-            if opened is None or trials.is_best(alternative, opened):
-                best = package, trial, alternative.rest.levels, dict(self.report.instructions)
+            if str(way.front) in fronts:
+                trial = fronts[str(way.front)].clone()
+            else:
+                self._run_all(way.front, trial)
+                fronts[str(way.front)] = trial.clone() if trials.are_more else trial
+            self._run_all(way.rest, trial)
+            built = self._build(trial, cut.made)
+            package = self._package(cut, built)
+            opened = Module(package, engines=self._engines) if trials.are_timed else None
+            if opened is None or trials.is_best(way, opened):
+                best = package, trial, (way.front + way.rest).levels, built
         assert best is not None
-        package, module, levels, self.report.instructions = best
+        package, module, levels, built = best
+        for name, (codegen, op) in built.items():
+            self.report.instructions[name] = self._engine(codegen, name).instructions(op)
         for level in levels:
             self._level(level, module)
-        self.report.trials = trials.note()
-        return package, trials
+        return package, built, trials
 
-    def _cut(self, module: ModuleOp, nodes: Nodes) -> "_Cut":
+    def _cut(self, module: ModuleOp, nodes: Nodes) -> Cut:
         """Cut a partitioned network into steps, and report where each node went."""
         with self._step("cut into steps"):
             network = network_steps(module, self.ctx)
@@ -316,40 +319,27 @@ class Driver:
         self.report.partition = partition_report(
             module, self.codegens.values(), self.criteria.pruning, placements
         )
-        return _Cut(network, quantisation_of(module, self.ctx), functions_taken(module))
+        return Cut(network, quantisation_of(module, self.ctx), functions_taken(module))
 
-    def _package(
-        self, cut: "_Cut", functions: Mapping[str, Function], blobs: Mapping[str, bytes]
-    ) -> Package:
-        network = cut.network
+    def _package(self, cut: Cut, built: Built) -> Package:
+        functions: dict[str, Function] = {}
+        blobs: dict[str, bytes] = {}
+        with self._step("encode"):
+            for name, (codegen, op) in built.items():
+                engine = self._engine(codegen, name)
+                functions[name], more = engine.store(name, codegen, op, self.ctx.resources)
+                blobs |= more
         on_target = any(codegen.uses_target for codegen in self.codegens.values())
-        return Package(
-            self.target if on_target else None,
-            network.inputs,
-            network.outputs,
-            network.values,
-            network.steps,
-            network.host_parts,
-            functions,
-            {**network.blobs, **blobs},
-            cut.quantisation,
-            self.report.placements,
-            self.report.ir,
-            self._records(),
-        )
+        return package_of(cut, functions, blobs, self.target if on_target else None, self.report)
 
-    def _records(self) -> tuple[TuningRecord, ...]:
-        """The records that schedules come from; notes on those that could not be used."""
+    def _note_records(self) -> None:
+        """Note which records of tuning could not be used."""
         if self.recorded is not None:
             self.report.notes += self.recorded.notes
         for choice in self.report.schedules:
             if choice.record is not None and choice.record.refused:
                 layers = ", ".join(choice.layers)
                 self.report.notes.append(f"{layers}: the schedule is the {choice.record}")
-        return tuple(
-            TuningRecord(choice.layers, record.name, record.template, record.cycles)
-            for choice, record in self.report.tuned
-        )
 
     def _import(
         self, source: ModelSource, calibration: Source | None, shapes: dict[str, Sequence[int]]
@@ -429,6 +419,10 @@ class Driver:
             with self._step("verify"):
                 verify_module(module, Positions(f"level {segment.level}"))
 
+    def _run_all(self, pipeline: Pipeline, module: ModuleOp) -> None:
+        for segment in pipeline.segments:
+            self._run(segment, module)
+
     def _count(self, samples: Samples) -> Callable[[int], None]:
         return lambda done: self._progress(f"calibrate {done}/{len(samples)}")
 
@@ -439,36 +433,28 @@ class Driver:
         if name == PARTITIONED:
             self.report.plan = plan_summary(module)
         self.report.choices = max(self.report.choices, choices_of(module), key=len)
+        if self._is_silent:
+            return
         self._observe(name, module, self.ctx)
-        if self._save_ir is None and name not in self.options.keep_ir:
+        if self._saved is None and name not in self.options.keep_ir:
             return
         text = module_text(module, locations=True)
         if name in self.options.keep_ir:
             self.report.ir[name] = text
-        if self._save_ir is not None:
-            try:
-                self._save_ir.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise CompileError(
-                    Problem(str(self._save_ir), f"cannot make it: {error.strerror}")
-                ) from None
-            file = self._saved_at(len(self.report.levels) - 1, name)
-            write_ir(file, text, module, self.ctx)
+        if self._saved is not None:
+            self._saved.write(len(self.report.levels) - 1, name, text, module, self.ctx)
 
-    def _saved_at(self, number: int, level: str) -> Path:
-        """The file of a level; there is one only if the user wants the IR of levels saved."""
-        assert self._save_ir is not None
-        return self._save_ir / f"{number}_{level}.mlir"
+    @property
+    def _is_watched(self) -> bool:
+        """Whether anybody wants to see the IR of levels."""
+        return bool(self._saved or self.options.keep_ir or self.options.observe)
 
-    def _forget_levels(self, kept: int) -> None:
-        """Forget all levels but the first so many: they are reached again."""
-        for number, level in enumerate(self.report.levels[kept:], kept):
-            self.report.ir.pop(level.name, None)
-            if self._save_ir is not None:
-                remove_ir(self._saved_at(number, level.name))
-        del self.report.levels[kept:]
-        self.report.choices = ()
-        self.report.instructions.clear()
+    def _begin_again(self, before: CompileReport) -> None:
+        """Forget the levels that were reached since a state of the report."""
+        if self._saved is not None:
+            for number in range(len(before.levels), len(self.report.levels)):
+                self._saved.remove(number, self.report.levels[number].name)
+        self.report = before.copy()
 
     @property
     def _engines(self) -> dict[str, Engine]:
@@ -476,27 +462,28 @@ class Driver:
         own = {name: codegen.engine for name, codegen in self.codegens.items()}
         return {name: engine for name, engine in own.items() if isinstance(engine, Engine)}
 
-    def _build(
-        self, module: ModuleOp, made: Mapping[str, str]
-    ) -> tuple[dict[str, Function], dict[str, bytes]]:
-        """Build each function by its codegen; raise `CompileError` if its engine finds faults."""
-        functions: dict[str, Function] = {}
-        blobs: dict[str, bytes] = {}
-        problems: list[Problem] = []
+    def _engine(self, codegen: str, function: str) -> Engine:
+        """The engine of a codegen, for one of its functions."""
+        return engine_named(codegen, function, self._engines)
+
+    def _build(self, module: ModuleOp, made: Mapping[str, str]) -> Built:
+        """Build each function by its codegen."""
+        built: dict[str, tuple[str, object]] = {}
         for name, codegen in made.items():
             op = SymbolTable.lookup_symbol(module, name)
             assert op is not None, f"the passes of codegen {codegen} lost @{name}"
-            engine = engine_named(codegen, name, self._engines)
             with self._step("encode"):
-                built = self.codegens[codegen].build(op, self.ctx)
-                functions[name], more = engine.store(name, codegen, built, self.ctx.resources)
-                blobs |= more
-            self.report.instructions[name] = engine.instructions(built)
-            with self._step("check"):
-                problems += engine.faults(built, self.ctx.resources)
+                built[name] = codegen, self.codegens[codegen].build(op, self.ctx)
+        return built
+
+    def _check(self, built: Built) -> None:
+        """Raise `CompileError` if engines find faults in what codegens have built."""
+        problems: list[Problem] = []
+        with self._step("check"):
+            for name, (codegen, op) in built.items():
+                problems += self._engine(codegen, name).faults(op, self.ctx.resources)
         if problems:
             raise CompileError(problems)
-        return functions, blobs
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:

@@ -1,21 +1,18 @@
-"""The clock chooses between plans of a cluster's program, and between ways to lower one, of which
-no estimate can say which is faster.
+"""The clock chooses between ways to lower a cluster's program, where no estimate knows the fastest.
 
 Whether copies of weights pay depends on what else reads DDR in the same cycles, and so does how
-early a core should load; how many cores a small layer is worth depends on what waits for what. So
-the last passes run once for each way, on a copy of the program, and for a small network all passes
-from partitioning on once for each plan; what takes the fewest cycles is kept. Ways and plans are
-tried in the order of `WAYS` and `PLANS`, the usual one first, until the programs that were tried
-have `MOST_OPS` ops together: so a small network is tried in every way, and a large one takes no
-longer than users wait. Options that the pipeline itself gives are not tried otherwise.
+early a core should load. So the last passes run once for each way, on a copy of the program, and
+what takes the fewest cycles is kept. Ways are tried in the order of `WAYS`, the usual one first,
+until the programs that were tried have `MOST_OPS` ops together: so a small network is tried in
+every way, and a large one takes no longer than users wait. Passes that several ways have in common
+run once. Options that the pipeline itself gives are not tried otherwise.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from vtac.dialects.errors import CompileError
 from vtac.dialects.target import ClusterTarget, Machine
 from vtac.dialects.vta import ClusterOp
 from vtac.passes.pipeline import Pipeline
@@ -24,45 +21,42 @@ from vtac.runtime.executor import Module
 FIRST = "vta-stage-weights"
 """The first pass whose options differ between ways."""
 
+LAST = "vta-order-instructions"
+"""The last of these passes."""
+
 Options = Mapping[str, Mapping[str, int | str]]
 """Options of passes by the names of both."""
 
 WAYS: Mapping[str, Options] = {
     "as estimated": {},
-    "with loads that start late": {"vta-order-instructions": {"ahead": 2}},
+    "with loads that start late": {LAST: {"ahead": 2}},
     "without staged weights": {FIRST: {"most": 0}},
-    "with loads that run ahead without limit": {"vta-order-instructions": {"ahead": 0}},
+    "with loads that run ahead without limit": {LAST: {"ahead": 0}},
 }
 """Ways to lower a program, the usual one first, each with the options that it sets."""
-
-PLANS: Mapping[str, Options] = {
-    "on one core": {"graph-bind-cores": {"cores": 1}},
-    "on two cores": {"graph-bind-cores": {"cores": 2}},
-    "on four cores": {"graph-bind-cores": {"cores": 4}},
-    "bound as in the paper": {"graph-bind-cores": {"mode": "paper"}},
-}
-"""Plans besides the usual one, each with the options that it sets."""
 
 MOST_OPS = 60_000
 """Ops of the programs that are tried besides the usual one, together. One way is always tried."""
 
-WHOLE = 4
-"""How often the passes of a way fit into those of a plan, in time."""
-
 
 @dataclass(frozen=True)
 class Alternative:
-    """A way to lower a program. name: of the way. rest: the passes from `FIRST` on."""
+    """A way to lower a program.
+
+    name: of the way. front: the passes from `FIRST` on, up to those that only order instructions,
+    which several ways may share. rest: the others.
+    """
 
     name: str
+    front: Pipeline
     rest: Pipeline
 
 
 class ClockTrials:
     """The ways that are tried for one module, and what the clock says of each.
 
-    shared: the passes that all ways begin with. are_more: whether there is more than one way.
-    ops: of the programs that the shared passes have made.
+    shared: the passes that all ways begin with. are_timed: whether the clock times them. are_more:
+    whether there is more than one. ops: of the programs that the shared passes have made.
     """
 
     def __init__(self, lowering: Pipeline, machine: Machine, wanted: bool) -> None:
@@ -74,7 +68,7 @@ class ClockTrials:
         self.shared, self._rest = (
             lowering.split(FIRST) if self._is_tried else (lowering, Pipeline())
         )
-        self.are_more, self.ops = False, 0
+        self.are_timed, self.are_more, self.ops = False, False, 0
         self._cycles: dict[str, int] = {}
 
     def alternatives(self, module: ModuleOp) -> Iterator[Alternative]:
@@ -87,9 +81,10 @@ class ClockTrials:
         )
         count = 1 + (max(MOST_OPS // self.ops, 1) if self._is_tried and self.ops else 0)
         chosen = dict(list(_ways(self._rest).items())[:count])
-        self.are_more = len(chosen) > 1
+        self.are_timed, self.are_more = self._is_tried and self.ops > 0, len(chosen) > 1
         for name, rest in chosen.items():
-            yield Alternative(name, rest)
+            is_ordered = any(spec.name == LAST for spec in rest.passes)
+            yield Alternative(name, *(rest.split(LAST) if is_ordered else (rest, Pipeline())))
 
     def is_best(self, alternative: Alternative, module: Module) -> bool:
         """Whether a way, which has led to a module, is faster than all before it."""
@@ -99,14 +94,14 @@ class ClockTrials:
 
     @property
     def cycles(self) -> int:
-        """Those of the best way; 0 if there was one way only, which is not timed."""
+        """Those of the best way; 0 if none was timed."""
         return min(self._cycles.values(), default=0)
 
     def note(self) -> str:
         """What was tried and chosen; empty if there was one way only."""
-        if not self._cycles:
+        if len(self._cycles) < 2:
             return ""
-        return _note("way to lower", min(self._cycles, key=self._cycles.__getitem__), self._cycles)
+        return told("way to lower", min(self._cycles, key=self._cycles.__getitem__), self._cycles)
 
 
 def _ways(rest: Pipeline) -> dict[str, Pipeline]:
@@ -125,45 +120,7 @@ def changed(pipeline: Pipeline, options: Options) -> Pipeline | None:
     return pipeline
 
 
-def best_plan(
-    pipeline: Pipeline,
-    machine: Machine,
-    usual: ClockTrials,
-    attempt: Callable[[Pipeline], ClockTrials],
-) -> tuple[Pipeline, str]:
-    """The pipeline of the fastest plan, and a note on what was tried; empty if nothing was.
-
-    pipeline: from partitioning on; usual: what came of it. attempt: runs another one, on a copy of
-    the network; a plan for which it raises `CompileError` is none.
-    """
-    best, cycles = pipeline, {"as estimated": usual.cycles}
-    for name, plan in _plans(pipeline, machine, usual):
-        try:
-            found = attempt(plan).cycles
-        except CompileError:
-            continue
-        if found < min(cycles.values()):
-            best = plan
-        cycles[name] = found
-    chosen = min(cycles, key=cycles.__getitem__)
-    return best, _note("plan", chosen, cycles) if len(cycles) > 1 else ""
-
-
-def _plans(
-    pipeline: Pipeline, machine: Machine, usual: ClockTrials
-) -> Iterator[tuple[str, Pipeline]]:
-    """The plans that are tried besides the usual one."""
-    if not isinstance(machine, ClusterTarget) or not usual.are_more:
-        return
-    left = MOST_OPS // (WHOLE * usual.ops)
-    for name, options in PLANS.items():
-        cores = options["graph-bind-cores"].get("cores", 0)
-        plan = changed(pipeline, options)
-        if plan is not None and left > 0 and int(cores) < machine.cores:
-            left -= 1
-            yield name, plan
-
-
-def _note(what: str, chosen: str, cycles: Mapping[str, int]) -> str:
+def told(what: str, chosen: str, cycles: Mapping[str, int]) -> str:
+    """What was tried and chosen, for users. cycles: of each that was tried."""
     others = "; ".join(f"{name}: {count:,}" for name, count in cycles.items() if name != chosen)
     return f"{what}, chosen by the clock: {chosen}, {cycles[chosen]:,} cycles ({others})"

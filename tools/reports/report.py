@@ -1,7 +1,7 @@
 """The report of a compilation: levels with op counts, seconds, notes, warnings, choices."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from xdsl.dialects.builtin import (
@@ -172,11 +172,10 @@ class CompileReport:
 
     levels: op counts of each level. seconds: time of each pass or step, in order. notes, warnings:
     what a user should know. placements: where each node runs. ir: the text of the levels that were
-    asked for. instructions: the number in each program. trials: the ways to lower them that the
-    clock compared. choices: what passes chose by cost. layer_errors: the error of each layer, worst
-    first, if measured. partition: the regions, and why other ops stay on the host. uncut: for each
-    layer that one core of a cluster computes alone, why it is not cut into parts. plan: where the
-    tensors between the layers of a cluster lie.
+    asked for. instructions: the number in each program. choices: what passes chose by cost.
+    layer_errors: the error of each layer, worst first, if measured. partition: the regions, and why
+    other ops stay on the host. uncut: for each layer that one core of a cluster computes alone, why
+    it is not cut into parts. plan: where the tensors between the layers of a cluster lie.
     """
 
     levels: list[LevelOps] = field(default_factory=list)
@@ -186,7 +185,6 @@ class CompileReport:
     placements: tuple[Placement, ...] = ()
     ir: dict[str, str] = field(default_factory=dict)
     instructions: dict[str, int] = field(default_factory=dict)
-    trials: str = ""
     choices: tuple[Choice, ...] = ()
     layer_errors: tuple[LayerError, ...] = ()
     partition: PartitionReport = field(default_factory=PartitionReport)
@@ -208,6 +206,12 @@ class CompileReport:
     def total_seconds(self) -> float:
         """The time from the model to the package."""
         return sum(self.seconds.values())
+
+    def copy(self) -> "CompileReport":
+        """The report as it is now. Times are counted in one account from then on, too."""
+        lists = {name: [*getattr(self, name)] for name in ("levels", "notes", "warnings")}
+        tables = {name: {**getattr(self, name)} for name in ("ir", "instructions", "uncut")}
+        return replace(self, **lists, **tables)  # type: ignore[arg-type]
 
     def spend(self, step: str, seconds: float) -> None:
         """Add time to a step."""
