@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,18 @@ class Target(Data[Configuration]):
     """
 
     name = "target.vta"
+
+    def __hash__(self) -> int:
+        """That of the configuration, worked out once: what depends on a target is often cached."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.data)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is pickled: not the hash, which is another one in another process."""
+        return {"data": self.data}
 
     @classmethod
     @takes(name=TEXT)

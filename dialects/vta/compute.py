@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
-from xdsl.dialects.builtin import FlatSymbolRefAttrConstr, UnitAttr
+from xdsl.dialects.builtin import DenseArrayBase, FlatSymbolRefAttrConstr, IntegerType, UnitAttr
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
@@ -32,7 +32,7 @@ class ComputeOp(InstructionOp, ABC):
     @property
     def iterations(self) -> tuple[int, int]:
         """Outer and inner iterations."""
-        outer, inner = numbers(self.loops)
+        outer, inner = numbers(cast("DenseArrayBase[IntegerType]", self.properties["loops"]))
         return outer, inner
 
     def factors(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:

@@ -7,17 +7,22 @@ them; afterwards there are no operands and indices are absolute. Micro-ops stand
 its place in the micro-op buffer (``kernel @u0 uops [0, 16]``).
 
 The four dependence flags are written as words: ``pop_prev pop_next push_prev push_next``.
+
+A network has thousands of instructions, and each is asked for its fields many times. What is asked
+most reads ``properties``, since xDSL's accessors take several times as long.
 """
 
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     FlatSymbolRefAttrConstr,
     IntegerAttr,
+    IntegerType,
+    SymbolRefAttr,
     UnitAttr,
     i64,
 )
@@ -52,6 +57,7 @@ TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
 
 INTEGER = IntegerAttr.constr(i64)
 INTEGERS = DenseArrayBase.constr(i64)
+_Integers: TypeAlias = DenseArrayBase[IntegerType]
 _UNIT = UnitAttr()
 _NO_PADS = integers(0, 0, 0, 0)
 FLAGS = (
@@ -209,17 +215,19 @@ class TransferOp(InstructionOp, ABC):
     @property
     def memory_id(self) -> Memory:
         """The memory it loads or stores."""
-        return self.memories(self.properties)[0]
+        memory = self.properties.get("memory")
+        return Memory.OUT if memory is None else cast(MemoryAttr, memory).data
 
     @property
     def buffer_name(self) -> str | None:
         """Name of the DRAM buffer."""
-        return None if self.buffer is None else self.buffer.root_reference.data
+        buffer = self.properties.get("buffer")
+        return None if buffer is None else cast(SymbolRefAttr, buffer).root_reference.data
 
     @property
     def sizes(self) -> tuple[int, int]:
         """Rows, and elements per row."""
-        y, x = numbers(self.size)
+        y, x = numbers(cast(_Integers, self.properties["size"]))
         return y, x
 
     def pad_values(self) -> tuple[int, ...]:
@@ -287,7 +295,7 @@ class LoadOp(TransferOp):
 
     def pad_values(self) -> tuple[int, ...]:
         """Pads: rows above and below, elements left and right."""
-        return numbers(self.pads)
+        return numbers(cast(_Integers, self.properties["pads"]))
 
     def verify_(self) -> None:
         """As every transfer; OUT is not loaded."""

@@ -64,6 +64,7 @@ from .attributes import (
     integer,
     integers,
     sram_type,
+    symbol,
 )
 from .compute import ComputeOp
 from .instructions import InstructionOp, TransferOp, enclosing_target
@@ -129,7 +130,7 @@ class StreamOp(IRDLOperation, ABC):
                 known[kind] = issubclass(kind, wanted)
             if known[kind]:
                 found.append(cast(_Wanted, op))
-            op = op.next_op
+            op = op._next_op  # the property behind which it lies takes as long as the rest
         return found
 
     def verify_stream(self) -> None:
@@ -269,7 +270,7 @@ class BufferOp(IRDLOperation):
                 "value": value,
                 "kernels": None
                 if kernels is None
-                else ArrayAttr([SymbolRefAttr(kernel) for kernel in kernels]),
+                else ArrayAttr([symbol(kernel) for kernel in kernels]),
                 "live": None if live is None else integers(*live),
             }
         )

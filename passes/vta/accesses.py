@@ -12,7 +12,6 @@ share its bytes, whatever their names; every other buffer has bytes of its own.
 import enum
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -36,8 +35,7 @@ from vtac.dialects.vta.encoding import Opcode
 Elements: TypeAlias = slice | NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class ScratchArea:
+class ScratchArea(NamedTuple):
     """The area of a memory in which placed buffers share bytes."""
 
     name: str

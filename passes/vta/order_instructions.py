@@ -21,10 +21,11 @@ order. Other programs are left as they are.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 from weakref import WeakKeyDictionary
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, IntegerType, ModuleOp
 from xdsl.passes import ModulePass
 
 from vtac.dialects.target import Target
@@ -37,6 +38,7 @@ from vtac.dialects.vta import (
     StreamOp,
     streams_of,
 )
+from vtac.dialects.vta.attributes import numbers
 from vtac.dialects.vta.encoding import Opcode
 
 from .accesses import Accesses, module_of
@@ -78,7 +80,7 @@ def order_instructions(program: StreamOp, ahead: int = AHEAD) -> None:
         return
     *moved, _ = instructions
     target = program.target
-    work = [_work_of(op, target) for op in moved]
+    work = _work_of_program(target, moved)
     most = _most_ahead(program, ahead)
     order = better_order(target, work, predecessors_of(program, moved), most)
     if order is not None:
@@ -125,22 +127,27 @@ class _Precedence:
     """
 
     def __init__(self, instructions: Sequence[InstructionOp], before: Sequence[set[int]]):
-        self._fields = {op: tuple(op.properties.values()) for op in instructions}
+        # Operations are told apart by their identity, which the list keeps from being given again.
+        self._kept = list(instructions)
+        names = list(map(id, instructions))
+        fields = [tuple(op.properties.values()) for op in instructions]
+        self._fields = dict(zip(names, fields, strict=True))
         self._before = {
-            op: [instructions[number] for number in numbers]
-            for op, numbers in zip(instructions, before, strict=True)
+            name: [names[number] for number in numbers]
+            for name, numbers in zip(names, before, strict=True)
         }
 
     def of(self, instructions: Sequence[InstructionOp]) -> list[set[int]] | None:
         """For each of these the numbers of its predecessors; None if other ones were looked at."""
         if len(instructions) != len(self._fields):
             return None
-        places = {op: place for place, op in enumerate(instructions)}
+        names = list(map(id, instructions))
+        places = {name: place for place, name in enumerate(names)}
         found = []
-        for place, op in enumerate(instructions):
-            if self._fields.get(op) != tuple(op.properties.values()):
+        for place, (name, op) in enumerate(zip(names, instructions, strict=True)):
+            if self._fields.get(name) != tuple(op.properties.values()):
                 return None
-            before = {places.get(other, place) for other in self._before[op]}
+            before = {places.get(other, place) for other in self._before[name]}
             if before and max(before) >= place:
                 return None
             found.append(before)
@@ -174,18 +181,37 @@ def _spans_of_program(program: StreamOp, instructions: Sequence[InstructionOp]) 
     known = dict[tuple[int, ...], list[Span]]()
     found = []
     for op in instructions:
+        if op.OPCODE not in (Opcode.GEMM, Opcode.ALU):
+            found.append(_spans_of(op, accesses))
+            continue
         key = op.OPCODE, *map(id, map(op.properties.get, _COMPUTE))
         spans = known.get(key)
         if spans is None:
-            spans = _spans_of(op, accesses)
-            if op.OPCODE in (Opcode.GEMM, Opcode.ALU):
-                known[key] = spans
+            spans = known[key] = _spans_of(op, accesses)
         found.append(spans)
     return found
 
 
 _COMPUTE = ("micro_ops", "loops", "dst", "src", "wgt", "reset")
 """The properties on which the spans of a compute instruction depend; transfers have none."""
+
+
+def _work_of_program(target: Target, instructions: Sequence[InstructionOp]) -> list[Occupation]:
+    """What each instruction takes; the same sizes and micro-ops come again and again."""
+    known = dict[tuple[int | bool, ...], Occupation]()
+    found = []
+    for op in instructions:
+        properties = op.properties
+        key = op.OPCODE, "imm" in properties, *map(id, map(properties.get, _WORK))
+        work = known.get(key)
+        if work is None:
+            work = known[key] = _work_of(op, target)
+        found.append(work)
+    return found
+
+
+_WORK = ("memory", "size", "micro_ops", "loops")
+"""The properties on which it depends what an instruction takes, besides whether ``imm`` is one."""
 
 
 def _work_of(op: InstructionOp, target: Target) -> Occupation:
@@ -215,10 +241,11 @@ def can_be_ordered(instructions: Sequence[InstructionOp]) -> bool:
 
 def _is_known(op: InstructionOp) -> bool:
     """Whether the elements that an instruction touches are known."""
-    if isinstance(op, LoadOp | StoreOp):
-        return op.placed and op.buffer_name is not None
-    assert isinstance(op, ComputeOp)
-    return op.placed and op.micro_ops is not None and 0 not in op.iterations
+    properties = op.properties
+    if op.OPCODE in (Opcode.LOAD, Opcode.STORE):
+        return op.placed and "buffer" in properties
+    loops = cast("DenseArrayBase[IntegerType]", properties["loops"])
+    return op.placed and "micro_ops" in properties and 0 not in numbers(loops)
 
 
 def _arrange(program: StreamOp, instructions: Sequence[InstructionOp]) -> None:

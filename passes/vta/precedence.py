@@ -84,12 +84,21 @@ def predecessors(modules: Sequence[Module], spans: Sequence[Sequence[Span]]) -> 
             mine = spaces.kinds.get((space, module, writes)) or spaces.meet(space, module, writes)
             for touches in mine.relevant:
                 starts = touches.starts
-                parts = slice(bisect_right(starts, start) - 1, bisect_left(starts, end))
-                found.update(touches.last[parts])
-            # The last part within the span goes on behind it.
-            parts = slice(bisect_left(mine.starts, start), bisect_right(mine.starts, end))
-            behind = mine.last[parts.stop - 1]
-            mine.starts[parts], mine.last[parts] = (start, end), (number, behind)
+                first = bisect_right(starts, start) - 1
+                last = bisect_left(starts, end, first + 1)
+                if last == first + 1:
+                    found.add(touches.last[first])
+                else:
+                    found.update(touches.last[first:last])
+            starts = mine.starts
+            first = bisect_left(starts, start)
+            last = bisect_right(starts, end, first)
+            if last == first + 2 and starts[first] == start and starts[first + 1] == end:
+                mine.last[first] = number
+            else:
+                # The last part within the span goes on behind it.
+                behind = mine.last[last - 1]
+                starts[first:last], mine.last[first:last] = (start, end), (number, behind)
         found -= {_NOBODY, number}
         result.append(found)
     return result

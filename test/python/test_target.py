@@ -1,6 +1,10 @@
 """The target attribute: presets, configurations, text, and what it refuses."""
 
 import json
+import os
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -324,3 +328,24 @@ def test_files_that_contradict_themselves(tmp_path: Path, text: str, message: st
     (tmp_path / "my.json").write_text(text)
     with pytest.raises(TargetError, match=rf"my\.json.*{message}"):
         Target.of(tmp_path / "my.json")
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_a_pickled_target_is_found_in_another_process(seed: str) -> None:
+    """Strings hash differently there, so a hash that was kept must not travel along."""
+    target = Target.named("chisel-pynq")
+    known = {target: "here"}
+    assert known[Target.named("chisel-pynq")] == "here"
+    code = (
+        "import pickle, sys\n"
+        "from vtac.dialects.target import Target\n"
+        "target = pickle.load(sys.stdin.buffer)\n"
+        "assert {Target.named('chisel-pynq'): 1}.get(target) == 1\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        input=pickle.dumps(target),
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+    )
+    assert run.returncode == 0, run.stderr.decode()
