@@ -1,13 +1,14 @@
 """Computes what each instruction of a program touches: elements of buffers and bytes of DRAM.
 
 Which elements a GEMM or an ALU touches depends on its micro-ops, and those on the LOAD UOP before
-it, so the micro-op buffer is followed through the program. That buffer and ACC belong to the
-compute module alone; three spaces remain that modules share on chip, and DRAM.
+it, so the micro-op buffer is followed through the program. What a single module reaches is in
+order, as that buffer and ACC are in VTA; what remains are the memories that modules share on chip
+(`System.shared`), and DRAM.
 """
 
-import enum
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,17 +36,15 @@ from .elements import (
 from .errors import Fault
 from .large import adjacent
 
+DRAM: Final = "DRAM"
 
-class Space(enum.IntEnum):
-    """Memory that more than one module reaches."""
+Space = Memory | Literal["DRAM"]
+"""Memory that more than one module reaches."""
 
-    INP = 0
-    WGT = 1
-    OUT = 2
-    DRAM = 3
 
-    def __str__(self) -> str:
-        return "DRAM bytes" if self is Space.DRAM else f"{self.name} elements"
+def units_of(space: Space) -> str:
+    """What a range of a space counts, for messages."""
+    return f"{space.name} elements" if isinstance(space, Memory) else "DRAM bytes"
 
 
 Touch = tuple[Space, Elements, bool]
@@ -65,9 +64,10 @@ class DramMap:
     def __init__(self, target: Target, program: Sequence[Instruction]) -> None:
         self._units = {memory: target.element_bytes(memory) for memory in Memory}
         stores = [x for x in program if isinstance(x, Store) and x.x_size and x.y_size]
-        granule = min(self._units[m] for m in (Memory.OUT, Memory.INP, Memory.WGT, Memory.ACC))
+        system = target.system
+        granule = min(self._units[m] for m in (*system.buffered, system.results))
         self._place(stores, granule)
-        micro_ops = [x for x in program if isinstance(x, Load) and x.memory is Memory.UOP]
+        micro_ops = [x for x in program if isinstance(x, Load) and x.memory is system.micro_ops]
         reached = any(self._reached(*self._blocks(load)) for load in micro_ops)
         if self.granule > 4 and (reached or not all(map(self._is_whole, stores))):
             self._place(stores, 4)
@@ -151,32 +151,28 @@ class Footprints:
 
     def __init__(self, target: Target, dram: NDArray[np.uint8] | None, places: DramMap) -> None:
         self._target, self._dram, self._places = target, dram, places
+        self._system = target.system
         self._uop = np.zeros(target.uop_entries, np.uint32)
         self._loaded = bytearray(target.uop_entries)
         self.undefined: list[int] = []
 
     def touches(self, instruction: Instruction) -> Iterator[Touch]:
         """The elements that an instruction touches. Raises `Fault` on micro-ops that are wrong."""
-        match instruction:
-            case Store():
-                yield from self._transfer(instruction, Space.OUT, writes_dram=True)
-            case Load(memory=Memory.UOP):
-                self.follow(instruction)
-                yield from self._transfer(instruction, None, writes_dram=False)
-            case Load():
-                space = {Memory.INP: Space.INP, Memory.WGT: Space.WGT}.get(instruction.memory)
-                yield from self._transfer(instruction, space, writes_dram=False)
-            case Compute():
-                yield from self._compute(instruction)
+        if isinstance(instruction, Load) and instruction.memory is self._system.micro_ops:
+            self.follow(instruction)
+        if isinstance(instruction, Transfer):
+            yield from self._transfer(instruction, isinstance(instruction, Store))
+        elif isinstance(instruction, Compute) and instruction.micro_ops:
+            shared = self._system.shared
+            yield from (touch for touch in self._compute(instruction) if touch[0] in shared)
 
-    def _transfer(
-        self, transfer: Transfer, space: Space | None, writes_dram: bool
-    ) -> Iterator[Touch]:
-        if space is not None and transfer.sram_size:
+    def _transfer(self, transfer: Transfer, stores: bool) -> Iterator[Touch]:
+        space = self._system.place_of(transfer.memory)
+        if space in self._system.shared and transfer.sram_size:
             span = slice(transfer.sram_base, transfer.sram_base + transfer.sram_size)
-            yield space, span, not writes_dram
+            yield space, span, not stores
         if (elements := self._places.elements(transfer)) is not None:
-            yield Space.DRAM, elements, writes_dram
+            yield DRAM, elements, stores
 
     def follow(self, load: Load) -> None:
         """Put the micro-ops of a LOAD UOP into the buffer."""
@@ -194,21 +190,19 @@ class Footprints:
         self._loaded[span] = b"\1" * rectangle.size
 
     def _compute(self, compute: Compute) -> Iterator[Touch]:
-        if compute.micro_ops == 0:
-            return
         if self._dram is None:
-            target = self._target
-            yield Space.OUT, slice(0, target.acc_depth), True
-            yield Space.INP, slice(0, target.inp_depth), False
-            yield Space.WGT, slice(0, target.wgt_depth), False
+            for memory in (Memory.ACC, Memory.OUT, Memory.INP, Memory.WGT):
+                everything = slice(0, self._target.depth(memory))
+                yield memory, everything, memory in (Memory.ACC, Memory.OUT)
             return
+        yield Memory.UOP, slice(compute.uop_bgn, compute.uop_end), False
         elements = self.operands(compute)
-        if compute.reset:
-            return
-        yield Space.OUT, elements[0], True
-        if not isinstance(compute, Alu):
-            yield Space.INP, elements[1], False
-            yield Space.WGT, elements[2], False
+        yield Memory.ACC, elements[0], True
+        if not compute.reset:
+            yield Memory.OUT, elements[0], True
+            read = (Memory.ACC,) if isinstance(compute, Alu) else (Memory.INP, Memory.WGT)
+            for memory, found in zip(read, elements[1:], strict=False):
+                yield memory, found, False
 
     def operands(self, compute: Compute) -> tuple[Elements, ...]:
         """The elements of each index of the micro-ops that an instruction runs, dst first.

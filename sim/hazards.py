@@ -9,23 +9,22 @@ that FINISH does not wait for.
 """
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dialects.target import Target
+from ..dialects.target import Memory, Target
 from ..dialects.vta.assembly import disassemble
 from ..dialects.vta.encoding import Instruction
 from .errors import Fault, SimulationError
-from .footprint import DramMap, Footprints, Space
+from .footprint import DRAM, DramMap, Footprints, Space, units_of
 from .legality import decode_program, verify_program, whole_inp_loads
 from .races import AccessHistory, Race, SharedSpace
 from .tokens import (
     Clock,
     Flow,
-    Module,
     clocks,
     deadlock_reason,
     overflows,
@@ -117,7 +116,7 @@ class _Checker:
         report: HazardReport,
     ) -> None:
         self._target, self._program, self._dram, self._report = target, program, dram, report
-        self._flow = Flow.of(program)
+        self._flow = Flow.of(program, target.system)
 
     def run(self) -> None:
         """Fill the report."""
@@ -170,8 +169,8 @@ class _Checker:
 
     def _check_finish(self, start: Sequence[Clock]) -> None:
         finish = self._flow.finish
-        stores = self._flow.members[Module.STORE]
-        done = start[finish][Module.STORE]
+        stores = self._flow.members[self._target.system.stores]
+        done = start[finish][self._target.system.stores]
         if done < len(stores):
             names = self._name(stores[done])
             more = f" and {len(stores) - done - 1} more stores" if len(stores) > done + 1 else ""
@@ -182,6 +181,12 @@ class _Checker:
                 stores[done],
                 finish,
             )
+
+
+def shared_memories(target: Target) -> Iterator[tuple[Memory, SharedSpace]]:
+    """The memories of a core that several modules reach."""
+    for memory in sorted(target.system.shared):
+        yield memory, SharedSpace(target.depth(memory), target.system.ways(memory))
 
 
 class _Races:
@@ -199,21 +204,9 @@ class _Races:
         self._program, self._flow, self._start, self._add = program, flow, start, add
         self._places = DramMap(target, program)
         self._footprints = Footprints(target, dram, self._places)
-        sizes = {
-            Space.INP: target.inp_depth,
-            Space.WGT: target.wgt_depth,
-            Space.OUT: target.acc_depth,
-            Space.DRAM: self._places.size,
-        }
-        access = {
-            Space.INP: ((Module.LOAD, True), (Module.COMPUTE, False)),
-            Space.WGT: ((Module.LOAD, True), (Module.COMPUTE, False)),
-            Space.OUT: ((Module.COMPUTE, True), (Module.STORE, False)),
-            Space.DRAM: ((Module.STORE, True), (Module.LOAD, False), (Module.COMPUTE, False)),
-        }
-        self._history = AccessHistory(
-            {space: SharedSpace(sizes[space], ways) for space, ways in access.items()}
-        )
+        spaces: dict[Hashable, SharedSpace] = dict(shared_memories(target))
+        spaces[DRAM] = SharedSpace(self._places.size, target.system.dram_ways)
+        self._history = AccessHistory(spaces)
         self._found: set[tuple[Space, int, int]] = set()
 
     @property
@@ -223,7 +216,7 @@ class _Races:
 
     def find(self, order: Sequence[int]) -> None:
         """Compare accesses in an order that tokens allow: the first of a race comes first in it."""
-        rank = [0, 0, 0]
+        rank = [0] * len(self._flow.members)
         for index in order:
             module = self._flow.modules[index]
             rank[module] += 1
@@ -241,21 +234,21 @@ class _Races:
                 return
 
     def _report(self, space: Space, index: int, race: Race) -> None:
-        other = Module(race.module)
+        other = self._flow.system.modules[race.module]
         first = self._flow.members[other][race.rank - 1]
         if (space, first, index) in self._found:
             return
         self._found.add((space, first, index))
         low, high = int(race.elements.min()), int(race.elements.max())
-        if space is Space.DRAM:
+        if space == DRAM:
             low = self._places.address(low)
             high = self._places.address(high) + self._places.granule - 1
         names = [f"instruction {i} ({disassemble(self._program[i])})" for i in (first, index)]
         module = self._flow.modules[index]
         self._add(
             HazardKind.RACE,
-            f"{names[0]} and {names[1]} touch {space} {low} to {high}, and one of them"
-            f" writes, but no tokens from {other.name.lower()} to {module.name.lower()} make"
+            f"{names[0]} and {names[1]} touch {units_of(space)} {low} to {high}, and one of them"
+            f" writes, but no tokens from {other} to {module} make"
             f" {index} wait for {first}",
             first,
             index,

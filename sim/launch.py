@@ -72,7 +72,7 @@ def launch(
     """
     program = decode_program(target, np.frombuffer(words, np.uint64).reshape(-1, 2))
     verify_program(target, program, dram_bytes, strict)
-    flow = Flow.of(program)
+    flow = Flow.of(program, target.system)
     plan = schedule(flow, target.queue_depth, order_seed)
     _verify_schedule(target, program, flow, plan, strict)
     instructions = [program[index] for index in plan.order]

@@ -25,7 +25,7 @@ from ..dialects.vta.encoding import (
     decode,
 )
 from .errors import SimulationError
-from .tokens import Module, module_of
+from .tokens import module_of
 
 FIRST_BYTE = 4096
 """DRAM below this address is never addressed."""
@@ -66,7 +66,7 @@ def objection(
     target: Target, instruction: Instruction, dram_bytes: int | None, strict: bool
 ) -> str | None:
     """What is wrong with an instruction by itself, or None."""
-    if strict and (reason := _token_objection(instruction)) is not None:
+    if strict and (reason := _token_objection(target, instruction)) is not None:
         return reason
     if isinstance(instruction, Transfer):
         return _transfer_objection(target, instruction, dram_bytes, strict)
@@ -75,13 +75,15 @@ def objection(
     return None
 
 
-def _token_objection(instruction: Instruction) -> str | None:
-    prev = instruction.pop_prev or instruction.push_prev
-    if prev and module_of(instruction) is Module.LOAD:
-        return "the load module has no previous module to exchange tokens with"
-    next_ = instruction.pop_next or instruction.push_next
-    if next_ and module_of(instruction) is Module.STORE:
-        return "the store module has no next module to exchange tokens with"
+def _token_objection(target: Target, instruction: Instruction) -> str | None:
+    modules = target.system.modules
+    ends = {
+        "previous": (instruction.pop_prev or instruction.push_prev, modules[0]),
+        "next": (instruction.pop_next or instruction.push_next, modules[-1]),
+    }
+    for side, (flag, end) in ends.items():
+        if flag and module_of(instruction, target.system) == end:
+            return f"the {end} module has no {side} module to exchange tokens with"
     return None
 
 

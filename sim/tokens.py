@@ -1,64 +1,28 @@
 """Modules, dependence tokens, and the orders they allow.
 
-Load, compute and store run their own instructions in order and exchange tokens through four queues;
-the k-th pop of a queue matches its k-th push (technical report, section 2.3). Tokens carry no data,
+Modules run their own instructions in order and exchange tokens through queues (`System`); the k-th
+pop of a queue matches its k-th push (technical report, section 2.3). Tokens carry no data,
 so the orders a program allows follow from its flags alone: `schedule` picks one of them, `clocks`
 says what holds in all of them (vector clocks: Mattern, "Virtual Time and Global States of
 Distributed Systems", 1989).
 """
 
-import enum
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..dialects.target import Memory, Target
-from ..dialects.vta.encoding import Finish, Instruction, Load, Store
+from ..dialects.target import Module, Queue, System, Target
+from ..dialects.vta.encoding import Finish, Instruction, Load, Store, opcode_of
 from .errors import SimulationError
 
 
-class Module(enum.IntEnum):
-    """The modules that run instructions."""
-
-    LOAD = 0
-    COMPUTE = 1
-    STORE = 2
-
-
-class Queue(enum.IntEnum):
-    """The dependence queues, named from the pushing to the popping module."""
-
-    LOAD_TO_COMPUTE = 0
-    COMPUTE_TO_LOAD = 1
-    COMPUTE_TO_STORE = 2
-    STORE_TO_COMPUTE = 3
-
-    def __str__(self) -> str:
-        return self.name.lower().replace("_", " ")
-
-
-PRODUCER = {
-    Queue.LOAD_TO_COMPUTE: Module.LOAD,
-    Queue.COMPUTE_TO_LOAD: Module.COMPUTE,
-    Queue.COMPUTE_TO_STORE: Module.COMPUTE,
-    Queue.STORE_TO_COMPUTE: Module.STORE,
-}
-CONSUMER = {
-    Queue.LOAD_TO_COMPUTE: Module.COMPUTE,
-    Queue.COMPUTE_TO_LOAD: Module.LOAD,
-    Queue.COMPUTE_TO_STORE: Module.STORE,
-    Queue.STORE_TO_COMPUTE: Module.COMPUTE,
-}
-
-
-def module_of(instruction: Instruction) -> Module:
+def module_of(instruction: Instruction, system: System) -> Module:
     """The module whose queue an instruction goes to."""
     if isinstance(instruction, Store):
-        return Module.STORE
+        return system.stores
     if isinstance(instruction, Load):
-        memory = instruction.memory
-        return Module.LOAD if memory is Memory.INP or memory is Memory.WGT else Module.COMPUTE
-    return Module.COMPUTE
+        return system.moves[instruction.memory]
+    return system.runs[opcode_of(instruction).name]
 
 
 @dataclass(frozen=True)
@@ -68,56 +32,26 @@ class Flow:
     `pops` and `pushes` are queues; `members` has the instructions of each module, in order.
     """
 
+    system: System
     modules: list[Module]
     pops: list[tuple[Queue, ...]]
     pushes: list[tuple[Queue, ...]]
-    members: tuple[list[int], list[int], list[int]]
+    members: tuple[list[int], ...]
     finish: int
 
     @classmethod
-    def of(cls, program: Sequence[Instruction]) -> "Flow":
+    def of(cls, program: Sequence[Instruction], system: System) -> "Flow":
         """The flow of a program. Flags towards a module that does not exist do nothing."""
         modules, pops, pushes = [], [], []
-        members: tuple[list[int], list[int], list[int]] = ([], [], [])
+        members: tuple[list[int], ...] = tuple([] for _ in system.modules)
         for index, x in enumerate(program):
-            module = module_of(x)
+            module = module_of(x, system)
             modules.append(module)
             members[module].append(index)
-            pops.append(CONSUMES[module, x.pop_prev, x.pop_next])
-            pushes.append(PRODUCES[module, x.push_prev, x.push_next])
+            pops.append(system.pops[module, x.pop_prev, x.pop_next])
+            pushes.append(system.pushes[module, x.push_prev, x.push_next])
         finish = next((i for i, x in enumerate(program) if isinstance(x, Finish)), -1)
-        return cls(modules, pops, pushes, members, finish)
-
-
-def _sides(
-    queues: dict[Module, tuple[Queue | None, Queue | None]],
-) -> dict[tuple[Module, bool, bool], tuple[Queue, ...]]:
-    return {
-        (module, bool(prev), bool(next_)): tuple(
-            queue for queue, flag in ((before, prev), (after, next_)) if flag and queue is not None
-        )
-        for module, (before, after) in queues.items()
-        for prev in (False, True)
-        for next_ in (False, True)
-    }
-
-
-# Module and its flags (prev, next) to the queues that it pops.
-CONSUMES = _sides(
-    {
-        Module.LOAD: (None, Queue.COMPUTE_TO_LOAD),
-        Module.COMPUTE: (Queue.LOAD_TO_COMPUTE, Queue.STORE_TO_COMPUTE),
-        Module.STORE: (Queue.COMPUTE_TO_STORE, None),
-    }
-)
-# The same for the queues that it pushes.
-PRODUCES = _sides(
-    {
-        Module.LOAD: (None, Queue.LOAD_TO_COMPUTE),
-        Module.COMPUTE: (Queue.COMPUTE_TO_LOAD, Queue.COMPUTE_TO_STORE),
-        Module.STORE: (Queue.STORE_TO_COMPUTE, None),
-    }
-)
+        return cls(system, modules, pops, pushes, members, finish)
 
 
 @dataclass(frozen=True)
@@ -151,7 +85,8 @@ def schedule(
     """
     rng = random.Random(seed) if seed is not None else None
     total = len(flow.modules)
-    tokens, done, room = [0] * len(Queue), [0, 0, 0], [queue_depth or total] * 3
+    count = len(flow.members)
+    tokens, done, room = [0] * len(flow.system.queues), [0] * count, [queue_depth or total] * count
     order: list[int] = []
     fetched = 0
     while True:
@@ -211,9 +146,9 @@ def deadlock_reason(stuck: Schedule, queue_depth: int) -> str:
 def verify_balance(flow: Flow) -> list[tuple[str, int]]:
     """Queues with tokens left over: what is left, and the last instruction to push one."""
     found = []
-    for queue in Queue:
-        pushes = [index for index in flow.members[PRODUCER[queue]] if queue in flow.pushes[index]]
-        pops = sum(queue in flow.pops[index] for index in flow.members[CONSUMER[queue]])
+    for queue in flow.system.queues:
+        pushes = [index for index in flow.members[queue.source] if queue in flow.pushes[index]]
+        pops = sum(queue in flow.pops[index] for index in flow.members[queue.sink])
         if (left := len(pushes) - pops) > 0:
             found.append((f"{left} {queue} token{'s' * (left > 1)} left over", pushes[-1]))
     return found
@@ -222,9 +157,9 @@ def verify_balance(flow: Flow) -> list[tuple[str, int]]:
 def starved(flow: Flow) -> list[tuple[int, Queue]]:
     """For each queue that lacks a push, the first pop without one, in program order."""
     found = []
-    for queue in Queue:
-        pushes = sum(queue in flow.pushes[index] for index in flow.members[PRODUCER[queue]])
-        pops = [index for index in flow.members[CONSUMER[queue]] if queue in flow.pops[index]]
+    for queue in flow.system.queues:
+        pushes = sum(queue in flow.pushes[index] for index in flow.members[queue.source])
+        pops = [index for index in flow.members[queue.sink] if queue in flow.pops[index]]
         found += [(index, queue) for index in pops[pushes : pushes + 1]]
     return sorted(found)
 
@@ -237,7 +172,7 @@ def verify_tokens(target: Target, program: Sequence[Instruction], flow: Flow) ->
         raise SimulationError(
             flow.finish, program[flow.finish], f"{message}, the last pushed by instruction {last}"
         )
-    pushed = [sum(queue in queues for queues in flow.pushes) for queue in Queue]
+    pushed = [sum(queue in queues for queues in flow.pushes) for queue in flow.system.queues]
     if max(pushed) > target.token_depth:
         order = schedule(flow, None, through=True).order
         for index, queue in overflows(flow, clocks(flow, order), target.token_depth):
@@ -248,7 +183,8 @@ def verify_tokens(target: Target, program: Sequence[Instruction], flow: Flow) ->
             )
 
 
-Clock = tuple[int, int, int]
+Clock = tuple[int, ...]
+"""How many instructions of each module are done."""
 
 
 def clocks(flow: Flow, order: Sequence[int]) -> list[Clock]:
@@ -256,19 +192,19 @@ def clocks(flow: Flow, order: Sequence[int]) -> list[Clock]:
 
     ``order`` is any order the tokens allow; instructions that it lacks have no clock (zeros).
     """
-    start: list[Clock] = [(0, 0, 0)] * len(flow.modules)
-    module_clock: list[Clock] = [(0, 0, 0)] * 3
-    in_flight: list[list[Clock]] = [[] for _ in Queue]
-    popped = [0] * len(Queue)
+    nothing: Clock = (0,) * len(flow.members)
+    start = [nothing] * len(flow.modules)
+    module_clock = [nothing] * len(flow.members)
+    in_flight: list[list[Clock]] = [[] for _ in flow.system.queues]
+    popped = [0] * len(in_flight)
     for index in order:
         module = flow.modules[index]
-        a, b, c = module_clock[module]
+        clock = module_clock[module]
         for queue in flow.pops[index]:
-            x, y, z = in_flight[queue][popped[queue]]
+            clock = tuple(map(max, clock, in_flight[queue][popped[queue]]))
             popped[queue] += 1
-            a, b, c = max(a, x), max(b, y), max(c, z)
-        start[index] = (a, b, c)
-        after = (a + 1, b, c) if module == 0 else (a, b + 1, c) if module == 1 else (a, b, c + 1)
+        start[index] = clock
+        after = (*clock[:module], clock[module] + 1, *clock[module + 1 :])
         module_clock[module] = after
         for queue in flow.pushes[index]:
             in_flight[queue].append(after)
@@ -281,16 +217,15 @@ def overflows(flow: Flow, start: Sequence[Clock], depth: int) -> list[tuple[int,
     The k-th push is safe if all but ``depth - 1`` of the earlier ones are popped in every order.
     """
     found = []
-    for queue in Queue:
-        consumer = CONSUMER[queue]
+    for queue in flow.system.queues:
         popped_by = [0]
-        for index in flow.members[consumer]:
+        for index in flow.members[queue.sink]:
             popped_by.append(popped_by[-1] + (queue in flow.pops[index]))
         pushed = 0
-        for index in flow.members[PRODUCER[queue]]:
+        for index in flow.members[queue.source]:
             if queue in flow.pushes[index]:
                 pushed += 1
-                if pushed - popped_by[start[index][consumer]] > depth:
+                if pushed - popped_by[start[index][queue.sink]] > depth:
                     found.append((index, queue))
                     break
     return sorted(found)

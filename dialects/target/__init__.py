@@ -31,11 +31,11 @@ from .cluster_configuration import (
     ClusterConfiguration,
     ClusterTiming,
 )
-from .configuration import FEATURES, PRESETS, Configuration, Memory
+from .configuration import FEATURES, PRESETS, Configuration
 from .errors import PresetError, TargetError
 from .files import VTA_CONFIG_KEYS
 from .lookup import TARGET_ATTRIBUTE, machine_at, target_at
-from .system import COMPUTE, CORE, LOAD, STORE, Module, Queue, System
+from .system import COMPUTE, CORE, LOAD, STORE, Memory, Module, Queue, System
 from .timing import (
     INSTRUCTION_BYTES,
     LOAD_OVERHEAD,

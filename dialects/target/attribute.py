@@ -19,14 +19,13 @@ from .configuration import (
     PRESETS,
     QUIRKS,
     Configuration,
-    Memory,
     configuration_of,
     preset_named,
 )
 from .entries import SUFFIXES, read_entries
 from .errors import TargetError
 from .files import BASE_KEY, FEATURES_KEY, VTA_CONFIG_KEYS, configuration_from, in_the_spelling_of
-from .system import CORE, System
+from .system import Memory, System
 from .timing import LOAD_OVERHEAD, TimingPreset
 from .verification import verify
 
@@ -164,7 +163,7 @@ class Target(Data[Configuration]):
     @property
     def system(self) -> System:
         """The modules, and who reaches which memory."""
-        return CORE
+        return self.data.system
 
     @property
     def log_inp_width(self) -> int:

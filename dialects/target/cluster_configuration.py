@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .attribute import Target
-from .configuration import PARAMETERS, Configuration, Memory
+from .configuration import PARAMETERS, Configuration
 from .entries import listed
 from .errors import TargetError
+from .system import Memory
 from .timing import TIMING_FIELDS, TimingPreset
 from .windows import GB_BASE, GB_LIMIT, MOST_CORES, SEMAPHORE_BYTES
 

@@ -5,31 +5,22 @@ Everything that depends on the machine reads these fields; nothing asks for a pr
 """
 
 import dataclasses
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .entries import listed
 from .errors import TargetError
+from .system import CORE, Memory, System
 from .timing import TIMING_FIELDS, TIMING_PRESETS, TimingPreset, rate_faults
-
-
-class Memory(enum.IntEnum):
-    """The buffers, by the memory id that LOAD and STORE carry. ACC_8BIT loads int8 into ACC."""
-
-    UOP = 0
-    WGT = 1
-    INP = 2
-    ACC = 3
-    OUT = 4
-    ACC_8BIT = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """All parameters of one machine, as plain values. The defaults are the preset ``sim``."""
 
+    system: ClassVar[System] = CORE
+    """The modules, and who reaches which memory: those of VTA."""
     preset: str = "sim"
     """Name of the preset that this machine started from. It only shortens the text form."""
     log_inp_width: int = 3

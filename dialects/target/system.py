@@ -9,12 +9,22 @@ gets from one module to another. `CORE` describes VTA (technical report, section
 the checker and the passes ask the system of a target, `Target.system`; none names a module.
 """
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .configuration import Memory
+
+class Memory(enum.IntEnum):
+    """The buffers, by the memory id that LOAD and STORE carry. ACC_8BIT loads int8 into ACC."""
+
+    UOP = 0
+    WGT = 1
+    INP = 2
+    ACC = 3
+    OUT = 4
+    ACC_8BIT = 5
 
 
 class Module(int):
@@ -161,6 +171,16 @@ class System:
         """The memories that several modules reach. In all others, instructions are in order."""
         places = {self.place_of(memory) for memory in Memory}
         return frozenset(m for m in places if len({module for module, _ in self.ways(m)}) > 1)
+
+    @property
+    def computes(self) -> Module:
+        """The module of products."""
+        return self.runs["GEMM"]
+
+    @property
+    def stores(self) -> Module:
+        """The module that stores results."""
+        return self.moves[self.results]
 
     @cached_property
     def loaders(self) -> frozenset[Module]:

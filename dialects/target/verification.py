@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from xdsl.utils.exceptions import VerifyException
 
-from .configuration import Configuration, Memory
+from .configuration import Configuration
+from .system import Memory
 
 _MICRO_OP_BITS = 32
 _WORD_BITS = 64

@@ -154,6 +154,13 @@ _CLASSES: Mapping[Opcode, type[Instruction]] = {
     Opcode.ALU: Alu,
 }
 _OPCODES = {cls: opcode for opcode, cls in _CLASSES.items()}
+
+
+def opcode_of(instruction: Instruction) -> Opcode:
+    """The opcode of an instruction."""
+    return _OPCODES[type(instruction)]
+
+
 _MEMBERS = {"memory": tuple(Memory), "alu_opcode": tuple(AluOpcode)}
 _LAST_OPCODE = max(Opcode)
 _FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next", "reset", "use_imm")

@@ -10,14 +10,13 @@ clocks, see `sim.tokens`, which has the same for one core).
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from ...dialects.target import System
 from ...dialects.target.windows import SEMAPHORE_DEPTH, semaphore_units
 from ...dialects.vta.dma import DmaFinish
-from ..tokens import CONSUMER, PRODUCER, Flow, Module, Queue
+from ..tokens import Flow
 from .program import ClusterProgram
-
-_MODULES = len(Module)
-_QUEUES = len(Queue)
 
 
 @dataclass(frozen=True)
@@ -41,20 +40,21 @@ class ClusterFlow:
     @classmethod
     def of(cls, program: ClusterProgram) -> "ClusterFlow":
         """The flow of a program."""
-        cores = program.cluster.cores
-        flow = cls(program, [0], [], [], [], [[] for _ in range(_MODULES * cores + 1)], [])
+        cores, system = program.cluster.cores, program.cluster.core.system
+        width, queues = len(system.modules), len(system.queues)
+        flow = cls(program, [0], [], [], [], [[] for _ in range(width * cores + 1)], [])
         for unit, instructions in enumerate(program.cores):
-            own, first = Flow.of(instructions), flow.offsets[-1]
-            flow.modules.extend(_MODULES * unit + module for module in own.modules)
-            flow.pops.extend(tuple(_QUEUES * unit + q for q in queues) for queues in own.pops)
-            flow.pushes.extend(tuple(_QUEUES * unit + q for q in queues) for queues in own.pushes)
-            for module in Module:
+            own, first = Flow.of(instructions, system), flow.offsets[-1]
+            flow.modules.extend(width * unit + module for module in own.modules)
+            flow.pops.extend(tuple(queues * unit + q for q in found) for found in own.pops)
+            flow.pushes.extend(tuple(queues * unit + q for q in found) for found in own.pushes)
+            for module in system.modules:
                 members = [first + index for index in own.members[module]]
-                flow.members[_MODULES * unit + module] = members
+                flow.members[width * unit + module] = members
             flow._add_unit(unit, len(instructions), first + own.finish)
         if commands := program.commands:
             first, count = flow.offsets[-1], len(commands)
-            flow.modules.extend([_MODULES * cores] * count)
+            flow.modules.extend([width * cores] * count)
             flow.pops.extend([()] * count)
             flow.pushes.extend([()] * count)
             flow.members[-1].extend(range(first, first + count))
@@ -62,8 +62,22 @@ class ClusterFlow:
             flow._add_unit(cores, count, first + finish)
         return flow
 
+    @property
+    def _system(self) -> System:
+        return self.program.cluster.core.system
+
+    @cached_property
+    def width(self) -> int:
+        """Modules of a core."""
+        return len(self._system.modules)
+
+    @cached_property
+    def _tokens(self) -> int:
+        """Token queues of a core."""
+        return len(self._system.queues)
+
     def _add_unit(self, unit: int, count: int, finish: int) -> None:
-        first, base = self.offsets[-1], _QUEUES * self.program.cluster.cores
+        first, base = self.offsets[-1], self._tokens * self.program.cluster.cores
         counted = self.program.counted
         for index, numbers in self.program.waits[unit].items():
             self.pops[first + index] += tuple(base + number for number in counted(numbers))
@@ -76,11 +90,11 @@ class ClusterFlow:
     def queues(self) -> int:
         """How many queues there are."""
         cores = self.program.cluster.cores
-        return _QUEUES * cores + (cores + 1) ** 2
+        return self._tokens * cores + (cores + 1) ** 2
 
     def unit_of(self, step: int) -> int:
         """The unit of a step."""
-        return self.modules[step] // _MODULES
+        return self.modules[step] // self.width
 
     def place_of(self, step: int) -> tuple[int, int]:
         """The unit of a step, and its place in the unit's stream."""
@@ -89,45 +103,45 @@ class ClusterFlow:
 
     def depth(self, queue: int) -> int:
         """How much a queue holds."""
-        is_token = queue < _QUEUES * self.program.cluster.cores
+        is_token = queue < self._tokens * self.program.cluster.cores
         return self.program.cluster.core.token_depth if is_token else SEMAPHORE_DEPTH
 
     def consumer(self, queue: int) -> int:
         """The module that pops a queue."""
-        core, own = divmod(queue, _QUEUES)
+        core, own = divmod(queue, self._tokens)
         if core < self.program.cluster.cores:
-            return _MODULES * core + CONSUMER[Queue(own)]
+            return self.width * core + self._system.queues[own].sink
         destination = self._units(queue)[1]
-        load = _MODULES * destination + Module.LOAD
-        return load if destination < self.program.cluster.cores else _MODULES * destination
+        load = self.width * destination + self._system.moves[self._system.activations]
+        return load if destination < self.program.cluster.cores else self.width * destination
 
     def producer(self, queue: int) -> int:
         """The module that pushes a queue."""
-        core, own = divmod(queue, _QUEUES)
+        core, own = divmod(queue, self._tokens)
         if core < self.program.cluster.cores:
-            return _MODULES * core + PRODUCER[Queue(own)]
+            return self.width * core + self._system.queues[own].source
         source = self._units(queue)[0]
-        store = _MODULES * source + Module.STORE
-        return store if source < self.program.cluster.cores else _MODULES * source
+        store = self.width * source + self._system.stores
+        return store if source < self.program.cluster.cores else self.width * source
 
     def _units(self, queue: int) -> tuple[int, int]:
         cores = self.program.cluster.cores
-        return semaphore_units(cores, queue - _QUEUES * cores)
+        return semaphore_units(cores, queue - self._tokens * cores)
 
     def queue_name(self, queue: int) -> str:
         """``load to compute token of core0`` or ``signal from core1 to dma``."""
         cluster = self.program.cluster
-        core, own = divmod(queue, _QUEUES)
+        core, own = divmod(queue, self._tokens)
         if core < cluster.cores:
-            return f"{Queue(own)} token of {cluster.unit_name(core)}"
+            return f"{self._system.queues[own]} token of {cluster.unit_name(core)}"
         source, destination = self._units(queue)
         return f"signal from {cluster.unit_name(source)} to {cluster.unit_name(destination)}"
 
     def module_name(self, module: int) -> str:
         """``core0 load``, ``dma``: how messages call a module."""
-        unit, own = divmod(module, _MODULES)
+        unit, own = divmod(module, self.width)
         name = self.program.cluster.unit_name(unit)
-        return f"{name} {Module(own).name.lower()}" if unit < self.program.cluster.cores else name
+        return f"{name} {self._system.modules[own]}" if unit < self.program.cluster.cores else name
 
 
 @dataclass(frozen=True)
@@ -224,7 +238,7 @@ def schedule(
         if rng is not None:
             step = run.ready(rng.choice(run.awake))
         else:
-            steps = [run.ready(m) for m in list(run.awake) if m // _MODULES == unit]
+            steps = [run.ready(m) for m in list(run.awake) if m // flow.width == unit]
             step = min((found for found in steps if found is not None), default=None)
             if step is None:
                 unit = (unit + 1) % len(flow.finishes)

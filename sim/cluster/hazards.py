@@ -16,17 +16,14 @@ from ...dialects.target import ClusterTarget, Memory, MemoryScope
 from ...dialects.vta.dma import Copy
 from ...dialects.vta.encoding import Store, Transfer
 from ..errors import Fault
-from ..footprint import DramMap, Footprints, Space, Touch
-from ..hazards import MOST_RACES, Hazard, HazardKind, HazardReport
+from ..footprint import DRAM, DramMap, Footprints, Touch, units_of
+from ..hazards import MOST_RACES, Hazard, HazardKind, HazardReport, shared_memories
 from ..legality import whole_inp_loads
 from ..races import AccessHistory, Race, SharedSpace
-from ..tokens import Module
 from .errors import ClusterError, name_of
 from .flow import Clock, ClusterFlow, balance, clocks, deadlock_reason, overflows, schedule
 from .gb_record import GbRecord
 from .program import ClusterProgram, decode_cluster
-
-_MODULES = len(Module)
 
 
 @dataclass(frozen=True)
@@ -169,23 +166,17 @@ class _ClusterRaces:
         written = [_pretended(copy.destination, copy.nbytes) for copy in copies]
         self._places = DramMap(target, [*chain.from_iterable(self._cores), *written])
         self._footprints = [Footprints(target, dram, self._places) for _ in self._cores]
-        sizes = {
-            Space.INP: target.inp_depth,
-            Space.WGT: target.wgt_depth,
-            Space.OUT: target.acc_depth,
-        }
-        dma = _MODULES * self._cluster.cores
+        modules = len(target.system.modules)
+        dma = modules * self._cluster.cores
         shared: list[tuple[int, bool]] = [(dma, True), (dma, False)] if copies else []
         spaces: dict[Hashable, SharedSpace] = {}
         for unit in range(self._cluster.cores):
-            load, compute, store = (_MODULES * unit + module for module in Module)
-            for space in (Space.INP, Space.WGT):
-                ways = ((load, True), (compute, False))
-                spaces[unit, space] = SharedSpace(sizes[space], ways)
-            ways = ((compute, True), (store, False))
-            spaces[unit, Space.OUT] = SharedSpace(sizes[Space.OUT], ways)
-            shared += [(store, True), (load, False), (compute, False)]
-        spaces[Space.DRAM] = SharedSpace(self._places.size, shared)
+            first = modules * unit
+            for memory, space in shared_memories(target):
+                ways = [(first + module, writes) for module, writes in space.ways]
+                spaces[unit, memory] = SharedSpace(space.size, ways)
+            shared += [(first + module, writes) for module, writes in target.system.dram_ways]
+        spaces[DRAM] = SharedSpace(self._places.size, shared)
         self._history = AccessHistory(spaces, frozenset([dma]))
         self._found: dict[tuple[int, int], tuple[Hashable, Race]] = {}
 
@@ -201,7 +192,7 @@ class _ClusterRaces:
             unit, index = self._flow.place_of(step)
             try:
                 for space, elements, writes in self._touches(unit, index):
-                    name: Hashable = space if space is Space.DRAM else (unit, space)
+                    name: Hashable = space if space == DRAM else (unit, space)
                     for race in self._history.access(
                         name, module, writes, elements, rank[module], self._start[step]
                     ):
@@ -229,16 +220,14 @@ class _ClusterRaces:
         found = [
             (self._places.elements(_pretended(at, command.nbytes)), writes) for at, writes in ends
         ]
-        return [
-            (Space.DRAM, elements, writes) for elements, writes in found if elements is not None
-        ]
+        return [(DRAM, elements, writes) for elements, writes in found if elements is not None]
 
     def describe(self, first: int, second: int, name: str, other: str) -> str:
         """What a race is about."""
         space, race = self._found[first, second]
         low, high = int(race.elements.min()), int(race.elements.max())
-        what = f"{space[1]}" if isinstance(space, tuple) else "DRAM bytes"
-        if space is Space.DRAM:
+        what = units_of(space[1] if isinstance(space, tuple) else DRAM)
+        if space == DRAM:
             low = self._places.address(low)
             high = self._places.address(high) + self._places.granule - 1
             scope = self._cluster.scope_of(low, low + 1) or MemoryScope.DDR

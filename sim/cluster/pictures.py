@@ -7,7 +7,6 @@ import numpy as np
 
 from ..timing.pictures import KINDS, bars, image_of, new_figure
 from ..timing.work import InstructionKind
-from ..tokens import Module
 from .timing import ClusterReport, cluster_rooflines, gb_occupancy
 
 CLUSTER_KINDS = {
@@ -27,9 +26,9 @@ def cluster_timeline_picture(report: ClusterReport, suffix: str = "png") -> byte
     """
     cluster = report.cluster
     names = [
-        f"{cluster.unit_name(unit)} {module.name.lower()}"
+        f"{cluster.unit_name(unit)} {module}"
         for unit in range(cluster.cores)
-        for module in Module
+        for module in cluster.core.system.modules
     ]
     names += ["dma"] * cluster.dma
     figure, axes = new_figure(12.0, 2.4 + _INCH_PER_TRACK * len(names))
@@ -48,10 +47,10 @@ def cluster_timeline_picture(report: ClusterReport, suffix: str = "png") -> byte
         spans = np.stack([timeline.start, np.minimum(timeline.end, report.cycles)], axis=1)
         started = timeline.start < timeline.cycles
         for kind, (colour, name) in CLUSTER_KINDS.items():
-            for module in Module:
+            for module in cluster.core.system.modules:
                 rows = started & (work.kind == kind) & (work.module == module)
                 if rows.any():
-                    track = len(Module) * unit + module
+                    track = len(cluster.core.system.modules) * unit + module
                     bars(axes, track, spans[rows], colour, None if kind in labelled else name)
                     labelled.add(kind)
     axes.set_yticks(range(len(names)), names)

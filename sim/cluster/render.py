@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ..timing.accounts import Cause
-from ..tokens import Module
 from .timing import ClusterReport, cluster_rooflines, gb_occupancy
 
 
@@ -115,9 +114,10 @@ def _units(report: ClusterReport) -> Table:
     table.add_column("DDR bytes", justify="right")
     table.add_column("GB bytes", justify="right")
     for unit in range(report.cluster.units):
-        shares = [""] * (1 + len(Module))
+        modules = report.cluster.core.system.modules
+        shares = [""] * (1 + len(modules))
         if unit < report.cluster.cores:
-            busy = [report.busy(unit, module) for module in Module]
+            busy = [report.busy(unit, module) for module in modules]
             shares = [f"{100 * share:.1f}" for share in (report.utilisation(unit), *busy)]
         table.add_row(
             report.cluster.unit_name(unit),

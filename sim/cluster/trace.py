@@ -3,7 +3,6 @@
 from typing import Any
 
 from ..timing.trace import event, name_events, trace_events, trace_text, track_of
-from ..tokens import Module
 from .errors import disassemble_step
 from .timing import ClusterReport
 
@@ -54,6 +53,8 @@ def _dma_events(report: ClusterReport) -> list[dict[str, Any]]:
 def _arrows(report: ClusterReport) -> list[dict[str, Any]]:
     """From the end of each signal to the cycle in which a wait takes it up."""
     cores, events = report.cluster.cores, []
+    system = report.cluster.core.system
+    ends = system.stores, system.moves[system.activations]
     for number, (source, signal, destination, wait, _, taken) in enumerate(
         report.semaphore_edges.tolist()
     ):
@@ -62,7 +63,7 @@ def _arrows(report: ClusterReport) -> list[dict[str, Any]]:
         first = max(taken, int(report.timeline(destination).start[wait]))
         tracks = [
             1 if unit == cores else track_of(module)
-            for unit, module in ((source, Module.STORE), (destination, Module.LOAD))
+            for unit, module in zip((source, destination), ends, strict=True)
         ]
         events.append({**event("s", last, tracks[0], **rest), "pid": source + 1})
         events.append({**event("f", first, tracks[1], bp="e", **rest), "pid": destination + 1})

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...dialects.target import INSTRUCTION_BYTES, TimingPreset
+from ...dialects.target import INSTRUCTION_BYTES, Module, TimingPreset
 from ..legality import Column
-from ..tokens import Module, Queue
 from .channel import ACC, FETCH, INP, UOP, WGT
 from .machine import CHANNEL_OF, Timeline
 from .work import InstructionKind, Work
@@ -52,7 +51,6 @@ class Cause(enum.Enum):
 
 
 _PLACE = {cause: place for place, cause in enumerate(Cause)}
-_TOKEN = {queue: _PLACE[Cause[queue.name]] for queue in Queue}
 _CLASSES = {"instruction": FETCH, "uop": UOP, "inp": INP, "wgt": WGT, "acc": ACC}
 _KINDS = {
     "uop": InstructionKind.UOP,
@@ -72,8 +70,9 @@ class Account:
 
     cycles: of the whole program; for a label, the compute module's time from the end of the
     previous instruction to the end of each of its own, so that labels add up to the program. start,
-    end: when its first instruction started and its last ended. modules: cycles by cause. nbytes:
-    DRAM bytes by class. gb_nbytes: the same of a cluster's global buffer. bounds: lower bounds of
+    end: when its first instruction started and its last ended. modules: cycles by cause. computes:
+    the module of products. nbytes: DRAM bytes by class. gb_nbytes: the same of a cluster's global
+    buffer. bounds: lower bounds of
     the cycles by resource; no machine of these rates is faster. Instructions that had not ended at
     FINISH are not part of them.
     """
@@ -84,6 +83,7 @@ class Account:
     start: int
     end: int
     modules: Mapping[Module, Mapping[Cause, int]]
+    computes: Module
     nbytes: Mapping[str, int]
     gb_nbytes: Mapping[str, int]
     gemm_micro_ops: int
@@ -154,7 +154,7 @@ class Accounts:
     def _previous_ends(self) -> Column:
         """The end of the instruction before, on the same module."""
         before = np.zeros(len(self._work.kind), np.int64)
-        for module in Module:
+        for module in self._work.target.system.modules:
             members = np.flatnonzero((self._work.module == module) & self._started)
             before[members[1:]] = self._timeline.end[members[:-1]]
         return before
@@ -196,7 +196,8 @@ class Accounts:
         last = np.full(len(self._started), _PLACE[Cause.START], np.int64)
         edges = self._timeline.edges
         edges = edges[np.argsort(self._timeline.end[edges[:, 0]], kind="stable")]
-        places = np.array([_TOKEN[queue] for queue in Queue], np.int64)
+        queues = self._work.target.system.queues
+        places = np.array([_PLACE[Cause(f"{queue} token")] for queue in queues], np.int64)
         last[edges[:, 1]] = places[edges[:, 2]]
         return last
 
@@ -232,14 +233,14 @@ class Accounts:
     def _account(self, label: str, chosen: NDArray[np.bool_], whole: bool = False) -> Account:
         work, timeline = self._work, self._timeline
         modules = {}
-        for module in Module:
+        for module in self._work.target.system.modules:
             sums = self._causes[:, chosen & (work.module == module)].sum(axis=1)
             if whole:
                 sums[_PLACE[Cause.OVER]] = timeline.cycles - int(sums.sum())
             modules[module] = {c: n for c, n in zip(Cause, sums.tolist(), strict=True) if n}
         rows = np.flatnonzero(chosen)
         ends = np.minimum(timeline.end[rows], timeline.cycles)
-        cycles = sum(modules[Module.COMPUTE].values())
+        cycles = sum(modules[work.target.system.computes].values())
         micro_ops = {
             kind: int(work.micro_ops[chosen & (work.kind == kind)].sum())
             for kind in (InstructionKind.GEMM, InstructionKind.RESET, InstructionKind.ALU)
@@ -252,6 +253,7 @@ class Accounts:
             start=int(timeline.start[rows].min(initial=timeline.cycles)),
             end=int(ends.max(initial=0)),
             modules=modules,
+            computes=work.target.system.computes,
             nbytes=self._nbytes(chosen),
             gb_nbytes=self._moved(chosen & self._in_gb) if work.in_gb else {},
             gemm_micro_ops=gemms,

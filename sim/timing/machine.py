@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...dialects.target import TimingPreset
-from ..tokens import CONSUMER, Module, Queue, Schedule, deadlock_reason
+from ..tokens import Schedule, deadlock_reason
 from .channel import FETCH, INP, NEVER, UOP, Transfer
 from .channels import Channels, ReadChannel, Writes, Writing
 from .fetch import Chunk, Fetch
@@ -44,7 +44,6 @@ _LAST_ISSUE_TO_LOST_END = 3
 _LAST_BEAT_TO_DISPATCH = 2
 _DISPATCHED_TO_FETCH = 2
 _FIRST_FETCH = 1
-_CONSUMER = [int(CONSUMER[queue]) for queue in Queue]
 
 
 @dataclass(frozen=True)
@@ -100,15 +99,18 @@ class CoreClock:
         readers = [READERS.get(kind, -1) for kind in InstructionKind]
         self._readers = [readers[kind] for kind in work.kind.tolist()]
         self._pops, self._pushes = work.pops, work.pushes
+        system = work.target.system
+        self._consumer = [int(queue.sink) for queue in system.queues]
         self._modules = [
-            _ModuleState(np.flatnonzero(work.module == module).tolist()) for module in Module
+            _ModuleState(np.flatnonzero(work.module == module).tolist())
+            for module in system.modules
         ]
         # The modules that may be able to start something.
         self._awake: set[int] = set()
         # For each queue the instructions that pushed its tokens and those that popped them, the
         # k-th the k-th.
-        self._pushed: list[list[int]] = [[] for _ in Queue]
-        self._popped: list[list[int]] = [[] for _ in Queue]
+        self._pushed: list[list[int]] = [[] for _ in system.queues]
+        self._popped: list[list[int]] = [[] for _ in system.queues]
         # Ended instructions with tokens for which it is open whether their queue has room.
         self._late: set[int] = set()
         self._channel_of = [channels.reads[n] for n in CHANNEL_OF[preset.read_channels]]
@@ -255,7 +257,7 @@ class CoreClock:
 
     def _push(self, queue: int, index: int) -> None:
         self._pushed[queue].append(index)
-        consumer = _CONSUMER[queue]
+        consumer = self._consumer[queue]
         if self._modules[consumer].free < NEVER:
             self._awake.add(consumer)
 
@@ -423,7 +425,7 @@ class CoreClock:
         reason = "it loses its data: all its requests leave before the first beat comes"
         self._warnings.append((last_issue, index, reason))
         self._finish(state, index, last_issue + _LAST_ISSUE_TO_LOST_END)
-        self._awake.add(Module.LOAD)
+        self._awake.add(self._module[index])
 
     def _deadlock(self) -> None:
         heads = [state.members[state.head] for state in self._modules if state.head < state.arrived]

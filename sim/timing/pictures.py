@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dialects.target import Target, TimingPreset
-from ..tokens import Module
 from .accounts import Account
 from .report import TimingReport
 from .roofline import Roofs, intensity
@@ -33,7 +32,6 @@ KINDS = {
 }
 """For each kind of instruction its colour, and its name for users."""
 
-_TRACKS = ("fetch", *(module.name.lower() for module in Module))
 _MARKERS = "osD"
 _FETCH_COLOUR = "#bab0ac"
 
@@ -62,12 +60,13 @@ def timeline_picture(
     for kind, (colour, name) in KINDS.items():
         chosen = started & (work.kind == kind)
         label: str | None = name
-        for module in Module:
+        for module in report.target.system.modules:
             rows = chosen & (work.module == module)
             if rows.any():
                 bars(axes, module + 1, spans[rows], colour, label)
                 label = None
-    axes.set_yticks(range(len(_TRACKS)), _TRACKS)
+    tracks = ["fetch", *(module.name for module in report.target.system.modules)]
+    axes.set_yticks(range(len(tracks)), tracks)
     axes.invert_yaxis()
     axes.set_xlim(low, high)
     axes.set_xlabel(f"cycle ({report.preset.name}, {report.cycles:,} in all)")

@@ -11,7 +11,6 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from ..tokens import Module
 from .accounts import CLASSES, Account, Cause
 from .report import TimingReport
 
@@ -125,11 +124,11 @@ def _modules(account: Account) -> Table:
         title="cycles of each module", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
     )
     table.add_column("cause", no_wrap=True)
-    for module in Module:
-        table.add_column(module.name.lower(), justify="right", no_wrap=True)
+    for module in account.modules:
+        table.add_column(module.name, justify="right", no_wrap=True)
     for work in (True, False):
         for cause in Cause:
-            counts = [account.modules[module].get(cause, 0) for module in Module]
+            counts = [account.modules[module].get(cause, 0) for module in account.modules]
             if cause.work == work and any(counts):
                 cells = [_share(count, account.cycles) for count in counts]
                 table.add_row(cause.value, *cells, style="bold" if work else "")
@@ -148,8 +147,8 @@ def _regions(regions: Iterable[Account]) -> Table:
     for column in ("cycles", "bound", "by", "ratio", "GEMM", "waiting", "DRAM bytes"):
         table.add_column(column, justify="right", no_wrap=True)
     for region in regions:
-        loading = region.modules[Module.COMPUTE].get(Cause.MICRO_OPS, 0)
-        waiting = region.cycles - region.busy(Module.COMPUTE) - loading
+        loading = region.modules[region.computes].get(Cause.MICRO_OPS, 0)
+        waiting = region.cycles - region.busy(region.computes) - loading
         table.add_row(
             Text(region.label or "(none)"),
             f"{region.cycles:,}",
@@ -171,7 +170,7 @@ def _waits(regions: Sequence[Account]) -> Table:
         box=box.SIMPLE,
         padding=(0, 1, 0, 0),
     )
-    waits = [region.modules[Module.COMPUTE] for region in regions]
+    waits = [region.modules[region.computes] for region in regions]
     causes = [c for c in Cause if not c.work and any(c in found for found in waits)]
     table.add_column("label", overflow="fold")
     for cause in causes:

@@ -11,7 +11,6 @@ from typing import Any
 
 from ...dialects.vta.assembly import disassemble
 from ...dialects.vta.encoding import decode
-from ..tokens import Module, Queue
 from .report import TimingReport
 from .work import InstructionKind
 
@@ -28,7 +27,8 @@ def trace_events(
 
     process: the number of its process in the trace. name: that of the process.
     """
-    tracks = {_FETCH: "fetch", **{track_of(module): module.name.lower() for module in Module}}
+    modules = report.target.system.modules
+    tracks = {_FETCH: "fetch", **{track_of(module): module.name for module in modules}}
     events = name_events(tracks, name or f"VTA ({report.preset.name})")
     events += [*_chunks(report), *_slices(report), *_arrows(report)]
     for found in events:
@@ -111,7 +111,7 @@ def _arrows(report: TimingReport) -> list[dict[str, Any]]:
     events = []
     module, timeline = report.work.module, report.timeline
     for number, (producer, consumer, queue) in enumerate(timeline.edges.tolist()):
-        rest = {"name": f"{Queue(queue)} token", "cat": "token", "id": number}
+        rest = {"name": f"{report.target.system.queues[queue]} token", "cat": "token", "id": number}
         last, track = int(timeline.end[producer]) - 1, track_of(int(module[producer]))
         events.append(event("s", last, track, **rest))
         first, track = int(timeline.start[consumer]), track_of(int(module[consumer]))

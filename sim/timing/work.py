@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...dialects.target import Memory, Target, TimingPreset
+from ...dialects.target import Memory, Module, Queue, System, Target, TimingPreset
 from ...dialects.vta.encoding import AluOpcode, Instruction, Opcode, decode, instruction_columns
 from ..errors import SimulationError
 from ..legality import Column, decode_program, doubtful_transfers, objection
-from ..tokens import CONSUMES, PRODUCES, Module, Queue
 from .channel import ACC, INP, UOP, WGT
 from .requests import Requests, cut
 
@@ -118,7 +117,7 @@ class Work:
         """
         found, beats, written = [], 0, 0
         elements = int(self.elements[index])
-        element = self.target.element_bytes(Memory.OUT)
+        element = self.target.element_bytes(self.target.system.results)
         requests = self.requests[index].beats
         for number, size in enumerate(requests, 1):
             beats += size
@@ -145,7 +144,8 @@ def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> 
     finishes = np.flatnonzero(fields.opcode == Opcode.FINISH)
     if not len(finishes):
         raise SimulationError(-1, None, "the program has no FINISH and never ends")
-    kind, module = _kinds(fields), _modules(fields)
+    system = target.system
+    kind, module = _kinds(fields), _modules(system, fields)
     micro_ops, zero_counts = _micro_ops(fields)
     traffic = _Traffic(target, preset, fields, kind)
     duration = _durations(preset, fields, kind, micro_ops)
@@ -156,8 +156,8 @@ def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> 
         words=words,
         kind=kind,
         module=module,
-        pops=_queues(CONSUMES, module, fields["pop_prev"], fields["pop_next"]),
-        pushes=_queues(PRODUCES, module, fields["push_prev"], fields["push_next"]),
+        pops=_queues(system.pops, module, fields["pop_prev"], fields["pop_next"]),
+        pushes=_queues(system.pushes, module, fields["push_prev"], fields["push_next"]),
         duration=duration,
         micro_ops=micro_ops,
         elements=traffic.elements,
@@ -243,13 +243,13 @@ def _kinds(fields: _Fields) -> Column:
     return kind
 
 
-def _modules(fields: _Fields) -> Column:
-    opcode, memory = fields.opcode, fields["memory"]
-    module = np.full(len(opcode), Module.COMPUTE, np.int64)
-    loads = (memory == Memory.INP) | (memory == Memory.WGT)
-    module[(opcode == Opcode.LOAD) & loads] = Module.LOAD
-    module[opcode == Opcode.STORE] = Module.STORE
-    return module
+def _modules(system: System, fields: _Fields) -> Column:
+    """The module that runs each instruction."""
+    moves = np.array([system.moves[memory] for memory in Memory], np.int64)
+    runs = np.array([system.runs.get(opcode.name, system.stores) for opcode in Opcode], np.int64)
+    loads = fields.opcode == Opcode.LOAD
+    found: Column = np.where(loads, moves[fields["memory"]], runs[fields.opcode])
+    return found
 
 
 def _queues(
@@ -258,7 +258,7 @@ def _queues(
     before: Column,
     after: Column,
 ) -> list[tuple[Queue, ...]]:
-    table: list[tuple[Queue, ...]] = [()] * (4 * len(Module))
+    table: list[tuple[Queue, ...]] = [()] * len(sides)
     for (module, prev, next_), queues in sides.items():
         table[4 * module + 2 * prev + next_] = queues
     return list(map(table.__getitem__, (4 * modules + 2 * before + after).tolist()))

@@ -34,7 +34,6 @@ from trained_models import CALIBRATION, CLASSIFIERS, NAMES, SHARED, classifier, 
 from trained_models import samples_and_inputs as trained_samples
 
 from vtac.runtime.executor import Module, Profile
-from vtac.sim.tokens import Module as Unit
 from vtac.tools.driver.compiler import compile_model
 
 Array = NDArray[Any]
@@ -150,7 +149,7 @@ def timed(module: Module, profile: Profile) -> Record:
         far.update(distance(report))
         work.update(kinds(report))
         for region in report.regions:
-            causes = region.modules[Unit.COMPUTE].items()
+            causes = region.modules[region.computes].items()
             layers[region.label] += sum(count for cause, count in causes if not cause.work)
     micro_ops = sum(
         total.gemm_micro_ops * r.preset.gemm_cycles

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from vtac.dialects.target import COMPUTE, LOAD
 from vtac.dialects.vta.encoding import AluOpcode, Opcode, instruction_columns
 from vtac.sim import TimingReport
 from vtac.sim.timing.accounts import Cause
 from vtac.sim.timing.work import InstructionKind
-from vtac.sim.tokens import Module
 
 COMPUTE_REASONS: Mapping[str, tuple[Cause, ...]] = {
     "instructions": (Cause.GEMM, Cause.RESET, Cause.ALU, Cause.START, Cause.SYNC),
@@ -50,14 +50,14 @@ KINDS = (
 def distance(report: TimingReport) -> Counter[str]:
     """Cycles above the bound of a program by reason; those of all reasons are the difference."""
     total = report.total
-    unit, reasons = Module.COMPUTE, COMPUTE_REASONS
+    unit, reasons = COMPUTE, COMPUTE_REASONS
     if total.bound_by != "compute":
-        unit, reasons = Module.LOAD, PORT_REASONS
+        unit, reasons = LOAD, PORT_REASONS
     causes = total.modules[unit]
     found = Counter({
         name: sum(causes.get(cause, 0) for cause in members) for name, members in reasons.items()
     })  # fmt: skip
-    if unit is Module.COMPUTE:
+    if unit is COMPUTE:
         found["instructions"] -= total.lower_bound
     else:
         # While the load module waits for the port, others read: that is no distance from the bound.

@@ -10,14 +10,13 @@ from clock_programs import alu, load, store, sync
 from cluster_clock_programs import assert_same_clock, random_cluster, random_streams
 from cluster_programs import words_of
 
-from vtac.dialects.target import ClusterTarget, Memory, Target
+from vtac.dialects.target import CORE, LOAD, ClusterTarget, Memory, Target
 from vtac.dialects.target.windows import GB_BASE
 from vtac.dialects.vta.dma import Copy, DmaFinish, Signal, Wait
 from vtac.dialects.vta.encoding import Finish, Instruction, Load, Store
 from vtac.sim import SimulationError, estimate
 from vtac.sim.cluster import ClusterError, ClusterReport, estimate_cluster
 from vtac.sim.timing import Cause
-from vtac.sim.tokens import Module
 
 GOLDEN = Path(__file__).parents[2] / ".." / "shared" / "golden"
 PATHS = sorted(GOLDEN.glob("rtl/*.npz")) + sorted(GOLDEN.glob("hazards/*.npz"))
@@ -236,12 +235,12 @@ def test_report() -> None:
     assert report.total_ddr_bytes == 48 + 64 + 32 + 128 + 64
     assert report.bounds["ddr reads"] == (48 + 64 + 32 + 128 + 64) // 8
     assert report.bounds["gb reads"] == 8 and report.bounds["gb writes"] == 8
-    waits = report.cores[1].total.modules[Module.LOAD][Cause.SEMAPHORE]
+    waits = report.cores[1].total.modules[LOAD][Cause.SEMAPHORE]
     assert report.waited == (0, waits, 0) and waits > 20
     (edge,) = report.semaphore_edges.tolist()
     assert edge[:4] == [0, 1, 1, 0] and edge[4] <= edge[5]
     for core in report.cores:
-        for module in Module:
+        for module in CORE.modules:
             assert sum(core.total.modules[module].values()) == core.cycles
     assert [account.label for account in report.cores[0].regions] == ["a"]
 

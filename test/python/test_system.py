@@ -1,45 +1,17 @@
 """Systems of modules and memories as data: what follows from them, and passes on other ones."""
 
 import random
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
+from other_systems import SYSTEMS
 
 from vtac.dialects.target import COMPUTE, CORE, LOAD, STORE, Memory, Module, System
 from vtac.passes.vta.accesses import Access
 from vtac.passes.vta.insert_dependences import Tokens, derive_tokens
 
 POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = range(4)
-
-
-def row_of(*names: str) -> tuple[Module, ...]:
-    """Modules in a row."""
-    return tuple(Module(place, name) for place, name in enumerate(names))
-
-
-def with_vectors() -> System:
-    """A core whose ALU is a module of its own, between the GEMM and the stores."""
-    load, compute, vectors, store = modules = row_of("load", "compute", "vectors", "store")
-    moves = {
-        Memory.UOP: compute,
-        Memory.WGT: load,
-        Memory.INP: load,
-        Memory.ACC: vectors,
-        Memory.ACC_8BIT: vectors,
-        Memory.OUT: store,
-    }
-    return System(modules, moves, {"GEMM": compute, "ALU": vectors, "FINISH": compute})
-
-
-SYSTEMS = {
-    "core": CORE,
-    "loads accumulators": replace(
-        CORE, moves={**CORE.moves, Memory.ACC: LOAD, Memory.ACC_8BIT: LOAD}
-    ),
-    "vectors": with_vectors(),
-}
 
 
 def test_core_is_that_of_the_technical_report() -> None:

@@ -12,10 +12,10 @@ import pytest
 from clock_programs import alu, gemm, load, random_program, store, sync
 from clock_reference import ReferenceClock
 
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import CORE, LOAD, STORE, Memory, Target
 from vtac.dialects.vta.encoding import AluOpcode, Finish, Instruction, encode
 from vtac.sim import SimulationError, TimingPreset, TimingReport, estimate
-from vtac.sim.tokens import Module, module_of
+from vtac.sim.tokens import module_of
 
 CHISEL = Target.named("chisel-pynq")
 LONG, SHORT = TimingPreset.named("chisel-pynq"), TimingPreset.named("chisel-de10")
@@ -33,13 +33,11 @@ def spans(report: TimingReport) -> dict[int, tuple[int, int]]:
 
 def alone(preset: TimingPreset, instruction: Instruction) -> int:
     """E - S of an instruction that nothing disturbs and that FINISH waits for."""
-    match module_of(instruction):
-        case Module.LOAD:
-            pushes, pops = {"push_next": True}, {"pop_prev": True}
-        case Module.STORE:
-            pushes, pops = {"push_prev": True}, {"pop_next": True}
-        case _:
-            pushes, pops = {}, {}
+    exchanged = {
+        LOAD: ({"push_next": True}, {"pop_prev": True}),
+        STORE: ({"push_prev": True}, {"pop_next": True}),
+    }
+    pushes, pops = exchanged.get(module_of(instruction, CORE), ({}, {}))
     program = [dataclasses.replace(instruction, **pushes), Finish(**pops)]
     start, end = spans(estimate(CHISEL, encode(CHISEL, program), preset))[0]
     return end - start
@@ -211,7 +209,7 @@ def verify_accounts(report: TimingReport) -> None:
     bound."""
     total = report.total
     assert report.cycles >= total.lower_bound
-    for module in Module:
+    for module in CORE.modules:
         assert sum(total.modules[module].values()) == report.cycles
         assert all(count > 0 for count in total.modules[module].values())
 

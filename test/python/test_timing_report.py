@@ -11,14 +11,13 @@ import pytest
 from clock_programs import alu, gemm, load, random_program, store, sync
 from rich.console import Console
 
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import COMPUTE, CORE, LOAD, STORE, Memory, Target
 from vtac.dialects.vta.encoding import Finish, encode
 from vtac.sim import TimingPreset, TimingReport, estimate
 from vtac.sim.timing import Cause
 from vtac.sim.timing.pictures import roofline_picture, timeline_picture
 from vtac.sim.timing.render import as_csv, as_dict, as_json, as_table
 from vtac.sim.timing.trace import as_trace
-from vtac.sim.tokens import Module
 
 CHISEL = Target.named("chisel-pynq")
 LAYERS = ["load", "load", "compute", "compute", "compute", "store", "store"]
@@ -43,7 +42,7 @@ def test_where_the_cycles_of_each_module_went() -> None:
     # zeros, so it asks in 40; its 200 beats follow without a gap until 275, E = 279.
     report = report_of()
     assert report.cycles == 279 + 1 + 1006 + 1 + 106 + 1 + 330 + 1
-    load_unit = report.total.modules[Module.LOAD]
+    load_unit = report.total.modules[LOAD]
     assert load_unit == {
         Cause.TRANSFER: 200,
         Cause.PADDING: 10,
@@ -52,7 +51,7 @@ def test_where_the_cycles_of_each_module_went() -> None:
         Cause.START: 1,
         Cause.OVER: report.cycles - 279,
     }
-    assert report.total.modules[Module.COMPUTE] == {
+    assert report.total.modules[COMPUTE] == {
         Cause.GEMM: 1006,
         Cause.RESET: 106,
         Cause.ALU: 106,
@@ -63,7 +62,7 @@ def test_where_the_cycles_of_each_module_went() -> None:
         Cause.FETCH: 36,
         Cause.START: 5,
     }
-    assert report.total.modules[Module.STORE] == {
+    assert report.total.modules[STORE] == {
         Cause.TRANSFER: 300,
         Cause.DRAM: 30,
         # Dispatched in 40.
@@ -79,7 +78,7 @@ def test_a_full_queue_is_not_taken_for_slow_fetch() -> None:
     program = [gemm(10, 10, 1), sync("compute"), sync("compute"), sync("store", push_prev=True)]
     report = estimate(CHISEL, encode(CHISEL, [*program, Finish(pop_next=True)]), preset)
     # Fetch stands still from 33 to 139, dispatches the third sync in 139 and the store in 140.
-    assert report.total.modules[Module.STORE] == {
+    assert report.total.modules[STORE] == {
         Cause.FETCH: 33 + 2,
         Cause.FULL_QUEUE: 139 - 33,
         Cause.START: 1,
@@ -112,7 +111,7 @@ def test_labels_share_the_cycles_out() -> None:
     assert [region.cycles for region in report.regions] == [78, 1725 - 78 - 332, 332]
     assert sum(region.cycles for region in report.regions) == report.cycles
     compute = report.regions[1]
-    assert compute.modules[Module.COMPUTE][Cause.LOAD_TO_COMPUTE] == 94
+    assert compute.modules[COMPUTE][Cause.LOAD_TO_COMPUTE] == 94
     assert compute.nbytes["instruction"] == 3 * 16
     assert report.regions[0].nbytes["inp"] == 1600
     with pytest.raises(ValueError, match="2 labels for 7"):
@@ -126,7 +125,7 @@ def test_labels_add_up_on_random_programs(seed: int) -> None:
     labels = [rng.choice("abc") for _ in program]
     report = estimate(CHISEL, encode(CHISEL, program), "chisel-de10", labels)
     assert sum(region.cycles for region in report.regions) == report.cycles
-    for module in Module:
+    for module in CORE.modules:
         summed: dict[Cause, int] = {}
         for region in report.regions:
             for cause, count in region.modules[module].items():

@@ -2,18 +2,21 @@
 
 import itertools
 import random
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from other_systems import loading_accumulators
 from vta_reference import evaluate
 from vta_runner import SEEDS, finish_program
 from xdsl.dialects.builtin import NameLoc, NoneAttr, StringAttr, SymbolRefAttr, UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from vtac.dialects.errors import CompileError
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import COMPUTE, LOAD, Memory, Target
 from vtac.dialects.vta import (
     AllocOp,
     AluOp,
@@ -31,9 +34,11 @@ from vtac.dialects.vta import (
     integers,
     memory_attr,
 )
-from vtac.dialects.vta.encoding import AluOpcode
+from vtac.dialects.vta.encoding import AluOpcode, Load, decode
+from vtac.dialects.vta.program import BinaryProgram
 from vtac.passes.vta.allocate import allocate
-from vtac.sim import check, execute
+from vtac.sim import check, estimate, execute
+from vtac.sim.timing.accounts import Cause
 
 DRAM_ELEMENTS = 40
 """Accumulator elements that each DRAM buffer of a random program could hold."""
@@ -48,6 +53,7 @@ TARGETS = {
     "chisel": Target.named("chisel-pynq"),
     "4x8": Target.named("sim").replace(log_batch=2, log_block=3),
     "2x16": Target.named("sim").replace(log_batch=1),
+    "loads accumulators": loading_accumulators(SMALL),
 }
 
 
@@ -177,6 +183,21 @@ class Programs:
         }
 
 
+Bytes = NDArray[np.uint8]
+
+
+def placed(
+    binary: BinaryProgram, dram: Mapping[str, Bytes]
+) -> tuple[Mapping[str, int], NDArray[np.uint64], Bytes]:
+    """The address of each buffer, the words with these, and the image that they run on."""
+    addresses = binary.place()
+    image = np.zeros(max(addresses[b.name] + b.size for b in binary.buffers), np.uint8)
+    for buffer in binary.buffers:
+        data = dram.get(buffer.name, np.frombuffer(buffer.data or bytes(buffer.size), np.uint8))
+        image[addresses[buffer.name] :][: buffer.size] = data
+    return addresses, binary.relocate(addresses), image
+
+
 def run(program: ProgramOp, seed: int) -> None:
     """All buffers after the program are those of its plain meaning, in every order."""
     rng = np.random.default_rng(seed)
@@ -187,12 +208,7 @@ def run(program: ProgramOp, seed: int) -> None:
     program.verify()
     wanted = evaluate(program, dram)
     binary = finish_program(program)
-    addresses = binary.place()
-    image = np.zeros(max(addresses[b.name] + b.size for b in binary.buffers), np.uint8)
-    for buffer in binary.buffers:
-        data = dram[buffer.name] if buffer.name in dram else np.frombuffer(buffer.data, np.uint8)
-        image[addresses[buffer.name] :][: buffer.size] = data
-    words = binary.relocate(addresses)
+    addresses, words, image = placed(binary, dram)
     report = check(binary.target, words, image)
     assert report.ok, str(report)
     for order in SEEDS:
@@ -209,6 +225,27 @@ def test_random_programs(name: str) -> None:
         run(Programs(random.Random(seed), TARGETS[name]).program(), seed)
 
     check_one()
+
+
+def test_a_machine_whose_load_module_loads_accumulators_needs_tokens_for_them() -> None:
+    other, races, moved = TARGETS["loads accumulators"], 0, 0
+    for seed in range(12):
+        words, images = {}, {}
+        for target in (SMALL, other):
+            binary = finish_program(Programs(random.Random(seed), target).program())
+            _, words[target], images[target] = placed(binary, {})
+        loads = [
+            index
+            for index, x in enumerate(decode(other, words[other]))
+            if isinstance(x, Load) and x.memory is Memory.ACC
+        ]
+        races += "ACC elements" in str(check(other, words[SMALL], images[SMALL]))
+        assert check(other, words[other], images[other]).ok
+        report = estimate(other, words[other], "chisel-pynq")
+        assert (report.work.module[loads] == LOAD).all()
+        moved += Cause.TRANSFER in estimate(SMALL, words[SMALL]).total.modules[COMPUTE]
+        assert Cause.TRANSFER not in report.total.modules[COMPUTE]
+    assert races > 3 and moved > 3
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -13,7 +13,6 @@ from vtac.runtime.package import Placement
 from vtac.runtime.profile import Profile
 from vtac.sim import TimingReport
 from vtac.sim.timing.accounts import Account
-from vtac.sim.tokens import Module
 from vtac.tools.driver.placements import HOST, whole_of
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Cost:
         self.nbytes.update(account.nbytes)
         self.products += account.macs
         self.alu_micro_ops += account.alu_micro_ops
-        self.work += account.busy(Module.COMPUTE)
+        self.work += account.busy(account.computes)
 
     @property
     def intensity(self) -> float:

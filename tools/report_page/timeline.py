@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vtac.dialects.target import CORE
 from vtac.runtime.memory_use import MemoryUse
 from vtac.runtime.profile import LaunchProfile, Profile
 from vtac.sim.cluster import ClusterReport
 from vtac.sim.cluster.timing import gb_occupancy
 from vtac.sim.timing.machine import Timeline
 from vtac.sim.timing.work import Work
-from vtac.sim.tokens import Module
 
 Column = NDArray[np.int64]
 
@@ -87,14 +87,14 @@ def spans_of(profile: Profile, numbers: Mapping[str, int], limit: int = SPANS) -
 def _launch_spans(launch: LaunchProfile, first: int, numbers: Mapping[str, int]) -> Column:
     """Rows of start, length, track, kind and node, of all units of a launch."""
     pieces = [
-        _unit_spans(core.work, core.timeline, core.labels, numbers, len(Module) * unit)
+        _unit_spans(core.work, core.timeline, core.labels, numbers, len(CORE.modules) * unit)
         for unit, core in enumerate(launch.cores)
     ]
     report = launch.timing
     if isinstance(report, ClusterReport) and report.dma is not None:
         unit = report.cluster.cores
         engine = _unit_spans(report.work(unit), report.dma, None, numbers, 0)
-        engine[:, 2] = len(Module) * unit
+        engine[:, 2] = len(CORE.modules) * unit
         pieces.append(engine)
     found = np.concatenate(pieces)
     found[:, 0] += first
@@ -171,9 +171,9 @@ def tracks_of(profile: Profile) -> list[Track]:
     """The rows of the timeline, in the order of their numbers: the modules of each core in turn."""
     cores = len(profile.launches[0].cores) if profile.launches else 1
     found = [
-        Track(name if cores == 1 else f"{core} {name}", core, module is Module.COMPUTE)
+        Track(name if cores == 1 else f"{core} {name}", core, module is CORE.computes)
         for core in range(cores)
-        for module, name in zip(Module, module_names(), strict=True)
+        for module, name in zip(CORE.modules, module_names(), strict=True)
     ]
     reports = [launch.timing for launch in profile.launches]
     if any(isinstance(report, ClusterReport) and report.dma is not None for report in reports):
@@ -183,4 +183,4 @@ def tracks_of(profile: Profile) -> list[Track]:
 
 def module_names() -> list[str]:
     """The modules by number."""
-    return [module.name.lower() for module in Module]
+    return [module.name for module in CORE.modules]

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ....dialects.target import ClusterTarget, Memory, MemoryScope
+from ....dialects.target import ClusterTarget, MemoryScope
 from ....dialects.target.windows import SEMAPHORE_BYTES
 from ....dialects.vta.dma import Copy, DmaCommand, DmaFinish, Signal, Wait
 from ...timing.channel import INP, NEVER, Transfer
@@ -33,7 +33,6 @@ from ...timing.channels import Channels, ReadChannel, Writes, Writing
 from ...timing.machine import CoreClock, Timeline
 from ...timing.requests import cut, first_words
 from ...timing.work import InstructionKind, Work
-from ...tokens import Module
 from ..program import ClusterProgram, copy_scopes
 from .gb import UnitWrites
 from .semaphores import Event, Semaphores
@@ -45,6 +44,8 @@ _KINDS = {
     DmaFinish: InstructionKind.FINISH,
 }
 _WRITE_REQUEST_CYCLES = 3
+_MODULE = 0
+"""The place of its only module."""
 _LAST_BEAT_TO_DONE = 3
 
 
@@ -59,12 +60,13 @@ def dma_work(cluster: ClusterTarget, words: NDArray[np.uint64], commands: list[D
             requests[index] = cut(preset, command.source, command.nbytes, 0, 1)
             nbytes[index] = command.nbytes
         elif isinstance(command, Wait):
-            requests[index] = cut(preset, 0, core.element_bytes(Memory.INP), SEMAPHORE_BYTES, 1)
+            element = core.element_bytes(core.system.activations)
+            requests[index] = cut(preset, 0, element, SEMAPHORE_BYTES, 1)
     return Work(
         target=core,
         words=words,
         kind=np.array([_KINDS[type(command)] for command in commands], np.int64),
-        module=np.full(count, Module.LOAD, np.int64),
+        module=np.full(count, _MODULE, np.int64),
         pops=[()] * count,
         pushes=[()] * count,
         duration=zeros,
@@ -165,7 +167,8 @@ class DmaMachine(CoreClock):
         self._reads[scope].add(transfer)
 
     def _signal(self, index: int, command: Signal, start: int) -> None:
-        beats = self._rates.beats(self._cluster.core.element_bytes(Memory.INP))
+        core = self._cluster.core
+        beats = self._rates.beats(core.element_bytes(core.system.activations))
         hold = beats + _WRITE_REQUEST_CYCLES
         _, written = self._buffer.accept(start + 1, hold, beats, None)
         for number in self._counted(self._signals[index]):
@@ -175,12 +178,12 @@ class DmaMachine(CoreClock):
         self._release(index, written)
 
     def _release(self, index: int, at: int) -> None:
-        self._finish(self._modules[Module.LOAD], index, at)
-        self._awake.add(Module.LOAD)
+        self._finish(self._modules[_MODULE], index, at)
+        self._awake.add(_MODULE)
 
     def _end_at(self, index: int, at: int) -> None:
         self._over[index] = at
-        self._awake.add(Module.LOAD)
+        self._awake.add(_MODULE)
 
     def served(self, transfer: Transfer | Writing) -> None:
         """Process requests that have left, and writes that are answered."""

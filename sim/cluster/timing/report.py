@@ -7,13 +7,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ....dialects.target import INSTRUCTION_BYTES, ClusterTarget, MemoryScope
+from ....dialects.target import INSTRUCTION_BYTES, ClusterTarget, MemoryScope, Module
 from ....dialects.vta.dma import Copy
 from ...timing.accounts import Account, Cause
 from ...timing.machine import Timeline
 from ...timing.report import TimingReport
 from ...timing.work import InstructionKind, Work
-from ...tokens import Module
 from ..program import ClusterProgram, copy_scopes, decode_cluster
 from .clock import ClusterRun, cluster_preset, run_clock, semaphore_edges
 
@@ -191,7 +190,9 @@ class ClusterReport:
         end = max((part.end for part in begun), default=start)
         span = max(end - start, 1) * self.cluster.cores
         gemms = sum(part.gemm_micro_ops for part in parts) * self.cluster.timing.core.gemm_cycles
-        waits = [part.modules[Module.LOAD].get(Cause.SEMAPHORE, 0) for part in parts]
+        system = self.cluster.core.system
+        waiting = system.moves[system.activations]
+        waits = [part.modules[waiting].get(Cause.SEMAPHORE, 0) for part in parts]
         return ClusterRegion(
             label=label,
             start=start,
@@ -213,9 +214,10 @@ class ClusterReport:
         account = self.cores[unit].total
         return account.gemm_micro_ops * self.cluster.timing.core.gemm_cycles / self.cycles
 
-    def busy(self, unit: int, module: Module = Module.COMPUTE) -> float:
-        """The share of the launch in which a module of a core works."""
-        return self.cores[unit].total.busy(module) / self.cycles
+    def busy(self, unit: int, module: Module | None = None) -> float:
+        """The share of the launch in which a module of a core works; None: that of products."""
+        account = self.cores[unit].total
+        return account.busy(account.computes if module is None else module) / self.cycles
 
 
 def estimate_cluster(
