@@ -26,6 +26,7 @@ from vtac.dialects.graph import (
     row_steps,
     shape_of,
 )
+from vtac.dialects.graph.given import grid_of
 from vtac.dialects.graph.ranges import range_of
 from vtac.dialects.target import Target, target_at
 from vtac.passes.graph.codegen import known_codegens
@@ -160,6 +161,13 @@ class Network:
             return None
         steps = row_steps(source.weights, channels_of(source.result))
         return None if steps is None else np.array(steps)
+
+    def lacks_rows(self, form: Form) -> bool:
+        """Whether the weights of a form are given as integers, but not with one step per row."""
+        source = form.source
+        if not isinstance(source, WeightedOp) or grid_of(source.weights) is None:
+            return False
+        return self.given_rows(form) is None
 
     def weights(self, form: Form) -> Array:
         """Real weights [O, C/group, kernel...] of a linear form, in float64.
