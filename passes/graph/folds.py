@@ -21,7 +21,7 @@ import numpy as np
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import ConvOp, shape_of
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import Target
 
 LARGEST = 127
 """The largest int8: the value of all constant lanes but the first, which is 1."""
@@ -195,7 +195,9 @@ class Choice:
         epilogue = timing.gemm_cycles + CLIPS_AND_SHIFT * timing.alu_immediate_cycles
         epilogue += 0 if fold.lanes else self._bias_cycles()
         compute = (products * timing.gemm_cycles + elements * epilogue) / self.cores
-        beats = reads * self.target.element_bytes(Memory.INP) // timing.port_bytes
+        beats = (
+            reads * self.target.element_bytes(self.target.system.activations) // timing.port_bytes
+        )
         is_free = self.is_shared and fold == self.unfolded
         return max(compute, beats) + (0 if is_free else self.border * reads)
 

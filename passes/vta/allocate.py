@@ -104,7 +104,7 @@ def addresses_of(
     """
     sites = _sites(buffers)
     problems: list[Problem] = []
-    for memory in (Memory.INP, Memory.WGT, Memory.ACC):
+    for memory in target.system.buffered:
         here = [site for site in sites if site.memory is memory]
         problems += _place_memory(here, target.depth(memory), most_slots)
     if problems:

@@ -263,7 +263,8 @@ class _Writer:
 
     def _signal(self, unit: int, first: int, count: int, location: LocationAttr) -> StoreOp:
         """The STORE with which a unit signals to so many units, from a first one on."""
-        element = self.target.core.element_bytes(Memory.OUT)
+        core = self.target.core
+        element = core.element_bytes(core.system.results)
         number = self.target.semaphore_number(unit, first)
         stride = windows.SEMAPHORE_BYTES * (self.target.cores + 1) // element
         return StoreOp.create(
@@ -281,13 +282,15 @@ class _Writer:
         self, unit: int, first: int, count: int, site: int, location: LocationAttr
     ) -> Sequence[Operation]:
         """The LOAD with which a unit waits for so many units, and the elements that it fills."""
-        element = self.target.core.element_bytes(Memory.INP)
+        core = self.target.core
+        memory = core.system.activations
+        element = core.element_bytes(memory)
         number = self.target.semaphore_number(first, unit)
-        alloc = AllocOp.of(Memory.INP, site, 1, count, location)
+        alloc = AllocOp.of(memory, site, 1, count, location)
         load = LoadOp.create(
             operands=[alloc.buffer],
             properties={
-                "memory": memory_attr(Memory.INP),
+                "memory": memory_attr(memory),
                 "sram_base": integer(0),
                 "buffer": symbol(self.name),
                 "dram_base": integer(number * windows.SEMAPHORE_BYTES // element),

@@ -91,12 +91,12 @@ def plan_micro_ops(program: StreamOp) -> None:
     for stretch in stretches:
         for kernel in stretch.begins:
             names.setdefault(kernel, fresh(f"u{len(names)}", taken))
-    buffer = fresh(program.micro_op_buffer, taken)
+    buffer, memory = fresh(program.micro_op_buffer, taken), program.target.system.micro_ops
     _declare(program, buffer, stretches, names)
     start = 0
     for number, stretch in enumerate(stretches):
         first = program.instructions()[0] if number == 0 else stretch.ops[0]
-        _load(first, stretch.ops[0], buffer, start, stretch.used)
+        _load(first, memory, stretch.ops[0], buffer, start, stretch.used)
         start += stretch.used
         for op in stretch.ops:
             planned = op.properties.pop("micro_ops")
@@ -183,11 +183,13 @@ def _declare(
     Rewriter.insert_op(declarations, point)
 
 
-def _load(before: InstructionOp, user: ComputeOp, buffer: str, start: int, count: int) -> None:
+def _load(
+    before: InstructionOp, memory: Memory, user: ComputeOp, buffer: str, start: int, count: int
+) -> None:
     for sram, dram, part in load_parts(start, count):
         load = LoadOp.create(
             properties={
-                "memory": memory_attr(Memory.UOP),
+                "memory": memory_attr(memory),
                 "sram_base": integer(sram),
                 "buffer": symbol(buffer),
                 "dram_base": integer(dram),

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import Target
 from vtac.dialects.vta import LoadOp, StreamOp, integer, integers, streams_of
 
 LATENCIES = 32
@@ -50,9 +50,9 @@ def split_loads(program: StreamOp, beats: int | None = None) -> None:
     """Cut the long loads of weights of one program. beats: as the option of the pass."""
     if beats == 0:
         return
-    most = most_elements(program.target, beats)
+    most, weights = most_elements(program.target, beats), program.target.system.weights
     for load in program.instructions():
-        if isinstance(load, LoadOp) and _can_be_cut(load):
+        if isinstance(load, LoadOp) and load.memory_id is weights and _can_be_cut(load):
             _cut(load, most)
 
 
@@ -60,7 +60,7 @@ def most_elements(target: Target, beats: int | None = None) -> int:
     """The most elements of WGT in a piece. beats: as the option of the pass."""
     timing = target.timing
     most = max(FEWEST, LATENCIES * timing.latency) if beats is None else beats
-    return max(most // timing.beats(target.element_bytes(Memory.WGT)), 1)
+    return max(most // timing.beats(target.element_bytes(target.system.weights)), 1)
 
 
 def pieces(length: int, most: int) -> Iterator[tuple[int, int]]:
@@ -71,9 +71,9 @@ def pieces(length: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _can_be_cut(load: LoadOp) -> bool:
-    """Whether a load fills neighbouring elements of WGT from neighbouring elements of DRAM."""
+    """Whether a load fills neighbouring elements from neighbouring elements of DRAM."""
     one_row = load.sizes[0] == 1 and not any(load.pad_values())
-    return load.memory_id is Memory.WGT and load.placed and one_row
+    return load.placed and one_row
 
 
 def _cut(load: LoadOp, most: int) -> None:

@@ -21,7 +21,6 @@ from xdsl.ir import Block, Operation, Region
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from vtac.dialects.target import Memory
 from vtac.dialects.vta import (
     BufferKind,
     BufferOp,
@@ -64,7 +63,8 @@ def stage_weights(program: ClusterOp, most: int = MOST_COPIES) -> None:
     staged = choose(program, most)
     if not staged:
         return
-    element = program.target.core.element_bytes(Memory.WGT)
+    core = program.target.core
+    element = core.element_bytes(core.system.weights)
     taken = set(program.buffers())
     copies: dict[int, list[CopyOp]] = {}
     last = list(program.buffers().values())[-1]

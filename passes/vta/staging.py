@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from vtac.dialects.intervals import Interval, first_fit
-from vtac.dialects.target import Memory
 from vtac.dialects.vta import (
     BufferKind,
     BufferOp,
@@ -74,7 +73,8 @@ class Staged:
 
 def choose(program: ClusterOp, most: int) -> list[Staged]:
     """What is staged, in the order in which it is copied; at most so many copies."""
-    element = program.target.core.element_bytes(Memory.WGT)
+    core = program.target.core
+    element = core.element_bytes(core.system.weights)
     clock, room, staged = _Clock(program), _Room(program, element), list[Staged]()
     by_step: dict[int, list[Piece]] = {}
     for piece in pieces(program):
@@ -104,7 +104,8 @@ def choose(program: ClusterOp, most: int) -> list[Staged]:
 
 def pieces(program: ClusterOp) -> Iterator[Piece]:
     """The pieces of the constants that are loaded as weights, and by nothing else."""
-    element = program.target.core.element_bytes(Memory.WGT)
+    core = program.target.core
+    element = core.element_bytes(core.system.weights)
     for buffer, uses in _weights(program):
         if buffer.bytes.value.data < LEAST_BYTES:
             continue
@@ -149,7 +150,7 @@ def _weights(program: ClusterOp) -> Iterator[tuple[BufferOp, list[tuple[int, Loa
             if isinstance(op, StepOp):
                 step = op.number.value.data
             elif isinstance(op, LoadOp) and op.buffer_name in found:
-                if op.memory_id is Memory.WGT:
+                if op.memory_id is core.target.system.weights:
                     found[op.buffer_name].append((step, op))
                 else:
                     others.add(op.buffer_name)
@@ -206,7 +207,7 @@ class _Clock:
     _tied: dict[int, set[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        timing = self.program.target.timing
+        timing, machine = self.program.target.timing, self.program.target.core
         rate = timing.core.port_bytes * timing.ddr_channels / timing.ddr_beat_cycles
         self._rate, self._ddr, self._copied = rate, _Port(), 0
         for unit, core in self.program.cores().items():
@@ -216,9 +217,9 @@ class _Clock:
                     step = op.number.value.data
                     self._units[step], self._compute[step], self._inputs[step] = unit, 0, 0
                 elif isinstance(op, ComputeOp) and op.micro_ops is not None:
-                    work = compute_work(self.program.target.core, op, op.micro_ops)
+                    work = compute_work(machine, op, op.micro_ops)
                     self._compute[step] += work.cycles
-                elif isinstance(op, LoadOp) and op.memory_id is Memory.INP:
+                elif isinstance(op, LoadOp) and op.memory_id is machine.system.activations:
                     self._inputs[step] += self._ddr_bytes(op)
         self.steps = sorted(self._units)
         self.is_alone = len(set(self._units.values())) == 1
@@ -240,7 +241,8 @@ class _Clock:
         place = self.program.buffers()[op.buffer_name].place if op.buffer_name else None
         elements = op.sizes[0] * op.sizes[1]
         is_near = place is not None and place[0] == GLOBAL_SCOPE
-        return 0 if is_near else elements * self.program.target.core.element_bytes(Memory.INP)
+        machine = self.program.target.core
+        return 0 if is_near else elements * machine.element_bytes(op.memory_id)
 
     def _cycles(self, size: int) -> int:
         return int(size / self._rate)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...dialects.target import Memory, Target
+from ...dialects.target import Memory, System
 from ...dialects.vta.encoding import Alu, Compute, Load, Store, decode
 from ..elements import Elements
 from ..footprint import DramMap, Footprints
@@ -22,7 +22,7 @@ Column = NDArray[np.int64]
 _CYCLE_BITS = 31
 """Bits of a cycle in a key of a start and an end; longer runs than 2^31 cycles are not drawn."""
 
-SCRATCHPADS = (Memory.INP, Memory.WGT, Memory.ACC)
+SCRATCHPADS = System.buffered
 """The scratchpads whose occupancy is followed."""
 
 
@@ -72,7 +72,7 @@ def occupancy(report: TimingReport, dram: NDArray[np.uint8]) -> dict[Memory, Lev
     rows = np.flatnonzero(timeline.start <= report.cycles)
     program = decode(target, report.work.words[rows])
     footprints = Footprints(target, dram, DramMap(target, program))
-    ranges = {memory: LiveRanges(_depth(target, memory)) for memory in SCRATCHPADS}
+    ranges = {memory: LiveRanges(target.depth(memory)) for memory in SCRATCHPADS}
     ends = np.minimum(timeline.end[rows], report.cycles).tolist()
     for instruction, start, end in zip(program, timeline.start[rows].tolist(), ends, strict=True):
         for memory, elements, writes, reads in _accesses(instruction, footprints):
@@ -81,14 +81,6 @@ def occupancy(report: TimingReport, dram: NDArray[np.uint8]) -> dict[Memory, Lev
             if reads:
                 ranges[memory].read(elements, start, end)
     return {memory: found.levels() for memory, found in ranges.items()}
-
-
-def _depth(target: Target, memory: Memory) -> int:
-    return {
-        Memory.INP: target.inp_depth,
-        Memory.WGT: target.wgt_depth,
-        Memory.ACC: target.acc_depth,
-    }[memory]
 
 
 def _accesses(

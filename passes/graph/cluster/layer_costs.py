@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from vtac.dialects.graph import BindingAttr, CompositeOp, ConstantOp, YieldOp, shape_of
 from vtac.dialects.graph.pieces import Rectangle, bytes_in, extents, pieces_of, units_of, whole
 from vtac.dialects.graph.split_rules import piece_of
-from vtac.dialects.target import ClusterTarget, Memory, Target
+from vtac.dialects.target import ClusterTarget, Target
 from vtac.passes.graph.machine_work import (
     alu_cycles,
     elements,
@@ -292,7 +292,7 @@ def constant_bytes(op: Operation, core: Target) -> int:
             shape = shape_of(operand) or ()
             if isinstance(operand.owner, ConstantOp) and len(shape) == 1:
                 blocks = -(-shape[0] // core.block)
-                total += blocks * core.element_bytes(Memory.ACC)
+                total += blocks * core.element_bytes(core.system.accumulators)
     return total
 
 
