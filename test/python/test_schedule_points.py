@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from math import prod
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from integer_groups import LOOPS, REWRITES, IntegerFunction
 from random_groups import KINDS, SMALL, TARGETS, RandomGroup
@@ -17,6 +18,7 @@ from xdsl.dialects.func import FuncOp
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError
 from vtac.dialects.target import Memory, Target
+from vtac.dialects.vta.encoding import Load, decode
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.passes.te.schedule.emit import schedule_of
 from vtac.passes.te.schedule.fits import operands_of, smallest
@@ -152,6 +154,38 @@ def test_points_that_do_not_fit_are_refused(random: Random, machine: str, kind: 
         if not isinstance(found, CompileError):
             # Buffers that are never in use at the same time share their place after all.
             assert kernel.shares_places(tiling), kernel.simulator.needs.problem(tiling)
+
+
+def loaded_accumulators(kernel: Scheduled, point: te.Point) -> int:
+    """The elements of ACC that the program of a point loads."""
+    target, schedule = kernel.function.target, kernel.schedule(kernel.space.tiling(point))
+    clock = KernelClock(kernel.module, kernel.kernel.sym_name.data, kernel.function.ctx)
+    into = Memory.ACC, Memory.ACC_8BIT
+    return sum(
+        op.x_size * op.y_size
+        for op in decode(target, clock.words(schedule))
+        if isinstance(op, Load) and op.memory in into
+    )
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False), *KERNELS)
+def test_a_kept_operand_is_loaded_once(random: Random, machine: str, kind: str) -> None:
+    """However its tiles are cut, and the results stay exact."""
+    kernel = Scheduled(random, machine, kind)
+    assume(kernel.space.keeps)
+    kept = dict.fromkeys(kernel.space.keeps, True)
+    size = sum(
+        prod(te.shaped(stage.reads[operand].value).get_shape()[: -te.LANES])
+        for stage in kernel.structure.stages
+        for operand in kernel.structure.vectors(stage)
+    )
+    point = kernel.space.with_values(kernel.space.draw(random), kept)
+    assume(kernel.simulator.needs.fits(kernel.space.tiling(point)))
+    without = kernel.space.with_values(point, dict.fromkeys(kept, False))
+    assert loaded_accumulators(kernel, point) <= size
+    assert loaded_accumulators(kernel, point) <= loaded_accumulators(kernel, without)
+    kernel.check(kernel.space.tiling(point))
 
 
 @settings(max_examples=40)

@@ -26,6 +26,7 @@ def canonical_point(space: Space, needs: BufferNeeds, point: Point) -> Point:
         "order": _order(space.axes, tiling.cut),
         "piece": _piece(space, point, tiling),
         **_slots(needs, point, space, tiling),
+        **_keeps(needs, space, tiling),
     }
     for axis, sizes in zip(space.axes, tiling.tiles, strict=True):
         end = point.get(f"end.{axis}")
@@ -64,6 +65,17 @@ def _slots(needs: BufferNeeds, point: Point, space: Space, tiling: Tiling) -> di
         assert isinstance(value, int)
         found[name] = min(value, most) if most > 1 else space.knobs[name].default
     return found
+
+
+def _keeps(needs: BufferNeeds, space: Space, tiling: Tiling) -> dict[str, Value]:
+    """Operands that no loop moves are loaded before all tiles anyway."""
+    moving = set(tiling.cut)
+    stages = space.structure.stages
+    return {
+        name: (number, operand) in tiling.kept
+        and not moving.isdisjoint(needs.moving(stages[number], operand))
+        for name, (number, operand) in space.keeps.items()
+    }
 
 
 def _reduction(

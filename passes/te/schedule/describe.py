@@ -23,6 +23,11 @@ def described(structure: Structure, tiling: Tiling) -> list[str]:
         lines += _reduction(structure, stage, tiling)
     inp, wgt, acc = tiling.slots
     lines.append(f"slots {inp} activations, {wgt} weights, {acc if cut else 1} accumulators")
+    for stage in structure.stages:
+        for number in structure.vectors(stage):
+            if (stage.number, number) in tiling.kept:
+                label = stage.compute.label.data
+                lines.append(f"{label}: operand {number} loaded before all tiles")
     if tiling.piece is not None:
         axis, size = tiling.piece
         lines.append(f"end of a tile in pieces of {size} {names[axis]}")

@@ -209,7 +209,11 @@ class _Writer:
             ComputeAtOp(cache.handle, place)
 
     def _tile_loop_of(self, stage: ScheduledStage, operand: int) -> SSAValue | None:
-        """The innermost tile loop of the root that moves an operand's window."""
+        """The innermost tile loop of the root that moves an operand's window; None for one that is
+        loaded before all loops.
+        """
+        if (stage.number, operand) in self.tiling.kept:
+            return None
         own = self.structure.root_axes[stage.number]
         axes = axes_of_operand(stage, operand, own)
         moving = [axis for axis in self.tiling.order if axis in axes and axis in self.outer]

@@ -124,7 +124,8 @@ class BufferNeeds:
         """Elements of the largest load of an operand, and how often it is loaded."""
         reduction = tiling.products.get(stage.number)
         accumulation = None if reduction is None else reduction.key
-        key = stage.number, operand, tuple(tiling.cut), tuple(tiling.tiles), accumulation
+        is_kept = (stage.number, operand) in tiling.kept
+        key = stage.number, operand, tuple(tiling.cut), tuple(tiling.tiles), accumulation, is_kept
         found = self._loads.get(key)
         if found is None:
             found = self._loads[key] = self._find_load(stage, operand, tiling)
@@ -133,6 +134,8 @@ class BufferNeeds:
     def _find_load(self, stage: ScheduledStage, operand: int, tiling: Tiling) -> tuple[int, int]:
         moving = self._moving[stage.number, operand]
         around = [place for place, axis in enumerate(tiling.cut, 1) if axis in moving]
+        if (stage.number, operand) in tiling.kept:
+            around = []
         reduction = tiling.products.get(stage.number)
         cut = 0 if reduction is None else reduction.around(stage, operand)
         loops = tiling.cut if cut else tiling.cut[: max(around, default=0)]

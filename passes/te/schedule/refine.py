@@ -2,7 +2,8 @@
 
 What the formula leaves alone is tried here, one group of knobs after the other: the last operations
 and the store in pieces, so that little is left to store at the end; the first tiles of a reduction
-smaller, so that the first product starts early; more slots; first or last tiles that are smaller.
+smaller, so that the first product starts early; more slots; first or last tiles that are smaller;
+biases loaded once, before all tiles.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,9 @@ LARGE = 10_000
 
 SOME = 6
 """Number of pieces of a tile's end that the search begins with."""
+
+KEEPING = 0.001
+"""Relative gain by the simulation from which on biases are kept; less is within its error."""
 
 LEADING = 2
 """Of the axes with more than one element in a tile, how many of the first may be cut in pieces."""
@@ -63,7 +67,12 @@ def refine(
             break
         for point in varied(space, best.point):
             best = better(point, space.tiling(point), best) or best
-    return best
+    if best is None or expected <= LARGE:
+        return best
+    before = best
+    for point in _keeps(space, best.point):
+        best = better(point, space.tiling(point), best) or best
+    return best if best.cycles < (1 - KEEPING) * before.cycles else before
 
 
 def _cut_axes(space: Space, point: Point) -> list[str]:
@@ -97,6 +106,13 @@ def _starts(space: Space, point: Point) -> Iterator[Point]:
 def _slots(space: Space, point: Point) -> Iterator[Point]:
     """More slots for operands."""
     yield from space.grid(point, {"slots.inp": (2, 3), "slots.wgt": (2, 3, 4)})
+
+
+def _keeps(space: Space, point: Point) -> Iterator[Point]:
+    """Operands of operations loaded before all tiles: all of them, or one."""
+    if len(space.keeps) > 1:
+        yield space.with_values(point, dict.fromkeys(space.keeps, True))
+    yield from space.varied(point, "keep.")
 
 
 def _ends(space: Space, point: Point) -> Iterator[Point]:

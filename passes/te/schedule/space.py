@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from vtac.dialects.te import LANES, Knob, KnobKind, Knobs, Point, Value
+from vtac.passes.te.schedule.footprint import axes_of_operand
 from vtac.passes.te.schedule.structure import ScheduledStage, Structure
 from vtac.passes.te.schedule.tiling import Reduction, Tiling, even, tile_sizes
 
@@ -43,6 +44,7 @@ class Space(Knobs):
     a product: ``cut.STAGE.AXIS`` (elements of a tile) and ``start.STAGE.AXIS`` (smaller first
     tiles). ``order.STAGE``: of the loops over these tiles, outermost first.
     ``whole.STAGE.activations`` and ``whole.STAGE.weights``: loaded for the whole reduction at once.
+    ``keep.STAGE.NUMBER``: an operand of an operation, such as a bias, loaded before all tiles.
     ``windows.STAGE``: activations loaded anew for taps that only move their window. ``slots.inp``,
     ``slots.wgt``, ``slots.acc``: buffers of an operand, and of a tile. ``piece``: an axis and into
     how many pieces the end of a tile is cut along it, as ``AXIS/COUNT``.
@@ -77,7 +79,13 @@ class Space(Knobs):
                 self._int(point, "slots.acc"),
             ),
             piece=self._piece(point, tiles),
+            kept=frozenset(what for name, what in self.keeps.items() if point.get(name)),
         )
+
+    @cached_property
+    def keeps(self) -> Mapping[str, tuple[int, int]]:
+        """The operands that may be loaded before all tiles, stage and operand, by their knobs."""
+        return dict(_kept_operands(self.structure))
 
     def _int(self, point: Point, name: str) -> int:
         value = self.value(point, name)
@@ -206,6 +214,8 @@ def _declared(structure: Structure) -> Iterator[Knob]:
     for axis, extent in zip(axes, root.extents, strict=True):
         yield Knob(f"tile.{axis}", KnobKind.ORDERED, _sizes(extent), extent)
     yield Knob("order", KnobKind.PERMUTATION, (), axes)
+    for name, _ in _kept_operands(structure):
+        yield Knob(name, KnobKind.CHOICE, (False, True), False)
     for stage in structure.products:
         yield from _of_product(stage)
     for name, most in (("inp", 4), ("wgt", 4), ("acc", 3)):
@@ -215,6 +225,15 @@ def _declared(structure: Structure) -> Iterator[Knob]:
     yield Knob("piece", KnobKind.CHOICE, (None, *pieces), None)
     for axis in axes:
         yield Knob(f"end.{axis}", KnobKind.CHOICE, (None, *ENDS), None)
+
+
+def _kept_operands(structure: Structure) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The knobs of operands of operations that tile loops may move, with stage and operand."""
+    for stage in structure.stages:
+        own = structure.root_axes[stage.number]
+        for number in structure.vectors(stage):
+            if axes_of_operand(stage, number, own):
+                yield f"keep.{stage.compute.label.data}.{number}", (stage.number, number)
 
 
 def _of_product(stage: ScheduledStage) -> Iterator[Knob]:

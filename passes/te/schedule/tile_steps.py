@@ -118,7 +118,7 @@ class TileSteps:
         }
         # What other tilings with these loops have found of their tiles; with these slots, too.
         products = tuple([reduction.key for reduction in tiling.products.values()])
-        loops = tuple(self.loops), products, tiling.piece is None
+        loops = tuple(self.loops), products, tiling.piece is None, tiling.kept
         self._beginnings: dict[_Place, tuple[Sequence[Action], int]] = durations.known_tiles(loops)
         self._followed: dict[_Place, Sequence[Action]] = durations.known_tiles(
             (*loops, *tiling.slots[:2])
@@ -160,6 +160,8 @@ class TileSteps:
         for number, memory in operands_of(self.structure, stage):
             axes = needs.moving(stage, number)
             level = max((i for i, axis in enumerate(self.loops, 1) if axis in axes), default=0)
+            if (stage.number, number) in self.tiling.kept:
+                level = 0
             cut = 0 if reduction is None else reduction.around(stage, number)
             many = slots[memory] if level or cut else 1
             found.append(ProductOperand(stage, number, memory, level, cut, many))

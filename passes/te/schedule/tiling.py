@@ -1,6 +1,6 @@
 """One tiling of a kernel: its tiles, the order of their loops, and where operands are loaded."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -77,6 +77,8 @@ class Tiling:
     slots: of the buffers for activations, weights and accumulators.
     piece: an axis and a size: in these pieces of a tile the last operations and the store follow
         each other, so that the store of one runs beside the operations on the next.
+    kept: operands of operations, by numbers of stage and operand, that are loaded before all loops,
+        and wholly, although loops move them.
     """
 
     tiles: Sequence[tuple[int, ...]]
@@ -84,6 +86,7 @@ class Tiling:
     products: dict[int, Reduction]
     slots: tuple[int, int, int]
     piece: tuple[int, int] | None = None
+    kept: Set[tuple[int, int]] = frozenset()
 
     @property
     def cut(self) -> list[int]:
@@ -94,7 +97,7 @@ class Tiling:
     def loops(self) -> Hashable:
         """What its loops are: axes in one tile have none, so their place does not matter."""
         products = tuple([part.key for part in self.products.values()])
-        return tuple(self.cut), tuple(self.tiles), products
+        return tuple(self.cut), tuple(self.tiles), products, self.kept
 
     @property
     def key(self) -> Hashable:
