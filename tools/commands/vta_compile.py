@@ -215,8 +215,9 @@ def summary(module: Module, path: str) -> str:
     host = sum(placement.where == "host" for placement in module.explain)
     nodes = len(module.explain)
     instructions = sum(module.report.instructions.values())
+    programs = len(module.package.functions)
     return (
         f"{path}: {Path(path).stat().st_size:,} bytes; {nodes - host} of {nodes} nodes on the"
-        f" accelerator in {len(module.package.functions)} programs of {instructions:,}"
+        f" accelerator in {programs} program{'' if programs == 1 else 's'} of {instructions:,}"
         f" instructions; {module.report.total_seconds:.1f} s"
     )
