@@ -199,8 +199,9 @@ class _Errors:
         if form.group == 1 and (self.remembered is None or term.weights.size > MANY_WEIGHTS):
             return self._in_parts(layer, term, values, error)
         if (layer, term) not in known:
+            power = self.network.power(form.operand)
             every = slice(None)
-            known[layer, term] = self._own(term, term.real, layer.steps, every, values)
+            known[layer, term] = self._own(term, term.real, layer.steps, every, values, power)
         folded, own = known[layer, term]
         return self.model.total([self.model.through(folded, error), own])
 
@@ -208,23 +209,30 @@ class _Errors:
         """The error of a term, some channels at a time, so that the memory used stays in a
         cache."""
         real, channels = term.real, len(term.weights)
+        power = self.network.power(term.form.operand)
         found, count = [], max(1, _AT_ONCE * channels // term.weights.size)
         for start in range(0, channels, count):
             rows = slice(start, start + count)
-            folded, own = self._own(term, real, layer.steps, rows, values)
+            folded, own = self._own(term, real, layer.steps, rows, values, power)
             found.append(self.model.total([self.model.through(folded, error), own]))
         return np.concatenate(found)
 
     def _own(
-        self, term: Term, real: Array, steps: Array, rows: slice, values: Range
+        self,
+        term: Term,
+        real: Array,
+        steps: Array,
+        rows: slice,
+        values: Range,
+        power: float | None,
     ) -> tuple[Array, Array]:
         """The folded weights of some channels, and the errors of sums that their rounding causes.
 
-        real: the real weights of all channels. steps: of the accumulators.
+        real: the real weights of all channels. steps: of the accumulators. values, power: the range
+        and the mean square of the operand.
         """
         unit = per_channel(steps[rows] / term.scale.value, real.ndim - 1)
         real, stored = real[rows], term.weights[rows] * unit
-        power = self.network.power(term.form.operand)
         wrong = self.model.wrong(real - stored, values, power)
         own = self.model.total([wrong, _float_error(real, magnitude(values))])
         return self.model.folded(stored, term.form.group), own

@@ -91,7 +91,7 @@ class Draft:
         self.scale = None if group.leaves_int32 else scales[result]
         self.constant = group.bias * network.factors.get(result, 1.0)
         self.terms = [
-            Term(form, scales[form.operand], network, network.weights(form).shape)
+            Term(form, scales[form.operand], network, network.shape_of_weights(form))
             for form in group.forms
         ]
 

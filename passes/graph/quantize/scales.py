@@ -349,6 +349,7 @@ def _least_scale(network: Network, group: Sum, chosen: dict[SSAValue, Scale]) ->
         if form.is_pooling:
             least = max(least, chosen[form.operand].value / form.divisor)
         elif not form.plain:
-            largest = float(np.abs(network.weights(form)).max())
+            weights = network.weights(form)
+            largest = max(float(weights.max()), -float(weights.min()))
             least = max(least, chosen[form.operand].value * largest / 127)
     return least

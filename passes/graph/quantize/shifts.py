@@ -49,13 +49,22 @@ class RealWeights:
             whole[some] = _rounded(self.rows[some], shift[some], self.limits)
         return whole
 
-    def errors(self, shift: Array) -> Array:
+    def clipped(self, shift: Array) -> Array:
+        """The squared error of each channel's largest or smallest weight, whichever is more: the
+        least that `errors` can be."""
+        error = _rounded(self.extremes, shift, self.limits)
+        error *= np.ldexp(1.0, -shift)[:, None]
+        error -= self.extremes
+        return cast(Array, np.square(error, out=error).max(axis=1))
+
+    def errors(self, shift: Array, wanted: Array | bool = True) -> Array:
         """Sum of squared errors of each channel's weights, in the unit of ``rows`` squared.
 
-        The error of a channel depends on its own shift only, and is computed once per shift.
+        The error of a channel depends on its own shift only, and is computed once per shift; NaN
+        where it is neither known nor wanted.
         """
         channels = np.arange(len(self.rows))
-        missing = np.flatnonzero(np.isnan(self._errors[shift, channels]))
+        missing = np.flatnonzero(np.isnan(self._errors[shift, channels]) & wanted)
         count = max(1, _AT_ONCE // max(1, self.rows.shape[1]))
         for start in range(0, len(missing), count):
             some = missing[start : start + count]
@@ -91,7 +100,10 @@ def choose_shifts(weights: RealWeights, least: int, block: int | Array) -> Array
     unfit = any_of_block(~weights.fit(shift), block)
     shift = np.where(unfit & (shift > least), shift - 1, shift)
     more = np.minimum(shift + 1, LARGEST_SHIFT)
-    gain = weights.errors(shift) - weights.errors(more)
+    errors = weights.errors(shift)
+    # What the largest weights alone lose by clipping often says that nothing is gained.
+    at_most = _total(errors - weights.clipped(more), block)
+    gain = np.where(at_most > 0, errors - weights.errors(more, at_most > 0), -1.0)
     return np.where((_total(gain, block) > 0) & ~zero, more, shift)
 
 

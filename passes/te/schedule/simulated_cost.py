@@ -114,10 +114,13 @@ class _Simulation:
             state = self._run(0, (), (), -1, self._start())
         except _LimitReachedError as reached:
             return reached.cycles, False
+        stored = self._now + max(state.store, 0)
+        if limit is not None and stored >= limit:
+            return stored, False
         uops = MicroOpCounter(self.steps, self.entries).count()
         again = (uops.loads - 1) * self.rates.load + self._beats(uops.words - uops.first)
         first = max(self.rates.load + self._beats(uops.first) - self._first_product, 0)
-        return self._now + max(state.store, 0) + again + first, True
+        return stored + again + first, True
 
     def _beats(self, micro_ops: int) -> int:
         return 4 * micro_ops // self.rates.beat
