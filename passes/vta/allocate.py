@@ -25,7 +25,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
 
 from vtac.dialects.errors import CompileError, DoesNotFit, Problem
 from vtac.dialects.locations import layer_of
@@ -412,8 +411,10 @@ def _rewrite(program: StreamOp, addresses: dict[SSAValue, int]) -> None:
             base = cast("IntegerAttr", properties["sram_base"])
             properties["sram_base"] = integer(base.value.data + bases[0])
         op.operands = ()
-    for alloc in [op for op in program.body.block.ops if type(op) is AllocOp]:
-        Rewriter.erase_op(alloc)
+    block = program.body.block
+    for alloc in program.all_of(AllocOp):
+        assert alloc.buffer.first_use is None
+        block.detach_op(alloc)
 
 
 def index_bases(opcode: Opcode, resets: bool, bases: Sequence[int]) -> tuple[int, int, int]:

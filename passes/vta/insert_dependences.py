@@ -85,7 +85,8 @@ def insert_dependences(program: StreamOp) -> None:
     if tokens is None:
         raise no_tokens(program.label, program.target.token_depth, map(layer_of, instructions))
     for op, flags in zip(instructions, tokens.flags, strict=True):
-        _set_tokens(op, flags)
+        if True in flags:
+            _set_tokens(op, flags)
     for place, module, flags in tokens.carriers:
         before = instructions[place]
         carrier = LoadOp.create(
