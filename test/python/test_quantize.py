@@ -78,6 +78,22 @@ def test_shifts_stay_in_bounds_and_are_best(seed: int, block: int, least: int) -
             assert chosen <= weights.errors(shift[some] - 1).sum()
 
 
+@given(st.integers(0, 2**32), st.integers(1, 5), st.sampled_from([1, 2, 9, 300]))
+def test_what_clipping_costs_at_least_decides_nothing_else(seed: int, block: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_t(3, size=(7, k)) * 2.0 ** rng.integers(-12, 0, (7, 1))
+    weights = RealWeights(rows)
+    for shift in rng.integers(0, 12, (3, 7)):
+        assert (weights.clipped(shift) <= weights.errors(shift)).all()
+    shift = choose_shifts(weights, 0, block)
+    for start in range(0, 7, block):
+        some = RealWeights(rows[start : start + block])
+        more = shift[start : start + block] + 1
+        if some.fit(more - 1).all() and more[0] <= 31:
+            gain = some.errors(more - 1) - some.errors(more)
+            assert gain.sum() <= 1e-12 * some.errors(more - 1).sum()
+
+
 def test_errors_are_those_of_rounding_at_any_shift() -> None:
     rows = np.random.default_rng(0).normal(size=(3, 50))
     weights = RealWeights(rows)
