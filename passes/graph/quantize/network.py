@@ -191,12 +191,12 @@ class Network:
     def shape_of_weights(self, form: Form) -> tuple[int, ...]:
         """The shape of the weights of a linear form, see `weights`."""
         if form.matrix is not None:
-            return form.matrix.shape
+            return tuple(form.matrix.shape)
         assert isinstance(form.source, WeightedOp), "others have a matrix of their own"
         w = self.constant(form.source.weights)
         assert w is not None, "the quantiser takes ops with constant weights only"
         turned = isinstance(form.source, GemmOp) and not form.source.trans_b.value.data
-        return w.shape[::-1] if turned else w.shape
+        return tuple(w.shape[::-1] if turned else w.shape)
 
     def given_weights(self, layer: WeightedOp) -> Array:
         """The weights of a layer [O, ...] in float64; alpha and transposition of a gemm applied."""
