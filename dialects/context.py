@@ -257,6 +257,10 @@ class Observations(Protocol):
         """The largest magnitude of each channel of a value; None if not known."""
         ...
 
+    def describe_part(self, whole: SSAValue, part: SSAValue, channels: Array, number: int) -> None:
+        """Let a new value be known as some channels of another, its part of this number."""
+        ...
+
     def evaluate(self, op: Operation, batches: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The results of one op, which may be new, for its operands in each batch."""
         ...

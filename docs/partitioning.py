@@ -50,9 +50,10 @@ first. A package with code of codegen `c` opens only for those who trust it
 
 Each is a pass; `vta-opt -p` runs them one by one. For each codegen, by falling priority:
 
-1. its **preparation** of the network. That of `vta` is `quantize` (floats that were calibrated
-   become integers), `sort-channels` (channels whose shifts agree become neighbours), `raise-moves`
-   (sums that turn out to move int8 unchanged become concatenations and slices), `byte-planes` and
+1. its **preparation** of the network. That of `vta` is `split-channels` (large channels
+   behind a curve become tensors of their own), `quantize` (floats that were calibrated become
+   integers), `sort-channels` (channels whose shifts agree become neighbours), `raise-moves` (sums
+   that turn out to move int8 unchanged become concatenations and slices), `byte-planes` and
    `fold-first-layer`. What a codegen before has taken is left alone.
 2. `match-patterns{{codegen=NAME}}`: groups of ops that match one of its **patterns**, and single
    ops that one of its **predicates** accepts, become `graph.composite` ops. A predicate that

@@ -148,19 +148,19 @@ def main() -> None:
     parser.add_argument("--page", type=Path)
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--before", type=Path)
-    parser.add_argument("--only", default="", help="cases whose name has this text")
+    parser.add_argument("--only", default="", help="a text of names; other cases keep rows")
     arguments = parser.parse_args()
     known = json.loads(BEFORE.read_text()) if BEFORE.exists() else {}
     rows, found = [], {}
     old = arguments.page.read_text() if arguments.page else ""
     for case in cases(arguments.layers):
+        key, start = f"{case.name}, {case.target}", f"| {case.name} | {case.target} |"
         if arguments.only not in case.name:
+            rows += [line for line in old.splitlines() if line.startswith(start)]
             continue
-        key = f"{case.name}, {case.target}"
         try:
             now = measured(case)
         except metadata.PackageNotFoundError:
-            start = f"| {case.name} | {case.target} |"
             rows += [line for line in old.splitlines() if line.startswith(start)]
             print(f"{key}: {PACKAGE} is not installed")
             continue

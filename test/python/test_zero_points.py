@@ -39,6 +39,11 @@ class Known:
         found = self.magnitudes.get(value)
         return None if found is None else np.array(found)
 
+    def describe_part(
+        self, whole: SSAValue, part: SSAValue, channels: np.ndarray, number: int
+    ) -> None:
+        pass
+
     def evaluate(self, op: Operation, batches: Sequence[Sequence[np.ndarray]]) -> list[list]:
         operands = list(dict.fromkeys(op.operands))
         names = {value: f"x{number}" for number, value in enumerate(operands)}

@@ -25,14 +25,14 @@ from itertools import compress, islice
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from vtac.dialects.array_files import read_npz, write_npz
 from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import is_static, shape_of, total_macs
 from vtac.dialects.graph.ranges import range_of
-from vtac.dialects.graph.value_names import value_name
+from vtac.dialects.graph.value_names import set_value_name, value_name
 from vtac.lowering.graph_to_onnx import build_model, opsets_of
 from vtac.runtime.atomic import read_whole, write_whole
 from vtac.runtime.calibration import open_float_model
@@ -106,6 +106,19 @@ class Observed:
     def largest(self, value: SSAValue) -> Array | None:
         """The largest magnitude of each channel; None for a value without channels."""
         return self.maxima.get(value_name(value) or "")
+
+    def describe_part(self, whole: SSAValue, part: SSAValue, channels: Array, number: int) -> None:
+        """Give a new value the name ``WHOLE[NUMBER]``, and what was observed of its channels."""
+        old = value_name(whole)
+        assert isinstance(part, OpResult), "an argument is no part"
+        if old is None:
+            return
+        name = f"{old}[{number}]"
+        set_value_name(part, name)
+        self.means, self.powers, self.maxima = (
+            {**table, name: table[old][channels]} if old in table else table
+            for table in (self.means, self.powers, self.maxima)
+        )
 
     def evaluate(self, op: Operation, batches: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The results of one op for its operands in each batch."""

@@ -148,14 +148,15 @@ class LayerErrors:
         known: dict[Stored, str] = {}
         layers = []
         for stored in observed.stored:
-            value, maker = values[stored.value], stored.result.owner
+            value, maker = values.get(stored.value), stored.result.owner
             assert isinstance(maker, Operation), "what stands for a value is computed"
             if value not in self.names or maker.parent is None:  # what a later pass took back
                 continue
+            assert value is not None, "what has a name is a value of the original"
             known[stored] = self.names[value]
             # What passes integers on unchanged is no layer.
             if not all(isinstance(rule_of(op), PassingRule) for op in stored.covered):
-                covered = tuple(originals[op] for op in stored.covered)
+                covered = tuple(originals[op] for op in stored.covered if op in originals)
                 layers.append(_Layer(stored, value, layer_of(maker), covered))
         return _Trial(module, ctx, copies, known, layers)
 

@@ -22,13 +22,13 @@ from vtac.dialects.context import Array
 from vtac.dialects.graph import (
     ActivationOp,
     ConcatOp,
-    ConvOp,
     ElementWise,
     FakeQuantizeOp,
     HardSwishOp,
     HostOp,
     MulOp,
     ReshapeOp,
+    WeightedOp,
     is_static,
     shape_of,
 )
@@ -283,7 +283,7 @@ def _contraction_at(
     result = root.results[0]
     # Without a multiplier the host rounds to a scale of the network's own.
     rounded = all(isinstance(use.operation, FakeQuantizeOp) for use in result.uses)
-    return replace(found, leaves_int32=rounded or _is_compared(result, reasons))
+    return replace(found, leaves_int32=rounded or is_compared(result, reasons))
 
 
 def _feeds(op: Operation, covered: Set[Operation]) -> bool:
@@ -351,12 +351,14 @@ class _Grower:
                 break
         forms = sorted(terms.forms, key=lambda form: form.plain)
         alone = (lo, hi) == (-inf, inf) and not forms
+        int32 = alone and is_dense(core) and is_compared(result)
         if core is not None:
             rule = rule_of(core)
             assert isinstance(rule, CoreRule)
-            forms = [*self._core_forms(rule.form(core, result, factor), terms), *forms]
+            whole = rule.form(core, result, factor)
+            # The accumulators of a dense layer that are the result are those of one form.
+            forms = [*([whole] if int32 else self._core_forms(whole, terms)), *forms]
             terms.bias += factor * rule.bias(core, self.network)
-        int32 = alone and is_dense(core) and _is_compared(result)
         return Sum(root, core, forms, terms.bias, lo, hi, terms.covered, int32)
 
     def _terms(self, root: Operation, covered: dict[Operation, None]) -> Terms:
@@ -369,11 +371,17 @@ class _Grower:
         concat, core = self._interior(form.operand), form.source
         if not isinstance(concat, ConcatOp) or concat.axis.value.data != 1 or form.group > 1:
             return [form]
-        # The accumulators of a dense layer may be the result; then they are those of one form.
-        if not isinstance(core, ConvOp) or is_dense(core):
+        if not isinstance(core, WeightedOp) or (is_dense(core) and not self._fills_blocks(concat)):
             return [form]
         terms.covered[concat] = None
         return list(taken_apart(form, concat, self.network.given_weights(core)))
+
+    def _fills_blocks(self, concat: ConcatOp) -> bool:
+        """Whether the operands of a concatenation are whole blocks of channels of the target."""
+        target = self.network.target
+        if target is None:
+            return False
+        return not any((shape_of(value) or ())[1] % target.block for value in concat.inputs)
 
     def _choose_core(self, terms: Terms) -> tuple[Operation | None, Array]:
         """Let one core share its accumulators; the others, and the ops that they cover, become
@@ -446,7 +454,7 @@ def _width(core: Operation) -> int:
     return rule.width(core)
 
 
-def _is_compared(value: SSAValue, hosted: Container[Operation] = ()) -> bool:
+def is_compared(value: SSAValue, hosted: Container[Operation] = ()) -> bool:
     """Whether a value reaches only results, argmax and softmax, at most reshaped and rounded.
 
     hosted: ops that stay float. Element-wise arithmetic of two operands among these may lie

@@ -30,7 +30,7 @@ from vtac.passes.graph.quantize.layer import (
     Term,
     make_layer,
 )
-from vtac.passes.graph.quantize.network import Network, channels_of
+from vtac.passes.graph.quantize.network import Network, channels_of, is_dense
 from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
 from vtac.passes.graph.quantize.shifts import (
@@ -197,13 +197,14 @@ def _real_weights(draft: Draft, term: Term, least: int) -> RealWeights:
 
     There are two planes where everything is to be exact. With given scales there are two as well
     where a form that only changes the scale has no exact weights of 8 bits, or where weights would
-    need a shift to the left.
+    need a shift to the left. So do the weights of a part of a dense layer's operand with the
+    coarser scale (`split_channels`): in one plane, those of the other parts would lose steps.
     """
     scale, group = draft.scale, draft.group
     assert scale is not None
     rows = term.real.reshape(term.shape[0], -1) / (scale.value / term.scale.value)
     lowest, part = np.full(len(rows), least), RealWeights(rows)
-    two = draft.policy.requantise == "exact"
+    two = draft.policy.requantise == "exact" or _is_coarse_part(draft, term)
     if group.is_rounded and not two:
         two = not part.fit(lowest).all()
         if not term.form.multiplies:  # no shift is sure to make integers of them without rounding
@@ -214,6 +215,15 @@ def _real_weights(draft: Draft, term: Term, least: int) -> RealWeights:
     if not part.fit(lowest).all():
         raise Obstacle(group, "its weights do not reach the finer steps of an addend")
     return part
+
+
+def _is_coarse_part(draft: Draft, term: Term) -> bool:
+    """Whether a dense layer reads other parts of its operand at half the scale of this or less."""
+    core = draft.group.core
+    if term.form.source is not core or not is_dense(core):
+        return False
+    parts = [x.scale.value for x in draft.terms if x.form.source is core]
+    return 2 * min(parts) <= term.scale.value
 
 
 def _policy_shifts(
