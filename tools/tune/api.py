@@ -99,6 +99,11 @@ def _is_measurer(value: object) -> bool:
     return not isinstance(value, type) and hasattr(value, "submit")
 
 
+def _is_progress(value: object) -> bool:
+    """Whether a value has the methods of `Progress`."""
+    return all(callable(getattr(value, name, None)) for name in ("told", "finished"))
+
+
 @takes(
     source=TUNABLE,
     target=PATH | instance("a Target", Target),
@@ -116,7 +121,7 @@ def _is_measurer(value: object) -> bool:
     fresh=FLAG,
     select=PATH | NONE,
     prove_all=FLAG,
-    progress=FUNCTION | NONE,
+    progress=Kind("a Progress", _is_progress) | NONE,
     interrupted=FUNCTION,
     note=FUNCTION,
 )
