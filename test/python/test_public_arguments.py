@@ -120,7 +120,7 @@ CALLABLES: dict[str, tuple[dict[str, object], dict[str, set[str]]]] = {
             "reference": {"None"},
             "labels": {"None", "one", *LISTS},
             "limit": {"None", "one"},
-            "progress": {"None"},
+            "progress": {"None", "function", "class"},
         },
     ),
     "export_c": ({"model": "MODULE", "folder": "FOLDER"}, {"model": set(), "folder": PATHS}),

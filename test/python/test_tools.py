@@ -57,7 +57,7 @@ def test_compile_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "what runs where" in said.out
     assert "vta_0" in said.out
     assert "chosen by cost" in said.out and "product, " in said.out
-    assert "nodes on the accelerator in 1 programs" in said.out.replace("\n", " ")
+    assert "nodes on the accelerator in 1 program of" in said.out.replace("\n", " ")
     assert "note: input 'image' has shape [1, 1, 8, 8]" in said.err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["out.vtapkg", "samples.npz"]
 

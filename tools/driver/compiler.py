@@ -87,7 +87,7 @@ NO_CALIBRATION = (
 )
 
 _HOLDS_WEIGHTS = frozenset(
-    {"import", "observe shapes", CalibratePass.name, QuantizePass.name, "encode", "open"}
+    {"import", "observe shapes", CalibratePass.name, QuantizePass.name, "encode", "package", "open"}
 )
 """Steps that may hold all weights of a network for a while."""
 
@@ -324,7 +324,7 @@ class Driver:
     def _package(self, cut: Cut, built: Built) -> Package:
         functions: dict[str, Function] = {}
         blobs: dict[str, bytes] = {}
-        with self._step("encode"):
+        with self._step("package"):
             for name, (codegen, op) in built.items():
                 engine = self._engine(codegen, name)
                 functions[name], more = engine.store(name, codegen, op, self.ctx.resources)
