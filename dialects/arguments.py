@@ -59,6 +59,7 @@ def _is_samples(value: object) -> bool:
     )
 
 
+# Classes of NumPy and ONNX are known by their names: commands that need neither do not import them.
 ANYTHING = Kind("anything", lambda value: True)
 NONE = Kind("None", lambda value: value is None)
 PATH = Kind("a path", _is_path)

@@ -291,10 +291,9 @@ class Driver:
                 self._run(segment, module)
         best, fronts = None, dict[str, ModuleOp]()
         for way in trials.alternatives(module):
-            trial = module.clone() if trials.are_more else module
-            if str(way.front) in fronts:
-                trial = fronts[str(way.front)].clone()
-            else:
+            known = fronts.get(str(way.front))
+            trial = (known or module).clone() if trials.are_more else module
+            if known is None:
                 self._run_all(way.front, trial)
                 fronts[str(way.front)] = trial.clone() if trials.are_more else trial
             self._run_all(way.rest, trial)

@@ -4,9 +4,10 @@ How many cores a small layer is worth depends on what waits for what, and what i
 layers into instances, too. So all passes from partitioning on run once for each plan (and the last
 ones for each way to lower it, `trials`); what takes the fewest cycles is kept. Plans are tried in
 the order of `PLANS`, the usual one first, within the budget of `trials`. Besides, a program of one
-core is tried unless the cluster is faster than one core can be: so no network is slower on a
-cluster. And where tensors do not fit the global buffer, instances are tried. Options that the
-pipeline itself gives are not tried otherwise.
+core is tried unless the cluster is faster than one core can be: so no partitioned network is slower
+on a cluster. (What comes before partitioning knows the number of cores, too: `fold-first-layer` may
+fold otherwise than for one core.) And where tensors do not fit the global buffer, instances are
+tried. Options that the pipeline itself gives are not tried otherwise.
 """
 
 from collections.abc import Callable, Iterator, Mapping
