@@ -7,7 +7,7 @@ the accelerator with the NumPy reference (docs/quantisation.md as code). It prin
 and target, and at the end what was compared in all; a difference, or a launch that could not be
 compared, makes the exit status 1. Trained networks that are absent (``../shared/models``) are
 skipped, and the end says so. The networks that come with a package have pictures of 224 x 224,
-which take minutes; ``--extent`` makes those of the light models smaller.
+which take minutes each.
 """
 
 import argparse
@@ -19,11 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-import onnx
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-import light_models
-from bench_networks import EVERY, LIGHT, SAMPLES, Network, network
+from bench_networks import EVERY, Network, network
 from exact_integers import Comparison, Oracle
 from trained_models import NAMES, SHARED, TARGETS
 
@@ -37,17 +34,6 @@ COLUMNS = (
 )  # fmt: skip
 SHOWN = 5
 """So many differences are printed."""
-
-
-def given_network(name: str, folder: Path, count: int, extent: int | None) -> Network:
-    """A network and ``count`` inputs; a light model on pictures of ``extent`` pixels, if given."""
-    if name not in LIGHT or extent is None:
-        return network(name, folder, count)
-    model = light_models.light_model(LIGHT[name], extent)
-    entry, shape = light_models.picture_input(model)
-    samples, inputs = (light_models.pictures(shape, n, n) for n in (SAMPLES, SAMPLES + count))
-    onnx.save(model, folder / "network.onnx")
-    return Network(folder / "network.onnx", entry, samples, inputs[SAMPLES:])
 
 
 def compare(
@@ -70,7 +56,6 @@ def main() -> int:
     parser.add_argument("--requantise", choices=get_args(Requantise), default="auto")
     parser.add_argument("--inputs", type=int, default=2, help="compare on so many")
     parser.add_argument("--orders", type=int, default=3, help="one is the program's own")
-    parser.add_argument("--extent", type=int, help="height and width of light models' pictures")
     options = parser.parse_args()
     orders = (None, *range(1, options.orders))
     wrong = compared = launches = integers = 0
@@ -78,7 +63,7 @@ def main() -> int:
     print(" | ".join(COLUMNS))
     for name in [n for n in options.networks or EVERY if n not in absent]:
         with tempfile.TemporaryDirectory() as folder:
-            given = given_network(name, Path(folder), options.inputs, options.extent)
+            given = network(name, Path(folder), options.inputs)
             for target in options.target:
                 started = time.process_time()
                 found = Comparison()
