@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import logging
 import math
 import ssl
 import tempfile
@@ -20,6 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from vtac.dialects.errors import CompileError, Problem
@@ -43,6 +45,9 @@ from vtac.runtime.remote.workers import EndedProcessError, Workers
 FAULT = "fault"
 """The key of an answer under which a fault of the server is noted for `Event`."""
 
+MALFORMED = "malformed"
+"""The method and the kind of requests that no handler has seen, since they are no HTTP."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -50,8 +55,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Event:
     """A request that has been answered.
 
-    status: of the answer, as HTTP has it. fault: what went wrong in the server itself, if
-    anything did.
+    method, path: of the request; `MALFORMED` and nothing where it is no HTTP. status: of the
+    answer, as HTTP has it. fault: what went wrong in the server itself, if anything did.
     """
 
     client: str
@@ -67,7 +72,8 @@ class Event:
 
     def __str__(self) -> str:
         fault = f" ({self.fault})" if self.fault else ""
-        return f"{self.client}: {self.method} {self.path}: {self.status}{fault}"
+        request = f"{self.method} {self.path}".rstrip()
+        return f"{self.client}: {request}: {self.status}{fault}"
 
 
 Tell = Callable[[Event], None]
@@ -115,6 +121,34 @@ class _Metrics:
         self.ended = Counter("vtac_processes_ended", "Processes that ended early.", registry=room)
 
 
+class _Unhandled(logging.Handler):
+    """Tells of requests that aiohttp answers itself: it only logs them, with a traceback.
+
+    These are the malformed ones, and those on which aiohttp itself fails.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell of what is logged with an exception."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return
+        client = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+        if isinstance(error, HttpProcessingError):
+            self._tell(Event(client, MALFORMED, "", error.code))
+        else:
+            self._tell(Event(client, MALFORMED, "", 500, f"{type(error).__name__}: {error}"))
+
+    def logger(self) -> logging.Logger:
+        """A logger, apart from those of the program, that logs here alone."""
+        logger = logging.Logger(__name__, logging.DEBUG)
+        logger.addHandler(self)
+        return logger
+
+
 class Server:
     """A server of simulators. `start` and `stop` it in one event loop.
 
@@ -151,7 +185,8 @@ class Server:
         for path, service in self._services.items():
             app.router.add_post(f"/{path}", partial(self._serve, service))
         idle = self._limits.idle_seconds
-        self._runner = web.AppRunner(app, keepalive_timeout=idle, access_log=None)
+        logger = _Unhandled(self._told_malformed).logger()
+        self._runner = web.AppRunner(app, keepalive_timeout=idle, access_log=None, logger=logger)
         await self._runner.setup()
         site = web.TCPSite(
             self._runner, host, port, ssl_context=self._access.tls, backlog=self._limits.connections
@@ -183,6 +218,11 @@ class Server:
         self._tell(Event(client, request.method, request.path, response.status, fault))
         self._metrics.requests.labels(kind, response.status).inc()
         return response
+
+    def _told_malformed(self, event: Event) -> None:
+        """Count and tell a request that never came to `_guarded`."""
+        self._tell(event)
+        self._metrics.requests.labels(MALFORMED, event.status).inc()
 
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         manager = self._runner.server if self._runner is not None else None

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import pytest
 from digits_model import MODEL, images
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy
 from onnx import TensorProto, helper
@@ -360,6 +360,37 @@ def test_what_a_server_tells() -> None:
         events = [json.loads(line) for line in err.splitlines()]
         assert [event["status"] for event in events] == told
         assert all(event["client"] == "127.0.0.1" for event in events)
+
+
+HEADS = st.one_of(
+    st.binary(min_size=1, max_size=60).map(lambda data: b"\x16\x03" + data),  # as TLS begins
+    st.binary(max_size=30).map(lambda data: b"GET / HTTP/1.1\r\nHost: x\r\nA\0: " + data),
+    st.integers(2, 99).map(lambda major: f"GET / HTTP/{major}.x\r\nHost: x".encode()),
+    st.just(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1"),
+)
+"""Heads of requests that are no HTTP."""
+
+
+def test_requests_that_are_no_http_are_told_and_counted() -> None:
+    server, heads = started("--json"), list[bytes]()
+
+    @given(HEADS)
+    @settings(max_examples=40, database=None, deadline=None)
+    def refused(head: bytes) -> None:
+        heads.append(head)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+            client.sendall(head + b"\r\n\r\n")
+            assert client.recv(1000).startswith(b"HTTP/1.0 400")
+
+    refused()
+    assert server.metric('vtac_requests_total{kind="malformed",status="400"}') == len(heads)
+    assert server.is_well()
+    server.http.close()
+    server.process.send_signal(signal.SIGINT)
+    _, err = server.process.communicate(timeout=60)
+    events = [json.loads(line) for line in err.splitlines()]
+    assert len(events) == len(heads)
+    assert all(each["method"] == "malformed" and each["status"] == 400 for each in events)
 
 
 def test_packages_give_way_when_the_store_is_full(tmp_path: Path) -> None:

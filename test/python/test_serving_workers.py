@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 import worker_calls
-from worker_calls import TalkativeError, die, echo, fail, prepare, prepare_badly, unsendable
+from worker_calls import (
+    TalkativeError,
+    die,
+    echo,
+    fail,
+    prepare,
+    prepare_badly,
+    prepare_with,
+    unsendable,
+)
 
 from vtac.runtime.remote.workers import EndedProcessError, Workers
 
@@ -132,6 +141,16 @@ def test_processes_that_do_not_start_are_told() -> None:
                 await workers.call(echo, (0,), PATIENCE)
 
     running(1, body, prepare_badly)
+
+
+def test_what_takes_too_much_memory_ends_the_process_that_is_given_it() -> None:
+    async def body(workers: Workers) -> None:
+        for _ in range(2):
+            with pytest.raises(EndedProcessError):  # it cannot be read and unpacked there
+                await workers.call(echo, (b"x" * (48 << 20),), PATIENCE)
+            assert (await workers.call(echo, (7,), PATIENCE))[2] == 7
+
+    running(1, body, prepare_with(64 << 20))
 
 
 def test_all_end_with_their_server() -> None:

@@ -5,9 +5,12 @@ As a program, a server of one process: prints the process, which then sleeps.
 
 import asyncio
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from vtac.runtime.remote.workers import Workers
@@ -26,6 +29,18 @@ def prepare(seen: str) -> None:
 
 def prepare_badly(_: str) -> None:
     os._exit(3)
+
+
+def prepare_with(more_bytes: int) -> Callable[[str], None]:
+    """As `prepare`, with so much memory more than the process has then."""
+    return partial(_prepare_with, more_bytes)
+
+
+def _prepare_with(more_bytes: int, seen: str) -> None:
+    prepare(seen)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + more_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def echo(value: Any) -> tuple[int, str, Any]:
