@@ -82,8 +82,8 @@ def compiled(
         stored = draft.insert(QuantizeOp(x, 1.0, 0, _bytes(x)))
         scores = draft.product(stored, keys)
         if softmax is None:
-            y = draft.product(Softmax._byte(draft, scores, 0, 8), values.T)
-            y = Softmax._byte(draft, y, 0, 8)
+            y = draft.product(Softmax.byte(draft, scores, 0, 8), values.T)
+            y = Softmax.byte(draft, y, 0, 8)
         else:
             y = softmax.emit(draft, scores, values)
         real = draft.insert(DequantizeOp(y, [1.0], 0, end.operands[0].type))
@@ -150,7 +150,7 @@ def main() -> None:
     if arguments.page:
         old = arguments.page.read_text()
         start, end = old.index(BEGIN) + len(BEGIN), old.index(END)
-        arguments.page.write_text(old[:start] + "\n".join(["", *table, ""]) + old[end:])
+        arguments.page.write_text(old[:start] + "\n".join(["", "", *table, "", ""]) + old[end:])
 
 
 if __name__ == "__main__":

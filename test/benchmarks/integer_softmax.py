@@ -139,14 +139,14 @@ class Softmax:
         first = np.zeros((values.shape[1], self.lanes))
         first[:, 0] = 1
         # The sum is found twice, since accumulators do not leave a kernel.
-        n = draft.product(self._byte(draft, self._emit_exponent(draft, self._sum(draft, e))), first)
+        n = draft.product(self.byte(draft, self._emit_exponent(draft, self._sum(draft, e))), first)
         x = self._emit_reciprocal(draft, self._sum(draft, e))
         x = draft.gathered(draft.sums(draft.planes(x, 0, 0, 1.0), first))
         product = draft.gathered(draft.sums(e, values.T))
         y = draft.insert(ShiftRightByOp(product, n))
         y = draft.insert(MultiplyShiftOp(y, 1, 0, 6))
         y = draft.insert(MulOp(y, x, y.type))
-        return self._byte(draft, y, 1 << self.shift >> 1, self.shift)
+        return self.byte(draft, y, 1 << self.shift >> 1, self.shift)
 
     def _emit_exponentials(self, draft: Draft, fine: FineValue) -> SSAValue:
         spread = np.zeros((self.keys, self.lanes))
@@ -183,7 +183,7 @@ class Softmax:
         for matrix in matrices[1:]:
             other = draft.product(x, matrix)
             found = draft.insert(MaxOp(found, other, found.type))
-        return self._byte(draft, found)
+        return self.byte(draft, found)
 
     def _sum(self, draft: Draft, e: FineValue) -> SSAValue:
         return draft.gathered(draft.sums(e, np.ones((self.lanes, self.keys))))
@@ -211,7 +211,7 @@ class Softmax:
         return x
 
     @staticmethod
-    def _byte(draft: Draft, acc: SSAValue, bias: int = 0, shift: int = 0) -> SSAValue:
+    def byte(draft: Draft, acc: SSAValue, bias: int = 0, shift: int = 0) -> SSAValue:
         type = TensorType(i8, known_extents(acc))
         addends, amounts = draft.vector(acc, bias, "bias"), draft.vector(acc, shift, "shift")
         op = RequantizeOp(acc, addends, amounts, type, lo=-128, hi=127, scale=1.0)
