@@ -34,9 +34,9 @@ from vtac.lowering.onnx_to_graph.node import Node, StaysOnHostError
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.passes.graph import quantize
 from vtac.passes.graph.annotate import needs_reason
+from vtac.passes.graph.float_groups.groups import why_not
+from vtac.passes.graph.float_groups.rules import RULES
 from vtac.passes.graph.patterns import OpPattern
-from vtac.passes.graph.quantize.groups import why_not
-from vtac.passes.graph.quantize.rules import RULES
 from vtac.passes.graph.quantize.scales import Obstacle
 from vtac.passes.graph.reasons import Reason
 

@@ -54,6 +54,7 @@ from vtac.lowering.codegens.vta_cycles import is_worth_joining, region_cycles
 from vtac.lowering.vta_to_binary import encode_cluster, encode_program
 from vtac.passes.graph.codegen import Codegen, NamedPattern
 from vtac.passes.graph.conv_transpose_phases import can_split
+from vtac.passes.graph.float_groups.rules import RULES
 from vtac.passes.graph.patterns import (
     Predicate,
     Recursive,
@@ -63,7 +64,6 @@ from vtac.passes.graph.patterns import (
     wildcard,
 )
 from vtac.passes.graph.quantise_options import QuantiseOptions
-from vtac.passes.graph.quantize.rules import RULES
 from vtac.passes.graph.reasons import Reason, ReasonKind, unusable_shape
 from vtac.passes.pipeline import Pipeline
 

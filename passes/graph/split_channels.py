@@ -30,10 +30,10 @@ from vtac.dialects.graph.ranges import set_range
 from vtac.dialects.graph.value_names import VALUE_NAMES_ATTRIBUTE
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.constants import new_constant
+from vtac.passes.graph.float_groups.groups import is_compared
+from vtac.passes.graph.float_groups.network import Network, is_channel_vector, producer
+from vtac.passes.graph.float_groups.one_variable import OneVariable, function_at
 from vtac.passes.graph.quantize.equalisation import FEWEST
-from vtac.passes.graph.quantize.groups import is_compared
-from vtac.passes.graph.quantize.network import Network, is_channel_vector, producer
-from vtac.passes.graph.quantize.one_variable import OneVariable, function_at
 from vtac.passes.graph.reasons import is_settled
 
 WORTH = 0.25

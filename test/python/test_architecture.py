@@ -62,7 +62,7 @@ def test_rooms_follow_the_contracts() -> None:
     }
     rows = re.findall(r"^\| `([\w.]+)` \| .* \| ([^|]*) \|$", PAGE.read_text(), re.MULTILINE)
     stated = {
-        f"vtac.{room}": {f"vtac.{name}" for name in re.findall(r"`(\w+)`", forbidden)}
+        f"vtac.{room}": {f"vtac.{name}" for name in re.findall(r"`([\w.]+)`", forbidden)}
         for room, forbidden in rows
         if forbidden.strip()
     }

@@ -11,7 +11,8 @@ from network_comparison import TARGETS, assert_equals_reference, assert_exact
 from random_networks import Value, finish
 
 import vtac
-from vtac.passes.graph.quantize.curves import STEEPEST, STORED, fitted
+from vtac.passes.approximation.integers import STORED
+from vtac.passes.approximation.lines import STEEPEST, fitted
 
 SHIFTING = sorted(name for name, target in TARGETS.items() if not target.alu_mul)
 FUNCTIONS = {

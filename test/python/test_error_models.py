@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vtac.passes.graph.quantize.error_models import LARGEST, ErrorModel, Expected, WorstCase
+from vtac.passes.approximation.error_models import LARGEST, ErrorModel, Expected, WorstCase
 
 
 @pytest.mark.filterwarnings("error")

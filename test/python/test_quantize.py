@@ -22,9 +22,9 @@ from xdsl.ir import SSAValue
 from vtac.dialects import graph
 from vtac.dialects.context import VtacContext, constant_value
 from vtac.dialects.graph.ranges import set_range
+from vtac.passes.approximation.shifts import RealWeights, choose_shifts
+from vtac.passes.approximation.steps import natural_scales
 from vtac.passes.graph.quantize import error_bounds
-from vtac.passes.graph.quantize.numbers import natural_scales
-from vtac.passes.graph.quantize.shifts import RealWeights, choose_shifts
 
 Array = np.ndarray[Any, np.dtype[Any]]
 INCLUDE = {"count_include_pad": BoolAttr.from_bool(True)}

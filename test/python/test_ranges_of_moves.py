@@ -10,8 +10,8 @@ from xdsl.ir import SSAValue
 
 from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import ConcatOp
-from vtac.passes.graph.quantize import network as network_module
-from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.float_groups import network as network_module
+from vtac.passes.graph.float_groups.network import Network
 
 
 @given(depth=st.integers(1, 60), seed=st.integers(0, 2**16))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import vtac
+from vtac.passes.approximation.blocks import BlockLayer, Enlarged, choose_blocks
+from vtac.passes.approximation.shifts import any_of_block
 from vtac.passes.graph import sort_channels
-from vtac.passes.graph.quantize.blocks import BlockLayer, Enlarged, choose_blocks
-from vtac.passes.graph.quantize.shifts import any_of_block
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -22,7 +22,8 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import Problem
 from vtac.dialects.target import Target
 from vtac.lowering.graph_to_onnx import host_model
-from vtac.passes.graph.quantize.gates import STORED, TOLERANCE, _fitted
+from vtac.passes.approximation.gates import TOLERANCE, fitted_gate
+from vtac.passes.approximation.integers import STORED
 from vtac.runtime.package import LAUNCH
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -152,7 +153,7 @@ def test_gates_stay_near_their_function(step: float, fill: float) -> None:
     x = STORED * step
     wanted = x / (1 + np.exp(-1.702 * x))
     result = wanted.max() / (127 * fill)  # in some cases the result is clamped
-    gate, shift, wrong = _fitted(wanted / result, 0.5 * step / result)
+    gate, shift, wrong = fitted_gate(wanted / result, 0.5 * step / result)
     sums = gate.at(STORED)
     assert np.abs(sums).max() < 2**30 and gate.high < 128 and gate.low < 128
     assert np.abs(np.ldexp(sums, -shift) * result - wanted).max() == pytest.approx(wrong * result)
@@ -163,7 +164,7 @@ def test_other_functions_are_no_gates() -> None:
     for function in (np.tanh, np.exp, lambda x: 1 / (1 + np.exp(-x))):
         wanted = function(STORED * 0.03)
         wanted *= 127 / np.abs(wanted).max()
-        _, _, wrong = _fitted(wanted, float(wanted[-1] - wanted[1]) / 254)
+        _, _, wrong = fitted_gate(wanted, float(wanted[-1] - wanted[1]) / 254)
         assert wrong > TOLERANCE
 
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtac.passes.graph.quantize import rounding
-from vtac.passes.graph.quantize.planes import ONE_PLANE
-from vtac.passes.graph.quantize.rounding import (
+from vtac.passes.approximation import rounding
+from vtac.passes.approximation.planes import ONE_PLANE
+from vtac.passes.approximation.rounding import (
     ENOUGH_BATCHES,
     ENOUGH_WINDOWS,
     Moments,

@@ -12,10 +12,10 @@ from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
 from vtac.dialects.graph.ranges import set_range
 from vtac.lowering.graph_to_onnx import build_model
+from vtac.passes.graph.float_groups.groups import find_groups
+from vtac.passes.graph.float_groups.network import Network as PlannedNetwork
 from vtac.passes.graph.quantize import QuantizePass, error_bounds
 from vtac.passes.graph.quantize.equalisation import FEWEST, find_factors
-from vtac.passes.graph.quantize.groups import find_groups
-from vtac.passes.graph.quantize.network import Network as PlannedNetwork
 
 
 class Known:

@@ -22,8 +22,8 @@ from vtac.dialects.context import Array, Stored, VtacContext
 from vtac.dialects.graph import shape_of
 from vtac.dialects.locations import layer_of
 from vtac.lowering.graph_to_onnx import build_model, host_model, opsets_of
-from vtac.passes.graph.quantize.rules import rule_of
-from vtac.passes.graph.quantize.rules.rule import PassingRule
+from vtac.passes.graph.float_groups.rules import rule_of
+from vtac.passes.graph.float_groups.rules.rule import PassingRule
 from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
 from vtac.runtime.calibration import open_float_model
 from vtac.runtime.samples import Source, input_specs, load_samples

@@ -18,12 +18,12 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array
-from vtac.passes.graph.quantize.blocks import BlockLayer, Blocks, Enlarged, choose_blocks
+from vtac.passes.approximation.blocks import BlockLayer, Blocks, Enlarged, choose_blocks
+from vtac.passes.graph.float_groups.contractions import Contraction
+from vtac.passes.graph.float_groups.groups import Group, PassThrough, Sum
+from vtac.passes.graph.float_groups.network import Network, channels_of
 from vtac.passes.graph.quantize.channel_classes import ChannelClass, by_channel, reorderable
-from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
 from vtac.passes.graph.quantize.layer import Layer, Term
-from vtac.passes.graph.quantize.network import Network, channels_of
 from vtac.passes.graph.quantize.numbers import (
     ROUNDING_NOISE,
     Draft,

@@ -18,22 +18,18 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import ConstantOp, HostOp
-from vtac.passes.graph.quantize.contractions import Contraction
+from vtac.passes.approximation.error_models import FLOAT32_STEP, SLACK_STEPS, ErrorModel, Range
+from vtac.passes.approximation.multipliers import Rescaling
+from vtac.passes.graph.float_groups.contractions import Contraction
+from vtac.passes.graph.float_groups.forms import per_channel
+from vtac.passes.graph.float_groups.groups import Group, PassThrough, Sum
+from vtac.passes.graph.float_groups.rules import rule_of
+from vtac.passes.graph.float_groups.rules.host import host_error
+from vtac.passes.graph.float_groups.rules.rule import ErrorContext, largest, magnitude
 from vtac.passes.graph.quantize.curves import curve_error, steepest_slope
-from vtac.passes.graph.quantize.error_models import (
-    FLOAT32_STEP,
-    SLACK_STEPS,
-    ErrorModel,
-    Range,
-    host_error,
-)
-from vtac.passes.graph.quantize.forms import per_channel
-from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
-from vtac.passes.graph.quantize.layer import Layer, Rescaling, Term
+from vtac.passes.graph.quantize.layer import Layer, Term
 from vtac.passes.graph.quantize.plan import QuantisationPlan
 from vtac.passes.graph.quantize.products import second_factor
-from vtac.passes.graph.quantize.rules import rule_of
-from vtac.passes.graph.quantize.rules.rule import ErrorContext, largest, magnitude
 from vtac.passes.graph.quantize.scales import Scale
 
 Bound = Array | None

@@ -14,9 +14,9 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import SSAValue
 
 from vtac.dialects.graph import MovesElements, ReshapeOp, UpsampleOp, shape_of
-from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
-from vtac.passes.graph.quantize.network import channels_of
+from vtac.passes.graph.float_groups.forms import Form
+from vtac.passes.graph.float_groups.groups import Group, PassThrough, Sum
+from vtac.passes.graph.float_groups.network import channels_of
 
 
 @dataclass(frozen=True, eq=False)

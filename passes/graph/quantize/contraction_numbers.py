@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from vtac.passes.graph.quantize.contractions import Contraction
+from vtac.passes.approximation.integers import LARGEST_SHIFT
+from vtac.passes.approximation.multipliers import rescaling_of
+from vtac.passes.graph.float_groups.contractions import Contraction
 from vtac.passes.graph.quantize.fine_operands import largest_sum
 from vtac.passes.graph.quantize.layer import OVERFLOW, Layer, make_layer
-from vtac.passes.graph.quantize.multiplier import rescaling_of
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
-from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
 
 
 def number_contraction(group: Contraction, scales: Mapping[SSAValue, Scale]) -> Layer:

@@ -23,19 +23,20 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from vtac.dialects.context import Array, Observations
 from vtac.dialects.graph import ConstantOp, shape_of
-from vtac.passes.graph.quantize.contractions import Contraction, Operand
-from vtac.passes.graph.quantize.forms import Form, per_channel, product_op
-from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
-from vtac.passes.graph.quantize.layer import Layer, Rescaling, Term
-from vtac.passes.graph.quantize.plan import QuantisationPlan
-from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
-from vtac.passes.graph.quantize.rounding import (
+from vtac.passes.approximation.multipliers import Rescaling
+from vtac.passes.approximation.planes import ONE_PLANE, TWO_PLANES
+from vtac.passes.approximation.rounding import (
     MOST_INPUTS,
     Moments,
     alike,
     batches_apart,
     round_together,
 )
+from vtac.passes.graph.float_groups.contractions import Contraction, Operand
+from vtac.passes.graph.float_groups.forms import Form, per_channel, product_op
+from vtac.passes.graph.float_groups.groups import Group, PassThrough, Sum
+from vtac.passes.graph.quantize.layer import Layer, Term
+from vtac.passes.graph.quantize.plan import QuantisationPlan
 
 ROUNDS = 16
 """Most steps towards equal means; each moves a bias by the difference of the means."""

@@ -1,36 +1,28 @@
-"""Functions of one int8 value as sums of clamped lines, for machines that cannot multiply.
+"""The integers of functions of one int8 value: a sum of clamped lines, or a gate.
 
-Machines that can multiply take a cube where the function gates its operand (`gates`). Otherwise:
-
-::
+On machines that multiply, a function that gates its operand takes a cube (`gates`) where lines
+would be many. Otherwise::
 
     q = clamp((sum_k clip(w_k x - a_k, 0, h_k) + c) >> s, lo, hi)
 
-w_k is int8, a_k and h_k are whole numbers (the bounds change places where w_k < 0). One line begins
-between the last of the line before it and the next integer. s is the largest shift for which all
-slopes fit int8. All 256 values of x are known, so the largest distance from the function is too: it
-is found by evaluating them.
-
-The integers are divided from left to right into segments, each as long as some line with a whole
-slope stays within a tolerance of all its values (as in O'Rourke, "An on-line algorithm for fitting
-straight lines between data ranges"). Only integers count, so that neighbouring lines need not meet:
-between two integers each of the two may still grow by its slope.
+with the clamped lines of `lines`. s is the largest shift for which all slopes fit int8.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from math import floor, log2
 from typing import cast
 
 import numpy as np
 
 from vtac.dialects.context import Array
-from vtac.passes.graph.quantize.gates import STORED, number_gate
-from vtac.passes.graph.quantize.groups import Sum
-from vtac.passes.graph.quantize.layer import LARGEST_INT8, OVERFLOW, Layer, Term, make_layer
+from vtac.passes.approximation.gates import TOLERANCE, fitted_gate
+from vtac.passes.approximation.integers import LARGEST_INT8, LARGEST_SHIFT, STORED
+from vtac.passes.approximation.lines import MOST_PIECES, STEEPEST, TOLERANCES, Piece, fewest_lines
+from vtac.passes.graph.float_groups.groups import Sum
+from vtac.passes.graph.quantize.layer import OVERFLOW, Layer, Term, make_layer
 from vtac.passes.graph.quantize.numbers import Draft
 from vtac.passes.graph.quantize.scales import Obstacle, Scale
-from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
 from vtac.passes.graph.reasons import Reason, ReasonKind
 
 Curve = Callable[[Array], Array]
@@ -39,71 +31,7 @@ Curve = Callable[[Array], Array]
 CHEAP_PIECES = 3
 """Where the target multiplies, more lines than these cost more than a gate (`gates`)."""
 
-MOST_PIECES = 10
-"""The most lines of one function."""
-
-FEW_PIECES = 8
-"""The most lines of one function for less than half a step."""
-
-TOLERANCES = (0.25, 0.375, 0.5, 0.75, 1.0, 1.5)
-"""How far lines may lie from the function, in steps of the result: the first that suffices."""
-
-STEEPEST = 127
-"""The largest weight of a line."""
-
-SLOPES = np.arange(-STEEPEST, STEEPEST + 1)
-"""All weights of lines."""
-
 WAY_OUT = "Train with Relu, LeakyRelu or HardSwish instead, or quantise over a smaller range."
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A clamped line: ``slope * x - start`` between 0 and ``height``, which may be negative."""
-
-    slope: int
-    start: int
-    height: int
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """The bounds between which the line is clamped, the lower one first."""
-        return min(0, self.height), max(0, self.height)
-
-    def at(self, stored: Array) -> Array:
-        """What the line adds to the sum."""
-        return cast(Array, np.clip(self.slope * stored - self.start, *self.bounds))
-
-
-@dataclass(frozen=True)
-class Lines:
-    """A sum of lines and a constant, ``base``."""
-
-    base: int
-    pieces: Sequence[Piece]
-
-    def at(self, stored: Array) -> Array:
-        """The sum."""
-        return cast(Array, sum((piece.at(stored) for piece in self.pieces), start=self.base + 0.0))
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """Integers ``first`` to ``last`` whose values lie near ``slope * x + offset``.
-
-    least, most: between which offsets they do, and the line can follow the segment before.
-    """
-
-    slope: int
-    least: int
-    most: int
-    first: int
-    last: int
-
-    def growth(self, behind: "_Segment") -> tuple[int, int]:
-        """Between what both lines can grow together from its last integer to the next one."""
-        slopes = self.slope, behind.slope
-        return sum(min(0, w) for w in slopes), sum(max(0, w) for w in slopes)
 
 
 def number_curve(draft: Draft) -> Layer:
@@ -118,8 +46,8 @@ def number_curve(draft: Draft) -> Layer:
     if steepest > STEEPEST:
         raise Obstacle(group, "its slope is too steep for its result's scale")
     shift = min(floor(log2(STEEPEST / steepest)), 16) if steepest else 0
-    lines = _fewest(np.ldexp(wanted, shift), 2.0**shift)
-    gate = number_gate(draft) if lines is None or len(lines.pieces) > CHEAP_PIECES else None
+    lines = fewest_lines(np.ldexp(wanted, shift), 2.0**shift)
+    gate = _number_gate(draft) if lines is None or len(lines.pieces) > CHEAP_PIECES else None
     if gate is not None:
         return gate
     if lines is None:
@@ -143,6 +71,34 @@ def number_curve(draft: Draft) -> Layer:
     if shift > LARGEST_SHIFT or layer.overflows.any():
         raise Obstacle(group, OVERFLOW)
     return layer
+
+
+def _number_gate(draft: Draft) -> Layer | None:
+    """The integers of a function that gates its operand; None if it is none, or too far off."""
+    (term,), group, result = draft.terms, draft.group, draft.scale
+    if not draft.policy.multiplies or group.curve is None or result is None:
+        return None
+    if term.scale.zero_point or result.zero_point:
+        return None
+    wanted = group.curve(STORED * term.scale.value) / result.value
+    slope = float(wanted[-1] - wanted[1]) / float(STORED[-1] - STORED[1])
+    if not np.isfinite(wanted).all() or slope <= 0:
+        return None
+    gate, shift, wrong = fitted_gate(wanted, slope)
+    if wrong > TOLERANCE:
+        return None
+    channels = np.zeros(draft.channels)
+    return make_layer(
+        group,
+        [term.with_weights(np.ones(term.shape))],
+        channels,
+        channels + float(np.ldexp(result.value, -shift)),
+        np.full(draft.channels, shift, np.int64),
+        result,
+        offset=channels,
+        reach=channels + LARGEST_INT8 * (gate.curvature + max(gate.curvature, gate.height**3)),
+        gate=gate,
+    )
 
 
 def curve_error(layer: Layer) -> float:
@@ -186,97 +142,6 @@ def note(layer: Layer) -> str:
 def _reals(scale: Scale) -> Array:
     """What all values of int8 stand for."""
     return (STORED - scale.zero_point) * scale.value
-
-
-def _fewest(wanted: Array, step: float) -> Lines | None:
-    """The lines of the finest tolerance that needs few enough of them."""
-    for tolerance in TOLERANCES:
-        both = (fitted(wanted, tolerance * step), _turned(fitted(wanted[::-1], tolerance * step)))
-        lines = min(filter(None, both), key=lambda each: len(each.pieces), default=None)
-        most = FEW_PIECES if tolerance < 0.5 else MOST_PIECES
-        if lines is not None and len(lines.pieces) <= most:
-            return lines
-    return None
-
-
-def _turned(lines: Lines | None) -> Lines | None:
-    """The lines for ``f(x)`` from those for ``f(-1 - x)``, which were fitted from the right."""
-    if lines is None:
-        return None
-    turned = [
-        Piece(-piece.slope, piece.start + piece.slope, piece.height) for piece in lines.pieces
-    ]
-    return Lines(lines.base, turned)
-
-
-def fitted(wanted: Array, tolerance: float) -> Lines | None:
-    """Lines with whole slopes, each for as many integers as the tolerance allows.
-
-    wanted: float64 [256], of each stored integer. None where no slope leads on. Lines of height
-    0 add nothing and are left out, but for the only one.
-    """
-    rest = wanted - SLOPES[:, None] * STORED
-    segments: list[_Segment] = []
-    first = 0
-    while first < len(wanted):
-        # Between which offsets a line of each slope is near all integers up to each one.
-        least = np.maximum.accumulate(rest[:, first:], axis=1) - tolerance
-        most = np.minimum.accumulate(rest[:, first:], axis=1) + tolerance
-        if segments:
-            low, high = _joining(segments[-1])
-            least, most = np.maximum(least, low[:, None]), np.minimum(most, high[:, None])
-        least, most = np.ceil(least), np.floor(most)
-        lengths = (least <= most).sum(axis=1)  # the ranges only shrink
-        length = int(lengths.max())
-        if length == 0:
-            return None
-        longest = np.flatnonzero(lengths == length)
-        widest = longest[(most - least)[longest, length - 1].argmax()]
-        ends = int(least[widest, length - 1]), int(most[widest, length - 1])
-        segments.append(_Segment(int(SLOPES[widest]), *ends, first - 128, first + length - 129))
-        first += length
-    return _lines_of(segments, _offsets(segments))
-
-
-def _joining(before: _Segment) -> tuple[Array, Array]:
-    """The least and the largest offset with which a line of each slope can follow a segment."""
-    level, place = before.slope * before.last, before.last + 1
-    low = before.least + level + min(0, before.slope) + np.minimum(SLOPES, 0)
-    high = before.most + level + max(0, before.slope) + np.maximum(SLOPES, 0)
-    return low - SLOPES * place, high - SLOPES * place
-
-
-def _offsets(segments: Sequence[_Segment]) -> list[int]:
-    """An offset for each segment, near the middle of its range, so that each can follow."""
-    offsets: list[int] = []
-    for number in reversed(range(len(segments))):
-        segment = segments[number]
-        least, most = segment.least, segment.most
-        if offsets:
-            behind = segments[number + 1]
-            low, high = segment.growth(behind)
-            rest = behind.slope * behind.first + offsets[-1] - segment.slope * segment.last
-            least, most = max(least, rest - high), min(most, rest - low)
-        middle = (segment.least + segment.most) // 2
-        offsets.append(min(max(middle, least), most))
-    return offsets[::-1]
-
-
-def _lines_of(segments: Sequence[_Segment], offsets: Sequence[int]) -> Lines:
-    """One clamped line for each segment; the sum takes the values of all segments."""
-    base = level = segments[0].slope * segments[0].first + offsets[0]
-    pieces: list[Piece] = []
-    for number, (segment, offset) in enumerate(zip(segments, offsets, strict=True)):
-        start = level - offset
-        height = segment.slope * segment.last - start
-        if number + 1 < len(segments):
-            # As much as possible of the growth up to the next segment is this line's.
-            behind = segments[number + 1]
-            grown = behind.slope * behind.first + offsets[number + 1] - (level + height)
-            height += min(max(grown, min(0, segment.slope)), max(0, segment.slope))
-        level += height
-        pieces.append(Piece(segment.slope, start, height))
-    return Lines(base, [piece for piece in pieces if piece.height] or pieces[:1])
 
 
 def _line(term: Term, piece: Piece) -> Term:

@@ -32,17 +32,17 @@ from vtac.dialects.graph import (
     moved,
     shape_of,
 )
-from vtac.passes.graph.quantize.contractions import Contraction
+from vtac.passes.approximation.gates import PLANE_BITS, Gate
+from vtac.passes.approximation.planes import PLANE_BITS as WEIGHT_BITS
+from vtac.passes.approximation.planes import split
+from vtac.passes.graph.float_groups.contractions import Contraction
+from vtac.passes.graph.float_groups.forms import Form, product_op
+from vtac.passes.graph.float_groups.groups import PassThrough, Sum
+from vtac.passes.graph.float_groups.rules import computes
 from vtac.passes.graph.quantize.emit_contraction import emit_contraction
 from vtac.passes.graph.quantize.endings import Inserter
-from vtac.passes.graph.quantize.forms import Form, product_op
-from vtac.passes.graph.quantize.gates import PLANE_BITS, Gate
-from vtac.passes.graph.quantize.groups import PassThrough, Sum
 from vtac.passes.graph.quantize.layer import Layer, Term
 from vtac.passes.graph.quantize.plan import QuantisationPlan
-from vtac.passes.graph.quantize.planes import PLANE_BITS as WEIGHT_BITS
-from vtac.passes.graph.quantize.planes import split
-from vtac.passes.graph.quantize.rules import computes
 from vtac.passes.graph.reasons import NOTE, Reason, ReasonKind, keep_on_host
 
 ENLARGES = Reason(

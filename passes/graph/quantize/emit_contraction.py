@@ -33,7 +33,7 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.dialects.target import Target
-from vtac.passes.graph.quantize.contractions import Contraction, Operand
+from vtac.passes.graph.float_groups.contractions import Contraction, Operand
 from vtac.passes.graph.quantize.endings import Inserter
 from vtac.passes.graph.quantize.layer import Layer
 from vtac.passes.graph.quantize.plan import QuantisationPlan

@@ -16,8 +16,8 @@ from vtac.dialects.graph import (
     ReshapeOp,
     shape_of,
 )
+from vtac.passes.graph.float_groups.network import Network
 from vtac.passes.graph.quantize.layer import Layer
-from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.reasons import Reason, keep_on_host
 from vtac.passes.graph.sort_channels import CHANNEL_BLOCKS, blocks_attribute
 

@@ -28,9 +28,9 @@ from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array, Observations
 from vtac.dialects.graph import GemmOp
-from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.groups import Group, Sum
-from vtac.passes.graph.quantize.network import Network, channels_of
+from vtac.passes.graph.float_groups.forms import Form
+from vtac.passes.graph.float_groups.groups import Group, Sum
+from vtac.passes.graph.float_groups.network import Network, channels_of
 
 LARGEST_FACTOR = 16.0
 """The largest factor of a channel."""

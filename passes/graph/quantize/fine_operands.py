@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.groups import Group
-from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.float_groups.contractions import Contraction
+from vtac.passes.graph.float_groups.groups import Group
+from vtac.passes.graph.float_groups.network import Network
 
 MOST_LOW_BITS = 8
 """The most bits of the low plane: it is int8, and it holds a rounded rest of either sign."""

@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from vtac.dialects.context import Array
-from vtac.passes.graph.quantize import planes
-from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.forms import Form, per_channel
-from vtac.passes.graph.quantize.groups import Sum
-from vtac.passes.graph.quantize.network import Network
+from vtac.passes.approximation import planes
+from vtac.passes.approximation.integers import LARGEST_INT8, LARGEST_INT32
+from vtac.passes.approximation.multipliers import Rescaling
+from vtac.passes.graph.float_groups.contractions import Contraction
+from vtac.passes.graph.float_groups.forms import Form, per_channel
+from vtac.passes.graph.float_groups.groups import Sum
+from vtac.passes.graph.float_groups.network import Network
 from vtac.passes.graph.quantize.scales import Scale
 
 if TYPE_CHECKING:
-    from vtac.passes.graph.quantize.gates import Gate
-
-LARGEST_INT32 = 2**31 - 1
-LARGEST_INT8 = 128
-"""Magnitude of int8's most negative value."""
+    from vtac.passes.approximation.gates import Gate
 
 OVERFLOW = "a partial sum could leave int32"
 
@@ -86,23 +84,6 @@ class Term:
     def in_steps(self, steps: Array) -> Array:
         """The real weights in units of the stored ones. steps: of the accumulators, [O]."""
         return cast(Array, self.real / per_channel(steps / self.scale.value, len(self.shape) - 1))
-
-
-@dataclass(frozen=True, eq=False)
-class Rescaling:
-    """The numbers of a ``graph.rescale``: whole numbers as float64 [C], and one shift."""
-
-    least: Array
-    most: Array
-    multiplier: Array
-    offset: Array
-    shift: int
-
-    @property
-    def vectors(self) -> dict[str, Array]:
-        """The operands of the op after the bias, by name, in its order."""
-        names = ("least", "most", "multiplier", "offset")
-        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,13 +24,13 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.graph import shape_of
+from vtac.passes.approximation.error_models import Expected
+from vtac.passes.approximation.planes import split
+from vtac.passes.graph.float_groups.groups import Sum
 from vtac.passes.graph.quantize.bounds import Remembered, value_errors
-from vtac.passes.graph.quantize.error_models import Expected
-from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.layer import Layer, Term
 from vtac.passes.graph.quantize.numbers import ShiftPolicy
 from vtac.passes.graph.quantize.plan import QuantisationPlan
-from vtac.passes.graph.quantize.planes import split
 from vtac.passes.graph.quantize.requantisation import number
 from vtac.passes.graph.quantize.scales import Obstacle
 

@@ -8,27 +8,18 @@ and, as it lies where the result meets its own bounds, is the clamp of the resul
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from vtac.dialects.context import Array
-from vtac.passes.graph.quantize.layer import (
-    LARGEST_INT8,
-    LARGEST_INT32,
-    OVERFLOW,
-    Layer,
-    Rescaling,
-    Term,
-)
-from vtac.passes.graph.quantize.numbers import Draft, natural_scales
-from vtac.passes.graph.quantize.planes import ONE_PLANE, PLANE_BITS, TWO_PLANES
+from vtac.passes.approximation.integers import LARGEST_INT8
+from vtac.passes.approximation.multipliers import rescaling_of
+from vtac.passes.approximation.planes import ONE_PLANE, PLANE_BITS, TWO_PLANES
+from vtac.passes.approximation.steps import common_steps, finest, natural_scales
+from vtac.passes.graph.quantize.layer import OVERFLOW, Layer, Term
+from vtac.passes.graph.quantize.numbers import Draft
 from vtac.passes.graph.quantize.scales import Obstacle
-from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
-
-_CANDIDATES = np.arange(64, 128)
-"""Candidates for the largest factor of an addition; the one that suits the other factors is
-taken."""
 
 CLOSE = 1 / 32
 """Two bytes for the factors of an addition suffice where they move no sum by more steps of the
@@ -87,7 +78,7 @@ def _more_bits(draft: Draft, terms: Sequence[Term]) -> int:
         return PLANE_BITS if any(map(draft.network.lacks_rows, products)) else 0
     assert draft.scale is not None
     rows = _rows(draft, terms)
-    steps = _common_steps(rows)[:, None]
+    steps = common_steps(rows)[:, None]
     lost = np.abs(np.rint(rows / steps) * steps - rows).sum(axis=1) * LARGEST_INT8
     return PLANE_BITS if lost.max(initial=0) > CLOSE * draft.scale.value else 0
 
@@ -110,33 +101,10 @@ def _steps(draft: Draft, terms: Sequence[Term], more: int) -> Array:
             given = draft.network.given_rows(term.form)
             if given is None:
                 rows = term.real.reshape(draft.channels, -1)
-                given = np.ldexp(_finest(rows), -more) if more else natural_scales(rows)
+                given = np.ldexp(finest(rows), -more) if more else natural_scales(rows)
             return cast(Array, given * term.scale.value)
-    steps = _common_steps(_rows(draft, terms))
+    steps = common_steps(_rows(draft, terms))
     return cast(Array, np.ldexp(steps, -more))
-
-
-def _finest(rows: Array) -> Array:
-    """Steps of which the largest weight of each row has 127."""
-    largest = np.abs(rows).max(axis=1, initial=0)
-    return np.where(largest > 0, largest, 127.0) / 127
-
-
-def _common_steps(rows: Array) -> Array:
-    """Steps of which the real weights of each channel [C, K] are whole multiples, nearly.
-
-    A candidate is the number of steps of a channel's largest weight, exactly. The candidate is
-    taken for which the other weights are nearest to integers.
-    """
-    largest = 127 * _finest(rows)
-    best, error = largest / 127, np.full(len(rows), np.inf)
-    for candidate in _CANDIDATES[::-1]:
-        steps = largest / candidate
-        whole = rows / steps[:, None]
-        wrong = np.abs(whole - np.rint(whole)).max(axis=1) / candidate
-        best = np.where(wrong < error, steps, best)
-        error = np.minimum(wrong, error)
-    return cast(Array, best)
 
 
 def _with_integers(draft: Draft, term: Term, steps: Array) -> Term:
@@ -147,39 +115,3 @@ def _with_integers(draft: Draft, term: Term, steps: Array) -> Term:
         what = "an addend has much larger steps than the products beside it"
         raise Obstacle(draft.group, what)
     return term.with_weights(whole)
-
-
-def rescaling_of(ratios: Array, zero_point: int, lo: int, hi: int) -> Rescaling:
-    """The multiplier for ratios of the accumulators' steps to the result's.
-
-    The shift is the largest for which every product and sum fits int32: clamped accumulators have
-    results within one step of [lo, hi].
-    """
-    shift = LARGEST_SHIFT
-    while True:
-        multiplier = np.rint(np.ldexp(ratios, shift))
-        offset = np.ldexp(zero_point + 0.5, shift) if shift else float(zero_point)
-        if multiplier.max(initial=0) <= LARGEST_INT32:
-            least, most = _limits(multiplier, offset, shift, lo, hi)
-            products = np.stack([least * multiplier, most * multiplier])
-            largest = max(np.abs(products).max(initial=0), np.abs(products + offset).max(initial=0))
-            if max(largest, abs(offset)) <= LARGEST_INT32:
-                break
-        assert shift > 0, "int8 fits int32"
-        shift -= 1
-    offsets = np.full(len(ratios), offset)
-    return Rescaling(least, most, multiplier, offsets, shift)
-
-
-def _limits(multiplier: Array, offset: float, shift: int, lo: int, hi: int) -> tuple[Array, Array]:
-    """The least and the largest accumulator of each channel whose result lies within the bounds.
-
-    Where a channel's results skip a bound, the accumulator's result lies one beyond it.
-    """
-    safe: Any = np.maximum(multiplier, 1)
-    least = np.ceil((np.ldexp(float(lo), shift) - offset) / safe)
-    most = np.ceil((np.ldexp(hi + 1.0, shift) - offset) / safe) - 1
-    skips = multiplier > np.ldexp(1.0, shift)
-    least, most = np.where(skips, least - 1, least), np.where(skips, most + 1, most)
-    least = np.clip(np.where(multiplier > 0, least, 0), -LARGEST_INT32, LARGEST_INT32)
-    return least, np.clip(np.where(multiplier > 0, most, 0), -LARGEST_INT32, LARGEST_INT32)

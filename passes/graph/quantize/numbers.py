@@ -12,33 +12,30 @@ the weights of a mean contain its divisor and the change of scale.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.target import TIMING_PRESETS, TimingPreset
-from vtac.passes.graph.quantise_options import Requantise, Sharing
-from vtac.passes.graph.quantize.forms import per_channel
-from vtac.passes.graph.quantize.groups import Sum
-from vtac.passes.graph.quantize.layer import (
-    LARGEST_INT8,
-    OVERFLOW,
-    Layer,
-    Rescaling,
-    Term,
-    make_layer,
-)
-from vtac.passes.graph.quantize.network import Network, channels_of, is_dense
-from vtac.passes.graph.quantize.planes import ONE_PLANE, TWO_PLANES
-from vtac.passes.graph.quantize.scales import Obstacle, Scale
-from vtac.passes.graph.quantize.shifts import (
-    LARGEST_SHIFT,
+from vtac.passes.approximation.integers import LARGEST_INT8, LARGEST_SHIFT
+from vtac.passes.approximation.multipliers import Rescaling
+from vtac.passes.approximation.planes import ONE_PLANE, TWO_PLANES
+from vtac.passes.approximation.shifts import (
     RealWeights,
     any_of_block,
     choose_shifts,
+    smallest_shifts,
+    with_equal_limits,
 )
+from vtac.passes.approximation.steps import natural_scales
+from vtac.passes.graph.float_groups.forms import per_channel
+from vtac.passes.graph.float_groups.groups import Sum
+from vtac.passes.graph.float_groups.network import Network, channels_of, is_dense
+from vtac.passes.graph.quantise_options import Requantise, Sharing
+from vtac.passes.graph.quantize.layer import OVERFLOW, Layer, Term, make_layer
+from vtac.passes.graph.quantize.scales import Obstacle, Scale
 
 SHARED_NOISE_LIMIT = 2.5
 """``auto`` shares shifts in a layer where the estimated noise power of its channels, from rounded
@@ -166,8 +163,8 @@ def natural_shifts(draft: Draft) -> tuple[Array, list[Term]]:
     """The largest shift of each channel by itself, and the terms with weights that it suits."""
     terms, _, least = _addends(draft)
     weighed = [term for term in terms if not term.form.plain]
-    parts = _with_equal_limits([_real_weights(draft, term, least) for term in weighed])
-    return _smallest_shifts(parts, least, 1), weighed
+    parts = with_equal_limits([_real_weights(draft, term, least) for term in weighed])
+    return smallest_shifts(parts, least, 1), weighed
 
 
 def _addends(draft: Draft) -> tuple[list[Term], list[int], int]:
@@ -233,14 +230,14 @@ def _policy_shifts(
 
     terms, parts: the terms with weights, and these weights.
     """
-    policy, together = draft.policy, _with_equal_limits(parts)
+    policy, together = draft.policy, with_equal_limits(parts)
     blocks = draft.network.blocks.get(draft.group.root)
     if blocks is not None:
-        return _smallest_shifts(together, least, blocks), blocks
-    alone = _smallest_shifts(together, least, 1)
+        return smallest_shifts(together, least, blocks), blocks
+    alone = smallest_shifts(together, least, 1)
     if policy.sharing == "channel":
         return alone, 1
-    shared = _smallest_shifts(together, least, policy.block)
+    shared = smallest_shifts(together, least, policy.block)
     if policy.sharing == "auto":
         powers = [operand_power(draft.network, term) for term in terms]
         noise: Any = ROUNDING_NOISE
@@ -252,23 +249,6 @@ def _policy_shifts(
         if growth.mean() > SHARED_NOISE_LIMIT:
             return alone, 1
     return shared, policy.block
-
-
-def _with_equal_limits(parts: Sequence[RealWeights]) -> list[RealWeights]:
-    """The weights of all forms, those with the same limits side by side."""
-    together = []
-    for limits in {part.limits for part in parts}:
-        within = [part for part in parts if part.limits == limits]
-        rows = [part.rows for part in within]
-        alone = len(within) == 1
-        together.append(within[0] if alone else RealWeights(np.concatenate(rows, axis=1), limits))
-    return together
-
-
-def _smallest_shifts(parts: Sequence[RealWeights], least: int, block: int | Array) -> Array:
-    """The largest shifts that suit all of several weights."""
-    shifts = [choose_shifts(part, least, block) for part in parts]
-    return cast(Array, np.minimum.reduce(shifts))
 
 
 def operand_power(network: Network, term: Term) -> float:
@@ -299,17 +279,3 @@ def dense_result(draft: Draft) -> Layer:
         if not failing.any():
             return layer
         units = np.where(failing, 2 * units, units)
-
-
-def natural_scales(rows: Array) -> Array:
-    """The scale of each row's largest weight: max |w| / 127, or a power of two that loses nothing.
-
-    Where all weights of a row are multiples of the smallest power of two that covers them, that
-    power is the scale: integer weights stay exact.
-    """
-    need = np.maximum(rows.max(axis=1) / 127, -rows.min(axis=1) / 128)
-    fractions, exponents = np.frexp(np.where(need > 0, need, 1.0))
-    powers = np.ldexp(1.0, np.where(fractions == 0.5, exponents - 1, exponents))
-    steps = rows / powers[:, None]
-    exact = (steps == np.rint(steps)).all(axis=1)
-    return np.where(exact, powers, np.where(need > 0, np.abs(rows).max(axis=1) / 127, 1.0))

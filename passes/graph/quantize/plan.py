@@ -11,19 +11,19 @@ from functools import cached_property
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from vtac.passes.graph.quantize.block_sharing import share_shifts
-from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.curves import note
-from vtac.passes.graph.quantize.equalisation import find_factors
-from vtac.passes.graph.quantize.groups import (
+from vtac.passes.graph.float_groups.contractions import Contraction
+from vtac.passes.graph.float_groups.groups import (
     Group,
     Grouping,
     PassThrough,
     Sum,
     find_groups,
 )
+from vtac.passes.graph.float_groups.network import Network
+from vtac.passes.graph.quantize.block_sharing import share_shifts
+from vtac.passes.graph.quantize.curves import note
+from vtac.passes.graph.quantize.equalisation import find_factors
 from vtac.passes.graph.quantize.layer import Layer
-from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.numbers import ShiftPolicy
 from vtac.passes.graph.quantize.requantisation import number
 from vtac.passes.graph.quantize.scales import Obstacle, Scale, choose_scales

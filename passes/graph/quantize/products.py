@@ -13,11 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from vtac.passes.graph.quantize.groups import Sum
-from vtac.passes.graph.quantize.layer import LARGEST_INT8, OVERFLOW, Layer, Term
+from vtac.passes.approximation.integers import LARGEST_INT8
+from vtac.passes.approximation.shifts import RealWeights, choose_shifts
+from vtac.passes.graph.float_groups.groups import Sum
+from vtac.passes.graph.quantize.layer import OVERFLOW, Layer, Term
 from vtac.passes.graph.quantize.numbers import Draft
 from vtac.passes.graph.quantize.scales import Obstacle
-from vtac.passes.graph.quantize.shifts import RealWeights, choose_shifts
 
 LARGEST_IMMEDIATE = 2**15 - 1
 """The largest constant in an ALU instruction."""

@@ -27,13 +27,13 @@ from xdsl.passes import ModulePass
 from vtac.dialects.context import Array
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import target_at
+from vtac.passes.approximation.error_models import Expected, WorstCase
+from vtac.passes.graph.float_groups.network import Network
 from vtac.passes.graph.quantise_options import Requantise, Sharing
 from vtac.passes.graph.quantize.bounds import Bound, output_errors
 from vtac.passes.graph.quantize.correction import correct_biases, round_unseen
 from vtac.passes.graph.quantize.emit import emit
-from vtac.passes.graph.quantize.error_models import Expected, WorstCase
 from vtac.passes.graph.quantize.mixing import mix_planes
-from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.numbers import ShiftPolicy
 from vtac.passes.graph.quantize.plan import make_plan
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
+from vtac.passes.graph.float_groups.contractions import Contraction
+from vtac.passes.graph.float_groups.groups import Sum
+from vtac.passes.graph.float_groups.network import Network
 from vtac.passes.graph.quantize.contraction_numbers import number_contraction
-from vtac.passes.graph.quantize.contractions import Contraction
 from vtac.passes.graph.quantize.curves import number_curve
-from vtac.passes.graph.quantize.groups import Sum
 from vtac.passes.graph.quantize.layer import Layer
 from vtac.passes.graph.quantize.multiplier import multiplied
-from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.numbers import Draft, ShiftPolicy, dense_result, shifted
 from vtac.passes.graph.quantize.products import number_product
 from vtac.passes.graph.quantize.scales import Scale

@@ -24,11 +24,11 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from vtac.dialects.graph import Given
-from vtac.passes.graph.quantize.contractions import Contraction, given_constant
+from vtac.passes.graph.float_groups.contractions import Contraction, given_constant
+from vtac.passes.graph.float_groups.forms import Form
+from vtac.passes.graph.float_groups.groups import Group, PassThrough, Sum
+from vtac.passes.graph.float_groups.network import Network
 from vtac.passes.graph.quantize.fine_operands import find_fine
-from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.groups import Group, PassThrough, Sum
-from vtac.passes.graph.quantize.network import Network
 from vtac.passes.graph.quantize.zero_points import LOWEST, find_shifted
 from vtac.passes.graph.reasons import Reason, ReasonKind
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from xdsl.ir import SSAValue
 
-from vtac.passes.graph.quantize.contractions import Contraction
-from vtac.passes.graph.quantize.groups import Group, Sum
-from vtac.passes.graph.quantize.network import Network
+from vtac.passes.graph.float_groups.contractions import Contraction
+from vtac.passes.graph.float_groups.groups import Group, Sum
+from vtac.passes.graph.float_groups.network import Network
 
 LOWEST = -128
 

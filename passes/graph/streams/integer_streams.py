@@ -46,9 +46,9 @@ from vtac.dialects.target import Target, target_at
 from vtac.passes.graph.codegen import CODEGEN, first_host_model
 from vtac.passes.graph.constants import constant_of
 from vtac.passes.graph.cost import bytes_of, host_cycles
+from vtac.passes.graph.float_groups.float_sums import is_layer_norm
 from vtac.passes.graph.host_model import HostModel, HostRates
 from vtac.passes.graph.machine_work import alu_cycles, gemm_micro_ops
-from vtac.passes.graph.quantize.float_sums import is_layer_norm
 from vtac.passes.graph.reasons import (
     NOTE,
     Reason,

@@ -24,9 +24,9 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.passes.graph.evaluate import evaluate, has_meaning
-from vtac.passes.graph.quantize.network import Network, is_float32, producer
-from vtac.passes.graph.quantize.rules import rule_of
-from vtac.passes.graph.quantize.rules.rule import ClampRule, LinearRule
+from vtac.passes.graph.float_groups.network import Network, is_float32, producer
+from vtac.passes.graph.float_groups.rules import rule_of
+from vtac.passes.graph.float_groups.rules.rule import ClampRule, LinearRule
 
 MOST_OPS = 32
 """The most ops of one function."""

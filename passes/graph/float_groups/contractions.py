@@ -28,7 +28,7 @@ from vtac.dialects.graph import (
     grid_of,
     shape_of,
 )
-from vtac.passes.graph.quantize.network import Network, is_matrix_product, producer
+from vtac.passes.graph.float_groups.network import Network, is_matrix_product, producer
 
 SourceOp = MatMulOp | GemmOp
 """Ops that multiply matrices."""

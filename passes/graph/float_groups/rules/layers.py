@@ -8,9 +8,15 @@ from xdsl.ir import SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import ConvOp, GemmOp, MatMulOp
-from vtac.passes.graph.quantize.forms import Form, form_of
-from vtac.passes.graph.quantize.network import Network, is_channel_vector, is_matrix_product
-from vtac.passes.graph.quantize.rules.rule import CoreRule, ErrorContext, Rule, Rules, known_shape
+from vtac.passes.graph.float_groups.forms import Form, form_of
+from vtac.passes.graph.float_groups.network import Network, is_channel_vector, is_matrix_product
+from vtac.passes.graph.float_groups.rules.rule import (
+    CoreRule,
+    ErrorContext,
+    Rule,
+    Rules,
+    known_shape,
+)
 from vtac.passes.graph.reasons import Reason, ReasonKind
 
 LayerT = TypeVar("LayerT", ConvOp, GemmOp)

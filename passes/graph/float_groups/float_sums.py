@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from vtac.dialects.graph import AddOp, HostOp, MovesElements, Pools
-from vtac.passes.graph.quantize.network import Network, is_float32, producer
+from vtac.passes.graph.float_groups.network import Network, is_float32, producer
 from vtac.passes.graph.reasons import Reason, ReasonKind
 
 FLOATS_BESIDE = Reason(

@@ -27,9 +27,9 @@ from vtac.dialects.graph import (
     WindowOp,
     window_extent,
 )
-from vtac.passes.graph.quantize.forms import Form
-from vtac.passes.graph.quantize.network import Network, channels_of
-from vtac.passes.graph.quantize.rules.rule import (
+from vtac.passes.graph.float_groups.forms import Form
+from vtac.passes.graph.float_groups.network import Network, channels_of
+from vtac.passes.graph.float_groups.rules.rule import (
     CoreRule,
     ErrorContext,
     OpT,

@@ -17,9 +17,9 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import shape_of
-from vtac.passes.graph.quantize.error_models import ErrorModel, Range, free_of_zero
-from vtac.passes.graph.quantize.forms import Form, diagonal
-from vtac.passes.graph.quantize.network import Network, channels_of
+from vtac.passes.approximation.error_models import ErrorModel, Range, free_of_zero
+from vtac.passes.graph.float_groups.forms import Form, diagonal
+from vtac.passes.graph.float_groups.network import Network, channels_of
 
 OpT = TypeVar("OpT", bound=Operation)
 

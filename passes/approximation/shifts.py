@@ -4,15 +4,14 @@ A stored weight is the real one times ``2^shift``, rounded. The shift is the lar
 weight, or one more where clipping lowers the squared error; channels may share theirs in blocks.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import cast
 
 import numpy as np
 
-from vtac.dialects.context import Array
-from vtac.passes.graph.quantize.planes import ONE_PLANE, Limits
-
-LARGEST_SHIFT = 31
+from vtac.passes.approximation.integers import LARGEST_SHIFT, Array
+from vtac.passes.approximation.planes import ONE_PLANE, Limits
 
 _AT_ONCE = 1 << 16
 """Weights whose errors are computed together: few enough to stay in a processor's cache."""
@@ -105,6 +104,23 @@ def choose_shifts(weights: RealWeights, least: int, block: int | Array) -> Array
     at_most = _total(errors - weights.clipped(more), block)
     gain = np.where(at_most > 0, errors - weights.errors(more, at_most > 0), -1.0)
     return np.where((_total(gain, block) > 0) & ~zero, more, shift)
+
+
+def with_equal_limits(parts: Sequence[RealWeights]) -> list[RealWeights]:
+    """The weights of all forms, those with the same limits side by side."""
+    together = []
+    for limits in {part.limits for part in parts}:
+        within = [part for part in parts if part.limits == limits]
+        rows = [part.rows for part in within]
+        alone = len(within) == 1
+        together.append(within[0] if alone else RealWeights(np.concatenate(rows, axis=1), limits))
+    return together
+
+
+def smallest_shifts(parts: Sequence[RealWeights], least: int, block: int | Array) -> Array:
+    """The largest shifts that suit all of several weights."""
+    shifts = [choose_shifts(part, least, block) for part in parts]
+    return cast(Array, np.minimum.reduce(shifts))
 
 
 def any_of_block(flags: Array, block: int | Array) -> Array:

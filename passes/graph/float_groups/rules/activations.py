@@ -19,10 +19,10 @@ from vtac.dialects.graph import (
     PReluOp,
     ReluOp,
 )
-from vtac.passes.graph.quantize.error_models import SLACK_STEPS, Range
-from vtac.passes.graph.quantize.forms import diagonal
-from vtac.passes.graph.quantize.network import Network, channels_of, is_channel_vector
-from vtac.passes.graph.quantize.rules.rule import (
+from vtac.passes.approximation.error_models import SLACK_STEPS, Range
+from vtac.passes.graph.float_groups.forms import diagonal
+from vtac.passes.graph.float_groups.network import Network, channels_of, is_channel_vector
+from vtac.passes.graph.float_groups.rules.rule import (
     ClampRule,
     ErrorContext,
     Joined,

@@ -32,10 +32,10 @@ from vtac.dialects.graph import (
     is_static,
     shape_of,
 )
-from vtac.passes.graph.quantize.contractions import Contraction, contraction_at
-from vtac.passes.graph.quantize.float_sums import FLOATS_BESIDE, float_sums
-from vtac.passes.graph.quantize.forms import Form, diagonal, taken_apart
-from vtac.passes.graph.quantize.network import (
+from vtac.passes.graph.float_groups.contractions import Contraction, contraction_at
+from vtac.passes.graph.float_groups.float_sums import FLOATS_BESIDE, float_sums
+from vtac.passes.graph.float_groups.forms import Form, diagonal, taken_apart
+from vtac.passes.graph.float_groups.network import (
     Network,
     channels_of,
     is_channel_vector,
@@ -44,9 +44,9 @@ from vtac.passes.graph.quantize.network import (
     is_matrix_product,
     producer,
 )
-from vtac.passes.graph.quantize.one_variable import OneVariable, function_at
-from vtac.passes.graph.quantize.rules import computes, rule_of
-from vtac.passes.graph.quantize.rules.rule import (
+from vtac.passes.graph.float_groups.one_variable import OneVariable, function_at
+from vtac.passes.graph.float_groups.rules import computes, rule_of
+from vtac.passes.graph.float_groups.rules.rule import (
     ClampRule,
     CoreRule,
     Join,

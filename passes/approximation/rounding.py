@@ -13,8 +13,8 @@ from typing import cast
 
 import numpy as np
 
-from vtac.dialects.context import Array
-from vtac.passes.graph.quantize.planes import Limits
+from vtac.passes.approximation.integers import Array
+from vtac.passes.approximation.planes import Limits
 
 MOST_INPUTS = 1024
 """Channels that sum more products are rounded to nearest: covariances would take too long."""

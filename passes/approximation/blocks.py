@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vtac.dialects.context import Array
+from vtac.passes.approximation.integers import Array
 
 LARGEST_LOSS = 12
 """Bits of its weights that a channel may give up at most."""

@@ -12,9 +12,9 @@ from xdsl.ir import Operation, SSAValue
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import ConcatOp, PadOp, SliceOp, TakeChannelsOp
-from vtac.passes.graph.quantize.forms import Form, selection
-from vtac.passes.graph.quantize.network import Network
-from vtac.passes.graph.quantize.rules.rule import (
+from vtac.passes.graph.float_groups.forms import Form, selection
+from vtac.passes.graph.float_groups.network import Network
+from vtac.passes.graph.float_groups.rules.rule import (
     ErrorContext,
     LinearRule,
     OpT,

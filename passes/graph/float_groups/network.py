@@ -30,7 +30,7 @@ from vtac.dialects.graph.given import grid_of
 from vtac.dialects.graph.ranges import range_of
 from vtac.dialects.target import Target, target_at
 from vtac.passes.graph.codegen import known_codegens
-from vtac.passes.graph.quantize.forms import Form
+from vtac.passes.graph.float_groups.forms import Form
 
 
 class Network:

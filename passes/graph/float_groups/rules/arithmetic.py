@@ -9,9 +9,9 @@ from xdsl.ir import SSAValue
 from vtac.dialects.context import Array
 from vtac.dialects.graph import AddOp, BatchNormOp, DivOp, MulOp, NegOp, SubOp
 from vtac.passes.graph.evaluate import batch_norm_affine
-from vtac.passes.graph.quantize.forms import spread
-from vtac.passes.graph.quantize.network import Network, channels_of, is_channel_vector
-from vtac.passes.graph.quantize.rules.rule import (
+from vtac.passes.graph.float_groups.forms import spread
+from vtac.passes.graph.float_groups.network import Network, channels_of, is_channel_vector
+from vtac.passes.graph.float_groups.rules.rule import (
     ErrorContext,
     Joined,
     JoinRule,

@@ -1,7 +1,7 @@
 """Functions that gate their operand, such as Gelu, on machines that multiply.
 
 ``f(x) = a (x + |x| g(|x|))`` with a g that rises to 1: an error function for Gelu. (For SiLU it is
-a hyperbolic tangent, which rises too slowly on some ranges; there lines remain, `curves`.) I-BERT
+a hyperbolic tangent, which rises too slowly on some ranges; there lines remain, `lines`.) I-BERT
 (Kim et al., "I-BERT: Integer-only BERT Quantization", section 3.3) takes a parabola for g up to its
 vertex, and 1 behind it. A cube is nearer, and one product more::
 
@@ -11,7 +11,7 @@ where x is the stored int8. h and K are fitted to the function itself over all 2
 need not be 0 at 0. K also carries the change of scale: for each shift there is one K with which the
 accumulators, shifted, are the result. With ``n = -|x|``, the smaller of x and -x, they are
 ``K x + n ((max(n, -h) + h)^3 - K)``. For Gelu this is a sixth to a half of a step of int8 off (the
-parabola: half a step), and it takes half the cycles of lines (`curves`), which are a quarter off.
+parabola: half a step), and it takes half the cycles of lines (`lines`), which are a quarter off.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,7 @@ from typing import cast
 
 import numpy as np
 
-from vtac.dialects.context import Array
-from vtac.passes.graph.quantize.layer import LARGEST_INT8, Layer, make_layer
-from vtac.passes.graph.quantize.numbers import Draft
-from vtac.passes.graph.quantize.shifts import LARGEST_SHIFT
-
-STORED = np.arange(-128, 128)
-"""All values of int8."""
+from vtac.passes.approximation.integers import LARGEST_SHIFT, STORED, Array
 
 TOLERANCE = 0.5
 """How far a gate may lie from the function, in steps of the result."""
@@ -65,35 +59,7 @@ class Gate:
         return cast(Array, self.curvature * x + below * (cube - self.curvature))
 
 
-def number_gate(draft: Draft) -> Layer | None:
-    """The integers of a function that gates its operand; None if it is none, or too far off."""
-    (term,), group, result = draft.terms, draft.group, draft.scale
-    if not draft.policy.multiplies or group.curve is None or result is None:
-        return None
-    if term.scale.zero_point or result.zero_point:
-        return None
-    wanted = group.curve(STORED * term.scale.value) / result.value
-    slope = float(wanted[-1] - wanted[1]) / float(STORED[-1] - STORED[1])
-    if not np.isfinite(wanted).all() or slope <= 0:
-        return None
-    gate, shift, wrong = _fitted(wanted, slope)
-    if wrong > TOLERANCE:
-        return None
-    channels = np.zeros(draft.channels)
-    return make_layer(
-        group,
-        [term.with_weights(np.ones(term.shape))],
-        channels,
-        channels + float(np.ldexp(result.value, -shift)),
-        np.full(draft.channels, shift, np.int64),
-        result,
-        offset=channels,
-        reach=channels + LARGEST_INT8 * (gate.curvature + max(gate.curvature, gate.height**3)),
-        gate=gate,
-    )
-
-
-def _fitted(wanted: Array, slope: float) -> tuple[Gate, int, float]:
+def fitted_gate(wanted: Array, slope: float) -> tuple[Gate, int, float]:
     """The nearest gate to values in steps of the result, its shift, and its largest error.
 
     slope: of the odd part of the values.

@@ -4,7 +4,7 @@ from typing import Any
 
 from xdsl.ir import Operation
 
-from vtac.passes.graph.quantize.rules import (
+from vtac.passes.graph.float_groups.rules import (
     activations,
     arithmetic,
     layers,
@@ -12,7 +12,7 @@ from vtac.passes.graph.quantize.rules import (
     pooling,
     selections,
 )
-from vtac.passes.graph.quantize.rules.rule import Rule, Rules
+from vtac.passes.graph.float_groups.rules.rule import Rule, Rules
 
 _FAMILIES = (activations, arithmetic, layers, moves, pooling, selections)
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import DepthToSpaceOp, MaxPoolOp, ReshapeOp, TransposeOp, UpsampleOp
-from vtac.passes.graph.quantize.network import Network
-from vtac.passes.graph.quantize.rules.pooling import OUTSIDE, window_counts
-from vtac.passes.graph.quantize.rules.rule import ErrorContext, PassingRule, Rules, known_shape
+from vtac.passes.graph.float_groups.network import Network
+from vtac.passes.graph.float_groups.rules.pooling import OUTSIDE, window_counts
+from vtac.passes.graph.float_groups.rules.rule import ErrorContext, PassingRule, Rules, known_shape
 
 
 class MaxPool(PassingRule[MaxPoolOp]):

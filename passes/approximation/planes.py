@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from vtac.dialects.context import Array
+from vtac.passes.approximation.integers import Array
 
 PLANE_BITS = 8
 
