@@ -84,9 +84,8 @@ def run_gemm(buffers: Buffers, plan: GemmPlan, bases: tuple[int, int, int]) -> N
     for product in plan.products:
         for chunk in product.chunks:
             multiply = Multiply(buffers, chunk)
-            sums = buffers.scratch.array("sums", np.float32, multiply.shape)
-            multiply.into(sums, src, wgt)()
-            settling(buffers, product.placement, sums, dst, plan.repeats)()
+            multiply.into(multiply.sums, src, wgt)()
+            settling(buffers, product.placement, multiply.sums, dst, plan.repeats)()
 
 
 def in_program_order(

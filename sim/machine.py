@@ -245,12 +245,9 @@ class FastMachine:
         """The steps of one product at its place; its sums wait where possible."""
         dst, src, wgt = bases
         if plan.repeats > 1 or placement.strides is None:
-            sums = self.buffers.scratch.array("sums", np.float32, multiply.shape)
-            settle = settling(self.buffers, placement, sums, dst, plan.repeats)
-            return [multiply.into(sums, src, wgt), settle]
-        values, first, before = self._pending.add(
-            placement, multiply.shape, multiply.products, dst, dst + plan.high
-        )
+            settle = settling(self.buffers, placement, multiply.sums, dst, plan.repeats)
+            return [multiply.into(multiply.sums, src, wgt), settle]
+        values, first, before = self._pending.add(placement, multiply, dst, dst + plan.high)
         step = multiply.into(values, src, wgt) if first else multiply.onto(values, src, wgt)
         return [*before, step, *self._pending.make_room()]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .buffers import Buffers
 from .gemm_plan import EXACT_PRODUCTS, Placement
-from .steps import Step, settling
+from .steps import Multiply, Step, settling, sums_of
 
 MOST_BYTES = 1 << 22
 """Most bytes of sums that wait at one time; beyond that, the oldest are added to ACC."""
@@ -37,7 +37,7 @@ class _Sums:
     settle: Step
 
 
-_Key = tuple[Placement, tuple[int, ...], int]
+_Key = tuple[Placement, tuple[int, ...], bool, int]
 
 
 class Pending:
@@ -68,13 +68,14 @@ class Pending:
         self._free = [*free, *range(known, len(self._memory))]
 
     def add(
-        self, placement: Placement, shape: tuple[int, ...], products: int, dst: int, high: int
+        self, placement: Placement, multiply: Multiply, dst: int, high: int
     ) -> tuple[NDArray[np.float32], bool, list[Step]]:
-        """Register sums of ``products`` products for accumulators from ``dst`` to ``high``.
+        """Register the sums of a product for accumulators from ``dst`` to ``high``.
 
         Returns the array for the sums, whether they are its first, and the steps to run before.
         """
-        key = (placement, shape, dst)
+        key = (placement, multiply.shape, multiply.flipped, dst)
+        products = multiply.products
         before = []
         old = self._sums.pop(key, None)
         if old is not None and old.products + products > EXACT_PRODUCTS:
@@ -84,7 +85,7 @@ class Pending:
             more = old.products + products
             self._sums[key] = _Sums(old.values, old.memory, more, dst, high, old.settle)
             return old.values, False, before
-        memory, values = self._take(shape)
+        memory, values = self._take(multiply)
         self._bytes += values.nbytes
         settle = settling(self._buffers, placement, values, dst)
         self._sums[key] = _Sums(values, memory, products, dst, high, settle)
@@ -111,8 +112,8 @@ class Pending:
         self._bytes -= sums.values.nbytes
         return sums.settle
 
-    def _take(self, shape: tuple[int, ...]) -> tuple[int, NDArray[np.float32]]:
-        count = math.prod(shape)
+    def _take(self, multiply: Multiply) -> tuple[int, NDArray[np.float32]]:
+        count = math.prod(multiply.shape)
         fitting = [place for place in self._free if len(self._memory[place]) >= count]
         if fitting:
             memory = min(fitting, key=lambda place: len(self._memory[place]))
@@ -120,4 +121,4 @@ class Pending:
         else:
             memory = len(self._memory)
             self._memory.append(np.zeros(1 << (count - 1).bit_length(), np.float32))
-        return memory, self._memory[memory][:count].reshape(shape)
+        return memory, sums_of(self._memory[memory], multiply.shape, multiply.flipped)

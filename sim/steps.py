@@ -160,14 +160,22 @@ class ResetStep:
 
 
 class _Gather:
-    """Rows of BLOCK int8 values, gathered as single items, as float32 [..., k x BLOCK]."""
+    """Rows of BLOCK int8 values, gathered as single items, as float32: [..., rows, k x BLOCK], or
+    where ``transposed`` [..., k x BLOCK, rows].
+    """
 
-    def __init__(self, scratch: Scratch, name: str, indices: Indices, block: int) -> None:
+    def __init__(
+        self, scratch: Scratch, name: str, indices: Indices, block: int, transposed: bool
+    ) -> None:
         self._indices = indices.reshape(-1)
         self._items = scratch.array("items", np.dtype(f"V{block}"), self._indices.shape)
-        self._bytes = self._items.view(np.int8)
-        self._floats = scratch.array(name, np.float32, self._bytes.shape)
-        self.values = self._floats.reshape(*indices.shape[:-1], -1)
+        self._bytes = self._items.view(np.int8).reshape(*indices.shape[:-1], -1)
+        if not transposed:
+            self.values = self._floats = scratch.array(name, np.float32, self._bytes.shape)
+            return
+        *outer, rows, depth = self._bytes.shape
+        self.values = scratch.array(name, np.float32, (*outer, depth, rows))
+        self._floats = self.values.swapaxes(-1, -2)
 
     def __call__(self, rows: NDArray[Any]) -> None:
         """Gather; indices beyond the end give the last row, which is zeros."""
@@ -175,45 +183,73 @@ class _Gather:
         np.copyto(self._floats, self._bytes)
 
 
+def sums_of(
+    memory: NDArray[np.float32], shape: tuple[int, ...], flipped: bool
+) -> NDArray[np.float32]:
+    """Sums [b, blocks, calls, rows, n] at the start of a vector; where they are ``flipped``, the
+    last two axes are the other way round in memory.
+    """
+    values = memory[: math.prod(shape)]
+    if not flipped:
+        return values.reshape(shape)
+    *outer, rows, columns = shape
+    return values.reshape(*outer, columns, rows).swapaxes(-1, -2)
+
+
+_FEW_ROWS = 64
+"""Rows of inputs up to which the products are computed transposed (see `Multiply`)."""
+
+
 class Multiply:
     """The sums of one chunk of a reduction, exact in float32 (see `gemm_plan`).
 
-    The first elements in INP and WGT are arguments of its methods.
+    Both operands of BLAS have the reduction where its kernels for small matrices read it fastest:
+    last in the left operand, next to last in the right one. This is up to three times as fast as a
+    transposed right operand. The right operand is transposed when it is cast, which costs several
+    times what casting alone does. So with few rows of inputs, which are then quick to transpose,
+    the weights are on the left, and the sums are computed as [..., n, rows].
+
+    The first elements in INP and WGT are arguments of its methods. Sums have the `shape` [b,
+    blocks, calls, rows, n] (see `sums_of`); `sums` is scratch memory for them, and
+    `operands` are the matrices that BLAS is given.
     """
 
     def __init__(self, buffers: Buffers, chunk: Chunk) -> None:
         block, scratch = buffers.block, buffers.scratch
-        self._buffers = buffers
-        self._inputs = _Gather(scratch, "inputs", chunk.src, block)
-        self._weights = _Gather(scratch, "weights", chunk.wgt, block)
         groups, _, calls, height, depth = chunk.src.shape
         _, blocks, _, columns, _ = chunk.wgt.shape
+        self.flipped = calls == 1 and height <= _FEW_ROWS and height < blocks * columns
+        self._buffers = buffers
+        self._inputs = _Gather(scratch, "inputs", chunk.src, block, self.flipped)
+        self._weights = _Gather(scratch, "weights", chunk.wgt, block, not self.flipped)
         self.products = depth * block
         self.shape = (groups, blocks, calls, height, columns)
-        self._more: NDArray[np.float32] = scratch.array("sums", np.float32, self.shape)
+        count = math.prod(self.shape)
+        self.sums = sums_of(scratch.array("sums", np.float32, (count,)), self.shape, self.flipped)
         # Axes of extent 1 are left out, for speed.
         self._outer = tuple(0 if extent == 1 else slice(None) for extent in self.shape[:3])
-        self._a = self._inputs.values[self._outer]
-        self._b = self._weights.values.swapaxes(3, 4)[self._outer]
+        inputs, weights = self._inputs.values[self._outer], self._weights.values[self._outer]
+        self.operands = (weights, inputs) if self.flipped else (inputs, weights)
 
     def into(self, sums: NDArray[np.float32], src: int, wgt: int) -> Step:
         """The step that gathers from elements ``src`` and ``wgt`` on and multiplies, into
         ``sums``."""
         inputs = self._buffers.inp_rows[src * self._buffers.batch :]
         weights = self._buffers.wgt_rows[wgt * self._buffers.block :]
-        return partial(self._multiply, inputs, weights, sums[self._outer])
+        out = sums.swapaxes(-1, -2) if self.flipped else sums
+        return partial(self._multiply, inputs, weights, out[self._outer])
 
     def onto(self, sums: NDArray[np.float32], src: int, wgt: int) -> Step:
         """The step that multiplies as `into` does, and adds the products to ``sums``."""
-        add = partial(np.add, sums, self._more, out=sums)
-        return in_turn(self.into(self._more, src, wgt), add)
+        add = partial(np.add, sums, self.sums, out=sums)
+        return in_turn(self.into(self.sums, src, wgt), add)
 
     def _multiply(
         self, inputs: NDArray[Any], weights: NDArray[Any], out: NDArray[np.float32]
     ) -> None:
         self._inputs(inputs)
         self._weights(weights)
-        np.matmul(self._a, self._b, out=out)
+        np.matmul(*self.operands, out=out)
 
 
 def settling(
@@ -232,6 +268,7 @@ def settling(
     real = math.prod(shape) * block // (groups * blocks * columns)
     rows = sums.reshape(groups, blocks, calls * height, columns)[:, :, :real]
     values = rows.reshape(*shape, block).transpose(*order, len(shape))
+    assert np.may_share_memory(values, sums), "a view: sums are computed later"
     integers = buffers.scratch.array("integers", np.int32, values.shape)
     # Counts wrap as sums do.
     times = None if repeats == 1 else np.array(repeats & 0xFFFFFFFF, np.uint32).view(np.int32)
