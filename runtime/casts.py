@@ -16,6 +16,9 @@ def cast_fault(array: Array, dtype: np.dtype[Any]) -> str:
     source = array.dtype
     if source == dtype:
         return ""
+    if dtype.kind == "U":
+        strings = source.kind == "O" and all(isinstance(item, str) for item in array.flat)
+        return "" if strings or source.kind == "U" else f"is of {source}"
     to_float = dtype.kind == "f" and source.kind in "biuf"
     if not to_float and not (dtype.kind in "iu" and source.kind in "biu"):
         return f"is of {source}"

@@ -26,12 +26,13 @@ from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     ArrayAttr,
     DictionaryAttr,
+    IntegerAttr,
     StringAttr,
     TensorType,
     UnrankedTensorType,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument
+from xdsl.ir import Attribute, BlockArgument
 
 from vtac.dialects.array_files import read_arrays
 from vtac.dialects.context import Array, element_dtype
@@ -62,6 +63,7 @@ class InputSpec:
     """A model's input: name, shape (DYNAMIC_INDEX where unknown), element type.
 
     symbols: for each axis, the name of its unknown dimension or ""; empty if no axis has a name.
+    Strings have the element type ``numpy.str_``.
     """
 
     name: str
@@ -129,10 +131,14 @@ def input_specs(function: FuncOp, source: Source | None = None) -> list[InputSpe
             specs.append(InputSpec(name, unknown.get_shape(), element_dtype(unknown.element_type)))
         elif isinstance(type, TensorType):
             specs.append(_spec(function, name, argument, type))
+        elif (extents := _extents_of_strings(function, argument)) is not None:
+            symbols = _symbols(function, argument.index)
+            specs.append(InputSpec(name, extents, np.dtype(np.str_), symbols))
         else:
-            problems.append(
-                Problem(f"input '{name}'", f"samples can only be tensors, it is {type}")
-            )
+            hint = "Compile without samples, or put a model into the network's place that begins"
+            hint += " where its tensors begin."
+            what = f"samples can only be tensors, it is {type}"
+            problems.append(Problem(f"input '{name}'", what, hint))
     if problems:
         raise CompileError(problems)
     return specs
@@ -165,12 +171,26 @@ def _spec(function: FuncOp, name: str, argument: BlockArgument, type: TensorType
 
 def _symbols(function: FuncOp, index: int) -> tuple[str, ...]:
     """The names of an argument's dimensions, which the importer stores in ``graph.symbols``."""
-    attributes = function.arg_attrs.data[index] if function.arg_attrs is not None else None
-    names = attributes.data.get("graph.symbols") if isinstance(attributes, DictionaryAttr) else None
+    names = _argument_attribute(function, index, "graph.symbols")
     if not isinstance(names, ArrayAttr):
         return ()
     texts = [name.data for name in names.data if isinstance(name, StringAttr)]
     return tuple("" if text == "?" else text for text in texts)
+
+
+def _extents_of_strings(function: FuncOp, argument: BlockArgument) -> tuple[int, ...] | None:
+    """The shape of an argument that is a tensor of strings, which the importer stores in
+    ``graph.extents``; None of others."""
+    extents = _argument_attribute(function, argument.index, "graph.extents")
+    if not isinstance(extents, ArrayAttr):
+        return None
+    numbers = [extent.value.data for extent in extents.data if isinstance(extent, IntegerAttr)]
+    return tuple(DYNAMIC_INDEX if number < 0 else number for number in numbers)
+
+
+def _argument_attribute(function: FuncOp, index: int, name: str) -> Attribute | None:
+    attributes = function.arg_attrs.data[index] if function.arg_attrs is not None else None
+    return attributes.data.get(name) if isinstance(attributes, DictionaryAttr) else None
 
 
 def _named_inputs(function: FuncOp) -> Iterator[tuple[str, BlockArgument]]:

@@ -116,7 +116,11 @@ def _strings(values: Iterable[str]) -> ArrayAttr[StringAttr]:
 
 
 def _argument_attributes(value: ValueInfoProto) -> DictionaryAttr:
-    """Name of an input and, if it has symbolic dimensions, their names (empty for known ones)."""
+    """Name of an input and, if it has symbolic dimensions, their names (empty for known ones).
+
+    A tensor of strings, whose type in the IR has no shape, has its extents here, -1 for unknown
+    ones.
+    """
     attributes: dict[str, Attribute] = {"graph.name": StringAttr(value.name)}
     symbols = [
         "" if dim.HasField("dim_value") else dim.dim_param or "?"
@@ -124,6 +128,10 @@ def _argument_attributes(value: ValueInfoProto) -> DictionaryAttr:
     ]
     if any(symbols):
         attributes["graph.symbols"] = _strings(symbols)
+    tensor = value.type.tensor_type
+    if tensor.elem_type == TensorProto.STRING and tensor.HasField("shape"):
+        extents = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
+        attributes["graph.extents"] = ArrayAttr([IntegerAttr(extent, i64) for extent in extents])
     return DictionaryAttr(attributes)
 
 

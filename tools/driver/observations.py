@@ -259,11 +259,12 @@ class Observer:
         have an input far outside, such inputs are the rule, and every batch is kept.
         """
         ranges = [range_of(argument) for argument in self._arguments]
-        limits = [
-            np.inf if found is None else OUTLIER_FACTOR * max(map(abs, found)) for found in ranges
-        ]
+        limits = [found and OUTLIER_FACTOR * max(map(abs, found)) for found in ranges]
         near = [
-            all(np.abs(x).max(initial=0) <= limit for x, limit in zip(batch, limits, strict=True))
+            all(
+                limit is None or np.abs(x).max(initial=0) <= limit
+                for x, limit in zip(batch, limits, strict=True)
+            )
             for batch in self._batches
         ]
         return near if 2 * sum(near) >= len(near) else [True] * len(near)
