@@ -5,6 +5,7 @@ Parts (``--only``, any number of them):
 - ``layers``: the kernels of `search_kernels`: default, best, lower bound.
 - ``kinds``: the twelve kinds of FlexTensor's evaluation, with as many test cases as it has.
 - ``resnet``: C2 to C11 of ResNet-18 with their additions, on both Chisel presets.
+- ``overheads``: the default programs of the same layers: cycles above the bound, by reason.
 - ``operators``: a block-circulant product and a shift convolution, exact against NumPy, and tuned.
 - ``methods``: clocked trials from a cold start, by method.
 - ``ladder``: the Q-method against the P-method at equal numbers of simulated costs.
@@ -30,12 +31,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import flextensor_kernels as flextensor
 import numpy as np
 import search_tables
+from network_distance import distance
 from resnet_layers import LAYERS, Layer
 from search_kernels import KERNELS, SearchKernel, resnet_kernel
 
 from vtac import te
 from vtac.dialects.errors import CompileError
 from vtac.dialects.target import Target
+from vtac.sim import estimate
 from vtac.tools.tune.kernel import KernelScreen, prepared
 from vtac.tools.tune.ladder import Ladder
 from vtac.tools.tune.methods import explorer, method_named
@@ -164,6 +167,21 @@ def resnet(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figure
                     return tuned(tasks, given.trials, 0) | {"times": times}
 
                 yield f"{name}/{target}/{given.trials}", figures
+
+
+def overheads(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figures]]]:
+    for layer in LAYERS[1:]:
+        for name, times in resnet_times(layer):
+
+            def figures(name: str = name, times: int = times) -> Figures:
+                (task,) = tasks_of_kernel(resnet_kernel(name), TARGET)
+                kernel = prepared(task.module, task.template)
+                words = kernel.clock.words(kernel.schedule(task.default))
+                report = estimate(kernel.target, words)
+                bound, reasons = report.total.lower_bound, dict(distance(report))
+                return {"times": times, "cycles": report.cycles, "bound": bound} | reasons
+
+            yield name, figures
 
 
 def resnet_times(layer: Layer) -> Iterator[tuple[str, int]]:
@@ -313,6 +331,7 @@ PARTS: Mapping[str, Part] = {
     "layers": layers,
     "kinds": kinds,
     "resnet": resnet,
+    "overheads": overheads,
     "operators": operators,
     "methods": methods,
     "ladder": ladder,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import flextensor_kernels as flextensor
+from network_distance import COMPUTE_REASONS
 
 Figures = Mapping[str, Any]
 
@@ -83,6 +84,19 @@ def resnet(found: Mapping[str, Figures]) -> str:
         rows.append(("sum", "", *sums, ""))
     columns = [f"{t}, {what}" for t in targets for what in ("default", "best")]
     return table(("layer", "times", *columns, "proved"), rows)
+
+
+def overheads(found: Mapping[str, Figures]) -> str:
+    """One row per layer, and the sums as often as ResNet-18 runs them."""
+    columns = ("cycles", "bound", *COMPUTE_REASONS)
+    rows: list[Sequence[object]] = [
+        (name, f["times"], *(f"{f.get(column, 0):,}" for column in columns))
+        for name, f in found.items()
+    ]
+    if rows:
+        sums = [sum(f["times"] * f.get(c, 0) for f in found.values()) for c in columns]
+        rows.append(("sum", "", *(f"{value:,}" for value in sums)))
+    return table(("layer", "times", *columns), rows)
 
 
 def kinds(found: Mapping[str, Figures]) -> str:
@@ -244,6 +258,7 @@ TABLES: Mapping[str, Callable[[Mapping[str, Figures]], str]] = {
     "layers": layers,
     "kinds": kinds,
     "resnet": resnet,
+    "overheads": overheads,
     "operators": operators,
     "methods": methods,
     "ladder": ladder,

@@ -59,6 +59,17 @@ def figures(best: int, **more: Any) -> dict[str, Any]:
     return {"default": 110, "best": best, "bound": 100, "at": 3, "proved": True, **more}
 
 
+def test_overheads_are_summed_as_often_as_layers_run() -> None:
+    found = {
+        "C2": {"times": 3, "cycles": 107, "bound": 100, "instructions": 5, "fetch": 2},
+        "C4": {"times": 1, "cycles": 1010, "bound": 1000, "fetch": 10},
+    }
+    header, _, *_, total = search_tables.overheads(found).splitlines()
+    sums = dict(zip(header.strip("| ").split(" | "), total.strip("| ").split(" | "), strict=False))
+    assert sums["layer"] == "sum" and sums["cycles"] == "1,331" and sums["bound"] == "1,300"
+    assert sums["instructions"] == "15" and sums["fetch"] == "16" and sums["biases"] == "0"
+
+
 def test_figures_are_computed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
