@@ -10,7 +10,10 @@ Takes ``vta.cluster`` with a global buffer and a DMA, with scratch in its places
 ``vta-insert-semaphores``; leaves further scratch in the global buffer, loads from it, and the
 commands of the DMA. Declined, by a rough clock, for weights that would come later than if the cores
 read them from DDR, and for those that are read once by a step that would not wait for DDR. Other
-programs are left as they are. Option ``most``: the most copies; 0 stages nothing.
+programs are left as they are.
+
+Options: ``most``, the most copies; 0 stages nothing. ``early``: cores are taken to read weights
+during their step before, as far as WGT has room; what is there in time that way is left in DDR.
 """
 
 from dataclasses import dataclass
@@ -44,23 +47,24 @@ MOST_COPIES = 4000
 class StageWeightsPass(ModulePass):
     """Copy weights into the global buffer of every vta.cluster that has a DMA.
 
-    most: the most copies.
+    most: the most copies. early: whether weights that cores can read ahead are left in DDR.
     """
 
     name = "vta-stage-weights"
 
     most: int = MOST_COPIES
+    early: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         for program in op.body.block.ops:
             if isinstance(program, ClusterOp) and program.target.dma and program.target.gb_bytes:
-                stage_weights(program, self.most)
+                stage_weights(program, self.most, early=self.early)
 
 
-def stage_weights(program: ClusterOp, most: int = MOST_COPIES) -> None:
-    """Stage the weights of one program."""
-    staged = choose(program, most)
+def stage_weights(program: ClusterOp, most: int = MOST_COPIES, *, early: bool = False) -> None:
+    """Stage the weights of one program. most, early: as the options of the pass."""
+    staged = choose(program, most, early=early)
     if not staged:
         return
     core = program.target.core

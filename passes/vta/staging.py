@@ -8,7 +8,7 @@ which cycles of DDR they leave idle. A copy that would come later than its reade
 cores then read DDR themselves.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from vtac.dialects.intervals import Interval, first_fit
@@ -71,20 +71,26 @@ class Staged:
     taken: Interval
 
 
-def choose(program: ClusterOp, most: int) -> list[Staged]:
-    """What is staged, in the order in which it is copied; at most so many copies."""
+def choose(program: ClusterOp, most: int, *, early: bool = False) -> list[Staged]:
+    """What is staged, in the order in which it is copied; at most so many copies.
+
+    early: whether cores are taken to read weights during their step before, too; weights that are
+    there in time that way are left in DDR, and make room for later ones.
+    """
     core = program.target.core
     element = core.element_bytes(core.system.weights)
-    clock, room, staged = _Clock(program), _Room(program, element), list[Staged]()
+    clock, room, staged = _Clock(program, early), _Room(program, element), list[Staged]()
     by_step: dict[int, list[Piece]] = {}
     for piece in pieces(program):
         by_step.setdefault(piece.steps[0], []).append(piece)
     for step in clock.steps:
-        direct, earliest = 0, staged[-1].taken.first if staged else clock.steps[0]
+        direct, near, earliest = 0, 0, staged[-1].taken.first if staged else clock.steps[0]
         wanted = by_step.get(step, [])
         waits = clock.waits(step, sum(piece.read for piece in wanted))
         for piece in wanted:
             found = None
+            if early:
+                waits = clock.waits(step, direct + piece.read)
             is_worth = waits or piece.read > piece.size
             is_worth = is_worth and not clock.is_alone and len(staged) < most
             if is_worth and clock.can_signal():
@@ -94,11 +100,12 @@ def choose(program: ClusterOp, most: int) -> list[Staged]:
             if found is None:
                 direct += piece.read
                 continue
+            near += piece.read
             room.take(found)
             clock.tie([found.first - 1, *(use for use, _ in piece.uses)])
             staged.append(Staged(piece, found))
             earliest = found.first
-        clock.runs(step, direct)
+        clock.runs(step, direct, near)
     return staged
 
 
@@ -196,10 +203,11 @@ class _Room:
 class _Clock:
     """When steps begin and end, and copies end, roughly: steps compute or wait for DDR.
 
-    steps: in emission order.
+    early: whether a core reads weights while its step before runs. steps: in emission order.
     """
 
     program: ClusterOp
+    early: bool
     steps: list[int] = field(init=False)
     _units: dict[int, int] = field(default_factory=dict)
     _compute: dict[int, int] = field(default_factory=dict)
@@ -226,6 +234,10 @@ class _Clock:
         # When the step before each one is over, as far as steps have run.
         self._over = dict.fromkeys(self.steps[:1], 0)
         self._now = dict.fromkeys(self.program.cores(), 0)
+        # When the last step of each core began, and the bytes of weights that it holds.
+        self._began = dict.fromkeys(self.program.cores(), 0)
+        self._held = dict.fromkeys(self.program.cores(), 0)
+        self._depth = machine.wgt_depth * machine.element_bytes(machine.system.weights)
 
     def tie(self, steps: Iterable[int]) -> None:
         """Steps wait for a copy, or a copy waits for them."""
@@ -249,9 +261,21 @@ class _Clock:
 
     def waits(self, step: int, read: int) -> bool:
         """Whether a step would wait for DDR if it read so many bytes of weights there."""
-        now = self._now[self._units[step]]
-        loads = self._ddr.end_of(now, self._cycles(read + self._inputs[step]))
-        return loads > now + self._compute[step]
+        return self._loaded(step, read, self._ddr.end_of) > (
+            self._now[self._units[step]] + self._compute[step]
+        )
+
+    def _loaded(self, step: int, read: int, transfer: Callable[[int, int], int]) -> int:
+        """The cycle in which a step has read so many bytes of weights from DDR, and its inputs.
+
+        If it reads early: what fits beside the weights of the core's step before is read while that
+        one runs.
+        transfer: the end of so many cycles of DDR that begin in a cycle.
+        """
+        unit = self._units[step]
+        early = min(read, self._depth - self._held[unit]) if self.early else 0
+        there = max(transfer(self._began[unit], self._cycles(early)), self._now[unit])
+        return transfer(there, self._cycles(read - early + self._inputs[step]))
 
     def copy(self, taken: Interval, step: int, read: int) -> Interval | None:
         """Let the DMA copy into a place if the copy ends before the step that reads it begins.
@@ -291,12 +315,13 @@ class _Clock:
             return [down]
         return [behind, down]
 
-    def runs(self, step: int, direct: int) -> None:
-        """The next step runs, which reads so many bytes of weights from DDR."""
+    def runs(self, step: int, direct: int, near: int) -> None:
+        """The next step runs, which reads so many bytes of weights from DDR, and from near by."""
         unit = self._units[step]
-        start = self._now[unit]
-        loads = self._ddr.take(start, self._cycles(direct + self._inputs[step]))
-        self._now[unit] = max(start + self._compute[step], loads)
+        loads = self._loaded(step, direct, self._ddr.take)
+        self._began[unit] = self._now[unit]
+        self._now[unit] = max(self._now[unit] + self._compute[step], loads)
+        self._held[unit] = min(direct + near, self._depth)
         self._over[step + 1] = max(self._over[step], self._now[unit])
 
 

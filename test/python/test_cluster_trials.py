@@ -17,7 +17,7 @@ from vtac.runtime.package import Package
 from vtac.tools.driver import plans, trials
 from vtac.tools.driver.packing import Lowered
 from vtac.tools.driver.plans import ONE_CORE, PLANS, best_plan
-from vtac.tools.driver.trials import ClockTrials, changed
+from vtac.tools.driver.trials import WAYS, ClockTrials, changed
 from vtac.tools.reports.plan_summary import PlanSummary
 from vtac.tools.reports.report import CompileReport
 
@@ -26,6 +26,8 @@ PIPELINE = Pipeline.of(
 )
 FOLD = "fold-first-layer"
 """Runs before partitioning, and folds otherwise for several cores."""
+
+STAGE = "vta-stage-weights"
 
 LOWERING = Pipeline.of("te-to-vta,vta-stage-weights,vta-order-instructions", "vta")
 
@@ -139,6 +141,40 @@ def test_what_is_kept_is_as_fast_as_anything_tried_and_computes_the_same() -> No
     for order in (None, 1):
         for mine, other in zip(
             tried.run(x, order_seed=order).values(), usual.run(x).values(), strict=True
+        ):
+            np.testing.assert_array_equal(mine, other)
+
+
+def test_a_pipeline_that_says_how_much_is_staged_has_no_way_to_stage_otherwise() -> None:
+    early = {name for name, way in WAYS.items() if "early" in way.get(STAGE, {})}
+    assert early and all(changed(LOWERING, WAYS[name]) for name in early)
+    for most in (0, 3):
+        limited = LOWERING.with_options(STAGE, most=most)
+        assert not any(changed(limited, WAYS[name]) for name in early)
+
+
+@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("seed", [3, 5])
+def test_every_way_computes_what_one_core_computes(name: str, seed: int) -> None:
+    net, model = cluster_network(seed)
+    rng = np.random.default_rng(seed)
+    samples, x = ({"x": rng.normal(size=net.shapes["x"]).astype(np.float32)} for _ in range(2))
+    criteria = vtac.Criteria(compare=False)
+
+    def way(pipeline: Pipeline) -> Pipeline:
+        found = changed(pipeline.without(FOLD), WAYS[name])
+        assert found is not None
+        return found
+
+    module = vtac.compile(
+        model, "cluster-4", samples, criteria=criteria, trials=False, pipeline=way
+    )
+    alone = vtac.compile(
+        model, "chisel-pynq", samples, criteria=criteria, pipeline=lambda p: p.without(FOLD)
+    )
+    for order in (None, 1):
+        for mine, other in zip(
+            module.run(x, order_seed=order).values(), alone.run(x).values(), strict=True
         ):
             np.testing.assert_array_equal(mine, other)
 

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from vtac.dialects.target import ClusterTarget, Machine
 from vtac.dialects.vta import ClusterOp
 from vtac.passes.pipeline import Pipeline
+from vtac.passes.vta.stage_weights import MOST_COPIES
 from vtac.runtime.executor import Module
 
 FIRST = "vta-stage-weights"
@@ -30,6 +31,7 @@ Options = Mapping[str, Mapping[str, int | str]]
 WAYS: Mapping[str, Options] = {
     "as estimated": {},
     "with loads that start late": {LAST: {"ahead": 2}},
+    "with weights in DDR that can be read ahead": {FIRST: {"early": True, "most": MOST_COPIES}},
     "without staged weights": {FIRST: {"most": 0}},
     "with loads that run ahead without limit": {LAST: {"ahead": 0}},
 }
