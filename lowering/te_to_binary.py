@@ -48,7 +48,7 @@ from vtac.passes.vta.precedence import Span, compute_spans, predecessors, transf
 from vtac.passes.vta.split_loads import most_elements, pieces
 
 from .te_to_vta import lower_to_columns
-from .te_to_vta.columns import Columns, PlainCompute, PlainTransfer
+from .te_to_vta.columns import CallColumns, PlainCompute, PlainTransfer
 from .te_to_vta.instructions import Emitted
 from .vta_to_binary import encode_buffer
 
@@ -137,7 +137,7 @@ def _placed(instruction: Emitted, shift: tuple[int, int, int], system: System) -
 class _Assembler:
     """Makes a binary of the instructions of a program, which has buffers and nothing else."""
 
-    def __init__(self, program: ProgramOp, columns: Columns):
+    def __init__(self, program: ProgramOp, columns: CallColumns):
         self._program, self._columns = program, columns
         self._target, self._system = program.target, program.target.system
         buffers = program.buffers()

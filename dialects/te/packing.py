@@ -29,19 +29,19 @@ Box: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SliceCut:
     """Cuts a box along one dimension into slices of one size, or of the sizes in a list."""
 
     dim: int
     by: int | tuple[int, ...]
 
     @staticmethod
-    def of(dim: int, sizes: Sequence[int]) -> "Cut":
+    def of(dim: int, sizes: Sequence[int]) -> "SliceCut":
         """The cut that makes slices of these sizes."""
         step = sizes[0]
         if all(size == step for size in sizes[:-1]) and sizes[-1] <= step:
-            return Cut(dim, step)
-        return Cut(dim, tuple(sizes))
+            return SliceCut(dim, step)
+        return SliceCut(dim, tuple(sizes))
 
     def slices(self, box: Box) -> Iterator[Box]:
         """The slices of a box, in order. Raises `VerifyException` if sizes do not fit it."""
@@ -63,7 +63,7 @@ class Region:
     """A box of the tensor, or the whole tensor (None), to which the cuts are applied in turn."""
 
     box: Box
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[SliceCut, ...] = ()
 
     def pieces(self, shape: Sequence[int]) -> list[Box]:
         """The boxes into which it is cut, in order."""
@@ -169,14 +169,14 @@ def _parse_region(parser: AttrParser) -> Region:
     def size() -> int:
         return parser.parse_integer(allow_boolean=False, allow_negative=False)
 
-    def cut() -> Cut:
+    def cut() -> SliceCut:
         dim = size()
         parser.parse_keyword("by")
         sizes = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, size)
-        return Cut(dim, size() if sizes is None else tuple(sizes))
+        return SliceCut(dim, size() if sizes is None else tuple(sizes))
 
     box = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, extent)
-    cuts: list[Cut] = []
+    cuts: list[SliceCut] = []
     if parser.parse_optional_keyword("cut"):
         cuts = parser.parse_comma_separated_list(parser.Delimiter.PAREN, cut)
     elif box is None:
@@ -194,7 +194,7 @@ def _text(region: Region) -> str:
     return " ".join(parts) or "[]"
 
 
-def _sizes(cut: Cut) -> str:
+def _sizes(cut: SliceCut) -> str:
     return str(cut.by if isinstance(cut.by, int) else list(cut.by))
 
 
@@ -209,7 +209,7 @@ def _fold(boxes: Sequence[Box]) -> list[Region]:
             continue
         parts = [_fold(slice) for slice in slices]
         if all(len(part) == 1 and part[0].cuts == parts[0][0].cuts for part in parts):
-            cut = Cut.of(dim, [_hull(slice)[dim][1] for slice in slices])
+            cut = SliceCut.of(dim, [_hull(slice)[dim][1] for slice in slices])
             return [Region(hull, (cut, *parts[0][0].cuts))]
         return [region for part in parts for region in part]
     return [Region(box) for box in boxes]

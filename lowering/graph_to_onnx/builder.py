@@ -28,7 +28,7 @@ def place_of(op: Operation) -> str:
     return f"op {name}({op.name})"
 
 
-class Form(Enum):
+class ElementOrder(Enum):
     """How the elements of a value lie: [N, C, spatial...], [N, spatial..., C], or as in DRAM."""
 
     PLAIN = "plain"
@@ -60,7 +60,7 @@ class OnnxBuilder:
         self._names = names
         self._taken = {*taken, *names.values()}
         self._tried: dict[str, int] = {}
-        self._forms: dict[Form, dict[SSAValue, str]] = {form: {} for form in Form}
+        self._forms: dict[ElementOrder, dict[SSAValue, str]] = {form: {} for form in ElementOrder}
         self._aliases: dict[SSAValue, SSAValue] = {}
         self._weights: dict[tuple[Attribute, Attribute], str] = {}
         self._node_name = ""
@@ -104,7 +104,7 @@ class OnnxBuilder:
 
     # Values.
 
-    def define(self, value: SSAValue, name: str, form: Form = Form.PLAIN) -> None:
+    def define(self, value: SSAValue, name: str, form: ElementOrder = ElementOrder.PLAIN) -> None:
         """Record under which name a value is computed, and how it lies."""
         self._aliases.pop(value, None)
         for forms in self._forms.values():
@@ -114,19 +114,19 @@ class OnnxBuilder:
     def name(self, value: SSAValue) -> str:
         """The name of a value as a logical tensor."""
         value = self._resolve(value)
-        plain = self._forms[Form.PLAIN]
+        plain = self._forms[ElementOrder.PLAIN]
         if value not in plain:
-            if (last := self.known(value, Form.CHANNELS_LAST)) is not None:
+            if (last := self.known(value, ElementOrder.CHANNELS_LAST)) is not None:
                 rank = len(shape_of(value) or ())
                 order = [0, rank - 1, *range(1, rank - 1)]
                 plain[value] = self.add("Transpose", [last], self.name_for(value), perm=order)
-            elif (packed := self.known(value, Form.PACKED)) is not None:
+            elif (packed := self.known(value, ElementOrder.PACKED)) is not None:
                 plain[value] = self.unpack(packed, value)
             else:
                 plain[value] = self._weight(value)
         return plain[value]
 
-    def known(self, value: SSAValue, form: Form) -> str | None:
+    def known(self, value: SSAValue, form: ElementOrder) -> str | None:
         """The name of a value in a form, if it has been made."""
         return self._forms[form].get(self._resolve(value))
 
@@ -135,9 +135,9 @@ class OnnxBuilder:
         value = self._resolve(value)
         if packing(value.type) is None:
             return self.name(value)
-        packed = self._forms[Form.PACKED]
+        packed = self._forms[ElementOrder.PACKED]
         if value not in packed:
-            last = self.known(value, Form.CHANNELS_LAST)
+            last = self.known(value, ElementOrder.CHANNELS_LAST)
             packed[value] = (
                 self.pack(self.name(value), value)
                 if last is None

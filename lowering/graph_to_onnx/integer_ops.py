@@ -26,7 +26,7 @@ from vtac.dialects.graph import (
     UnpackOp,
     shape_of,
 )
-from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder, place_of
+from vtac.lowering.graph_to_onnx.builder import ElementOrder, OnnxBuilder, place_of
 
 ROUNDER = 1.5 * 2**23
 """float32 numbers near this one are the integers: adding it rounds, halves to even."""
@@ -177,11 +177,11 @@ def join_bytes(b: OnnxBuilder, op: JoinBytesOp) -> None:
 
 def pack(b: OnnxBuilder, op: PackOp) -> None:
     """The same elements under a packed type; their layout is made where something needs it."""
-    last = b.known(op.x, Form.CHANNELS_LAST)
+    last = b.known(op.x, ElementOrder.CHANNELS_LAST)
     if last is None:
         b.define(op.result, b.name(op.x))
     else:
-        b.define(op.result, last, Form.CHANNELS_LAST)
+        b.define(op.result, last, ElementOrder.CHANNELS_LAST)
 
 
 def unpack(b: OnnxBuilder, op: UnpackOp) -> None:

@@ -22,7 +22,7 @@ from vtac.lowering.graph_to_onnx import (
     unfolding,
     wide_ops,
 )
-from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder, place_of, value_info
+from vtac.lowering.graph_to_onnx.builder import ElementOrder, OnnxBuilder, place_of, value_info
 from vtac.lowering.onnx_to_graph.attributes import export_attribute, subgraphs
 from vtac.lowering.onnx_to_graph.types import export_type
 
@@ -112,7 +112,7 @@ def build_model(
         if type is None:
             raise CompileError(Problem(f"value '{name}'", "its type is unknown to the compiler"))
         is_packed = graph.packing(value.type) is not None
-        builder.define(value, name, Form.PACKED if is_packed else Form.PLAIN)
+        builder.define(value, name, ElementOrder.PACKED if is_packed else ElementOrder.PLAIN)
         infos.append(value_info(name, type))
     emit(builder, ops)
     results = _outputs(builder, inputs, outputs, wanted)

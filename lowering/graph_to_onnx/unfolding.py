@@ -11,7 +11,7 @@ import numpy as np
 
 from vtac.dialects.context import Array
 from vtac.dialects.graph import UnfoldOp, pad_value_of, shape_of
-from vtac.lowering.graph_to_onnx.builder import Form, OnnxBuilder
+from vtac.lowering.graph_to_onnx.builder import ElementOrder, OnnxBuilder
 
 
 def unfold(b: OnnxBuilder, op: UnfoldOp) -> None:
@@ -44,7 +44,7 @@ def unfold(b: OnnxBuilder, op: UnfoldOp) -> None:
     name = b.reshape(name, [result[0], *result[2:], result[1] - len(constants)])
     if constants:
         name = _with_constants(b, name, [result[0], *result[2:]], constants)
-    b.define(op.result, name, Form.CHANNELS_LAST)
+    b.define(op.result, name, ElementOrder.CHANNELS_LAST)
 
 
 def positions(op: UnfoldOp, axis: int) -> Array:

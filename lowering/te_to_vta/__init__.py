@@ -37,13 +37,13 @@ from vtac.dialects.vta.attributes import GLOBAL_SCOPE
 from vtac.dialects.vtac import ResourceAttr
 from vtac.passes.te.accelerated import accelerated_functions, target_of
 
-from .columns import Columns, ColumnSink
+from .columns import CallColumns, ColumnSink
 from .immediates import Table
 from .instructions import STANDARD, Lowering
 from .interpreter import KernelRun, SharedKernel
 from .prepared import PreparedKernel
 from .sink import ProgramSink, Sink
-from .storage import Buffers, Dram, bytes_of, name_of, outer_shape, packed_boxes
+from .storage import Dram, DramBuffers, bytes_of, name_of, outer_shape, packed_boxes
 from .transfers import row_major
 
 _KNOWN = te.CallOp | te.ConstantOp | te.ViewOp | te.WindowOp | te.AssembleOp
@@ -104,14 +104,14 @@ def lower_function(ctx: Context, function: FuncOp, module: ModuleOp) -> vta.Prog
 
 def lower_to_columns(
     ctx: Context, function: FuncOp, module: ModuleOp
-) -> tuple[vta.ProgramOp, Columns]:
+) -> tuple[vta.ProgramOp, CallColumns]:
     """A program with only the buffers of a function, and the instructions of its calls as columns.
 
     Raises what `lower_function` raises.
     """
-    columns = Columns()
+    columns = CallColumns()
     kernels = _Kernels(lowerings=lowerings_of(ctx))
-    lowering = _Function(ctx, function, module, Buffers(target_of(function)), kernels)
+    lowering = _Function(ctx, function, module, DramBuffers(target_of(function)), kernels)
     lowering.run(lambda call: ColumnSink(columns, layer_of(call)))
     return lowering.program([]), columns
 
@@ -120,7 +120,7 @@ Program: TypeAlias = vta.ProgramOp | vta.ClusterOp
 
 
 def _convert(ctx: Context, function: FuncOp, module: ModuleOp, kernels: "_Kernels") -> Program:
-    lowering = _Function(ctx, function, module, Buffers(target_of(function)), kernels)
+    lowering = _Function(ctx, function, module, DramBuffers(target_of(function)), kernels)
     machine = machine_at(function)
     if isinstance(machine, ClusterTarget) and machine.has_windows:
         return _convert_for_cluster(lowering, machine)
@@ -176,7 +176,7 @@ class _Function:
         ctx: Context,
         function: FuncOp,
         module: ModuleOp,
-        buffers: Buffers,
+        buffers: DramBuffers,
         kernels: "_Kernels",
     ):
         self._ctx = ctx

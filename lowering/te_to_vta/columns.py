@@ -45,7 +45,7 @@ class _Birth(NamedTuple):
 
 
 @dataclass
-class Columns:
+class CallColumns:
     """The instructions of a function's calls in program order, and their SRAM buffers."""
 
     instructions: list[PlainInstruction] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Columns:
 class ColumnSink:
     """Appends to columns what a call does. where: the layer of the call."""
 
-    def __init__(self, columns: Columns, where: str):
+    def __init__(self, columns: CallColumns, where: str):
         self._columns, self._where = columns, where
         self._append = columns.instructions.append
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .taps import Axis, Group, Place, group_taps
+from .taps import BoxedTaps, ElementDimension, TapLoop, group_taps
 from .transfers import row_major
 
 LONGEST_LOOP = (1 << 14) - 1
@@ -29,7 +29,7 @@ Offsets: TypeAlias = tuple[int, ...]
 Rows: TypeAlias = NDArray[np.int64]
 """Micro-ops: int64 [N, indices]."""
 
-Refuses: TypeAlias = Callable[["Nest"], bool]
+Refuses: TypeAlias = Callable[["MicroOpNest"], bool]
 """Says that an instruction would not do what it says on the target."""
 
 
@@ -42,17 +42,17 @@ class Stride:
 
 
 @dataclass(frozen=True)
-class Nest:
+class MicroOpNest:
     """One instruction: micro-ops, and the loops [out, in] around them."""
 
     micro_ops: Rows
     loops: tuple[Stride, Stride]
 
-    def of(self, columns: Sequence[int]) -> "Nest":
+    def of(self, columns: Sequence[int]) -> "MicroOpNest":
         """The same points, with these columns of indices only."""
         picked = list(columns)
         loops = [Stride(loop.count, tuple(loop.by[c] for c in picked)) for loop in self.loops]
-        return Nest(self.micro_ops[:, picked], (loops[0], loops[1]))
+        return MicroOpNest(self.micro_ops[:, picked], (loops[0], loops[1]))
 
     def sequence(self) -> Rows:
         """All micro-ops in the order in which they run, int64 [N, indices]."""
@@ -74,7 +74,7 @@ class Neighbours:
     immediate: bool
     bypass: bool
 
-    def refuses(self, nest: Nest) -> bool:
+    def refuses(self, nest: MicroOpNest) -> bool:
         """Whether an order of micro-ops would compute something else.
 
         Raises `ValueError` where every order would.
@@ -93,18 +93,18 @@ class OutsideWindowError(ValueError):
 
 
 def plan(
-    axes: Sequence[Axis],
-    operands: Sequence[Sequence[Place]],
+    axes: Sequence[TapLoop],
+    operands: Sequence[Sequence[ElementDimension]],
     entries: int,
     refuses: Refuses = lambda nest: False,
-) -> list[Nest]:
+) -> list[MicroOpNest]:
     """The instructions of an invocation.
 
     operands: the places of each operand's element, destination first. entries: micro-ops that an
     instruction may have. Raises `OutsideWindowError` where a buffer does not hold what is needed.
     """
     places = [place for operand in operands for place in operand]
-    nests: list[Nest] = []
+    nests: list[MicroOpNest] = []
     for group in group_taps(axes, places):
         _check(group, places)
         base, strides, taps = _flatten(group, operands)
@@ -112,7 +112,7 @@ def plan(
     return nests
 
 
-def _check(group: Group, places: Sequence[Place]) -> None:
+def _check(group: BoxedTaps, places: Sequence[ElementDimension]) -> None:
     """Every element lies in its buffer. Where a window ends with its tensor, taps did that."""
     partial = [place for place in places if place.low < 0 or place.high > place.length]
     leaving = [place for place in partial if not _holds(place, group.box)]
@@ -128,12 +128,14 @@ def _check(group: Group, places: Sequence[Place]) -> None:
                 )
 
 
-def _holds(place: Place, box: Sequence[tuple[int, int]]) -> bool:
+def _holds(place: ElementDimension, box: Sequence[tuple[int, int]]) -> bool:
     low, high = place.reach(box)
     return low >= 0 and high < place.length
 
 
-def _flatten(group: Group, operands: Sequence[Sequence[Place]]) -> tuple[Rows, list[Stride], Rows]:
+def _flatten(
+    group: BoxedTaps, operands: Sequence[Sequence[ElementDimension]]
+) -> tuple[Rows, list[Stride], Rows]:
     """First element of each operand, the steps of each axis, and offsets written out, if any."""
     weights = [row_major(tuple(place.length for place in places)) for places in operands]
     along: list[Offsets] = [
@@ -187,7 +189,7 @@ def _as_box(taps: Rows, steps: Sequence[Offsets]) -> tuple[Rows, list[Stride]] |
 
 def _nests(
     points: Rows, strides: Sequence[Stride], entries: int, refuses: Refuses
-) -> Iterator[Nest]:
+) -> Iterator[MicroOpNest]:
     """Instructions that run `points` at every iteration of `strides`."""
     points, strides = _normalise(points, strides)
     cut = _too_much(points, strides, entries)
@@ -270,7 +272,7 @@ def _halves(points: Rows, strides: Sequence[Stride]) -> list[tuple[Rows, list[St
     return [(points[:middle], []), (points[middle:], [])]
 
 
-def _orders(points: Rows, strides: Sequence[Stride], entries: int) -> Iterator[Nest]:
+def _orders(points: Rows, strides: Sequence[Stride], entries: int) -> Iterator[MicroOpNest]:
     """The ways to write the axes as one instruction, that with the fewest micro-ops first."""
     single = Stride(1, (0,) * points.shape[1])
     padded = [*strides, single, single]
@@ -286,7 +288,7 @@ def _orders(points: Rows, strides: Sequence[Stride], entries: int) -> Iterator[N
             for stride in reversed(inside):
                 rows = _repeat(rows, stride)
             for out, inner in (pair, pair[::-1]):
-                yield Nest(rows, (padded[out], padded[inner]))
+                yield MicroOpNest(rows, (padded[out], padded[inner]))
 
 
 def _repeat(rows: Rows, stride: Stride) -> Rows:
@@ -295,7 +297,7 @@ def _repeat(rows: Rows, stride: Stride) -> Rows:
     return (steps * np.array(stride.by, np.int64) + rows).reshape(-1, rows.shape[1])
 
 
-def depends_on_neighbour(nest: Nest, immediate: bool) -> bool:
+def depends_on_neighbour(nest: MicroOpNest, immediate: bool) -> bool:
     """Whether an ALU micro-op reads what the one just before it writes.
 
     Also from the last of one iteration to the first of the next. An immediate operation reads its

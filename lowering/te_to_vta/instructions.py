@@ -15,7 +15,7 @@ from xdsl.ir import Attribute
 from vtac.dialects import te, vta
 from vtac.dialects.vta.encoding import AluOpcode
 
-from .compute import Nest
+from .compute import MicroOpNest
 
 Properties: TypeAlias = dict[str, Attribute]
 
@@ -35,7 +35,7 @@ class Emitted:
 class Lowering(Protocol):
     """Makes the instructions of an invocation, in the order in which they run."""
 
-    def __call__(self, nest: Nest, immediate: int | None) -> Sequence[Emitted]:
+    def __call__(self, nest: MicroOpNest, immediate: int | None) -> Sequence[Emitted]:
         """What to emit for micro-ops and loops over the operands, destination first."""
         ...
 
@@ -44,12 +44,12 @@ class Lowering(Protocol):
         ...
 
 
-def gemm(nest: Nest, immediate: int | None = None) -> list[Emitted]:
+def gemm(nest: MicroOpNest, immediate: int | None = None) -> list[Emitted]:
     """GEMM: acc += inp * wgt."""
     return [Emitted(vta.GemmOp, _fields(nest), (0, 1, 2))]
 
 
-def reset(nest: Nest, immediate: int | None = None) -> list[Emitted]:
+def reset(nest: MicroOpNest, immediate: int | None = None) -> list[Emitted]:
     """GEMM with reset: acc = 0."""
     return [Emitted(vta.GemmOp, _fields(nest) | {"reset": UnitAttr()}, (0,))]
 
@@ -57,7 +57,7 @@ def reset(nest: Nest, immediate: int | None = None) -> list[Emitted]:
 def alu(opcode: AluOpcode) -> Lowering:
     """ALU: acc = op(acc, acc), or with an immediate."""
 
-    def lower(nest: Nest, immediate: int | None) -> list[Emitted]:
+    def lower(nest: MicroOpNest, immediate: int | None) -> list[Emitted]:
         columns = nest.micro_ops.shape[1]
         properties = _fields(nest.of((0, 0)) if columns == 1 else nest)
         properties["operation"] = vta.AluOpcodeAttr(opcode)
@@ -68,12 +68,12 @@ def alu(opcode: AluOpcode) -> Lowering:
     return lower
 
 
-def copy(nest: Nest, immediate: int | None = None) -> Sequence[Emitted]:
+def copy(nest: MicroOpNest, immediate: int | None = None) -> Sequence[Emitted]:
     """ALU: acc = acc + 0 of another element, on targets whose immediate form reads a source."""
     return alu(AluOpcode.ADD)(nest, 0)
 
 
-def _fields(nest: Nest) -> Properties:
+def _fields(nest: MicroOpNest) -> Properties:
     """Micro-ops, loops and their steps."""
     rows = nest.micro_ops
     triples = np.zeros((len(rows), 3), np.int64)

@@ -23,19 +23,19 @@ from .lattice import on_lattice
 from .padding import PaddingError, padded_rectangles
 from .prepared import (
     Alloc,
-    Copy,
     Hull,
-    Instruction,
     LaneCheck,
-    Loop,
+    PreparedCopy,
+    PreparedInvoke,
     PreparedKernel,
-    Span,
+    PreparedLoop,
+    PreparedSpan,
     Step,
     Unfuse,
     Unknown,
 )
 from .sink import Sink
-from .storage import MEMORIES, Buffers, Dram, Sram, bytes_of, lanes_of
+from .storage import MEMORIES, Dram, DramBuffers, Sram, bytes_of, lanes_of
 from .transfers import Box, Transfers
 
 Storage: TypeAlias = Dram | Sram | None
@@ -65,7 +65,7 @@ class KernelRun:
         call: te.CallOp,
         shared: SharedKernel,
         parameters: Mapping[SSAValue, Dram],
-        buffers: Buffers,
+        buffers: DramBuffers,
         step: int,
         first_site: int,
         sink: Sink,
@@ -101,13 +101,13 @@ class KernelRun:
     def _unknown(self, step: Unknown) -> None:
         self._fail(f"{step.op.name} is not part of a tensorised loop nest")
 
-    def _for(self, loop: Loop) -> None:
+    def _for(self, loop: PreparedLoop) -> None:
         numbers, start, length = self._numbers, loop.start, loop.length
         for tile in loop.tiles(numbers):
             numbers[start], numbers[length] = tile
             self._block(loop.body)
 
-    def _arithmetic(self, step: Span | Hull | Unfuse) -> None:
+    def _arithmetic(self, step: PreparedSpan | Hull | Unfuse) -> None:
         step.run(self._numbers)
 
     def _check_lanes(self, check: LaneCheck | None) -> None:
@@ -135,7 +135,7 @@ class KernelRun:
         self._sizes[site] = max(self._sizes.get(site, 1), sram.elements)
         self._storage[what.place] = sram
 
-    def _copy(self, what: Copy) -> None:
+    def _copy(self, what: PreparedCopy) -> None:
         sram, dram = self._storage[what.sram], self._storage[what.dram]
         if not isinstance(sram, Sram) or not isinstance(dram, Dram):
             self._fail("a copy must go between DRAM and a scratchpad")
@@ -160,7 +160,7 @@ class KernelRun:
         for part in parts:
             self._sink.transfer(memory, sram.buffer, dram.name, dram.offset + place, part)
 
-    def _transfers(self, what: Copy, dram: Dram, memory: Memory) -> Transfers:
+    def _transfers(self, what: PreparedCopy, dram: Dram, memory: Memory) -> Transfers:
         """The transfers of a copy; calls for which the tensor lies alike share them."""
         known, key = self._shared.transfers, (what.op, dram.strides)
         if key not in known:
@@ -168,7 +168,7 @@ class KernelRun:
             known[key] = Transfers(dram.strides, largest, what.lattice, dram.packed)
         return known[key]
 
-    def _padded(self, what: Copy, window: Box, sram: Sram, dram: Dram) -> None:
+    def _padded(self, what: PreparedCopy, window: Box, sram: Sram, dram: Dram) -> None:
         """A load that fills a window with a border of zeros."""
         whole = [(0, size) for size in lanes_of(sram.memory, self._target)]
         parts = what.op.padded([*sram.window, *whole])
@@ -183,7 +183,7 @@ class KernelRun:
         for transfer in transfers:
             self._sink.transfer(sram.memory, sram.buffer, dram.name, dram.offset, transfer)
 
-    def _stored(self, what: Copy, sram: Sram) -> Memory:
+    def _stored(self, what: PreparedCopy, sram: Sram) -> Memory:
         """The memory that a STORE names."""
         if sram.memory is not Memory.ACC or not what.narrows:
             self._fail(
@@ -192,7 +192,7 @@ class KernelRun:
             )
         return Memory.OUT
 
-    def _invocation(self, step: Instruction) -> Invocation:
+    def _invocation(self, step: PreparedInvoke) -> Invocation:
         """What is known of an invocation."""
         op, known = step.op, self._shared.invocations
         if op not in known:
@@ -206,7 +206,7 @@ class KernelRun:
             known[op] = Invocation(op, step.loops, self._target, self._prepared, lowering)
         return known[op]
 
-    def _invoke(self, step: Instruction) -> None:
+    def _invoke(self, step: PreparedInvoke) -> None:
         invocation = self._shared.invocations.get(step.op) or self._invocation(step)
         operands: list[Sram] = []
         for place in invocation.buffers:
@@ -228,13 +228,13 @@ class KernelRun:
 _HANDLERS = cast(
     Mapping[type[Step], Callable[[KernelRun, Step], None]],
     {
-        Loop: KernelRun._for,
-        Span: KernelRun._arithmetic,
+        PreparedLoop: KernelRun._for,
+        PreparedSpan: KernelRun._arithmetic,
         Hull: KernelRun._arithmetic,
         Unfuse: KernelRun._arithmetic,
         Alloc: KernelRun._alloc,
-        Copy: KernelRun._copy,
-        Instruction: KernelRun._invoke,
+        PreparedCopy: KernelRun._copy,
+        PreparedInvoke: KernelRun._invoke,
         Unknown: KernelRun._unknown,
     },
 )

@@ -20,10 +20,10 @@ from vtac.dialects.target import Target
 from .compute import Neighbours, OutsideWindowError, plan
 from .immediates import Part, Table, parts_of
 from .instructions import Emitted, Lowering
-from .lattice import Lattice, Line
-from .prepared import Interval, Numbers, PreparedKernel
+from .lattice import ElementLine, Lattice
+from .prepared import Numbers, PreparedKernel, PreparedRange
 from .storage import Sram
-from .taps import Axis, Place
+from .taps import ElementDimension, TapLoop
 
 ANYWHERE = 1 << 40
 """A bound that no index reaches."""
@@ -47,7 +47,7 @@ class _Subscript(NamedTuple):
     known: tuple[tuple[int, int], ...]
     constant: int
 
-    def on_line(self, line: Line) -> "_Subscript":
+    def on_line(self, line: ElementLine) -> "_Subscript":
         """The same in the coordinates of the line that it never leaves."""
         return _Subscript(
             tuple((axis, by // line.step) for axis, by in self.axes),
@@ -65,7 +65,7 @@ class _Extent(NamedTuple):
 
 
 Relative: TypeAlias = tuple[int, int, int, int]
-"""One dimension of an element's place but for its steps: base, length, low and high of `Place`."""
+"""An `ElementDimension` without its steps: base, length, low and high."""
 
 
 class Invocation:
@@ -88,7 +88,7 @@ class Invocation:
         self._target = target
         self._places = prepared.places
         self._chains = _chains(loops)
-        self._overs = [Interval.of(chain[0].over, self._places) for chain in self._chains]
+        self._overs = [PreparedRange.of(chain[0].over, self._places) for chain in self._chains]
         self._steps = [chain[0].tile_step if len(chain) == 1 else None for chain in self._chains]
         axis_of: dict[SSAValue, int] = {
             _start(chain[-1]): axis for axis, chain in enumerate(self._chains)
@@ -211,7 +211,7 @@ class Invocation:
         if found is None:
             places = tuple(
                 tuple(
-                    Place(base, extent.steps, length, low, high)
+                    ElementDimension(base, extent.steps, length, low, high)
                     for (base, length, low, high), extent in zip(row, dims, strict=True)
                 )
                 for row, dims in zip(relative, extents, strict=True)
@@ -230,11 +230,11 @@ class Invocation:
     def _emitted(
         self,
         counts: Sequence[int],
-        places: tuple[tuple[Place, ...], ...],
+        places: tuple[tuple[ElementDimension, ...], ...],
         in_place: bool,
         immediate: int | None,
     ) -> Sequence[Emitted]:
-        axes = tuple(Axis(count, flag) for count, flag in zip(counts, self._reduce, strict=True))
+        axes = tuple(TapLoop(count, flag) for count, flag in zip(counts, self._reduce, strict=True))
         by_immediate = immediate is not None or self._reads_source_as_immediate
         rule = Neighbours(in_place and self._is_elementwise, by_immediate, self._target.alu_bypass)
         entries = self._target.uop_entries
@@ -244,8 +244,8 @@ class Invocation:
 @functools.lru_cache(maxsize=1 << 14)
 def _instructions(
     lowering: Lowering,
-    axes: tuple[Axis, ...],
-    places: tuple[tuple[Place, ...], ...],
+    axes: tuple[TapLoop, ...],
+    places: tuple[tuple[ElementDimension, ...], ...],
     entries: int,
     rule: Neighbours,
     immediate: int | None,

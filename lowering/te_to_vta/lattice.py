@@ -22,7 +22,7 @@ Subscript: TypeAlias = tuple[Sequence[tuple[SSAValue, int]], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ElementLine:
     """The elements of one dimension: ``first``, ``first + step``, and so on."""
 
     step: int = 1
@@ -38,7 +38,7 @@ class Line:
         return self.within(0, extent)[1]
 
 
-Lattice = tuple[Line, ...]
+Lattice = tuple[ElementLine, ...]
 """A line per dimension before the lanes."""
 
 
@@ -51,14 +51,14 @@ def lattice_of(buffer: SSAValue, target: Target) -> Lattice:
             reads = (read for read in operation.reads if read.buffer is buffer)
             subscripts += [read.subscripts for read in reads]
         elif not isinstance(operation, te.CopyOp) or not _is_plain_load(operation, buffer):
-            return (Line(),) * rank
+            return (ElementLine(),) * rank
     lattice = tuple(_line(subscript[dim] for subscript in subscripts) for dim in range(rank))
     if te.scope_of(buffer) is not te.Scope.INP:
         return lattice
     shape = te.shaped(buffer).get_shape()[: -te.LANES]
     steps = te.loaded_steps(target, shape, [line.step for line in lattice])
     pairs = zip(lattice, steps, strict=True)
-    return tuple(line if step == line.step else Line() for line, step in pairs)
+    return tuple(line if step == line.step else ElementLine() for line, step in pairs)
 
 
 def on_lattice(
@@ -80,14 +80,14 @@ def _is_plain_load(copy: te.CopyOp, buffer: SSAValue) -> bool:
     return copy.target is buffer and plain
 
 
-def _line(subscripts: Iterable[Subscript]) -> Line:
+def _line(subscripts: Iterable[Subscript]) -> ElementLine:
     """Where these subscripts of one dimension can point to, whatever the indices."""
     step, first = 0, None
     for terms, constant in subscripts:
         first = constant if first is None else first
         factors = [coefficient for index, coefficient in terms if not _is_zero(index)]
         step = math.gcd(step, constant - first, *factors)
-    return Line(step, (first or 0) % step) if step > 1 else Line()
+    return ElementLine(step, (first or 0) % step) if step > 1 else ElementLine()
 
 
 def _is_zero(index: SSAValue) -> bool:

@@ -15,7 +15,7 @@ from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 
-from .lattice import Lattice, Line, extents_on_lattice, lattice_of
+from .lattice import ElementLine, Lattice, extents_on_lattice, lattice_of
 from .storage import clamp, outer_shape, shape_of
 from .transfers import Box
 
@@ -26,19 +26,19 @@ Places: TypeAlias = Mapping[SSAValue, int]
 """The place of each value of a kernel."""
 
 
-class Interval(NamedTuple):
+class PreparedRange(NamedTuple):
     """A range of te: the places of its two values, or None and its two numbers."""
 
     values: tuple[int, int] | None
     bounds: tuple[int, int]
 
     @staticmethod
-    def of(item: te.Range, places: Places) -> "Interval":
+    def of(item: te.Range, places: Places) -> "PreparedRange":
         """The range, prepared for evaluation."""
         if item.values is None:
-            return Interval(None, item.bounds or (0, 0))
+            return PreparedRange(None, item.bounds or (0, 0))
         start, length = item.values
-        return Interval((places[start], places[length]), (0, 0))
+        return PreparedRange((places[start], places[length]), (0, 0))
 
     def at(self, numbers: Numbers) -> tuple[int, int]:
         """Start and length."""
@@ -83,11 +83,11 @@ class SymbolicBox(NamedTuple):
 
 
 @dataclass(slots=True)
-class Loop:
+class PreparedLoop:
     """A loop that is not part of an instruction."""
 
     op: te.ForOp
-    over: Interval
+    over: PreparedRange
     start: int
     length: int
     body: Block
@@ -101,7 +101,7 @@ class Loop:
         return self._tiles[over]
 
 
-class Span(NamedTuple):
+class PreparedSpan(NamedTuple):
     """A ``te.span``: terms are coefficient, place of the start, and place of the length."""
 
     op: te.SpanOp
@@ -119,7 +119,7 @@ class Hull(NamedTuple):
     """A ``te.hull``."""
 
     op: te.HullOp
-    ranges: tuple[Interval, ...]
+    ranges: tuple[PreparedRange, ...]
     start: int
     length: int
 
@@ -147,7 +147,7 @@ class Unfuse(NamedTuple):
 class LaneCheck(NamedTuple):
     """The ranges of the lanes of a window, which must be whole."""
 
-    ranges: tuple[Interval, ...]
+    ranges: tuple[PreparedRange, ...]
     lanes: tuple[int, ...]
 
     def failure(self, numbers: Numbers) -> str | None:
@@ -173,7 +173,7 @@ class Alloc(NamedTuple):
     lattice: Lattice | None
 
 
-class Copy(NamedTuple):
+class PreparedCopy(NamedTuple):
     """A ``te.copy``.
 
     dram, sram: places of the buffers. window: what is copied, None where it is all that the
@@ -191,7 +191,7 @@ class Copy(NamedTuple):
     narrows: bool
 
 
-class Instruction(NamedTuple):
+class PreparedInvoke(NamedTuple):
     """A ``te.invoke`` and the loops of its instruction around it, outermost first."""
 
     op: te.InvokeOp
@@ -204,7 +204,9 @@ class Unknown(NamedTuple):
     op: Operation
 
 
-Step: TypeAlias = Loop | Span | Hull | Unfuse | Alloc | Copy | Instruction | Unknown
+Step: TypeAlias = (
+    PreparedLoop | PreparedSpan | Hull | Unfuse | Alloc | PreparedCopy | PreparedInvoke | Unknown
+)
 """An operation prepared for execution."""
 
 
@@ -244,12 +246,14 @@ class PreparedKernel:
                 return _instruction(op, where)
             case te.ForOp():
                 start, length = op.body.block.args
-                return Loop(op, Interval.of(op.over, at), at[start], at[length], op.body.block)
+                return PreparedLoop(
+                    op, PreparedRange.of(op.over, at), at[start], at[length], op.body.block
+                )
             case te.SpanOp():
                 terms = tuple((by, at[start], at[length]) for by, start, length in op.terms)
-                return Span(op, terms, at[op.start], at[op.length])
+                return PreparedSpan(op, terms, at[op.start], at[op.length])
             case te.HullOp():
-                ranges = tuple(Interval.of(item, at) for item in op.ranges)
+                ranges = tuple(PreparedRange.of(item, at) for item in op.ranges)
                 return Hull(op, ranges, at[op.start], at[op.length])
             case te.UnfuseOp():
                 results = tuple(at[result] for result in op.results)
@@ -259,7 +263,7 @@ class PreparedKernel:
             case te.CopyOp():
                 return self._copy(op, where)
             case te.InvokeOp():
-                return Instruction(op, ())
+                return PreparedInvoke(op, ())
             case _:
                 return Unknown(op)
 
@@ -274,14 +278,14 @@ class PreparedKernel:
         place, name, slots = self.places[buffer], buffer.name_hint, op.slots.value.data
         return Alloc(op, place, name, slots, scope, held, lanes, check, box, lattice)
 
-    def _copy(self, op: te.CopyOp, where: str) -> Copy:
+    def _copy(self, op: te.CopyOp, where: str) -> PreparedCopy:
         is_store = te.scope_of(op.target) is te.Scope.DRAM
         sram, dram = (op.source, op.target) if is_store else (op.target, op.source)
         shape, kept = outer_shape(dram.type, where), outer_shape(sram.type, where)
         window, owner = op.window, sram.owner
         is_held = isinstance(owner, te.AllocOp) and owner.window == window and shape == kept
         cut = SymbolicBox.of(window[: -te.LANES], kept if op.pads else shape, self.places)
-        return Copy(
+        return PreparedCopy(
             op,
             self.places[dram],
             self.places[sram],
@@ -294,7 +298,7 @@ class PreparedKernel:
 
     def _check(self, window: Sequence[te.Range], lanes: tuple[int, ...]) -> LaneCheck | None:
         """The check to make once the window is known; None if its lanes are always whole."""
-        ranges = tuple(Interval.of(item, self.places) for item in window[-te.LANES :])
+        ranges = tuple(PreparedRange.of(item, self.places) for item in window[-te.LANES :])
         if all(item == (None, (0, size)) for item, size in zip(ranges, lanes, strict=True)):
             return None
         return LaneCheck(ranges, lanes)
@@ -303,18 +307,18 @@ class PreparedKernel:
         """The part of a buffer's window that is ever touched; None if that may be all of it."""
         if buffer not in self._lattices:
             lattice = lattice_of(buffer, self._target)
-            is_whole = all(line == Line() for line in lattice)
+            is_whole = all(line == ElementLine() for line in lattice)
             self._lattices[buffer] = None if is_whole else lattice
         return self._lattices[buffer]
 
 
-def _instruction(outermost: te.ForOp, where: str) -> Instruction:
+def _instruction(outermost: te.ForOp, where: str) -> PreparedInvoke:
     """The loops of an instruction and what they run."""
     loops = [outermost]
     while True:
         ops = list(loops[-1].body.block.ops)
         if len(ops) == 1 and isinstance(ops[0], te.InvokeOp):
-            return Instruction(ops[0], tuple(loops))
+            return PreparedInvoke(ops[0], tuple(loops))
         if len(ops) != 1 or not isinstance(ops[0], te.ForOp) or ops[0].hardware is None:
             raise CompileError(
                 Problem(where, "the loops of an instruction must stand directly around te.invoke")

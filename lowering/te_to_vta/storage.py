@@ -80,7 +80,7 @@ class _Declared:
 
 
 @dataclass
-class Buffers:
+class DramBuffers:
     """The DRAM buffers of one program, by name; ``vta-place-scratch`` lets scratch share bytes."""
 
     target: Target

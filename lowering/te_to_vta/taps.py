@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class TapLoop:
     """One loop of an invocation: how many iterations, and whether it is a reduction."""
 
     count: int
@@ -19,7 +19,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ElementDimension:
     """One dimension of an operand's element, in coordinates of its buffer's window.
 
     At iteration (t_0, t_1, ...) it is ``base + sum steps[a] * t_a``. The buffer holds [0, length),
@@ -44,7 +44,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class BoxedTaps:
     """Taps that share a box.
 
     box: (first, last) of each axis; for the axes of `enumerated` it is their whole range.
@@ -56,12 +56,12 @@ class Group:
     taps: tuple[tuple[int, ...], ...]
 
 
-def group_taps(axes: Sequence[Axis], places: Sequence[Place]) -> list[Group]:
+def group_taps(axes: Sequence[TapLoop], places: Sequence[ElementDimension]) -> list[BoxedTaps]:
     """The points at which every place lies inside its tensor, as few groups of boxes."""
     whole = tuple((0, axis.count - 1) for axis in axes)
     leaving = [place for place in places if _leaves(place, whole)]
     if not leaving:
-        return [Group(whole, (), ((),))]
+        return [BoxedTaps(whole, (), ((),))]
     enumerated = _to_enumerate(axes, leaving)
     taps: dict[tuple[tuple[int, int], ...], list[tuple[int, ...]]] = {}
     for tap in itertools.product(*(range(axes[axis].count) for axis in enumerated)):
@@ -72,15 +72,15 @@ def group_taps(axes: Sequence[Axis], places: Sequence[Place]) -> list[Group]:
             for axis in enumerated:
                 box[axis] = whole[axis]
             taps.setdefault(tuple(box), []).append(tap)
-    return [Group(box, enumerated, tuple(found)) for box, found in taps.items()]
+    return [BoxedTaps(box, enumerated, tuple(found)) for box, found in taps.items()]
 
 
-def _leaves(place: Place, box: Sequence[tuple[int, int]]) -> bool:
+def _leaves(place: ElementDimension, box: Sequence[tuple[int, int]]) -> bool:
     low, high = place.reach(box)
     return low < place.low or high >= place.high
 
 
-def _to_enumerate(axes: Sequence[Axis], leaving: Sequence[Place]) -> tuple[int, ...]:
+def _to_enumerate(axes: Sequence[TapLoop], leaving: Sequence[ElementDimension]) -> tuple[int, ...]:
     """Axes to fix, so that every place that can leave depends on one other axis at most."""
     chosen: set[int] = set()
     for place in leaving:
@@ -96,7 +96,7 @@ def _to_enumerate(axes: Sequence[Axis], leaving: Sequence[Place]) -> tuple[int, 
     return tuple(sorted(chosen))
 
 
-def _clip(box: list[tuple[int, int]], place: Place) -> bool:
+def _clip(box: list[tuple[int, int]], place: ElementDimension) -> bool:
     """Shrink the one axis that is not fixed until the place stays inside its tensor.
 
     Returns whether anything is left of the box.

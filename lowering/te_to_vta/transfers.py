@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from vtac.dialects import te
 
-from .lattice import Lattice, Line
+from .lattice import ElementLine, Lattice
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """(start, length) of each dimension, lanes left out."""
@@ -64,7 +64,7 @@ class Transfers:
         packed: Mapping[Box, int] | None = None,
     ):
         self._strides, self._largest, self._packed = tuple(strides), largest, packed
-        self._lines = (Line(),) * len(strides) if lattice is None else lattice
+        self._lines = (ElementLine(),) * len(strides) if lattice is None else lattice
         self._first = sum(line.first * by for line, by in zip(self._lines, strides, strict=True))
         self._by = [line.step * by for line, by in zip(self._lines, strides, strict=True)]
         self._found: dict[object, list[Rectangle]] = {}

@@ -59,7 +59,7 @@ OPERATOR = "ConvTranspose"
 
 
 @dataclass(frozen=True)
-class Dimension:
+class TransposedDimension:
     """One spatial dimension of a transposed convolution, and of the convolution it becomes.
 
     size, taps, stride, dilation, extent: of input, weights and output. first: the tap of phase 0
@@ -79,7 +79,9 @@ class Dimension:
     start: int
 
     @staticmethod
-    def of(size: int, taps: int, stride: int, dilation: int, pad: int, extent: int) -> "Dimension":
+    def of(
+        size: int, taps: int, stride: int, dilation: int, pad: int, extent: int
+    ) -> "TransposedDimension":
         """A dimension from the attributes of ONNX; pad is the one before the input."""
         first = -(-pad % stride)
         steps = (taps - 1 - first) // stride + 1
@@ -88,7 +90,9 @@ class Dimension:
         after = max(0, -(-extent // stride) - size + reach - before)
         start = max(0, -before)
         before = max(0, before)
-        return Dimension(size, taps, stride, dilation, extent, first, steps, before, after, start)
+        return TransposedDimension(
+            size, taps, stride, dilation, extent, first, steps, before, after, start
+        )
 
     @property
     def count(self) -> int:
@@ -205,7 +209,7 @@ class SplitIntoPhases(RewritePattern):
         rewriter.erase(op)
 
 
-def _dimensions(op: HostOp) -> list[Dimension] | None:
+def _dimensions(op: HostOp) -> list[TransposedDimension] | None:
     """The spatial dimensions; None where the pass declines."""
     x, w, y = (shape_of(value) for value in (op.inputs[0], op.inputs[1], op.outputs[0]))
     attributes = op.onnx_attributes.data
@@ -225,7 +229,7 @@ def _dimensions(op: HostOp) -> list[Dimension] | None:
     if automatic == StringAttr("VALID"):
         pads = [0] * (2 * rank)
     found = [
-        Dimension.of(*numbers)
+        TransposedDimension.of(*numbers)
         for numbers in zip(x[2:], w[2:], strides, dilations, pads, y[2:], strict=False)
     ]
     if any(d.dilation > 1 and d.stride > 1 for d in found):
@@ -258,7 +262,9 @@ def _grid_of_phases(grid: GridAttr | None, phases: int, group: int) -> GridAttr 
     return GridAttr(0, list(grid.steps.get_values()) * (group * phases))
 
 
-def _weights_of_phases(weights: Array, dimensions: Sequence[Dimension], group: int) -> Array:
+def _weights_of_phases(
+    weights: Array, dimensions: Sequence[TransposedDimension], group: int
+) -> Array:
     """[C, O/group, k...] as [group * phases * O/group, C/group, t...]."""
     channels, outputs, *_ = weights.shape
     split = weights.reshape(group, channels // group, outputs, *weights.shape[2:])
@@ -278,7 +284,7 @@ def _weights_of_phases(weights: Array, dimensions: Sequence[Dimension], group: i
 
 
 def _in_place(
-    value: SSAValue, op: HostOp, dimensions: Sequence[Dimension], group: int
+    value: SSAValue, op: HostOp, dimensions: Sequence[TransposedDimension], group: int
 ) -> list[Operation]:
     """[N, group * phases * O, q...] as [N, group * O, s * q + r...], cut to its extents."""
     made: list[Operation] = []

@@ -30,7 +30,7 @@ STEPS = 1 << 10
 
 
 @dataclass(frozen=True)
-class Cut:
+class RegionCut:
     """A division of a region between the accelerator and the host.
 
     left: the composites that go to the host. cycles: of the whole region with these on the host;
@@ -110,7 +110,7 @@ def _values(members: Sequence[CompositeOp]) -> list[SSAValue]:
 
 def cut_of(
     members: Sequence[CompositeOp], codegen: Codegen, target: Target | None, host: HostModel
-) -> Cut | None:
+) -> RegionCut | None:
     """The cut that saves a part of a region that is not worth a launch as a whole.
 
     None if it is worth one, or if it is best on the host.
@@ -127,7 +127,7 @@ def cut_of(
         cost = cost_of(part, codegen, target, host)
         cycles += min(cost.cycles or 0.0, cost.host_cycles)
     before = whole.host_cycles
-    return Cut(left, cycles, before) if cycles < before else None
+    return RegionCut(left, cycles, before) if cycles < before else None
 
 
 def parts_of(members: Sequence[CompositeOp]) -> list[list[CompositeOp]]:

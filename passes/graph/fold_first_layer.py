@@ -52,8 +52,8 @@ from vtac.dialects.target import Machine, cores_of, machine_at
 from vtac.passes.graph.codegen import CODEGEN
 from vtac.passes.graph.constants import constant_of, new_constant
 from vtac.passes.graph.folds import (
-    Choice,
     Fold,
+    FoldChooser,
     fold_weights,
     windows_of,
     with_bias_lanes,
@@ -82,7 +82,7 @@ class FoldConvolution(RewritePattern):
         others = (use.operation for use in op.x.uses if use.operation is not op)
         is_shared = any(not isinstance(other, UnfoldOp) for other in others)
         core, cores = cores_of(self.machine)
-        choice = Choice(op, bias, is_shared, core, self.border, cores)
+        choice = FoldChooser(op, bias, is_shared, core, self.border, cores)
         fold = choice.best()
         if fold == choice.unfolded:
             return

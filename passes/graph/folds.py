@@ -114,7 +114,7 @@ def windows_of(op: ConvOp) -> list[WindowedAxis]:
     ]
 
 
-class Choice:
+class FoldChooser:
     """Finds the cheapest fold of a convolution.
 
     bias: what constant lanes would have to hold, one number per channel; None if there is none.

@@ -18,7 +18,7 @@ from xdsl.traits import SymbolTable
 from vtac.dialects import te
 from vtac.dialects.errors import CompileError, Problem
 
-from .primitives import RULES, Nest, NestStage, Refused
+from .primitives import RULES, Nest, NestStage, RefusedPrimitive
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def apply_schedule(schedule: te.ScheduleOp, steps: int | None = None) -> None:
         nest.forget(step)
         try:
             RULES[type(step)](nest, step)
-        except Refused as refused:
+        except RefusedPrimitive as refused:
             where = f"te.schedule @{name}, step {number} ({step.name})"
             raise CompileError(Problem(where, refused.what, refused.hint)) from None
 

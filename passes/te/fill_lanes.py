@@ -41,7 +41,7 @@ from vtac.passes.te.parameters import (
     replace_constants,
     variants,
 )
-from vtac.passes.te.pixel_folds import NOT_FOLDED, Fold, FoldedSlide, Slide, folds_for
+from vtac.passes.te.pixel_folds import NOT_FOLDED, FoldedSlide, PixelFold, Slide, folds_for
 from vtac.passes.te.sliding_kernels import SlidingKernel, sliding_kernel
 
 _DIMENSIONS = (1, 2)
@@ -68,8 +68,8 @@ class Wish:
     lanes a pixel of each has where it is folded.
     """
 
-    source: Fold
-    result: Fold
+    source: PixelFold
+    result: PixelFold
     lanes_in: int
     lanes_out: int
 
@@ -154,7 +154,7 @@ class _Work:
             bool(product.reads[0].outside),
         )
 
-    def cycles(self, source: Fold, result: Fold, costs: EpilogueCosts) -> int | None:
+    def cycles(self, source: PixelFold, result: PixelFold, costs: EpilogueCosts) -> int | None:
         """The cycles between two folds, None where these are not possible."""
         try:
             folded = FoldedSlide(self.slide, source, result)
@@ -184,9 +184,9 @@ class _Search:
             for call in kernels
             if (lanes := self._lanes_of(call.outputs[0])) and 2 * lanes <= self.block
         }
-        self.folds: dict[SSAValue, Fold] = {}
+        self.folds: dict[SSAValue, PixelFold] = {}
         self.works = {call: _Work.of(form) for call, form in kernels.items()}
-        self._known: dict[tuple[_Work, Fold, Fold], int | None] = {}
+        self._known: dict[tuple[_Work, PixelFold, PixelFold], int | None] = {}
 
     def _lanes_of(self, value: SSAValue) -> int:
         """How many lanes are multiplied by anything but 0; 0 where something else reads them."""
@@ -204,7 +204,7 @@ class _Search:
 
     def run(self) -> dict[CallOp, Wish]:
         """What the calls want whose kernels have to change."""
-        plain: dict[SSAValue, Fold] = dict.fromkeys(self.lanes, NOT_FOLDED)
+        plain: dict[SSAValue, PixelFold] = dict.fromkeys(self.lanes, NOT_FOLDED)
         starts = plain, self._all_folded()
         self.folds = min((self._descend(start) for start in starts), key=self._total)
         wishes = {}
@@ -216,11 +216,11 @@ class _Search:
                 wishes[call] = Wish(*folds, *lanes)
         return wishes
 
-    def _all_folded(self) -> dict[SSAValue, Fold]:
+    def _all_folded(self) -> dict[SSAValue, PixelFold]:
         most = {value: folds_for(lanes, self.block) for value, lanes in self.lanes.items()}
         return {v: max(folds, key=lambda f: (f.pixels, -f.shift)) for v, folds in most.items()}
 
-    def _descend(self, folds: dict[SSAValue, Fold]) -> dict[SSAValue, Fold]:
+    def _descend(self, folds: dict[SSAValue, PixelFold]) -> dict[SSAValue, PixelFold]:
         """Change the fold of one tensor at a time until nothing is gained."""
         changed = True
         while changed:
@@ -228,7 +228,9 @@ class _Search:
             for value, lanes in self.lanes.items():
                 calls = self._calls_at(value)
 
-                def cost(fold: Fold, value: SSAValue = value, calls: list[CallOp] = calls) -> float:
+                def cost(
+                    fold: PixelFold, value: SSAValue = value, calls: list[CallOp] = calls
+                ) -> float:
                     return sum(self._cost(call, ChainMap({value: fold}, folds)) for call in calls)
 
                 best = min(folds_for(lanes, self.block), key=cost)
@@ -241,10 +243,10 @@ class _Search:
         around = [value.owner, *(use.operation for use in value.uses)]
         return [op for op in around if isinstance(op, CallOp)]
 
-    def _total(self, folds: Mapping[SSAValue, Fold]) -> float:
+    def _total(self, folds: Mapping[SSAValue, PixelFold]) -> float:
         return sum(self._cost(call, folds) for call in self.kernels)
 
-    def _cost(self, call: CallOp, folds: Mapping[SSAValue, Fold]) -> float:
+    def _cost(self, call: CallOp, folds: Mapping[SSAValue, PixelFold]) -> float:
         """Cycles of a call; infinite where these folds are not possible."""
         work, form = self.works[call], self.kernels[call]
         source = folds.get(call.operands[form.activations.index], NOT_FOLDED)

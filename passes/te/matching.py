@@ -42,7 +42,7 @@ class Mismatch(Exception):  # noqa: N818 - it is an answer, not an accident
 
 
 @dataclass(frozen=True)
-class Invocation:
+class IntrinsicCall:
     """One intrinsic with its operands, subscripted without their lanes.
 
     immediate: a number, or the element of a table.
@@ -55,10 +55,10 @@ class Invocation:
 
 
 @dataclass(eq=False)
-class Match:
+class IntrinsicCover:
     """The intrinsics in order, and the loops that they cover."""
 
-    invocations: list[Invocation] = field(default_factory=list)
+    invocations: list[IntrinsicCall] = field(default_factory=list)
     lanes: list[te.ForOp] = field(default_factory=list)
 
 
@@ -67,7 +67,7 @@ def match(
     intrinsics: Sequence[te.IntrinsicOp],
     never_outside: Sequence[bool],
     identity: int | None,
-) -> Match:
+) -> IntrinsicCover:
     """Prove that a statement equals some intrinsics in a row. Raises `Mismatch`.
 
     never_outside: for each operand, whether all of its reads are known to be inside its shape.
@@ -131,16 +131,16 @@ def _checked(
     never_outside: Sequence[bool],
     identity: int | None,
     statement: Expression,
-) -> Match:
+) -> IntrinsicCover:
     """The match for one choice of operands, if lanes, scopes and left-out reads agree too."""
-    result = Match()
+    result = IntrinsicCover()
     reads = update.reads
     for number, intrinsic in enumerate(intrinsics):
         chosen = [reads[binding[source].value] for source in _sources(intrinsics, number)]
         immediate = _immediate(intrinsic, number, binding, reads)
         accesses = _without_lanes(intrinsic, [update.write, *chosen], result.lanes)
         result.invocations.append(
-            Invocation(intrinsic, accesses[0], tuple(accesses[1:]), immediate)
+            IntrinsicCall(intrinsic, accesses[0], tuple(accesses[1:]), immediate)
         )
     _check_tables(result)
     for number, read in enumerate(reads):
@@ -186,7 +186,7 @@ def _immediate(
     return value
 
 
-def _check_tables(found: Match) -> None:
+def _check_tables(found: IntrinsicCover) -> None:
     """Check that immediates from tables are known when the kernel is called, and equal in all
     lanes."""
     lanes = {loop.index for loop in found.lanes}

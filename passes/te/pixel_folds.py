@@ -20,7 +20,7 @@ from vtac.dialects.context import Array
 
 
 @dataclass(frozen=True)
-class Fold:
+class PixelFold:
     """How many neighbouring pixels an element has, and how many places precede the first pixel."""
 
     pixels: int = 1
@@ -35,7 +35,7 @@ class Fold:
         return self.shift > 0 or size % self.pixels > 0
 
 
-NOT_FOLDED = Fold()
+NOT_FOLDED = PixelFold()
 """Each pixel has an element of its own."""
 
 
@@ -70,8 +70,8 @@ class FoldedSlide:
     """
 
     slide: Slide
-    source: Fold
-    result: Fold
+    source: PixelFold
+    result: PixelFold
 
     def __post_init__(self) -> None:
         """Check that all elements meet the same lanes, and that nothing reads spare ones."""
@@ -193,11 +193,11 @@ class FoldedSlide:
         return change
 
 
-def folds_for(lanes: int, block: int) -> Sequence[Fold]:
+def folds_for(lanes: int, block: int) -> Sequence[PixelFold]:
     """The folds that are possible for a tensor whose pixels take ``lanes`` lanes of ``block``."""
     found = [NOT_FOLDED]
     pixels = 2
     while pixels * lanes <= block:
-        found += [Fold(pixels, shift) for shift in range(pixels)]
+        found += [PixelFold(pixels, shift) for shift in range(pixels)]
         pixels *= 2
     return found

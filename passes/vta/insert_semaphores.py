@@ -70,7 +70,7 @@ class InsertSemaphoresPass(ModulePass):
 
 
 @dataclass(frozen=True)
-class Step:
+class EmissionStep:
     """A step of the emission order: its number, its unit, and the instructions."""
 
     number: int
@@ -91,7 +91,7 @@ def insert_semaphores(program: ClusterOp) -> None:
             Rewriter.erase_op(op)
 
 
-def _steps(program: ClusterOp) -> Iterator[Step]:
+def _steps(program: ClusterOp) -> Iterator[EmissionStep]:
     """The steps of all units, those of each unit in order."""
     streams: dict[int, CoreOp | DmaOp] = dict(program.cores())
     if program.dma is not None:
@@ -101,23 +101,23 @@ def _steps(program: ClusterOp) -> Iterator[Step]:
         for op in stream.body.block.ops:
             if isinstance(op, StepOp):
                 if ops:
-                    yield Step(number, unit, tuple(ops))
+                    yield EmissionStep(number, unit, tuple(ops))
                 number, ops = op.number.value.data, []
             elif isinstance(op, TransferOp | CopyOp) and number >= 0:
                 ops.append(op)
         if ops:
-            yield Step(number, unit, tuple(ops))
+            yield EmissionStep(number, unit, tuple(ops))
 
 
 @dataclass(frozen=True)
 class Edge:
     """An order between two steps of different units."""
 
-    source: Step
-    target: Step
+    source: EmissionStep
+    target: EmissionStep
 
 
-def edges_between(steps: Sequence[Step], program: ClusterOp) -> list[Edge]:
+def edges_between(steps: Sequence[EmissionStep], program: ClusterOp) -> list[Edge]:
     """The edges that order all steps in conflict, by the number of their target."""
     stored = {
         op.target_place[0] if isinstance(op, CopyOp) else op.buffer_name
@@ -131,9 +131,9 @@ def edges_between(steps: Sequence[Step], program: ClusterOp) -> list[Edge]:
     units = program.target.units
     history = _History(accesses, units)
     clocks = np.zeros((units, units), np.int32)
-    done: list[list[tuple[Step, Positions]]] = [[] for _ in range(units)]
+    done: list[list[tuple[EmissionStep, Positions]]] = [[] for _ in range(units)]
     edges = []
-    before: Step | None = None
+    before: EmissionStep | None = None
     for step in steps:
         now, needs = clocks[step.unit], history.visit(step, len(done[step.unit]) + 1)
         if isinstance(step.ops[0], CopyOp) and before is not None:
@@ -163,7 +163,7 @@ class _History:
         self._accesses, self._units = accesses, units
         self._last: dict[tuple[Space, bool], Positions] = {}
 
-    def visit(self, step: Step, position: int) -> Positions:
+    def visit(self, step: EmissionStep, position: int) -> Positions:
         """The steps of each unit that must be done before a step; records the step itself."""
         needs = np.zeros(self._units, np.int32)
         touched = dict(self._touched(step))
@@ -178,7 +178,7 @@ class _History:
             self._of(space, writes)[step.unit, mask] = position
         return needs
 
-    def _touched(self, step: Step) -> Mapping[tuple[Space, bool], NDArray[np.bool_]]:
+    def _touched(self, step: EmissionStep) -> Mapping[tuple[Space, bool], NDArray[np.bool_]]:
         """Which bytes of each space a step reads (False) and writes (True)."""
         found: dict[tuple[Space, bool], NDArray[np.bool_]] = {}
         for op in step.ops:
@@ -231,8 +231,8 @@ class _Writer:
             return
         self._declare()
         sites = {unit: _free_site(core) for unit, core in self.program.cores().items()}
-        signals: dict[int, tuple[Step, list[int]]] = {}
-        waits: dict[int, tuple[Step, list[int]]] = {}
+        signals: dict[int, tuple[EmissionStep, list[int]]] = {}
+        waits: dict[int, tuple[EmissionStep, list[int]]] = {}
         for edge in edges:
             signals.setdefault(edge.source.number, (edge.source, []))[1].append(edge.target.unit)
             waits.setdefault(edge.target.number, (edge.target, []))[1].append(edge.source.unit)
@@ -316,7 +316,7 @@ def runs(units: Sequence[int], own: int) -> Iterator[tuple[int, int]]:
         wanted = [unit for unit in wanted if unit >= end]
 
 
-def _marker(step: Step) -> Operation:
+def _marker(step: EmissionStep) -> Operation:
     """The ``vta.step`` in front of a step's instructions."""
     op: Operation | None = step.ops[0]
     while op is not None and not isinstance(op, StepOp):

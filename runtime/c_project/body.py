@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vtac.runtime.c_project.tensors import C_TYPES, Array, DType, Tensor, identifier, literal
+from vtac.runtime.c_project.tensors import C_TYPES, Array, DType, ProgramTensor, identifier, literal
 
 _PER_LINE = 12
 
@@ -39,24 +39,24 @@ class Body:
     titles: dict[str, str] = field(default_factory=dict)
     constants: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def value(self, hint: str, dtype: DType, shape: tuple[int, ...]) -> Tensor:
+    def value(self, hint: str, dtype: DType, shape: tuple[int, ...]) -> ProgramTensor:
         """A tensor with memory of its own."""
         name = f"V{len(self.sizes)}_{identifier(hint)}"
-        made = Tensor("", dtype, shape, name)
+        made = ProgramTensor("", dtype, shape, name)
         self.sizes[name] = made.bytes
         self.titles[name] = f"{hint} {made.describe()}"
-        return Tensor(f"AT({made.c_type}, {name})", dtype, shape, name)
+        return ProgramTensor(f"AT({made.c_type}, {name})", dtype, shape, name)
 
-    def view(self, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    def view(self, tensor: ProgramTensor, shape: tuple[int, ...]) -> ProgramTensor:
         """The same elements in another shape."""
         array = None if tensor.array is None else tensor.array.reshape(shape)
-        return Tensor(tensor.pointer, tensor.dtype, shape, tensor.value, array)
+        return ProgramTensor(tensor.pointer, tensor.dtype, shape, tensor.value, array)
 
-    def constant(self, array: Array) -> Tensor:
+    def constant(self, array: Array) -> ProgramTensor:
         """A tensor of known elements."""
-        return Tensor("", array.dtype, array.shape, None, array)
+        return ProgramTensor("", array.dtype, array.shape, None, array)
 
-    def pointer(self, tensor: Tensor) -> str:
+    def pointer(self, tensor: ProgramTensor) -> str:
         """An expression of the first element; that of a constant is an array of the program."""
         if tensor.array is None:
             return tensor.pointer
@@ -75,14 +75,18 @@ class Body:
         return self.constants.setdefault((head, text), f"constant_{len(self.constants)}")
 
     def step(
-        self, title: str, reads: Sequence[Tensor], writes: Sequence[Tensor], lines: Sequence[str]
+        self,
+        title: str,
+        reads: Sequence[ProgramTensor],
+        writes: Sequence[ProgramTensor],
+        lines: Sequence[str],
     ) -> None:
         """Append a function of the host."""
         names = tuple(dict.fromkeys(t.value for t in reads if t.value is not None))
         made = tuple(t.value for t in writes if t.value is not None)
         self.steps.append(CStep(title, tuple(lines), names, made))
 
-    def operands(self, **tensors: Tensor) -> list[str]:
+    def operands(self, **tensors: ProgramTensor) -> list[str]:
         """Declarations of pointers: those to constants and to inputs are const, ``y`` is not."""
         return [
             f"{'' if name == 'y' else 'const '}{tensor.c_type} *{name} = {self.pointer(tensor)};"

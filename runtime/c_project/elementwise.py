@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from vtac.runtime.c_project.body import Body
-from vtac.runtime.c_project.loops import Access, broadcast, nest, row_major
-from vtac.runtime.c_project.node import Node
-from vtac.runtime.c_project.tensors import DType, NotExportedError, Tensor, literal
+from vtac.runtime.c_project.loops import Visit, broadcast, nest, row_major
+from vtac.runtime.c_project.node import ProgramNode
+from vtac.runtime.c_project.tensors import DType, NotExportedError, ProgramTensor, literal
 
 Expression = Callable[..., str]
 
@@ -100,13 +100,13 @@ def _single(name: str, dtype: DType) -> str:
     return name
 
 
-def _attributes(node: Node, dtype: DType) -> dict[str, str]:
+def _attributes(node: ProgramNode, dtype: DType) -> dict[str, str]:
     values = {**_DEFAULTS.get(node.op, {}), "zero": 0.0, "one": 1.0}
     values |= {k: v for k, v in node.attributes.items() if isinstance(v, float)}
     return {name: literal(np.float32(value), dtype) for name, value in values.items()}
 
 
-def _expression(node: Node, dtype: DType, names: Sequence[str]) -> str:
+def _expression(node: ProgramNode, dtype: DType, names: Sequence[str]) -> str:
     """The value of an element of the result, from the elements of the operands of this type."""
     op, floating = node.op, dtype.kind == "f"
     if op in _FUNCTIONS and floating:
@@ -142,8 +142,11 @@ def _fold(op: str, dtype: DType, names: Sequence[str]) -> str:
 
 
 def apply(
-    node: Node, body: Body, operands: Sequence[Tensor], expression: Callable[[Sequence[str]], str]
-) -> list[Tensor]:
+    node: ProgramNode,
+    body: Body,
+    operands: Sequence[ProgramTensor],
+    expression: Callable[[Sequence[str]], str],
+) -> list[ProgramTensor]:
     """The result of an expression of the elements of operands, which broadcast to its shape."""
     y = node.result(body)
     inlined = {
@@ -152,8 +155,8 @@ def apply(
         if t.array is not None and t.size == 1
     }
     named = {f"x{n}": t for n, t in enumerate(operands) if n not in inlined}
-    accesses = [Access("y", row_major(y.shape))]
-    accesses += [Access(name, broadcast(t.shape, y.shape)) for name, t in named.items()]
+    accesses = [Visit("y", row_major(y.shape))]
+    accesses += [Visit(name, broadcast(t.shape, y.shape)) for name, t in named.items()]
 
     def line(at: Sequence[str]) -> list[str]:
         places = iter(at[1:])
@@ -165,13 +168,13 @@ def apply(
     return [y]
 
 
-def _plain(node: Node, body: Body) -> list[Tensor]:
+def _plain(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     operands = [tensor for tensor in node.inputs if tensor is not None]
     dtype = operands[1 if node.op == "Where" else 0].dtype
     return apply(node, body, operands, lambda names: _expression(node, dtype, names))
 
 
-def _mean(node: Node, body: Body) -> list[Tensor]:
+def _mean(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     operands = [tensor for tensor in node.inputs if tensor is not None]
     count = literal(len(operands), operands[0].dtype)
     if operands[0].dtype.kind != "f":
@@ -179,7 +182,7 @@ def _mean(node: Node, body: Body) -> list[Tensor]:
     return apply(node, body, operands, lambda names: f"({' + '.join(names)}) / {count}")
 
 
-def _clip(node: Node, body: Body) -> list[Tensor]:
+def _clip(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x = node.input(0)
     bounds = [node.known(number, name) for number, name in ((1, "min"), (2, "max"))]
 
@@ -207,12 +210,12 @@ def cast_to(dtype: DType, source: DType, name: str) -> str:
     return name
 
 
-def _cast(node: Node, body: Body) -> list[Tensor]:
+def _cast(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x, (_, dtype, _) = node.input(0), node.results[0]
     return apply(node, body, [x], lambda names: cast_to(dtype, x.dtype, names[0]))
 
 
-def _along(node: Node, tensor: Tensor, body: Body) -> Tensor:
+def _along(node: ProgramNode, tensor: ProgramTensor, body: Body) -> ProgramTensor:
     """A vector of quantisation parameters in the shape that broadcasts along its axis."""
     if node.attributes.get("block_size"):
         raise NotExportedError("quantises in blocks")
@@ -223,7 +226,7 @@ def _along(node: Node, tensor: Tensor, body: Body) -> Tensor:
     return body.view(tensor, tuple(tensor.size if a == axis else 1 for a in range(rank)))
 
 
-def _quantize(node: Node, body: Body) -> list[Tensor]:
+def _quantize(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x, (_, dtype, _) = node.input(0), node.results[0]
     operands = [x, _along(node, node.input(1), body)]
     if x.dtype != np.float32 or operands[1].dtype != np.float32 or dtype.itemsize > 2:
@@ -240,7 +243,7 @@ def _quantize(node: Node, body: Body) -> list[Tensor]:
     return apply(node, body, operands, expression)
 
 
-def _dequantize(node: Node, body: Body) -> list[Tensor]:
+def _dequantize(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x, (_, dtype, _) = node.input(0), node.results[0]
     operands = [x, _along(node, node.input(1), body)]
     if dtype != np.float32 or x.dtype.itemsize > 4:
@@ -258,7 +261,7 @@ def _dequantize(node: Node, body: Body) -> list[Tensor]:
     return apply(node, body, operands, expression)
 
 
-def _batch_norm(node: Node, body: Body) -> list[Tensor]:
+def _batch_norm(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` in double precision."""
     x = node.input(0)
     if len(node.results) > 1 or x.dtype.kind != "f" or node.attributes.get("training_mode"):
@@ -274,7 +277,7 @@ def _batch_norm(node: Node, body: Body) -> list[Tensor]:
     return apply(node, body, [x, *vectors], expression)
 
 
-CONVERTERS: Mapping[str, Callable[[Node, Body], Sequence[Tensor]]] = {
+CONVERTERS: Mapping[str, Callable[[ProgramNode, Body], Sequence[ProgramTensor]]] = {
     **dict.fromkeys([*_FUNCTIONS, *_EXACT, *_ANY, *_FOLDS, *_CHOICES], _plain),
     "BatchNormalization": _batch_norm,
     "Cast": _cast,

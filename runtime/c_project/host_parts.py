@@ -13,8 +13,14 @@ from onnx.reference import ReferenceEvaluator
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.c_project import elementwise, moves, products, reductions, windows
 from vtac.runtime.c_project.body import Body
-from vtac.runtime.c_project.node import Node
-from vtac.runtime.c_project.tensors import C_TYPES, IN_PYTHON, DType, NotExportedError, Tensor
+from vtac.runtime.c_project.node import ProgramNode
+from vtac.runtime.c_project.tensors import (
+    C_TYPES,
+    IN_PYTHON,
+    DType,
+    NotExportedError,
+    ProgramTensor,
+)
 from vtac.runtime.host import EVALUATOR_FAILURES, attach_blobs
 
 CONVERTERS: Mapping[str, moves.Converter] = {
@@ -36,8 +42,8 @@ _Type = tuple[DType, tuple[int, ...]]
 
 
 def add_host_part(
-    name: str, data: bytes, blobs: Mapping[str, bytes], inputs: Sequence[Tensor], body: Body
-) -> list[Tensor]:
+    name: str, data: bytes, blobs: Mapping[str, bytes], inputs: Sequence[ProgramTensor], body: Body
+) -> list[ProgramTensor]:
     """Append the steps of a host part, and return its results. Raises `CompileError` with all
     problems."""
     model = onnx.load_from_string(data)
@@ -65,7 +71,7 @@ class _Part:
     """
 
     def __init__(self, model: onnx.ModelProto, body: Body) -> None:
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors: dict[str, ProgramTensor] = {}
         self.problems: list[Problem] = []
         self._body = body
         self._model = model
@@ -121,11 +127,11 @@ class _Part:
             raise NotExportedError("this operator is not exported to C", f"{_TABLE} {IN_PYTHON}")
         inputs = [self._operand(name) if name else None for name in proto.input]
         results = [(name, *self._result(name)) for name in proto.output if name]
-        node = Node(proto, self._opset, inputs, results)
+        node = ProgramNode(proto, self._opset, inputs, results)
         made = CONVERTERS[proto.op_type](node, self._body)
         self.tensors.update((r[0], tensor) for r, tensor in zip(results, made, strict=True))
 
-    def _operand(self, name: str) -> Tensor:
+    def _operand(self, name: str) -> ProgramTensor:
         if name not in self.tensors:
             raise NotExportedError(f"its input {name!r} is of a type that C has not")
         return self.tensors[name]

@@ -10,7 +10,7 @@ from math import prod
 
 
 @dataclass(frozen=True)
-class Table:
+class PositionTable:
     """Positions along an axis: for index i of ``axis``, element ``stride * name[i]`` further."""
 
     name: str
@@ -19,7 +19,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Access:
+class Visit:
     """How an operand is visited: element ``offset + sum(strides[k] * i[k])`` of a pointer.
 
     strides: one for each axis of the nest, in elements; 0 where the operand does not move. table:
@@ -29,7 +29,7 @@ class Access:
     name: str
     strides: tuple[int, ...]
     offset: int = 0
-    table: Table | None = None
+    table: PositionTable | None = None
 
 
 Body = Callable[[Sequence[str]], Sequence[str]]
@@ -51,7 +51,7 @@ def broadcast(shape: Sequence[int], result: Sequence[int]) -> tuple[int, ...]:
 
 
 def nest(
-    extents: Sequence[int], accesses: Sequence[Access], body: Body, index: str = "i"
+    extents: Sequence[int], accesses: Sequence[Visit], body: Body, index: str = "i"
 ) -> list[str]:
     """The loops over all points of a box. index: the letter of the loops' variables.
 
@@ -75,9 +75,7 @@ def nest(
     return [*lines, *(f"{indent}    {line}" for line in inner), indent + "}"]
 
 
-def simplified(
-    extents: Sequence[int], accesses: Sequence[Access]
-) -> tuple[list[int], list[Access]]:
+def simplified(extents: Sequence[int], accesses: Sequence[Visit]) -> tuple[list[int], list[Visit]]:
     """The same visits in the same order with as few axes as possible."""
     groups: list[list[int]] = []
     for axis, extent in enumerate(extents):
@@ -88,7 +86,7 @@ def simplified(
         else:
             groups.append([axis])
     joined = [
-        Access(
+        Visit(
             a.name,
             tuple(a.strides[group[-1]] for group in groups),
             a.offset,
@@ -99,7 +97,7 @@ def simplified(
     return [prod(extents[axis] for axis in group) for group in groups], joined
 
 
-def _sweeps(outer: int, inner: int, extent: int, accesses: Sequence[Access]) -> bool:
+def _sweeps(outer: int, inner: int, extent: int, accesses: Sequence[Visit]) -> bool:
     """Whether each operand visits two neighbouring axes as it would visit one."""
     return all(
         a.strides[outer] == a.strides[inner] * extent
@@ -108,12 +106,12 @@ def _sweeps(outer: int, inner: int, extent: int, accesses: Sequence[Access]) -> 
     )
 
 
-def _moved(table: Table, groups: Sequence[Sequence[int]]) -> Table:
+def _moved(table: PositionTable, groups: Sequence[Sequence[int]]) -> PositionTable:
     (axis,) = (number for number, group in enumerate(groups) if table.axis in group)
-    return Table(table.name, axis, table.stride)
+    return PositionTable(table.name, axis, table.stride)
 
 
-def _place(access: Access, variables: Sequence[str]) -> str:
+def _place(access: Visit, variables: Sequence[str]) -> str:
     """The index of an element as an expression."""
     terms = [str(access.offset)] if access.offset else []
     terms += [
@@ -131,7 +129,7 @@ def _times(factor: int, what: str) -> str:
     return what if factor == 1 else f"{factor} * {what}"
 
 
-def copy(extents: Sequence[int], target: Access, source: Access, item: int) -> list[str]:
+def copy(extents: Sequence[int], target: Visit, source: Visit, item: int) -> list[str]:
     """Copies a box element by element, or piece by piece where pieces lie densely in both.
 
     item: the bytes of an element.
@@ -144,5 +142,5 @@ def copy(extents: Sequence[int], target: Access, source: Access, item: int) -> l
     if not dense or pinned or 0 in extents:
         return nest(extents, [target, source], lambda at: [f"{at[0]} = {at[1]};"])
     size = extents[-1] * item
-    rows = [Access(a.name, a.strides[:-1], a.offset, a.table) for a in (target, source)]
+    rows = [Visit(a.name, a.strides[:-1], a.offset, a.table) for a in (target, source)]
     return nest(extents[:-1], rows, lambda at: [f"memcpy(&{at[0]}, &{at[1]}, {size});"])

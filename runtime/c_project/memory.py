@@ -15,7 +15,7 @@ ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
-class Place:
+class MemoryPlace:
     """Where a value lies: bytes from ``offset`` on, while steps ``first`` to ``last`` run."""
 
     name: str
@@ -30,7 +30,7 @@ class Place:
 class MemoryPlan:
     """The places of all values, by offset. steps: how many the program has."""
 
-    places: tuple[Place, ...]
+    places: tuple[MemoryPlace, ...]
     steps: int
 
     @property
@@ -54,7 +54,7 @@ class MemoryPlan:
             default=0,
         )
 
-    def span(self, place: Place) -> str:
+    def span(self, place: MemoryPlace) -> str:
         """The steps during which a value lives, for people."""
         first = "start" if place.first < 0 else str(place.first)
         last = "end" if place.last >= self.steps else str(place.last)
@@ -80,5 +80,5 @@ def plan_memory(
     for name in sorted(spans, key=lambda name: (-sizes[name], spans[name][0])):
         start = first_fit(sizes[name], ALIGNMENT, spans[name], taken)
         taken.append(Interval(start, start + sizes[name], *spans[name]))
-        places.append(Place(name, titles[name], sizes[name], start, *spans[name]))
+        places.append(MemoryPlace(name, titles[name], sizes[name], start, *spans[name]))
     return MemoryPlan(tuple(sorted(places, key=lambda p: (p.offset, p.first))), len(steps))

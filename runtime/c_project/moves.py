@@ -6,35 +6,37 @@ from math import prod
 import numpy as np
 
 from vtac.runtime.c_project.body import Body
-from vtac.runtime.c_project.loops import Access, Table, broadcast, copy, nest, row_major
-from vtac.runtime.c_project.node import Node
-from vtac.runtime.c_project.tensors import NotExportedError, Tensor, literal
+from vtac.runtime.c_project.loops import PositionTable, Visit, broadcast, copy, nest, row_major
+from vtac.runtime.c_project.node import ProgramNode
+from vtac.runtime.c_project.tensors import NotExportedError, ProgramTensor, literal
 
-Converter = Callable[[Node, Body], Sequence[Tensor]]
+Converter = Callable[[ProgramNode, Body], Sequence[ProgramTensor]]
 
 
-def _moved(node: Node, body: Body, source: Access, shape: Sequence[int] = ()) -> list[Tensor]:
+def _moved(
+    node: ProgramNode, body: Body, source: Visit, shape: Sequence[int] = ()
+) -> list[ProgramTensor]:
     """The result, filled from elements of the first operand. shape: that of the loops."""
     x, y = node.input(0), node.result(body)
     extents = tuple(shape) or y.shape
-    lines = copy(extents, Access("y", row_major(extents)), source, y.dtype.itemsize)
+    lines = copy(extents, Visit("y", row_major(extents)), source, y.dtype.itemsize)
     body.step(node.title(), [x], [y], [*body.operands(x=x, y=y), *lines])
     return [y]
 
 
-def _view(node: Node, body: Body) -> list[Tensor]:
+def _view(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     """The operand's elements in the result's shape, which takes no instruction."""
     return [body.view(node.input(0), node.shape)]
 
 
-def _transpose(node: Node, body: Body) -> list[Tensor]:
+def _transpose(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x = node.input(0)
     order = node.attributes.get("perm", list(reversed(range(len(x.shape)))))
     strides = row_major(x.shape)
-    return _moved(node, body, Access("x", tuple(strides[axis] for axis in order)))
+    return _moved(node, body, Visit("x", tuple(strides[axis] for axis in order)))
 
 
-def _slice(node: Node, body: Body) -> list[Tensor]:
+def _slice(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x = node.input(0)
     starts, ends, axes, steps = (
         node.known(number, name)
@@ -49,45 +51,45 @@ def _slice(node: Node, body: Body) -> list[Tensor]:
         first, _, _ = slice(int(starts[number]), int(ends[number]), step).indices(x.shape[axis])
         offset += first * strides[axis]
         strides[axis] *= step
-    return _moved(node, body, Access("x", tuple(strides), offset))
+    return _moved(node, body, Visit("x", tuple(strides), offset))
 
 
-def _expand(node: Node, body: Body) -> list[Tensor]:
-    return _moved(node, body, Access("x", broadcast(node.input(0).shape, node.shape)))
+def _expand(node: ProgramNode, body: Body) -> list[ProgramTensor]:
+    return _moved(node, body, Visit("x", broadcast(node.input(0).shape, node.shape)))
 
 
-def _tile(node: Node, body: Body) -> list[Tensor]:
+def _tile(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     """The repeats are axes of their own, along which the operand stays where it is."""
     x, repeats = node.input(0), node.known(1)
     if repeats is None:
         raise NotExportedError("has no repeats")
     pairs = zip(repeats, x.shape, row_major(x.shape), strict=True)
     axes = [axis for times, extent, stride in pairs for axis in ((int(times), 0), (extent, stride))]
-    source = Access("x", tuple(stride for _, stride in axes))
+    source = Visit("x", tuple(stride for _, stride in axes))
     return _moved(node, body, source, [extent for extent, _ in axes])
 
 
-def _concat(node: Node, body: Body) -> list[Tensor]:
+def _concat(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     parts, y = [tensor for tensor in node.inputs if tensor is not None], node.result(body)
     axis, offset = node.attributes["axis"] % len(y.shape), 0
     strides = row_major(y.shape)
     names = {f"x{number}": part for number, part in enumerate(parts)}
     lines = body.operands(**names, y=y)
     for name, part in names.items():
-        source = Access(name, row_major(part.shape))
-        lines += copy(part.shape, Access("y", strides, offset), source, y.dtype.itemsize)
+        source = Visit(name, row_major(part.shape))
+        lines += copy(part.shape, Visit("y", strides, offset), source, y.dtype.itemsize)
         offset += part.shape[axis] * strides[axis]
     body.step(node.title(), parts, [y], lines)
     return [y]
 
 
-def _split(node: Node, body: Body) -> list[Tensor]:
+def _split(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x, made, offset = node.input(0), [], 0
     axis, strides = node.attributes.get("axis", 0) % len(x.shape), row_major(x.shape)
     for number, (name, dtype, shape) in enumerate(node.results):
         y = body.value(name, dtype, shape)
-        source = Access("x", strides, offset)
-        lines = copy(shape, Access("y", row_major(shape)), source, dtype.itemsize)
+        source = Visit("x", strides, offset)
+        lines = copy(shape, Visit("y", row_major(shape)), source, dtype.itemsize)
         title = f"{node.title()}, part {number}"
         body.step(title, [x], [y], [*body.operands(x=x, y=y), *lines])
         offset += shape[axis] * strides[axis]
@@ -95,7 +97,7 @@ def _split(node: Node, body: Body) -> list[Tensor]:
     return made
 
 
-def _pad(node: Node, body: Body) -> list[Tensor]:
+def _pad(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x, y = node.input(0), node.result(body)
     mode = node.attributes.get("mode", b"constant")
     pads = node.known(1, "pads")
@@ -114,16 +116,16 @@ def _pad(node: Node, body: Body) -> list[Tensor]:
     since = sum(max(-b, 0) * stride for b, stride in zip(begins, sources, strict=True))
     lines = body.operands(x=x, y=y)
     if prod(kept) < y.size:
-        fill = Access("y", (1,))
+        fill = Visit("y", (1,))
         lines += nest([y.size], [fill], lambda at: [f"{at[0]} = {filling};"])
     if min(kept, default=1) > 0:
-        target, source = Access("y", strides, to), Access("x", sources, since)
+        target, source = Visit("y", strides, to), Visit("x", sources, since)
         lines += copy(kept, target, source, y.dtype.itemsize)
     body.step(node.title(), [x], [y], lines)
     return [y]
 
 
-def _gather(node: Node, body: Body) -> list[Tensor]:
+def _gather(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x, indices = node.input(0), node.known(1)
     assert indices is not None
     axis = node.attributes.get("axis", 0) % len(x.shape)
@@ -131,12 +133,12 @@ def _gather(node: Node, body: Body) -> list[Tensor]:
     places = np.where(indices < 0, indices + extent, indices).reshape(-1)
     if places.size and (places.min() < 0 or places.max() >= extent):
         raise NotExportedError("an index lies outside the tensor", "Correct the model.")
-    table = Table(body.table(places.astype(np.int32)), 1, inner)
-    source = Access("x", (extent * inner, 0, 1), table=table)
+    table = PositionTable(body.table(places.astype(np.int32)), 1, inner)
+    source = Visit("x", (extent * inner, 0, 1), table=table)
     return _moved(node, body, source, [prod(x.shape[:axis]), places.size, inner])
 
 
-def _blocks(node: Node, body: Body) -> list[Tensor]:
+def _blocks(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     """DepthToSpace and SpaceToDepth: transposes of tensors with more axes."""
     (n, c, h, w), size = node.input(0).shape, node.attributes["blocksize"]
     if node.op == "SpaceToDepth":
@@ -146,11 +148,11 @@ def _blocks(node: Node, body: Body) -> list[Tensor]:
     else:
         whole, order = (n, c // size**2, size, size, h, w), (0, 1, 4, 2, 5, 3)
     strides = row_major(whole)
-    source = Access("x", tuple(strides[axis] for axis in order))
+    source = Visit("x", tuple(strides[axis] for axis in order))
     return _moved(node, body, source, [whole[axis] for axis in order])
 
 
-def _upsample(node: Node, body: Body) -> list[Tensor]:
+def _upsample(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     """Whole factors, each element repeated: Upsample, Resize."""
     x, y = node.input(0).shape, node.shape
     attributes = node.attributes
@@ -167,7 +169,7 @@ def _upsample(node: Node, body: Body) -> list[Tensor]:
     factors = [big // small for big, small in zip(y, x, strict=True)]
     triples = zip(x, factors, row_major(x), strict=True)
     axes = [pair for extent, times, stride in triples for pair in ((extent, stride), (times, 0))]
-    source = Access("x", tuple(stride for _, stride in axes))
+    source = Visit("x", tuple(stride for _, stride in axes))
     return _moved(node, body, source, [extent for extent, _ in axes])
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 
 from vtac.runtime.c_project.body import Body
-from vtac.runtime.c_project.tensors import Array, DType, NotExportedError, Tensor
+from vtac.runtime.c_project.tensors import Array, DType, NotExportedError, ProgramTensor
 
 
 @dataclass(frozen=True)
-class Node:
+class ProgramNode:
     """A node with its operands.
 
     inputs: None where one is absent. results: type and shape of each output, "" for an absent name.
@@ -20,7 +20,7 @@ class Node:
 
     proto: onnx.NodeProto
     opset: int
-    inputs: Sequence[Tensor | None]
+    inputs: Sequence[ProgramTensor | None]
     results: Sequence[tuple[str, DType, tuple[int, ...]]]
 
     @property
@@ -38,14 +38,14 @@ class Node:
         """The attributes by name."""
         return {a.name: onnx.helper.get_attribute_value(a) for a in self.proto.attribute}
 
-    def input(self, number: int) -> Tensor:
+    def input(self, number: int) -> ProgramTensor:
         """An operand that must be there."""
         found = self.optional(number)
         if found is None:
             raise NotExportedError(f"has no input {number}")
         return found
 
-    def optional(self, number: int) -> Tensor | None:
+    def optional(self, number: int) -> ProgramTensor | None:
         """An operand, or None if it is absent."""
         return self.inputs[number] if number < len(self.inputs) else None
 
@@ -64,7 +64,7 @@ class Node:
             )
         return tensor.array
 
-    def result(self, body: Body, number: int = 0) -> Tensor:
+    def result(self, body: Body, number: int = 0) -> ProgramTensor:
         """A new tensor for an output."""
         name, dtype, shape = self.results[number]
         return body.value(name, dtype, shape)

@@ -5,20 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from vtac.runtime.c_project.body import Body
-from vtac.runtime.c_project.loops import Access, broadcast, nest, row_major
-from vtac.runtime.c_project.node import Node
-from vtac.runtime.c_project.tensors import NotExportedError, Tensor, literal
+from vtac.runtime.c_project.loops import Visit, broadcast, nest, row_major
+from vtac.runtime.c_project.node import ProgramNode
+from vtac.runtime.c_project.tensors import NotExportedError, ProgramTensor, literal
 
 
 def _product(
-    node: Node,
+    node: ProgramNode,
     body: Body,
-    operands: Mapping[str, Tensor],
-    accesses: Sequence[Access],
+    operands: Mapping[str, ProgramTensor],
+    accesses: Sequence[Visit],
     inner: tuple[int, int, int],
     terms: tuple[str, str],
     end: str = "sum",
-) -> list[Tensor]:
+) -> list[ProgramTensor]:
     """Sums over one axis of products of elements of ``a`` and ``b``.
 
     accesses: of ``a``, ``b`` and what else ``end`` names, over the result's shape. inner: the
@@ -43,12 +43,12 @@ def _product(
             f"{at[0]} = ({y.c_type})({end.format(*at)});",
         ]
 
-    loops = nest(y.shape, [Access("y", row_major(y.shape)), *accesses], lines)
+    loops = nest(y.shape, [Visit("y", row_major(y.shape)), *accesses], lines)
     body.step(node.title(), list(operands.values()), [y], [*body.operands(**operands, y=y), *loops])
     return [y]
 
 
-def _matmul(node: Node, body: Body) -> list[Tensor]:
+def _matmul(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     """MatMul and MatMulInteger: matrices of batches that broadcast."""
     a, b, y = node.input(0), node.input(1), node.shape
     if len(a.shape) < 2 or len(b.shape) < 2:
@@ -57,7 +57,7 @@ def _matmul(node: Node, body: Body) -> list[Tensor]:
     batch = y[:-2]
     left = tuple(stride * rows * inner for stride in broadcast(a.shape[:-2], batch))
     right = tuple(stride * inner * columns for stride in broadcast(b.shape[:-2], batch))
-    accesses = [Access("a", (*left, inner, 0)), Access("b", (*right, 0, 1))]
+    accesses = [Visit("a", (*left, inner, 0)), Visit("b", (*right, 0, 1))]
     operands, terms = {"a": a, "b": b}, ["{}", "{}"]
     for number in (2, 3) if node.op == "MatMulInteger" else ():
         zero = node.optional(number)
@@ -70,7 +70,7 @@ def _matmul(node: Node, body: Body) -> list[Tensor]:
     return _product(node, body, operands, accesses, (inner, 1, columns), (terms[0], terms[1]))
 
 
-def _gemm(node: Node, body: Body) -> list[Tensor]:
+def _gemm(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     a, b, c = node.input(0), node.input(1), node.optional(2)
     if a.dtype.kind != "f":
         raise NotExportedError(f"Gemm of {a.dtype}")
@@ -82,16 +82,16 @@ def _gemm(node: Node, body: Body) -> list[Tensor]:
     columns = b.shape[0] if node.attributes.get("transB") else b.shape[1]
     left = (1, rows) if node.attributes.get("transA") else (inner, 1)
     right = (inner, 1) if node.attributes.get("transB") else (1, columns)
-    accesses = [Access("a", (left[0], 0)), Access("b", (0, right[0]))]
+    accesses = [Visit("a", (left[0], 0)), Visit("b", (0, right[0]))]
     operands, end = {"a": a, "b": b}, "sum" if alpha == "1.0" else f"{alpha} * sum"
     if c is not None:
         operands["c"] = c
-        accesses.append(Access("c", broadcast(c.shape, node.shape)))
+        accesses.append(Visit("c", broadcast(c.shape, node.shape)))
         end += " + {3}" if beta == "1.0" else f" + {beta} * {{3}}"
     return _product(node, body, operands, accesses, (inner, left[1], right[1]), ("{}", "{}"), end)
 
 
-CONVERTERS: Mapping[str, Callable[[Node, Body], Sequence[Tensor]]] = {
+CONVERTERS: Mapping[str, Callable[[ProgramNode, Body], Sequence[ProgramTensor]]] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
     "MatMulInteger": _matmul,

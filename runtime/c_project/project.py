@@ -14,7 +14,7 @@ from vtac.runtime.c_project.device import DevicePlan, plan_device
 from vtac.runtime.c_project.host_parts import add_host_part
 from vtac.runtime.c_project.memory import MemoryPlan, plan_memory
 from vtac.runtime.c_project.sources import Sources, launch_lines
-from vtac.runtime.c_project.tensors import C_TYPES, IN_PYTHON, Tensor
+from vtac.runtime.c_project.tensors import C_TYPES, IN_PYTHON, ProgramTensor
 from vtac.runtime.engine import tensor_dtype
 from vtac.runtime.package import HOST, Package, Step, Value
 
@@ -114,7 +114,7 @@ def _function_problems(package: Package) -> Iterator[Problem]:
             )
 
 
-def _value(body: Body, value: Value) -> Tensor:
+def _value(body: Body, value: Value) -> ProgramTensor:
     """A tensor for a value of the package."""
     dtype = tensor_dtype(value)
     assert dtype is not None and value.physical_shape is not None
@@ -122,8 +122,12 @@ def _value(body: Body, value: Value) -> Tensor:
 
 
 def _run_step(
-    step: Step, package: Package, tensors: Mapping[str, Tensor], body: Body, device: DevicePlan
-) -> list[Tensor]:
+    step: Step,
+    package: Package,
+    tensors: Mapping[str, ProgramTensor],
+    body: Body,
+    device: DevicePlan,
+) -> list[ProgramTensor]:
     """Append a step of the package; its results. Raises `CompileError`."""
     inputs = [tensors[name] for name in step.inputs]
     if step.kind == HOST:
@@ -138,7 +142,7 @@ def _run_step(
     return outputs
 
 
-def _stored(tensor: Tensor, name: str, body: Body) -> Tensor:
+def _stored(tensor: ProgramTensor, name: str, body: Body) -> ProgramTensor:
     """An output in the memory of the network; a constant one is copied there in each run."""
     if tensor.array is None:
         return tensor

@@ -10,9 +10,9 @@ from math import prod
 import numpy as np
 
 from vtac.runtime.c_project.body import Body
-from vtac.runtime.c_project.loops import Access, nest, row_major
-from vtac.runtime.c_project.node import Node
-from vtac.runtime.c_project.tensors import NotExportedError, Tensor, literal
+from vtac.runtime.c_project.loops import Visit, nest, row_major
+from vtac.runtime.c_project.node import ProgramNode
+from vtac.runtime.c_project.tensors import NotExportedError, ProgramTensor, literal
 from vtac.runtime.c_project.windows import lowest
 
 _SUMS = {
@@ -28,7 +28,7 @@ _SUMS = {
 _EXTREMES = {"ReduceMax": ">", "ReduceMin": "<", "GlobalMaxPool": ">"}
 
 
-def _axes(node: Node) -> list[int]:
+def _axes(node: ProgramNode) -> list[int]:
     rank = len(node.input(0).shape)
     if node.op.startswith("Global"):
         return list(range(2, rank))
@@ -38,14 +38,16 @@ def _axes(node: Node) -> list[int]:
     return sorted(int(axis) % rank for axis in axes.reshape(-1))
 
 
-def _reduced(node: Node, body: Body, start: str, update: str, end: str) -> list[Tensor]:
+def _reduced(
+    node: ProgramNode, body: Body, start: str, update: str, end: str
+) -> list[ProgramTensor]:
     """One number for all elements along axes. update: for each element, which is ``{}``."""
     x, y, axes = node.input(0), node.result(body), _axes(node)
     kept = [axis for axis in range(len(x.shape)) if axis not in axes]
     strides = row_major(x.shape)
     extents = [x.shape[axis] for axis in kept]
-    outer = [Access("y", row_major(extents)), Access("x", tuple(strides[axis] for axis in kept))]
-    inner = Access("p", tuple(strides[axis] for axis in axes))
+    outer = [Visit("y", row_major(extents)), Visit("x", tuple(strides[axis] for axis in kept))]
+    inner = Visit("p", tuple(strides[axis] for axis in axes))
 
     def lines(at: Sequence[str]) -> list[str]:
         inside = nest([x.shape[a] for a in axes], [inner], lambda e: [update.format(*e)], "k")
@@ -56,7 +58,7 @@ def _reduced(node: Node, body: Body, start: str, update: str, end: str) -> list[
     return [y]
 
 
-def _sum(node: Node, body: Body) -> list[Tensor]:
+def _sum(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x, (update, end) = node.input(0), _SUMS[node.op]
     if x.dtype.kind != "f" and node.op != "ReduceSum":
         raise NotExportedError(f"{node.op} of {x.dtype}")
@@ -67,7 +69,7 @@ def _sum(node: Node, body: Body) -> list[Tensor]:
     return _reduced(node, body, start, update, end.format(count=count))
 
 
-def _extreme(node: Node, body: Body) -> list[Tensor]:
+def _extreme(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x, sign = node.input(0), _EXTREMES[node.op]
     start = lowest(x.dtype)
     if sign == "<":
@@ -76,7 +78,9 @@ def _extreme(node: Node, body: Body) -> list[Tensor]:
     return _reduced(node, body, f"{x.c_type} best = {start};", update, "best")
 
 
-def _along(node: Node, body: Body, axis: int, row: Sequence[str], **more: Tensor) -> list[Tensor]:
+def _along(
+    node: ProgramNode, body: Body, axis: int, row: Sequence[str], **more: ProgramTensor
+) -> list[ProgramTensor]:
     """A result made row by row along an axis.
 
     row: the lines for a row, whose operand is ``p`` and whose result is ``q``; neighbours in a row
@@ -86,7 +90,7 @@ def _along(node: Node, body: Body, axis: int, row: Sequence[str], **more: Tensor
     inner, count = prod(x.shape[axis + 1 :]), x.shape[axis]
     outer = prod(x.shape[:axis])
     across = 0 if count == 0 else y.size // (outer * inner)
-    accesses = [Access("x", (count * inner, 1)), Access("y", (across * inner, 1))]
+    accesses = [Visit("x", (count * inner, 1)), Visit("y", (across * inner, 1))]
     pointers = [f"const {x.c_type} *p = &@;", f"{y.c_type} *q = &@;"]
 
     def lines(at: Sequence[str]) -> list[str]:
@@ -102,7 +106,7 @@ def _along(node: Node, body: Body, axis: int, row: Sequence[str], **more: Tensor
     return [y]
 
 
-def _softmax(node: Node, body: Body) -> list[Tensor]:
+def _softmax(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     """Before opset 13 over all axes from the given one on, which are one axis then."""
     x = node.input(0)
     old = node.opset < 13
@@ -126,11 +130,11 @@ def _softmax(node: Node, body: Body) -> list[Tensor]:
     flat = prod(x.shape[:axis]), prod(x.shape[axis:])
     name, dtype, shape = node.results[0]
     inputs = [body.view(x, flat)]
-    (y,) = _along(Node(node.proto, node.opset, inputs, [(name, dtype, flat)]), body, 1, row)
+    (y,) = _along(ProgramNode(node.proto, node.opset, inputs, [(name, dtype, flat)]), body, 1, row)
     return [body.view(y, shape)]
 
 
-def _arg_max(node: Node, body: Body) -> list[Tensor]:
+def _arg_max(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x = node.input(0)
     sign = ">" if node.op == "ArgMax" else "<"
     sign += "=" if node.attributes.get("select_last_index") else ""
@@ -143,7 +147,7 @@ def _arg_max(node: Node, body: Body) -> list[Tensor]:
     return _along(node, body, node.attributes.get("axis", 0) % len(x.shape), row)
 
 
-def _layer_norm(node: Node, body: Body) -> list[Tensor]:
+def _layer_norm(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x, scale, bias = node.input(0), node.input(1), node.optional(2)
     axis = node.attributes.get("axis", -1) % len(x.shape)
     if x.dtype.kind != "f" or sum(bool(name) for name, _, _ in node.results) > 1:
@@ -166,12 +170,12 @@ def _layer_norm(node: Node, body: Body) -> list[Tensor]:
         f"    q[k] = ({x.c_type})({value});",
     ]
     name, dtype, shape = node.results[0]
-    inner = Node(node.proto, node.opset, [body.view(x, flat)], [(name, dtype, flat)])
+    inner = ProgramNode(node.proto, node.opset, [body.view(x, flat)], [(name, dtype, flat)])
     (y,) = _along(inner, body, 1, row, **vectors)
     return [body.view(y, shape)]
 
 
-CONVERTERS: Mapping[str, Callable[[Node, Body], Sequence[Tensor]]] = {
+CONVERTERS: Mapping[str, Callable[[ProgramNode, Body], Sequence[ProgramTensor]]] = {
     **dict.fromkeys(_SUMS, _sum),
     **dict.fromkeys(_EXTREMES, _extreme),
     "ArgMax": _arg_max,

@@ -9,7 +9,7 @@ from vtac.dialects.target import Memory, Target
 from vtac.runtime.c_project.body import Body
 from vtac.runtime.c_project.device import DevicePlan, PlacedProgram
 from vtac.runtime.c_project.memory import MemoryPlan
-from vtac.runtime.c_project.tensors import Tensor, identifier
+from vtac.runtime.c_project.tensors import ProgramTensor, identifier
 
 ROW_BYTES = 4095
 """C99 promises string literals of this length. As literals, gcc reads constants six times faster
@@ -27,8 +27,8 @@ class Sources:
     body: Body
     memory: MemoryPlan
     device: DevicePlan
-    inputs: Mapping[str, Tensor]
-    outputs: Mapping[str, Tensor]
+    inputs: Mapping[str, ProgramTensor]
+    outputs: Mapping[str, ProgramTensor]
 
     def files(self) -> dict[str, bytes]:
         """The contents of all files of the project, by name."""
@@ -201,7 +201,7 @@ def launch_lines(
     return ["int status = 0;", *lines, "return status;"]
 
 
-def _ports(tensors: Mapping[str, Tensor]) -> str:
+def _ports(tensors: Mapping[str, ProgramTensor]) -> str:
     rows = [
         f'    {{"{_escaped(name.encode())}", "{t.dtype}", "{",".join(map(str, t.shape))}",'
         f" {t.bytes}, storage.bytes + {t.value}}},"

@@ -32,7 +32,7 @@ class NotExportedError(Exception):
 
 
 @dataclass(frozen=True)
-class Tensor:
+class ProgramTensor:
     """A tensor of the C program.
 
     pointer: an expression of its first element. value: the name of its memory in the plan; None for

@@ -11,8 +11,8 @@ from math import prod
 import numpy as np
 
 from vtac.runtime.c_project.body import Body
-from vtac.runtime.c_project.node import Node
-from vtac.runtime.c_project.tensors import DType, NotExportedError, Tensor, literal
+from vtac.runtime.c_project.node import ProgramNode
+from vtac.runtime.c_project.tensors import DType, NotExportedError, ProgramTensor, literal
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def index(first: str, names: Sequence[str], extents: Sequence[int]) -> str:
     return f"[{place}]"
 
 
-def window_of(node: Node, kernel: Sequence[int]) -> Window:
+def window_of(node: ProgramNode, kernel: Sequence[int]) -> Window:
     """The window of a pooling or a convolution."""
     rank, attributes = len(kernel), node.attributes
     inputs, outputs = node.input(0).shape[2:], node.shape[2:]
@@ -94,7 +94,9 @@ def _nested(heads: Sequence[str], inside: Sequence[str]) -> list[str]:
     return [*lines, *(f"{pad}    {line}" for line in inside), pad + "}"]
 
 
-def _pool(node: Node, body: Body, start: str, inside: Sequence[str], end: str) -> list[Tensor]:
+def _pool(
+    node: ProgramNode, body: Body, start: str, inside: Sequence[str], end: str
+) -> list[ProgramTensor]:
     """One number per channel and window. inside: per tap, which is ``@``."""
     x, y = node.input(0), node.result(body)
     window = window_of(node, node.attributes["kernel_shape"])
@@ -114,7 +116,7 @@ def lowest(dtype: DType) -> str:
     return "-INFINITY" if dtype.kind == "f" else literal(np.iinfo(dtype).min, dtype)
 
 
-def _max_pool(node: Node, body: Body) -> list[Tensor]:
+def _max_pool(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     if len(node.results) > 1:
         raise NotExportedError("also has the indices of the maxima as a result")
     x = node.input(0)
@@ -122,7 +124,7 @@ def _max_pool(node: Node, body: Body) -> list[Tensor]:
     return _pool(node, body, f"{x.c_type} best = {lowest(x.dtype)};", inside, "best")
 
 
-def _average_pool(node: Node, body: Body) -> list[Tensor]:
+def _average_pool(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     x, attributes = node.input(0), node.attributes
     if x.dtype.kind != "f" or attributes.get("ceil_mode"):
         raise NotExportedError(f"takes means of {x.dtype} or with ceil_mode")
@@ -133,7 +135,7 @@ def _average_pool(node: Node, body: Body) -> list[Tensor]:
     return _pool(node, body, "double sum = 0; int count = 0;", inside, "sum / count")
 
 
-def _conv(node: Node, body: Body) -> list[Tensor]:
+def _conv(node: ProgramNode, body: Body) -> list[ProgramTensor]:
     """Conv and ConvInteger, with groups; pads are zeros, or the zero point."""
     x, w, y = node.input(0), node.input(1), node.result(body)
     integer = node.op == "ConvInteger"
@@ -161,7 +163,9 @@ def _conv(node: Node, body: Body) -> list[Tensor]:
     return [y]
 
 
-def _less(node: Node, operands: dict[str, Tensor], number: int, value: str, place: str) -> str:
+def _less(
+    node: ProgramNode, operands: dict[str, ProgramTensor], number: int, value: str, place: str
+) -> str:
     """An integer less its zero point, one or one for each place."""
     zero = node.optional(number)
     if zero is None or (zero.array is not None and not zero.array.any()):
@@ -170,7 +174,7 @@ def _less(node: Node, operands: dict[str, Tensor], number: int, value: str, plac
     return f"({value} - z{number}[{'0' if zero.size == 1 else place}])"
 
 
-CONVERTERS: Mapping[str, Callable[[Node, Body], Sequence[Tensor]]] = {
+CONVERTERS: Mapping[str, Callable[[ProgramNode, Body], Sequence[ProgramTensor]]] = {
     "AveragePool": _average_pool,
     "Conv": _conv,
     "ConvInteger": _conv,

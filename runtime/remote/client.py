@@ -28,7 +28,7 @@ from vtac.runtime.remote.wire import (
     RECORD,
     RUN,
     SECONDS,
-    Body,
+    WireArrays,
     known_forms,
 )
 from vtac.sim import Counters, TimingPreset
@@ -169,11 +169,11 @@ class RemoteModule(Module):
             what = "orders and dumps are for modules that run here"
             raise CompileError(Problem(self._remote.address, what))
         forms = self._remote.forms
-        inputs = Body.of(feeds, forms)
+        inputs = WireArrays.of(feeds, forms)
         headers = {"Content-Type": inputs.form, "Accept": ", ".join(forms)}
         response = self._asked("POST", RUN, inputs.data, headers)
         _add(json.loads(response.headers.get(RECORD, "{}")), record)
-        outputs = Body(response.headers.get("Content-Type", NPZ), response.data)
+        outputs = WireArrays(response.headers.get("Content-Type", NPZ), response.data)
         found = outputs.arrays(MOST)
         return {name: found[name] for name in self.output_names}
 

@@ -37,13 +37,13 @@ from vtac.runtime.remote.wire import (
     RECORD,
     RUN,
     SECONDS,
-    Body,
+    WireArrays,
     known_forms,
 )
 from vtac.runtime.remote.workers import EndedProcessError, Workers
 
 FAULT = "fault"
-"""The key of an answer under which a fault of the server is noted for `Event`."""
+"""The key of an answer under which a fault of the server is noted for `AnsweredRequest`."""
 
 MALFORMED = "malformed"
 """The method and the kind of requests that no handler has seen, since they are no HTTP."""
@@ -52,7 +52,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
-class Event:
+class AnsweredRequest:
     """A request that has been answered.
 
     method, path: of the request; `MALFORMED` and nothing where it is no HTTP. status: of the
@@ -76,12 +76,12 @@ class Event:
         return f"{self.client}: {request}: {self.status}{fault}"
 
 
-Tell = Callable[[Event], None]
+Tell = Callable[[AnsweredRequest], None]
 """Called with each request that has been answered."""
 
 
 @dataclass(frozen=True)
-class Access:
+class Admission:
     """Who may use a server, and how. token: what clients must know; None lets everybody in.
 
     tls: the certificate of the server; None for plain HTTP. native: whether code for this machine
@@ -138,9 +138,11 @@ class _Unhandled(logging.Handler):
             return
         client = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
         if isinstance(error, HttpProcessingError):
-            self._tell(Event(client, MALFORMED, "", error.code))
+            self._tell(AnsweredRequest(client, MALFORMED, "", error.code))
         else:
-            self._tell(Event(client, MALFORMED, "", 500, f"{type(error).__name__}: {error}"))
+            self._tell(
+                AnsweredRequest(client, MALFORMED, "", 500, f"{type(error).__name__}: {error}")
+            )
 
     def logger(self) -> logging.Logger:
         """A logger, apart from those of the program, that logs here alone."""
@@ -158,7 +160,7 @@ class Server:
     def __init__(
         self,
         limits: Limits,
-        access: Access,
+        access: Admission,
         tell: Tell = lambda _: None,
         services: Mapping[str, Service] = MappingProxyType({}),
     ) -> None:
@@ -215,11 +217,11 @@ class Server:
             raise
         fault = response.get(FAULT, "")
         client = request.remote or ""
-        self._tell(Event(client, request.method, request.path, response.status, fault))
+        self._tell(AnsweredRequest(client, request.method, request.path, response.status, fault))
         self._metrics.requests.labels(kind, response.status).inc()
         return response
 
-    def _told_malformed(self, event: Event) -> None:
+    def _told_malformed(self, event: AnsweredRequest) -> None:
         """Count and tell a request that never came to `_guarded`."""
         self._tell(event)
         self._metrics.requests.labels(MALFORMED, event.status).inc()
@@ -271,7 +273,7 @@ class Server:
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         with self._package(request) as path:
-            inputs = Body(request.content_type, await self._body(request))
+            inputs = WireArrays(request.content_type, await self._body(request))
             forms = [form for form in known_forms() if form in request.headers.get("Accept", "")]
             arguments = (path, self._access.native, inputs, self._limits.request_bytes, forms)
             outputs, record = await self._in_process(worker.run, *arguments)
@@ -366,7 +368,7 @@ def _refusal(status: int, *problems: str, close: bool = False) -> web.Response:
 @contextlib.asynccontextmanager
 async def serving(
     limits: Limits,
-    access: Access,
+    access: Admission,
     host: str,
     port: int,
     tell: Tell = lambda _: None,

@@ -49,7 +49,7 @@ def known_forms() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Body:
+class WireArrays:
     """Arrays by name as they go over the wire.
 
     form: `NPZ`, as ``numpy.savez`` writes them, which holds all arrays and any client can write;
@@ -60,7 +60,7 @@ class Body:
     data: bytes
 
     @staticmethod
-    def of(arrays: Mapping[str, Any], forms: Collection[str] = (NPZ,)) -> "Body":
+    def of(arrays: Mapping[str, Any], forms: Collection[str] = (NPZ,)) -> "WireArrays":
         """Arrays by name, in one of some forms. Raises `CompileError` on what is no array."""
         named = {name: np.asarray(value, order="C") for name, value in arrays.items()}
         problems = [
@@ -71,10 +71,10 @@ class Body:
         if problems:
             raise CompileError(problems)
         if _safetensors is not None and SAFETENSORS in forms and _are_plain(named):
-            return Body(SAFETENSORS, _safetensors.save(named))
+            return WireArrays(SAFETENSORS, _safetensors.save(named))
         stream = io.BytesIO()
         write_npz(stream, named)
-        return Body(NPZ, stream.getvalue())
+        return WireArrays(NPZ, stream.getvalue())
 
     def arrays(self, most: int) -> dict[str, Array]:
         """The arrays. most: bytes that they may have when unpacked.

@@ -10,7 +10,7 @@ from typing import Any
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.runtime.executor import Module, RunRecord, load
-from vtac.runtime.remote.wire import Body
+from vtac.runtime.remote.wire import WireArrays
 
 OPEN = 4
 """The most packages that a process keeps open."""
@@ -25,8 +25,8 @@ def start(most_bytes: int) -> None:
 
 
 def run(
-    path: str, native: bool, inputs: Body, most: int, forms: Collection[str]
-) -> tuple[Body, str]:
+    path: str, native: bool, inputs: WireArrays, most: int, forms: Collection[str]
+) -> tuple[WireArrays, str]:
     """The outputs for one batch of inputs, and the record of the run as JSON.
 
     most: bytes of the inputs, unpacked. forms: those of outputs that the client reads. Raises
@@ -36,7 +36,7 @@ def run(
     feeds = inputs.arrays(most)
     try:
         outputs = module.run(feeds)
-        return Body.of(outputs, forms), json.dumps(record_values(module.last_run))
+        return WireArrays.of(outputs, forms), json.dumps(record_values(module.last_run))
     except MemoryError:
         raise CompileError(Problem("run", "needs more memory than this server gives")) from None
 

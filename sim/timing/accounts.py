@@ -20,7 +20,7 @@ from ...dialects.target import INSTRUCTION_BYTES, Module, TimingPreset
 from ..legality import Column
 from .channel import ACC, FETCH, INP, UOP, WGT
 from .machine import CHANNEL_OF, Timeline
-from .work import InstructionKind, Work
+from .work import InstructionKind, WorkColumns
 
 
 class Cause(enum.Enum):
@@ -122,7 +122,7 @@ class Accounts:
     def __init__(
         self,
         preset: TimingPreset,
-        work: Work,
+        work: WorkColumns,
         timeline: Timeline,
         labels: Sequence[str] | None,
     ) -> None:

@@ -33,7 +33,7 @@ from .channel import FETCH, INP, NEVER, UOP, Transfer
 from .channels import Channels, ReadChannel, Writes, Writing
 from .fetch import Chunk, Fetch
 from .padding import padding_idle
-from .work import READERS, InstructionKind, Work
+from .work import READERS, InstructionKind, WorkColumns
 
 CHANNEL_OF = {1: (0, 0, 0, 0, 0), 2: (0, 0, 1, 1, 0), 3: (0, 1, 2, 2, 1)}
 """The channel of each reader, by the number of channels."""
@@ -86,7 +86,9 @@ class CoreClock:
     unit: its number among the machines that share them.
     """
 
-    def __init__(self, preset: TimingPreset, work: Work, channels: Channels, unit: int = 0) -> None:
+    def __init__(
+        self, preset: TimingPreset, work: WorkColumns, channels: Channels, unit: int = 0
+    ) -> None:
         self._preset, self._work = preset, work
         self._channels, self._unit = channels, unit
         count = len(work.kind)

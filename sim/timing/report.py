@@ -12,7 +12,7 @@ from .accounts import Account, Accounts
 from .channels import Channels
 from .machine import CoreClock, Timeline
 from .together import run
-from .work import Work, prepare
+from .work import WorkColumns, prepare
 
 RULES = 1
 """The version of the clock's rules: cycles that clocks of two versions count do not compare."""
@@ -29,7 +29,7 @@ class TimingReport:
         self,
         target: Target,
         preset: TimingPreset,
-        work: Work,
+        work: WorkColumns,
         timeline: Timeline,
         labels: Sequence[str] | None,
     ) -> None:

@@ -83,7 +83,7 @@ class Pads:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkColumns:
     """The columns of a program: int64 [n], or lists of n.
 
     duration: cycles, where they do not depend on reads from DRAM; 0 for loads, which may have
@@ -136,7 +136,7 @@ class Work:
         return SimulationError(index, self.decode(index), reason)
 
 
-def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> Work:
+def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> WorkColumns:
     """Read a program, uint64 [N, 2]. Raises `SimulationError` on what the machine cannot run."""
     words = np.ascontiguousarray(words, np.uint64).reshape(-1, 2)
     fields = _Fields(target, words)
@@ -151,7 +151,7 @@ def prepare(target: Target, preset: TimingPreset, words: NDArray[np.uint64]) -> 
     duration = _durations(preset, fields, kind, micro_ops)
     stores = kind == InstructionKind.STORE
     duration[stores] = traffic.store_durations()[stores]
-    return Work(
+    return WorkColumns(
         target=target,
         words=words,
         kind=kind,

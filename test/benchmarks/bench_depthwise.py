@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from vtac.dialects.target import Target
-from vtac.passes.te.pixel_folds import Fold, FoldedSlide, Slide, folds_for
+from vtac.passes.te.pixel_folds import FoldedSlide, PixelFold, Slide, folds_for
 
 TARGET = Target.named("chisel-pynq")
 LANES = TARGET.block
@@ -88,7 +88,7 @@ def channels_form(layer: Layer) -> Cost:
     Where channels fill at most half of an element, pixels share it as by ``te-fill-lanes``.
     """
     pixels = max(fold.pixels for fold in folds_for(layer.channels, LANES))
-    source, result = Fold(pixels), Fold(pixels, layer.before if pixels > 1 else 0)
+    source, result = PixelFold(pixels), PixelFold(pixels, layer.before if pixels > 1 else 0)
     width, taps = layer.count(layer.width), layer.kernel
     slide = Slide(layer.width, width, taps, layer.stride, 1, -layer.before)
     columns = FoldedSlide(slide, source, result)

@@ -10,7 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import BINDING, PLACES, BindingAttr, PlaceAttr
 from vtac.dialects.target import ClusterTarget
-from vtac.passes.graph.cluster.buffers import Buffer, Buffers
+from vtac.passes.graph.cluster.buffers import Buffers, TensorBuffer
 from vtac.passes.graph.cluster.graph_bind_cores import GraphBindCoresPass, verify_bindings
 from vtac.passes.graph.cluster.graph_place_tensors import (
     GraphPlaceTensorsPass,
@@ -21,13 +21,13 @@ from vtac.passes.graph.cluster.graph_place_tensors import (
 from vtac.passes.graph.cluster.layers import layers_of, planned_functions
 
 
-def random_buffers(random: Random) -> list[Buffer]:
+def random_buffers(random: Random) -> list[TensorBuffer]:
     buffers = []
     for number in range(random.randint(1, 40)):
         first = random.randint(0, 20)
         last = first + random.randint(0, 6)
         size = random.choice([64, 100, 1000, random.randint(1, 4000)])
-        buffers.append(Buffer(f"b{number}", size, first, last))  # type: ignore[arg-type]
+        buffers.append(TensorBuffer(f"b{number}", size, first, last))  # type: ignore[arg-type]
     return buffers
 
 

@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 from vtac.dialects import te
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.passes.te.fill_lanes import FillLanesPass
-from vtac.passes.te.pixel_folds import NOT_FOLDED, Fold, FoldedSlide, Slide, folds_for
+from vtac.passes.te.pixel_folds import NOT_FOLDED, FoldedSlide, PixelFold, Slide, folds_for
 
 
 def elements(module: ModuleOp) -> list[int]:
@@ -224,4 +224,4 @@ def test_the_fold_of_nothing_is_the_window_itself() -> None:
     slide = Slide(9, 7, 3, 1, 1, 0)
     folded = FoldedSlide(slide, NOT_FOLDED, NOT_FOLDED)
     assert (folded.stride, folded.taps, folded.offset, folded.phases) == (1, 3, 0, 1)
-    assert FoldedSlide(slide, Fold(2), Fold(2)).taps == 2
+    assert FoldedSlide(slide, PixelFold(2), PixelFold(2)).taps == 2

@@ -16,7 +16,7 @@ from vtac.tools.explore_machines.outcome import Outcome, comparable
 from vtac.tools.explore_machines.output import csv_of, json_of
 from vtac.tools.explore_machines.processes import Finished
 from vtac.tools.explore_machines.space import Candidate, MachineSpace
-from vtac.tools.explore_machines.store import Store
+from vtac.tools.explore_machines.store import StudyStore
 
 PAIRS = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=40)
 
@@ -91,11 +91,11 @@ def shuffled(machines: list[Target], finished: Finished) -> None:
 
 
 def explored(
-    machines: int, seed: int = 0, evaluate: object = evaluated, store: Store | None = None
+    machines: int, seed: int = 0, evaluate: object = evaluated, store: StudyStore | None = None
 ) -> Exploration:
     wanted = space()
     base = Base(wanted, artificial(wanted.base))
-    kept = store or Store(None, "study", "model")
+    kept = store or StudyStore(None, "study", "model")
     return explore("net", base, Design(wanted, machines, seed), kept, evaluate)
 
 
@@ -159,29 +159,29 @@ def test_an_interrupted_exploration_goes_on_where_it_stopped(stop: int, tmp_path
             finished(place, artificial(machine))
 
     with pytest.raises(KeyboardInterrupt):
-        explored(90, 7, interrupted, Store(path, "study", "model"))
+        explored(90, 7, interrupted, StudyStore(path, "study", "model"))
     before = len(asked)
     assert before == stop
     stop = -1
-    found = explored(90, 7, interrupted, Store(path, "study", "model"))
+    found = explored(90, 7, interrupted, StudyStore(path, "study", "model"))
     assert len(asked) == 90 and len({str(machine) for machine in asked}) == 90
     assert json_of(found) == json_of(explored(90, 7))
 
 
 def test_results_of_one_space_serve_another(tmp_path: object) -> None:
     path = f"{tmp_path}/machines.db"
-    explored(630, store=Store(path, "study", "model"))
+    explored(630, store=StudyStore(path, "study", "model"))
 
     def never(machines: list[Target], finished: Finished) -> None:
         raise AssertionError("a machine is known")
 
-    explored(50, 3, never, Store(path, "study", "model"))
+    explored(50, 3, never, StudyStore(path, "study", "model"))
     with pytest.raises(AssertionError, match="a machine is known"):
-        explored(50, 3, never, Store(path, "another study", "model"))
+        explored(50, 3, never, StudyStore(path, "another study", "model"))
 
 
 def test_failures_that_may_pass_are_not_kept() -> None:
-    store, machine = Store(None, "study", "model"), Target.named("pynq")
+    store, machine = StudyStore(None, "study", "model"), Target.named("pynq")
     store.keep(machine, Outcome(None, "took too long", is_lasting=False))
     assert store.outcome(machine) is None
     store.keep(machine, Outcome(None, "no room"))

@@ -26,7 +26,7 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.runtime.remote.client import RemoteDevice
 from vtac.runtime.remote.limits import Limits
-from vtac.runtime.remote.server import Access, Event, Server
+from vtac.runtime.remote.server import Admission, AnsweredRequest, Server
 from vtac.runtime.remote.service import Service
 from vtac.tools.commands import vta_tune
 from vtac.tools.files.ir_files import module_text
@@ -51,10 +51,10 @@ class Place:
         self._thread.start()
         self._server: Server | None = None
         self._port = 0
-        self.told: list[Event] = []
+        self.told: list[AnsweredRequest] = []
 
     def start(self) -> str:
-        self._server = Server(self._limits, Access(TOKEN), self.told.append, self._services)
+        self._server = Server(self._limits, Admission(TOKEN), self.told.append, self._services)
         host, self._port = self._run(self._server.start("127.0.0.1", self._port))
         return f"{host}:{self._port}"
 

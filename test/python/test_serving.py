@@ -29,7 +29,7 @@ from small_models import small_model, value_info
 
 import vtac
 from vtac.dialects.errors import CompileError
-from vtac.runtime.remote.wire import NPZ, SAFETENSORS, Body, known_forms
+from vtac.runtime.remote.wire import NPZ, SAFETENSORS, WireArrays, known_forms
 from vtac.tools.commands import vta_run, vta_serve
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
@@ -209,8 +209,8 @@ def test_arrays_come_back_in_every_form(
     sent = {name: array.T if turned else array for name, array in arrays.items()}
     names = {name for name in sent if "\0" not in name and "/" not in name}
     sent = {name: sent[name] for name in names if name.isascii()}
-    body = Body.of(sent, forms)
-    found = Body(body.form, body.data).arrays(1 << 30)
+    body = WireArrays.of(sent, forms)
+    found = WireArrays(body.form, body.data).arrays(1 << 30)
     assert found.keys() == sent.keys()
     for name, array in sent.items():
         np.testing.assert_array_equal(found[name], array)
@@ -219,14 +219,14 @@ def test_arrays_come_back_in_every_form(
 
 @given(st.data(), st.sampled_from(known_forms()))
 def test_bodies_that_were_changed_are_arrays_or_refused(data: st.DataObject, form: str) -> None:
-    body = Body.of({"a": np.arange(6, dtype=np.int8), "b": np.ones((2, 3))}, [form])
+    body = WireArrays.of({"a": np.arange(6, dtype=np.int8), "b": np.ones((2, 3))}, [form])
     assert body.form == form
     whole = bytearray(body.data)
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.sampled_from([len(whole), data.draw(st.integers(0, len(whole)))]))
     try:
-        found = Body(form, bytes(whole[:cut])).arrays(1000)
+        found = WireArrays(form, bytes(whole[:cut])).arrays(1000)
     except CompileError:
         return
     assert all(isinstance(array, np.ndarray) and array.nbytes <= 1000 for array in found.values())
@@ -249,7 +249,7 @@ def test_heads_of_safetensors_that_lie_are_refused(data: st.DataObject) -> None:
     length = data.draw(st.sampled_from([len(head), 0, 1 << 63, len(head) + 1]))
     rest = bytes(data.draw(st.sampled_from([0, 8, 16, 24])))
     try:
-        found = Body(SAFETENSORS, length.to_bytes(8, "little") + head + rest).arrays(1000)
+        found = WireArrays(SAFETENSORS, length.to_bytes(8, "little") + head + rest).arrays(1000)
     except CompileError:
         return
     assert sum(array.nbytes for array in found.values()) == len(rest)
@@ -269,11 +269,11 @@ def test_a_client_chooses_the_form(server: Running, package: Path) -> None:
         (plain, "text/html", NPZ),
         ("image/png", "", NPZ),
     ):
-        body = Body.of({"image": images()[:1]}, [form])
+        body = WireArrays.of({"image": images()[:1]}, [form])
         headers = {"Content-Type": form, "Accept": accepted}
         answer = server.http.post(path, content=body.data, headers=headers)
         assert answer.status_code == 200 and answer.headers["Content-Type"] == answered
-        found = Body(answered, answer.content).arrays(1 << 20)
+        found = WireArrays(answered, answer.content).arrays(1 << 20)
         np.testing.assert_array_equal(found["logits"], expected)
 
 

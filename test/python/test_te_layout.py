@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtac.dialects.te import Dimension, Layout, Row
-from vtac.passes.te.lanes.placing import Placement
+from vtac.passes.te.lanes.placing import LanePlacement
 
 
 def packed_by_element(layout: Layout, array: np.ndarray) -> np.ndarray:
@@ -32,7 +32,7 @@ def packed_by_element(layout: Layout, array: np.ndarray) -> np.ndarray:
 
 
 @st.composite
-def placements(draw: st.DrawFn) -> tuple[Placement, tuple[int, ...]]:
+def placements(draw: st.DrawFn) -> tuple[LanePlacement, tuple[int, ...]]:
     """A tensor of up to three dimensions and lanes for it, with or without a group of diagonals."""
     shape = tuple(draw(st.lists(st.integers(1, 5), max_size=3)))
     dims: list[int | None] = [None, *range(len(shape))]
@@ -41,14 +41,16 @@ def placements(draw: st.DrawFn) -> tuple[Placement, tuple[int, ...]]:
     if rows == columns:
         columns = None
     is_diagonal = draw(st.booleans())
-    placement = Placement(
+    placement = LanePlacement(
         ((rows, counts[0]),), ((columns, counts[1]),), (4, 4), ((0, 0),) if is_diagonal else ()
     )
     return placement, shape
 
 
 @given(placements())
-def test_lanes_are_filled_as_the_subscripts_say(case: tuple[Placement, tuple[int, ...]]) -> None:
+def test_lanes_are_filled_as_the_subscripts_say(
+    case: tuple[LanePlacement, tuple[int, ...]],
+) -> None:
     placement, shape = case
     array = np.arange(1, 1 + int(np.prod(shape))).reshape(shape)
     layout = placement.layout(Layout.plain("x", shape))
@@ -79,7 +81,7 @@ def test_subscripts_other_than_digits(rows: list[Row]) -> None:
 
 def test_spare_lanes_repeat_the_last_entry() -> None:
     """As amounts of shifts do; the rows of the batch hold the vector each."""
-    placement = Placement(((None, 2),), ((0, 2),), (2, 2))
+    placement = LanePlacement(((None, 2),), ((0, 2),), (2, 2))
     vector = np.array([1, 2, 3])
     np.testing.assert_array_equal(placement.pack(vector), [[[1, 2]] * 2, [[3, 0]] * 2])
     np.testing.assert_array_equal(placement.pack(vector, True), [[[1, 2]] * 2, [[3, 3]] * 2])

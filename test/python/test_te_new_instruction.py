@@ -15,7 +15,7 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.vta import AluOp
 from vtac.dialects.vta.encoding import AluOpcode
 from vtac.lowering.te_to_vta import TeToVtaPass
-from vtac.lowering.te_to_vta.compute import Nest
+from vtac.lowering.te_to_vta.compute import MicroOpNest
 from vtac.lowering.te_to_vta.instructions import Emitted, alu
 from vtac.passes.te.apply_schedule import TeApplySchedule
 from vtac.passes.te.declare_intrinsics import TeDeclareIntrinsics
@@ -80,7 +80,7 @@ te.schedule @k {
 """
 
 
-def add_max(nest: Nest, immediate: int | None) -> Sequence[Emitted]:
+def add_max(nest: MicroOpNest, immediate: int | None) -> Sequence[Emitted]:
     """The lowering: an addition, then a maximum with the immediate."""
     return [*alu(AluOpcode.ADD)(nest, None), *alu(AluOpcode.MAX)(nest.of([0]), immediate)]
 

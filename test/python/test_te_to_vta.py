@@ -14,8 +14,8 @@ from vta_runner import context, parse, run_loops
 
 from vtac.dialects.target import Target
 from vtac.dialects.te import row_major
-from vtac.lowering.te_to_vta.compute import Nest, depends_on_neighbour, plan
-from vtac.lowering.te_to_vta.taps import Axis, Place
+from vtac.lowering.te_to_vta.compute import MicroOpNest, depends_on_neighbour, plan
+from vtac.lowering.te_to_vta.taps import ElementDimension, TapLoop
 from vtac.lowering.te_to_vta.transfers import Transfers
 
 TARGETS = {
@@ -65,7 +65,7 @@ def test_whole_tiles_are_one_transfer() -> None:
 @given(st.data())
 def test_nests_run_every_point_inside_once(data: st.DataObject) -> None:
     axes = [
-        Axis(data.draw(st.integers(1, 4)), data.draw(st.booleans()))
+        TapLoop(data.draw(st.integers(1, 4)), data.draw(st.booleans()))
         for _ in range(data.draw(st.integers(0, 4)))
     ]
     operands = []
@@ -74,13 +74,13 @@ def test_nests_run_every_point_inside_once(data: st.DataObject) -> None:
         for _ in range(data.draw(st.integers(1, 3))):
             steps = tuple(data.draw(st.sampled_from([0, 0, 1, 1, 2, -1])) for _ in axes)
             box = [(0, axis.count - 1) for axis in axes]
-            low, high = Place(0, steps, 1, 0, 1).reach(box)
+            low, high = ElementDimension(0, steps, 1, 0, 1).reach(box)
             cut = (0, 0)
             if operand:
                 cut = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 2))
             base = -low - cut[0]
             length = max(1, high - low + 1 - cut[0] - cut[1])
-            places.append(Place(base, steps, length, 0, length))
+            places.append(ElementDimension(base, steps, length, 0, length))
         operands.append(places)
     entries = data.draw(st.sampled_from([1, 2, 3, 7, 50]))
     wanted = []
@@ -108,10 +108,10 @@ def test_nests_run_every_point_inside_once(data: st.DataObject) -> None:
 
 
 def test_no_micro_op_depends_on_its_neighbour() -> None:
-    axes = [Axis(3, True), Axis(4, False), Axis(2, True)]
-    places = [[Place(0, (0, 1, 0), 4, -9, 9)]]
+    axes = [TapLoop(3, True), TapLoop(4, False), TapLoop(2, True)]
+    places = [[ElementDimension(0, (0, 1, 0), 4, -9, 9)]]
 
-    def refuses(nest: Nest) -> bool:
+    def refuses(nest: MicroOpNest) -> bool:
         return depends_on_neighbour(nest, immediate=True)
 
     nests = plan(axes, places, 64, refuses)

@@ -22,7 +22,7 @@ from vtac.dialects.target import Target
 from vtac.tools.commands import vta_explore
 from vtac.tools.driver.prepared_model import PreparedModel
 from vtac.tools.explore_machines import evaluation
-from vtac.tools.explore_machines.evaluation import Evaluator, Network
+from vtac.tools.explore_machines.evaluation import ComparedNetwork, Evaluator
 from vtac.tools.explore_machines.outcome import Outcome
 from vtac.tools.explore_machines.processes import evaluating
 
@@ -172,7 +172,7 @@ def test_machines_that_fail_are_told(
 
 
 def test_a_machine_that_takes_too_long_is_given_up(folder: Path) -> None:
-    evaluator = Evaluator(Network(str(MODEL), "samples.npz"))
+    evaluator = Evaluator(ComparedNetwork(str(MODEL), "samples.npz"))
     found: dict[int, Outcome] = {}
     with evaluating(evaluator, 2, 0.01) as evaluate:
         machines = [Target.named("pynq"), Target.named("sim")]
@@ -182,7 +182,7 @@ def test_a_machine_that_takes_too_long_is_given_up(folder: Path) -> None:
 
 
 def test_machines_without_room_leave_layers_to_the_host(folder: Path) -> None:
-    evaluator = Evaluator(Network(str(MODEL), "samples.npz"))
+    evaluator = Evaluator(ComparedNetwork(str(MODEL), "samples.npz"))
     whole = evaluator(Target.named("chisel-pynq"))
     tiny = Target.named("chisel-pynq").replace(log_acc_buff_size=7, log_inp_buff_size=6)
     part = evaluator(tiny)

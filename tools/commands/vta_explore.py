@@ -22,7 +22,7 @@ from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.shapes import parse_shapes
 from vtac.tools.commands.parsers.vta_explore import argument_parser, space_of, verify
 from vtac.tools.explore_machines.design import Design
-from vtac.tools.explore_machines.evaluation import FAULT, Evaluator, Network, processors
+from vtac.tools.explore_machines.evaluation import FAULT, ComparedNetwork, Evaluator, processors
 from vtac.tools.explore_machines.exploration import Exploration, Progress, base_of, explore
 from vtac.tools.explore_machines.outcome import Outcome
 from vtac.tools.explore_machines.output import (
@@ -36,7 +36,7 @@ from vtac.tools.explore_machines.page import page_of
 from vtac.tools.explore_machines.pictures import front_picture
 from vtac.tools.explore_machines.processes import evaluating
 from vtac.tools.explore_machines.space import Candidate, MachineSpace
-from vtac.tools.explore_machines.store import Store
+from vtac.tools.explore_machines.store import StudyStore
 
 WIDTH = 160
 """Columns of the table where no terminal says how many there are."""
@@ -52,7 +52,7 @@ def _run(args: argparse.Namespace) -> None:
     evaluator, name = Evaluator(network), Path(args.model).stem
     started = time.perf_counter()
     with (
-        closing(Store(args.database, network.digest, name)) as store,
+        closing(StudyStore(args.database, network.digest, name)) as store,
         evaluating(evaluator, args.jobs or processors(), args.seconds) as evaluate,
         _progress(args, space) as progress,
     ):
@@ -63,11 +63,11 @@ def _run(args: argparse.Namespace) -> None:
     _print(args, found, time.perf_counter() - started)
 
 
-def _verified(args: argparse.Namespace) -> tuple[MachineSpace, Network]:
+def _verified(args: argparse.Namespace) -> tuple[MachineSpace, ComparedNetwork]:
     """The space and the network. Raises `CompileError` with everything that is wrong."""
     verify(args)
     shapes = parse_shapes(args.shape)
-    network = Network(args.model, args.calibrate, shapes, args.shift, args.requantise)
+    network = ComparedNetwork(args.model, args.calibrate, shapes, args.shift, args.requantise)
     return space_of(args), network
 
 

@@ -16,7 +16,7 @@ from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.parsers.vta_serve import TOKEN, address_of, argument_parser, verify
 
 if TYPE_CHECKING:
-    from vtac.runtime.remote.server import Access, Event, Tell
+    from vtac.runtime.remote.server import Admission, AnsweredRequest, Tell
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -27,7 +27,7 @@ def main(args: Sequence[str] | None = None) -> None:
 def _serve(args: argparse.Namespace) -> None:
     verify(args)
     try:
-        from vtac.runtime.remote.server import Access, tls_context
+        from vtac.runtime.remote.server import Admission, tls_context
     except ImportError as error:
         hint = "Install it: pip install 'vtac[remote]'."
         raise CompileError(Problem("", f"needs the package {error.name}", hint)) from None
@@ -44,12 +44,12 @@ def _serve(args: argparse.Namespace) -> None:
         args.idle_seconds,
         args.connections,
     )
-    access = Access(token, tls, args.allow_native)
+    access = Admission(token, tls, args.allow_native)
     asyncio.run(_until_stopped(limits, access, host, port, args))
 
 
 async def _until_stopped(
-    limits: Limits, access: "Access", host: str, port: int, args: argparse.Namespace
+    limits: Limits, access: "Admission", host: str, port: int, args: argparse.Namespace
 ) -> None:
     """Serve until SIGINT or SIGTERM."""
     from vtac.runtime.remote.server import serving
@@ -72,7 +72,7 @@ async def _until_stopped(
 def _teller(args: argparse.Namespace) -> "Tell":
     """Who tells about requests on standard error: about those refused, about all, or about none."""
 
-    def tell(event: "Event") -> None:
+    def tell(event: "AnsweredRequest") -> None:
         if args.quiet or not (event.is_refusal or args.verbose):
             return
         line = json.dumps(asdict(event)) if args.json else f"vta-serve: {event}"

@@ -62,7 +62,7 @@ from vtac.tools.driver.options import (
     both_given,
     options_from,
 )
-from vtac.tools.driver.packing import Built, Cut, Lowered, package_of
+from vtac.tools.driver.packing import Built, Lowered, PartitionedSteps, package_of
 from vtac.tools.driver.pipelines import built_passes
 from vtac.tools.driver.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.driver.planner import (
@@ -273,7 +273,7 @@ class Driver:
         return Lowered(pipeline, package, built, trials, self.report, least)
 
     def _fastest(
-        self, lowering: Pipeline, cut: Cut, module: ModuleOp
+        self, lowering: Pipeline, cut: PartitionedSteps, module: ModuleOp
     ) -> tuple[Package, Built, ClockTrials]:
         """Lower a partitioned module to the best package: that, what is in it, what was tried."""
         idle = {
@@ -310,7 +310,7 @@ class Driver:
             self._level(level, module)
         return package, built, trials
 
-    def _cut(self, module: ModuleOp, nodes: Nodes) -> Cut:
+    def _cut(self, module: ModuleOp, nodes: Nodes) -> PartitionedSteps:
         """Cut a partitioned network into steps, and report where each node went."""
         with self._step("cut into steps"):
             network = network_steps(module, self.ctx)
@@ -318,9 +318,9 @@ class Driver:
         self.report.partition = partition_report(
             module, self.codegens.values(), self.criteria.pruning, placements
         )
-        return Cut(network, quantisation_of(module, self.ctx), functions_taken(module))
+        return PartitionedSteps(network, quantisation_of(module, self.ctx), functions_taken(module))
 
-    def _package(self, cut: Cut, built: Built) -> Package:
+    def _package(self, cut: PartitionedSteps, built: Built) -> Package:
         functions: dict[str, Function] = {}
         blobs: dict[str, bytes] = {}
         with self._step("package"):

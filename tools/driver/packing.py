@@ -15,7 +15,7 @@ Built = Mapping[str, tuple[str, object]]
 
 
 @dataclass(frozen=True)
-class Cut:
+class PartitionedSteps:
     """A partitioned network in steps. made: for each function the codegen that compiles it."""
 
     network: NetworkSteps
@@ -46,7 +46,7 @@ class Lowered:
 
 
 def package_of(
-    cut: Cut,
+    cut: PartitionedSteps,
     functions: Mapping[str, Function],
     blobs: Mapping[str, bytes],
     target: Machine | None,

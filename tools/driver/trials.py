@@ -42,7 +42,7 @@ MOST_OPS = 60_000
 
 
 @dataclass(frozen=True)
-class Alternative:
+class Way:
     """A way to lower a program.
 
     name: of the way. front: the passes from `FIRST` on, up to those that only order instructions,
@@ -73,7 +73,7 @@ class ClockTrials:
         self.are_timed, self.are_more, self.ops = False, False, 0
         self._cycles: dict[str, int] = {}
 
-    def alternatives(self, module: ModuleOp) -> Iterator[Alternative]:
+    def alternatives(self, module: ModuleOp) -> Iterator[Way]:
         """The ways to go on with a module that the shared passes have made."""
         self.ops = sum(
             len(core.body.block.ops)
@@ -86,9 +86,9 @@ class ClockTrials:
         self.are_timed, self.are_more = self._is_tried and self.ops > 0, len(chosen) > 1
         for name, rest in chosen.items():
             is_ordered = any(spec.name == LAST for spec in rest.passes)
-            yield Alternative(name, *(rest.split(LAST) if is_ordered else (rest, Pipeline())))
+            yield Way(name, *(rest.split(LAST) if is_ordered else (rest, Pipeline())))
 
-    def is_best(self, alternative: Alternative, module: Module) -> bool:
+    def is_best(self, alternative: Way, module: Module) -> bool:
         """Whether a way, which has led to a module, is faster than all before it."""
         before = min(self._cycles.values(), default=None)
         self._cycles[alternative.name] = module.profile().cycles

@@ -28,7 +28,7 @@ FAULT = "a fault of vtac: "
 
 
 @dataclass(frozen=True)
-class Network:
+class ComparedNetwork:
     """A network that machines are compared by: plain values, which other processes can be given.
 
     model, samples: paths. shapes: of inputs with symbolic dimensions. shift, requantise: as those
@@ -67,7 +67,7 @@ class NetworkError(CompileError):
 class Evaluator:
     """Compiles a network for machines and times it."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: ComparedNetwork) -> None:
         self.network = network
 
     @cached_property

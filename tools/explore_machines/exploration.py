@@ -12,11 +12,11 @@ from vtac.tools.explore_machines.front import FieldOnFront, fields_on_front, fro
 from vtac.tools.explore_machines.outcome import Outcome, comparable
 from vtac.tools.explore_machines.processes import Evaluate
 from vtac.tools.explore_machines.space import Candidate, FieldValue, MachineSpace
-from vtac.tools.explore_machines.store import Store
+from vtac.tools.explore_machines.store import StudyStore
 
 
 @dataclass(frozen=True)
-class Row:
+class ExploredMachine:
     """A machine of an exploration. values: of the fields that vary."""
 
     candidate: Candidate
@@ -42,28 +42,28 @@ class Exploration:
     network: str
     space: MachineSpace
     base: Outcome
-    rows: Sequence[Row]
+    rows: Sequence[ExploredMachine]
     refused: dict[str, int] = field(default_factory=dict)
     is_whole: bool = False
 
     @cached_property
-    def compared(self) -> list[Row]:
+    def compared(self) -> list[ExploredMachine]:
         """The machines whose cycles can be compared (`comparable`)."""
         return [self.rows[place] for place in comparable([row.outcome for row in self.rows])]
 
     @cached_property
-    def front(self) -> list[Row]:
+    def front(self) -> list[ExploredMachine]:
         """The machines that no other beats in cycles and cost, by rising cost."""
         figures = [(row.cycles, row.candidate.cost) for row in self.compared]
         return [self.compared[place] for place in front_of(figures)]
 
     @property
-    def failed(self) -> list[Row]:
+    def failed(self) -> list[ExploredMachine]:
         """The machines for which there is no program."""
         return [row for row in self.rows if row.outcome.cycles is None]
 
     @property
-    def incomplete(self) -> list[Row]:
+    def incomplete(self) -> list[ExploredMachine]:
         """The machines that leave layers to the host which other machines compute."""
         kept = set(map(id, self.compared))
         return [r for r in self.rows if r.outcome.cycles is not None and id(r) not in kept]
@@ -90,7 +90,7 @@ class Base:
     outcome: Outcome
 
 
-def base_of(space: MachineSpace, store: Store, evaluator: Evaluator) -> Base:
+def base_of(space: MachineSpace, store: StudyStore, evaluator: Evaluator) -> Base:
     """Evaluate the machine from which a space starts, in this process.
 
     Raises `CompileError` if the network cannot be compiled for any machine.
@@ -106,7 +106,7 @@ def explore(
     network: str,
     base: Base,
     design: Design,
-    store: Store,
+    store: StudyStore,
     evaluate: Evaluate,
     progress: Progress = lambda done, candidate, outcome, known: None,
 ) -> Exploration:
@@ -116,11 +116,13 @@ def explore(
     `CompileError` if there are no machines, or none with a program.
     """
     run = _Run(store, evaluate, progress)
-    rows: list[Row] = []
+    rows: list[ExploredMachine] = []
     while candidates := design.ask():
         told = list(zip(candidates, run.outcomes(candidates), strict=True))
         design.tell(told)
-        rows += [Row(each, base.space.values(each.point), outcome) for each, outcome in told]
+        rows += [
+            ExploredMachine(each, base.space.values(each.point), outcome) for each, outcome in told
+        ]
     _verify(rows, design)
     return Exploration(network, base.space, base.outcome, rows, design.refused, design.is_grid)
 
@@ -128,7 +130,7 @@ def explore(
 class _Run:
     """Finds out what becomes of machines: by the store, else by evaluation."""
 
-    def __init__(self, store: Store, evaluate: Evaluate, progress: Progress) -> None:
+    def __init__(self, store: StudyStore, evaluate: Evaluate, progress: Progress) -> None:
         self._store, self._evaluate, self._progress = store, evaluate, progress
         self._done = 0
 
@@ -156,7 +158,7 @@ class _Run:
         self._progress(self._done, candidate, outcome, known)
 
 
-def _verify(rows: Sequence[Row], design: Design) -> None:
+def _verify(rows: Sequence[ExploredMachine], design: Design) -> None:
     """Raise `CompileError` with the reasons if there is nothing to show."""
     if not rows:
         what = "has no machine"

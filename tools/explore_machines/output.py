@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.table import Table
 
 from vtac.dialects.target import Target
-from vtac.tools.explore_machines.exploration import Exploration, Row, most_frequent
+from vtac.tools.explore_machines.exploration import Exploration, ExploredMachine, most_frequent
 from vtac.tools.explore_machines.figures import figures_of
 from vtac.tools.explore_machines.space import FieldValue
 
@@ -63,7 +63,7 @@ def table_of(found: Exploration) -> Group:
     return Group(front, "", fields_table(found), "", *summary(found))
 
 
-def _ratio(found: Exploration, row: Row) -> str:
+def _ratio(found: Exploration, row: ExploredMachine) -> str:
     return f"{row.cycles / found.base.cycles:.3f}" if found.base.cycles else ""
 
 
@@ -181,7 +181,7 @@ def json_of(found: Exploration) -> str:
     return json.dumps(whole, indent=2)
 
 
-def _machine(row: Row) -> dict[str, Any]:
+def _machine(row: ExploredMachine) -> dict[str, Any]:
     figures = figures_of(row.candidate.machine)
     sizes = {name: int(figures[name]) for name in SIZES}
     outcome = _outcome(row.outcome)

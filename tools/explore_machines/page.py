@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from vtac.tools.explore_machines.exploration import Exploration, Row
+from vtac.tools.explore_machines.exploration import Exploration, ExploredMachine
 from vtac.tools.explore_machines.output import (
     cost_text,
     machine_line,
@@ -114,7 +114,7 @@ def plot_of(found: Exploration) -> dict[str, Any]:
     }
 
 
-def _point(row: Row, field: str, number: int) -> dict[str, Any]:
+def _point(row: ExploredMachine, field: str, number: int) -> dict[str, Any]:
     """A dot. number: on the front, 0 for others."""
     return {
         "cost": row.candidate.cost,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from vtac.sim.timing.pictures import image_of, new_figure
-from vtac.tools.explore_machines.exploration import Exploration, Row
+from vtac.tools.explore_machines.exploration import Exploration, ExploredMachine
 from vtac.tools.explore_machines.output import shown, title_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _dots(axes: "Axes", found: Exploration, field: str) -> None:
         axes.plot(*_places(best), marker, color=colour, markersize=7)
 
 
-def _places(rows: list[Row]) -> tuple[list[float], list[int]]:
+def _places(rows: list[ExploredMachine]) -> tuple[list[float], list[int]]:
     return [row.candidate.cost for row in rows], [row.cycles for row in rows]
 
 

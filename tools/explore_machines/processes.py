@@ -11,7 +11,7 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.target import Target
 from vtac.runtime.processes import LostProcessError, Processes
 from vtac.runtime.processes import finished as in_order_of_end
-from vtac.tools.explore_machines.evaluation import Evaluator, Network
+from vtac.tools.explore_machines.evaluation import ComparedNetwork, Evaluator
 from vtac.tools.explore_machines.outcome import Outcome
 
 Finished = Callable[[int, Outcome], None]
@@ -61,7 +61,7 @@ _evaluators: list[Evaluator] = []
 """The evaluator of a process that `evaluating` started."""
 
 
-def _start(network: Network) -> None:
+def _start(network: ComparedNetwork) -> None:
     """Prepare a process."""
     _evaluators.append(Evaluator(network))
 

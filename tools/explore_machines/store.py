@@ -33,7 +33,7 @@ _TABLES = (
 )
 
 
-class Store:
+class StudyStore:
     """The results of one study. Raises `CompileError` where the file cannot be used."""
 
     def __init__(self, path: str | os.PathLike[str] | None, study: str, model: str) -> None:

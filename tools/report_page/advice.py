@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vtac.sim.timing.accounts import Cause
-from vtac.tools.report_page.nodes import Cost, Node
+from vtac.tools.report_page.nodes import Cost, NodeCost
 
 MOST = 8
 """The most pieces of advice about the accelerator, and about the host."""
@@ -44,7 +44,7 @@ class Advice:
     cycles: int
 
 
-def accelerator_advice(nodes: Iterable[Node], cycles: int) -> list[Advice]:
+def accelerator_advice(nodes: Iterable[NodeCost], cycles: int) -> list[Advice]:
     """What takes longer than it has to, most cycles first. cycles: of all cores over the run."""
     found = []
     for node in nodes:
@@ -54,12 +54,12 @@ def accelerator_advice(nodes: Iterable[Node], cycles: int) -> list[Advice]:
     return sorted(worth, key=lambda advice: -advice.cycles)[:MOST]
 
 
-def host_advice(nodes: Sequence[Node]) -> list[Advice]:
+def host_advice(nodes: Sequence[NodeCost]) -> list[Advice]:
     """The nodes on the host with most multiply-accumulates, then those that part launches."""
     hosted = [node for node in nodes if node.is_hosted and node.placement.macs]
     hosted.sort(key=lambda node: -node.placement.macs)
     found = [_hosted(n, f"{n.placement.macs:,} multiply-accumulates") for n in hosted]
-    groups: dict[tuple[str, str], list[Node]] = {}
+    groups: dict[tuple[str, str], list[NodeCost]] = {}
     for node in _between(nodes):
         if not node.placement.macs and not node.part_of:
             groups.setdefault((node.operator, node.placement.way_out), []).append(node)
@@ -70,12 +70,12 @@ def host_advice(nodes: Sequence[Node]) -> list[Advice]:
     return found[:MOST]
 
 
-def _hosted(node: Node, what: str) -> Advice:
+def _hosted(node: NodeCost, what: str) -> Advice:
     placement = node.placement
     return Advice(node.name, f"{what}: {placement.reason}. {placement.way_out}".strip(), 0)
 
 
-def _between(nodes: Sequence[Node]) -> list[Node]:
+def _between(nodes: Sequence[NodeCost]) -> list[NodeCost]:
     """The nodes on the host that need results of the accelerator, and that it needs."""
     behind: set[str] = set()
     for node in nodes:
@@ -88,7 +88,7 @@ def _between(nodes: Sequence[Node]) -> list[Node]:
     return [n for n in nodes if n.is_hosted and n.name in behind and n.name in before]
 
 
-def _waiting(node: Node, cost: Cost) -> Iterable[Advice]:
+def _waiting(node: NodeCost, cost: Cost) -> Iterable[Advice]:
     """What a layer takes beyond its bound, with the largest cause of waiting."""
     beyond = cost.cycles - cost.lower_bound
     causes = cost.modules.get("compute", Counter())
@@ -104,7 +104,7 @@ def _waiting(node: Node, cost: Cost) -> Iterable[Advice]:
     yield Advice(node.name, text, min(beyond, cost.waits))
 
 
-def _unused_lanes(node: Node, cost: Cost) -> Iterable[Advice]:
+def _unused_lanes(node: NodeCost, cost: Cost) -> Iterable[Advice]:
     """The cycles of products that are none of the layer's own."""
     macs, done = node.placement.macs, cost.products
     if not node.placement.macs_known or not macs or done <= macs:

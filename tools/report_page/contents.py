@@ -21,7 +21,7 @@ from vtac.sim.timing.work import InstructionKind
 from vtac.tools.report_page.advice import Advice, accelerator_advice, host_advice
 from vtac.tools.report_page.excerpts import NodeIR, node_irs
 from vtac.tools.report_page.lanes import LaneRow, lane_rows
-from vtac.tools.report_page.nodes import Cost, Node, nodes_of
+from vtac.tools.report_page.nodes import Cost, NodeCost, nodes_of
 from vtac.tools.report_page.timeline import (
     launch_starts,
     memory_samples,
@@ -52,7 +52,7 @@ class Contents:
 
     title: str
     module: Module
-    nodes: tuple[Node, ...]
+    nodes: tuple[NodeCost, ...]
     rest: Cost
     lanes: Sequence[LaneRow]
     profile: Profile
@@ -138,7 +138,7 @@ def page_data(contents: Contents) -> dict[str, Any]:
     }
 
 
-def _node_data(node: Node, contents: Contents, texts: dict[str, int]) -> dict[str, Any]:
+def _node_data(node: NodeCost, contents: Contents, texts: dict[str, int]) -> dict[str, Any]:
     placement, found = node.placement, contents.irs.get(node.name, NodeIR())
     numbers = contents.numbers
     levels = [

@@ -82,7 +82,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeCost:
     """One node of the network: where it runs, and its share of the cost.
 
     part_of: the node whose kernel computes it, empty if it has one of its own. cost: None where the
@@ -117,7 +117,7 @@ class Node:
 
 def nodes_of(
     placements: Sequence[Placement], profile: Profile, errors: "Iterable[LayerError]"
-) -> tuple[tuple[Node, ...], Cost]:
+) -> tuple[tuple[NodeCost, ...], Cost]:
     """Each node of a network, and the cost of what belongs to none."""
     costs = _costs(profile)
     measured = {error.node: error for error in errors}
@@ -132,7 +132,7 @@ def nodes_of(
         whole = whole_of(placement)
         part_of = whole if whole != placement.node else ""
         name = placement.node
-        nodes.append(Node(placement, part_of, costs.get(name), measured.get(name)))
+        nodes.append(NodeCost(placement, part_of, costs.get(name), measured.get(name)))
     return tuple(nodes), rest
 
 

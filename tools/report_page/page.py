@@ -19,7 +19,7 @@ from vtac.tools.report_page.contents import (
     page_data,
 )
 from vtac.tools.report_page.lanes import LaneRow, width
-from vtac.tools.report_page.nodes import Node
+from vtac.tools.report_page.nodes import NodeCost
 from vtac.tools.reports.page_parts import page_templates, plot_library
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _source(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class LanePath:
     """A line of a lane: the commands of an SVG path, and the number of its colour."""
 
     commands: str
@@ -96,13 +96,13 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Row:
+class NodeRow:
     """A row of the list of nodes. work, waits: in per cent of the largest cycles of a node."""
 
     number: int
-    node: Node
+    node: NodeCost
     macs: str
-    lines: Sequence[Line]
+    lines: Sequence[LanePath]
     x: float
     radius: float
     graph_width: float
@@ -110,7 +110,7 @@ class Row:
     waits: float
 
 
-def _rows(contents: Contents) -> list[Row]:
+def _rows(contents: Contents) -> list[NodeRow]:
     count = width(contents.lanes)
     pitch = max(NARROW, min(LANE, MOST / count))
     most = max((node.cycles for node in contents.nodes), default=0) or 1
@@ -119,7 +119,7 @@ def _rows(contents: Contents) -> list[Row]:
         cost = node.cost
         work = 100 * cost.work / most if cost is not None else 0.0
         rows.append(
-            Row(
+            NodeRow(
                 number,
                 node,
                 macs_text(node.placement).replace("at least", "\N{GREATER-THAN OR EQUAL TO}"),
@@ -138,14 +138,14 @@ def _x(lane: int, pitch: float) -> float:
     return round((lane + 0.8) * pitch, 1)
 
 
-def _lines(row: LaneRow, pitch: float) -> list[Line]:
+def _lines(row: LaneRow, pitch: float) -> list[LanePath]:
     """What the lanes of a row look like: straight on, bent to the node, and on from it."""
     middle, at = ROW / 2, _x(row.lane, pitch)
-    lines = [Line(f"M{_x(lane, pitch)} 0V{ROW}", lane % COLOURS) for lane in row.passes]
+    lines = [LanePath(f"M{_x(lane, pitch)} 0V{ROW}", lane % COLOURS) for lane in row.passes]
     for lane in row.reads:
         x = _x(lane, pitch)
         bent = f"M{x} 0C{x} {middle} {at} 0 {at} {middle}"
-        lines.append(Line(bent if x != at else f"M{at} 0V{middle}", lane % COLOURS))
+        lines.append(LanePath(bent if x != at else f"M{at} 0V{middle}", lane % COLOURS))
     if row.is_read:
-        lines.append(Line(f"M{at} {middle}V{ROW}", row.lane % COLOURS))
+        lines.append(LanePath(f"M{at} {middle}V{ROW}", row.lane % COLOURS))
     return lines

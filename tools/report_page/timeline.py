@@ -18,7 +18,7 @@ from vtac.runtime.profile import LaunchProfile, Profile
 from vtac.sim.cluster import ClusterReport
 from vtac.sim.cluster.timing import gb_occupancy
 from vtac.sim.timing.machine import Timeline
-from vtac.sim.timing.work import Work
+from vtac.sim.timing.work import WorkColumns
 
 Column = NDArray[np.int64]
 
@@ -102,7 +102,7 @@ def _launch_spans(launch: LaunchProfile, first: int, numbers: Mapping[str, int])
 
 
 def _unit_spans(
-    work: Work,
+    work: WorkColumns,
     timeline: Timeline,
     labels: Sequence[str] | None,
     numbers: Mapping[str, int],

@@ -18,7 +18,7 @@ from vtac.dialects.graph import shape_of
 from vtac.dialects.locations import layer_of
 from vtac.dialects.vta.cluster_program import BinaryCluster, PlacedCopy
 from vtac.passes.graph.cluster.layers import planned_functions
-from vtac.passes.graph.cluster.plan_steps import PlanSteps, Step
+from vtac.passes.graph.cluster.plan_steps import PlannedLayer, PlanSteps
 from vtac.runtime.engines.vta import layers_of
 from vtac.runtime.executor import Module
 from vtac.runtime.vta_program import from_function
@@ -59,10 +59,10 @@ class PlanRecorder:
 
 
 @dataclass(frozen=True)
-class Row:
+class LayerRow:
     """A layer as it is shown. weights, ddr: bytes. begin, end: cycles."""
 
-    step: Step
+    step: PlannedLayer
     group: str
     layer: str
     result: str
@@ -74,13 +74,13 @@ class Row:
     end: int
 
 
-def rows_of(plan: PlanSteps) -> list[Row]:
+def rows_of(plan: PlanSteps) -> list[LayerRow]:
     """The layers of a plan in their order."""
-    rows, now = list[Row](), 0
+    rows, now = list[LayerRow](), 0
     for step in plan.steps:
         time = plan.time(step)
         rows.append(
-            Row(
+            LayerRow(
                 step,
                 _group(step),
                 layer_of(step.layer) or step.layer.results[0].name_hint or step.layer.name,
@@ -97,19 +97,19 @@ def rows_of(plan: PlanSteps) -> list[Row]:
     return rows
 
 
-def _group(step: Step) -> str:
+def _group(step: PlannedLayer) -> str:
     instance = step.instance
     if instance is None:
         return ""
     return f"{instance.group.data} {instance.part.value.data + 1}/{instance.parts.value.data}"
 
 
-def _parts(step: Step) -> str:
+def _parts(step: PlannedLayer) -> str:
     cut = [f"{name}{factor}" for name, factor in step.binding.factors.items() if factor > 1]
     return " ".join(cut) or "whole"
 
 
-def _place(plan: PlanSteps, step: Step) -> Iterator[str]:
+def _place(plan: PlanSteps, step: PlannedLayer) -> Iterator[str]:
     for value in step.layer.results:
         offset = plan.offset(value)
         inside = None if offset is None else offset + plan.buffers.offset(value)
@@ -119,7 +119,7 @@ def _place(plan: PlanSteps, step: Step) -> Iterator[str]:
 HEADINGS = ("step", "group", "layer", "result", "parts", "place", "weights", "DDR bytes", "cycles")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: LayerRow) -> tuple[str, ...]:
     return (
         str(row.step.number),
         row.group,
@@ -197,7 +197,7 @@ def _readers(program: BinaryCluster) -> Mapping[str, Sequence[str]]:
     return {name: tuple(layers) for name, layers in found.items()}
 
 
-def _totals(plan: PlanSteps, rows: Sequence[Row]) -> list[str]:
+def _totals(plan: PlanSteps, rows: Sequence[LayerRow]) -> list[str]:
     """The sums of a plan, and the bounds below which none gets."""
     compute, traffic = plan.bounds()
     total = rows[-1].end if rows else 0
@@ -241,7 +241,7 @@ def picture(plan: PlanSteps) -> str:
     return "\n".join([head, *shapes, "</svg>\n"])
 
 
-def _cores(plan: PlanSteps, rows: Sequence[Row], scale: float) -> Iterator[str]:
+def _cores(plan: PlanSteps, rows: Sequence[LayerRow], scale: float) -> Iterator[str]:
     for core in range(plan.cluster.cores):
         y = core * (BAR + 2)
         yield _text(2, y + 12, f"core {core}")

@@ -32,7 +32,7 @@ from vtac.tools.tune.networks import TUNABLE, Tunable, is_model, kernels_of, tas
 from vtac.tools.tune.pool import measurer as local_measurer
 from vtac.tools.tune.protocol import Journal, NoJournal, Options, Progress, Result, Stops, Task
 from vtac.tools.tune.records import Record
-from vtac.tools.tune.selection import Network, useful_records, write_lines
+from vtac.tools.tune.selection import TunedModel, useful_records, write_lines
 from vtac.tools.tune.tuner import tune as search
 
 
@@ -182,13 +182,13 @@ def tune(
     kernels = tuple(map(_kernel, results))
     if database is None or not is_model(source) or interrupted():
         return Tuned(kernels, _path(database), interrupted())
-    whole = Network(source, machine, calibration, compile_options or CompileOptions())
+    whole = TunedModel(source, machine, calibration, compile_options or CompileOptions())
     cycles = _whole_cycles(whole, found, database, select, note)
     return Tuned(kernels, _path(database), False, cycles)
 
 
 def _whole_cycles(
-    whole: Network,
+    whole: TunedModel,
     found: Sequence[Task],
     database: str | os.PathLike[str],
     select: str | os.PathLike[str] | None,

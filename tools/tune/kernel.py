@@ -23,7 +23,7 @@ KEPT = 64
 """Kernels that a process keeps prepared."""
 
 
-class PreparedKernel:
+class TaskKernel:
     """The one kernel of a task's module, with everything that its points have in common.
 
     module: text as in `Task.module`. template: the name of a template. Raises `CompileError` where
@@ -80,9 +80,9 @@ def _any_numbers(type: Attribute) -> NDArray[np.generic]:
 
 
 @lru_cache(maxsize=KEPT)
-def prepared(module: str, template: str) -> PreparedKernel:
+def prepared(module: str, template: str) -> TaskKernel:
     """The kernel of a module, prepared once in a process."""
-    return PreparedKernel(module, template)
+    return TaskKernel(module, template)
 
 
 class KernelScreen:
@@ -91,7 +91,7 @@ class KernelScreen:
     They are remembered by canonical points, so that a point is looked at once.
     """
 
-    def __init__(self, kernel: PreparedKernel, default: Point) -> None:
+    def __init__(self, kernel: TaskKernel, default: Point) -> None:
         self.default = default
         self.judged = self.simulated = 0
         self._space = kernel.space

@@ -31,7 +31,7 @@ from vtac.sim import SimulationError, Simulator, check, estimate
 from vtac.tools.driver.discovery import OurPasses
 from vtac.tools.driver.pipelines import built_passes
 from vtac.tools.tune.evaluate import evaluate_kernel
-from vtac.tools.tune.kernel import PreparedKernel, prepared
+from vtac.tools.tune.kernel import TaskKernel, prepared
 
 Array = NDArray[Any]
 
@@ -110,7 +110,7 @@ def _shifts(kernel: te.KernelOp) -> set[SSAValue]:
 
 
 def _compiled(
-    kernel: PreparedKernel, point: Point, arrays: Sequence[Array]
+    kernel: TaskKernel, point: Point, arrays: Sequence[Array]
 ) -> tuple[BinaryProgram, set[int]]:
     """The program of a point, and which of the kernel's parameters are constants in it."""
     ctx = VtacContext()

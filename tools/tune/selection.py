@@ -22,7 +22,7 @@ from vtac.tools.tune.records import Record
 
 
 @dataclass(frozen=True)
-class Network:
+class TunedModel:
     """A model as it is compiled. options: those of `vtac.compile`."""
 
     model: ModelSource
@@ -40,7 +40,7 @@ class Network:
 
 
 def useful_records(
-    network: Network,
+    network: TunedModel,
     records: Iterable[Record],
     told: Callable[[str], None] = lambda _: None,
 ) -> list[Record]:

@@ -21,7 +21,7 @@ from vtac.tools.tune.keys import target_digest
 from vtac.tools.tune.lookup import SHIPPED, RecordFile
 from vtac.tools.tune.recheck import recheck
 from vtac.tools.tune.records import Record, merged
-from vtac.tools.tune.selection import Network, useful_records, write_lines
+from vtac.tools.tune.selection import TunedModel, useful_records, write_lines
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -44,7 +44,7 @@ def main(args: Sequence[str] | None = None) -> None:
             for model, samples in models:
                 print(f"{preset}: {model}", flush=True)
                 tune(model, preset, samples, database, trials=given.trials, jobs=given.jobs)
-                network = Network(model, Target.named(preset), samples, CompileOptions())
+                network = TunedModel(model, Target.named(preset), samples, CompileOptions())
                 found += useful_records(network, _found(database, preset), print)
             print(f"{preset}: {write_shipped(preset, found)} records", flush=True)
 

@@ -30,7 +30,7 @@ from vtac.passes.graph.cluster.layers import activations, is_layer, is_void, ops
 
 
 @dataclass
-class Buffer:
+class TensorBuffer:
     """The memory of one tensor.
 
     size: bytes. first, last: the first step that writes it, and the last one that reads or writes
@@ -65,7 +65,7 @@ class Buffers:
 
     inside: dict[SSAValue, tuple[SSAValue, Sequence[int] | None]] = field(default_factory=dict)
     """For each value that lies in another one: that one, and at which index; None: a reshape."""
-    by_root: dict[SSAValue, Buffer] = field(default_factory=dict)
+    by_root: dict[SSAValue, TensorBuffer] = field(default_factory=dict)
     copies: dict[Operation, list[tuple[SSAValue, SSAValue]]] = field(default_factory=dict)
     """For each op, the pieces that it copies, each with the tensor that it is copied into."""
 
@@ -85,7 +85,7 @@ class Buffers:
             value = self.inside[value][0]
         return value
 
-    def buffer(self, value: SSAValue) -> Buffer:
+    def buffer(self, value: SSAValue) -> TensorBuffer:
         """The buffer in which a value lies."""
         return self.by_root[self.root(value)]
 
@@ -193,10 +193,10 @@ class Buffers:
                 self._at(piece).read(step + 1)
                 self._at(result).write(step)
 
-    def _at(self, value: SSAValue) -> Buffer:
+    def _at(self, value: SSAValue) -> TensorBuffer:
         root = self.root(value)
         if root not in self.by_root:
-            self.by_root[root] = Buffer(root, bytes_in(root, whole(root)))
+            self.by_root[root] = TensorBuffer(root, bytes_in(root, whole(root)))
         return self.by_root[root]
 
 

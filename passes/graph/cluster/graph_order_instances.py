@@ -33,7 +33,7 @@ from vtac.passes.graph.cluster.regrowth import rewrite_in_order
 from vtac.passes.graph.cluster.spilling import spilled_traffic
 
 
-class Order(enum.Enum):
+class InstanceOrder(enum.Enum):
     """Which instance comes next."""
 
     BREADTH = "breadth"
@@ -43,7 +43,7 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True)
 class GraphOrderInstancesPass(ModulePass):
-    """Order the instances of functions for a cluster. order: an `Order`."""
+    """Order the instances of functions for a cluster. order: an `InstanceOrder`."""
 
     name = "graph-order-instances"
 
@@ -52,24 +52,24 @@ class GraphOrderInstancesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Order the instances of every function for a cluster."""
         try:
-            order = Order(self.order)
+            order = InstanceOrder(self.order)
         except ValueError:
-            orders = ", ".join(each.value for each in Order)
+            orders = ", ".join(each.value for each in InstanceOrder)
             what = f"there is no order '{self.order}'"
             raise CompileError(Problem(self.name, what, f"Orders: {orders}.")) from None
         for function, cluster in planned_functions(op):
             order_instances(function, cluster, order)
 
 
-def order_instances(function: FuncOp, cluster: ClusterTarget, order: Order) -> None:
+def order_instances(function: FuncOp, cluster: ClusterTarget, order: InstanceOrder) -> None:
     """Rewrite a function so that its instances stand in an order."""
     graph = InstanceGraph(function)
     if not graph.nodes:
         return
     chosen: Sequence[Node] = graph.nodes
-    if order is Order.DEPTH:
+    if order is InstanceOrder.DEPTH:
         chosen = depth_first(graph)
-    elif order is Order.BEST:
+    elif order is InstanceOrder.BEST:
         orders: list[Sequence[Node]] = [depth_first(graph), graph.nodes]
         chosen = min(orders, key=lambda each: spilled_traffic(graph, each, cluster.gb_bytes))
     rewrite_in_order(graph, chosen)

@@ -30,7 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 from vtac.dialects.graph import PLACES, ConstantOp, PlaceAttr, TensorWindowOp, YieldOp
 from vtac.dialects.graph.plan_attributes import PLACE_ALIGNMENT
 from vtac.dialects.target import ClusterTarget
-from vtac.passes.graph.cluster.buffers import Buffer, Buffers
+from vtac.passes.graph.cluster.buffers import Buffers, TensorBuffer
 from vtac.passes.graph.cluster.layers import ops_in_order, planned_functions
 
 
@@ -59,7 +59,7 @@ class GraphPlaceTensorsPass(ModulePass):
             verify_places(function, cluster)
 
 
-def place(buffers: Sequence[Buffer], room: int) -> dict[SSAValue, int]:
+def place(buffers: Sequence[TensorBuffer], room: int) -> dict[SSAValue, int]:
     """Offsets of tensors in so many bytes; those that are missing go to DDR."""
     kept = [b for b in buffers if _aligned(b.size) <= room]
     kept = within_peak(kept, room)
@@ -71,11 +71,11 @@ def place(buffers: Sequence[Buffer], room: int) -> dict[SSAValue, int]:
         kept.remove(max(rivals, key=_spill_order))
 
 
-def _spill_order(buffer: Buffer) -> tuple[int, int]:
+def _spill_order(buffer: TensorBuffer) -> tuple[int, int]:
     return buffer.life, buffer.size
 
 
-def within_peak(buffers: list[Buffer], room: int) -> list[Buffer]:
+def within_peak(buffers: list[TensorBuffer], room: int) -> list[TensorBuffer]:
     """What remains when in each step so much is spilled that the rest fits."""
     if not buffers:
         return []
@@ -91,7 +91,9 @@ def within_peak(buffers: list[Buffer], room: int) -> list[Buffer]:
     return kept
 
 
-def _first_fit(buffers: Sequence[Buffer], room: int) -> tuple[dict[SSAValue, int], Buffer | None]:
+def _first_fit(
+    buffers: Sequence[TensorBuffer], room: int
+) -> tuple[dict[SSAValue, int], TensorBuffer | None]:
     """Offsets by falling size, and the first tensor that found none."""
     order = sorted(buffers, key=lambda b: (-b.size, b.first))
     first, last = (np.array([getattr(b, n) for b in order], np.int64) for n in ("first", "last"))
@@ -144,7 +146,7 @@ def places_of(op: Operation) -> list[PlaceAttr]:
 def verify_places(function: FuncOp, cluster: ClusterTarget) -> None:
     """Raise `VerifyException` unless tensors lie in the global buffer, apart while they live."""
     buffers = Buffers.of(function)
-    held: list[tuple[int, int, Buffer]] = []
+    held: list[tuple[int, int, TensorBuffer]] = []
     for op in ops_in_order(function):
         if not has_places(op):
             continue

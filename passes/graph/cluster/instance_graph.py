@@ -19,17 +19,17 @@ Node: TypeAlias = Operation
 
 
 @dataclass(frozen=True)
-class Piece:
+class TensorPiece:
     """A rectangle of a tensor and the value that is made there."""
 
     value: SSAValue
     rectangle: Rectangle
 
 
-def pieces_in(value: SSAValue) -> list[Piece]:
+def pieces_in(value: SSAValue) -> list[TensorPiece]:
     """The pieces of which a tensor is assembled; pieces of pieces are resolved."""
     found = []
-    waiting = [Piece(value, whole(value))]
+    waiting = [TensorPiece(value, whole(value))]
     while waiting:
         piece = waiting.pop(0)
         owner = piece.value.owner
@@ -41,7 +41,7 @@ def pieces_in(value: SSAValue) -> list[Piece]:
                 (lo + origin, hi + origin)
                 for (lo, hi), (origin, _) in zip(rectangle, piece.rectangle, strict=True)
             )
-            waiting.append(Piece(inner, shifted))
+            waiting.append(TensorPiece(inner, shifted))
     return found
 
 
@@ -81,7 +81,7 @@ class InstanceGraph:
                     self.producers[node][owner] = None
                     self.consumers[owner][node] = None
 
-    def pieces_read(self, node: Node) -> Sequence[Piece]:
+    def pieces_read(self, node: Node) -> Sequence[TensorPiece]:
         """The pieces that a node's windows meet."""
         found = []
         for number, operand in enumerate(node.operands):

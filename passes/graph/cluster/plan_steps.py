@@ -15,7 +15,7 @@ from vtac.passes.graph.cluster.layers import activations, layers_of
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedLayer:
     """A layer of a planned function. number: its place in the order, from 0."""
 
     number: int
@@ -40,7 +40,9 @@ class PlanSteps:
     def __init__(self, function: FuncOp, cluster: ClusterTarget):
         self.function, self.cluster = function, cluster
         self.costs, self.buffers = LayerCosts(cluster), Buffers.of(function)
-        self.steps = [Step(number, layer) for number, layer in enumerate(layers_of(function))]
+        self.steps = [
+            PlannedLayer(number, layer) for number, layer in enumerate(layers_of(function))
+        ]
 
     def offset(self, value: SSAValue) -> int | None:
         """Where the buffer of a value begins in the global buffer; None: it lies in DDR."""
@@ -54,14 +56,14 @@ class PlanSteps:
         """The values of a layer that lie in DDR."""
         return {v for v in (*activations(layer), *layer.results) if self.offset(v) is None}
 
-    def time(self, step: Step) -> LayerTime:
+    def time(self, step: PlannedLayer) -> LayerTime:
         """The time of a step. Weights that the DMA may bring are read from DDR once."""
         layer, staged = step.layer, self.costs.may_stage(step.layer)
         time = self.costs.time(layer, factors_of(step.binding), self.in_ddr(layer), staged=staged)
         assert time is not None, "bindings are verified"
         return time
 
-    def ddr_bytes(self, step: Step) -> int:
+    def ddr_bytes(self, step: PlannedLayer) -> int:
         """Bytes that a step moves from and to DDR, with its constants."""
         return int(self.time(step).ddr * self.costs.ddr_rate)
 
@@ -76,6 +78,6 @@ class PlanSteps:
         outside = sum(b.size for b in self.buffers.by_root.values() if b.outside)
         return ceil(compute / self.cluster.cores), ceil((weights + outside) / self.costs.ddr_rate)
 
-    def result_bytes(self, step: Step) -> int:
+    def result_bytes(self, step: PlannedLayer) -> int:
         """Bytes of the results of a step."""
         return sum(bytes_in(v, whole(v)) for v in step.layer.results)

@@ -23,7 +23,13 @@ from vtac.dialects.graph.pieces import (
     volume,
     whole,
 )
-from vtac.passes.graph.cluster.instance_graph import InstanceGraph, Node, Piece, pieces_in, read_of
+from vtac.passes.graph.cluster.instance_graph import (
+    InstanceGraph,
+    Node,
+    TensorPiece,
+    pieces_in,
+    read_of,
+)
 
 
 @dataclass
@@ -31,21 +37,21 @@ class _Growing:
     """A tensor that is assembled piece by piece. parts: what exists of it so far."""
 
     tensor: SSAValue
-    pieces: list[Piece]
+    pieces: list[TensorPiece]
     location: LocationAttr
-    parts: list[Piece] = field(default_factory=list)
+    parts: list[TensorPiece] = field(default_factory=list)
 
     def made(self, value: SSAValue) -> None:
         """Take up a piece that is made now."""
         self.parts += [piece for piece in self.pieces if piece.value is value]
 
-    def joined(self, read: Rectangle, block: Block) -> Piece:
+    def joined(self, read: Rectangle, block: Block) -> TensorPiece:
         """A part that contains a rectangle; assembled at the end of the block if need be."""
         for part in self.parts:
             if contains(part.rectangle, read):
                 return part
         chosen = [part for part in self.parts if meet(part.rectangle, read) is not None]
-        kept: list[Piece] = []
+        kept: list[TensorPiece] = []
         while True:
             outer = chosen[0].rectangle
             for part in chosen[1:]:
@@ -64,11 +70,13 @@ class _Growing:
         op.location = self.location
         op.result.name_hint = self.tensor.name_hint
         block.add_op(op)
-        joined = Piece(op.result, outer)
+        joined = TensorPiece(op.result, outer)
         self.parts = kept or [part for part in self.parts if part not in chosen] + [joined]
         return joined
 
-    def _windows(self, parts: Sequence[Piece], read: Rectangle, block: Block) -> list[Piece]:
+    def _windows(
+        self, parts: Sequence[TensorPiece], read: Rectangle, block: Block
+    ) -> list[TensorPiece]:
         """What of these parts is read, where they make up no rectangle; it will be copied."""
         found = []
         for part in parts:
@@ -77,7 +85,7 @@ class _Growing:
             window = TensorWindowOp(part.value, relative(common, part.rectangle))
             window.location = self.location
             block.add_op(window)
-            found.append(Piece(window.result, common))
+            found.append(TensorPiece(window.result, common))
         return found
 
 

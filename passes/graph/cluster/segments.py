@@ -23,7 +23,7 @@ from vtac.dialects.graph import SPLIT, ConstantOp, GroupOp, SplitAttr
 from vtac.dialects.graph.pieces import Rectangle, bytes_in, units_of, whole
 from vtac.dialects.graph.split_rules import Demands
 from vtac.dialects.target import ClusterTarget
-from vtac.passes.graph.cluster.buffers import Buffer
+from vtac.passes.graph.cluster.buffers import TensorBuffer
 from vtac.passes.graph.cluster.footprint import (
     PieceCache,
     asked_of,
@@ -47,7 +47,7 @@ STAGE_SHARE = 8
 
 
 @dataclass(frozen=True)
-class Choice:
+class SegmentSplit:
     """A run of ops that is split in one way. images: per instance. strips: of the rows."""
 
     ops: tuple[Operation, ...]
@@ -56,7 +56,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Cost:
+class SegmentCost:
     """Cycles of all visits of a segment, and bytes of DDR."""
 
     compute: int
@@ -79,13 +79,13 @@ class Variant:
     that go to DDR.
     """
 
-    choice: Choice
+    choice: SegmentSplit
     outputs: Sequence[SSAValue]
     visits: int
     work: Sequence[tuple[Operation, Rectangle | None]]
-    buffers: Sequence[Buffer]
+    buffers: Sequence[TensorBuffer]
     peak: int
-    costs: dict[frozenset[SSAValue], "Cost"] = field(default_factory=dict)
+    costs: dict[frozenset[SSAValue], "SegmentCost"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Partial:
 
     cycles: float
     held: int
-    choices: tuple[Choice, ...]
+    choices: tuple[SegmentSplit, ...]
 
 
 def group_by_cost(function: FuncOp, cluster: ClusterTarget) -> None:
@@ -110,13 +110,13 @@ def group_by_cost(function: FuncOp, cluster: ClusterTarget) -> None:
         group.attributes[SPLIT] = ArrayAttr(planner.splits(group, by_first[first]))
 
 
-def merged(choices: Sequence[Choice]) -> list[Choice]:
+def merged(choices: Sequence[SegmentSplit]) -> list[SegmentSplit]:
     """Neighbours that are split in the same way, without strips, as one."""
-    found: list[Choice] = []
+    found: list[SegmentSplit] = []
     for choice in choices:
         last = found[-1] if found else None
         if last and last.images == choice.images and last.strips == choice.strips == 1:
-            found[-1] = Choice(last.ops + choice.ops, choice.images)
+            found[-1] = SegmentSplit(last.ops + choice.ops, choice.images)
         else:
             found.append(choice)
     return found
@@ -139,7 +139,7 @@ class Planner:
         assert last is not None
         self.outside |= set(last.operands)
 
-    def best(self) -> list[Choice]:
+    def best(self) -> list[SegmentSplit]:
         """The plan of least cost."""
         count = len(self.segments)
         plans: dict[tuple[int, int], list[Partial]] = {(count, 0): [Partial(0, 0, ())]}
@@ -154,7 +154,7 @@ class Planner:
         final = [p for (index, _), found in plans.items() if index == 0 for p in found]
         return list(min(final, key=lambda p: p.cycles).choices)
 
-    def splits(self, group: GroupOp, choice: Choice) -> list[SplitAttr]:
+    def splits(self, group: GroupOp, choice: SegmentSplit) -> list[SplitAttr]:
         """The chosen factors of a group; none for what they do not split."""
         ops = [op for op in group.body.block.ops if op is not group.body.block.last_op]
         factors = self._factors(group.yielded, choice.images, choice.strips)
@@ -197,7 +197,7 @@ class Planner:
             for held, extra in self._boundaries(choice, later):
                 cost = self._cost(variant, partial.held + held)
                 if cost is not None:
-                    cost = Cost(cost.compute, cost.ddr + extra, cost.rate)
+                    cost = SegmentCost(cost.compute, cost.ddr + extra, cost.rate)
                     choices = (choice, *partial.choices)
                     yield Partial(partial.cycles + cost.cycles, partial.held + held, choices)
 
@@ -227,7 +227,7 @@ class Planner:
                 if isinstance(demands, Demands):
                     buffers = self._buffers(ops, asked, demands)
                     peak = peak_bytes(ops, asked, demands)
-                    choice = Choice(ops, images, strips)
+                    choice = SegmentSplit(ops, images, strips)
                     work = [
                         (op, None if piece.made == whole(op.results[0]) else piece.made)
                         for op, piece in demands.pieces.items()
@@ -237,7 +237,7 @@ class Planner:
                     self._variants[key] = made
         return self._variants[key]
 
-    def _boundaries(self, choice: Choice, later: int) -> Iterator[tuple[int, int]]:
+    def _boundaries(self, choice: SegmentSplit, later: int) -> Iterator[tuple[int, int]]:
         """Bytes held for the next segment and bytes of DDR, for each place of the boundary."""
         if not later or (choice.images == later and choice.strips == 1):
             yield 0, 0
@@ -248,7 +248,7 @@ class Planner:
         yield -(-total * later // units), 0
         yield 0, 2 * total
 
-    def _cost(self, variant: "Variant", held: int) -> Cost | None:
+    def _cost(self, variant: "Variant", held: int) -> SegmentCost | None:
         """What all visits of a segment cost while so many bytes are held."""
         if held > self.room:
             return None
@@ -261,7 +261,7 @@ class Planner:
             variant.costs[spilled] = self._cost_of_visits(variant, self.outside | spilled)
         return variant.costs[spilled]
 
-    def _cost_of_visits(self, variant: "Variant", in_ddr: set[SSAValue]) -> Cost:
+    def _cost_of_visits(self, variant: "Variant", in_ddr: set[SSAValue]) -> SegmentCost:
         """What all visits of a segment cost whose tensors ``in_ddr`` lie there."""
         compute = ddr = 0
         for op, region in variant.work:
@@ -269,23 +269,23 @@ class Planner:
             time = self.costs.best_time(op, in_ddr, staged=staged, region=region)
             compute += max(time.compute, time.loads, time.stores)
             ddr += int(time.ddr * self.costs.ddr_rate)
-        return Cost(compute * variant.visits, ddr * variant.visits, self.costs.ddr_rate)
+        return SegmentCost(compute * variant.visits, ddr * variant.visits, self.costs.ddr_rate)
 
     def _buffers(
         self, ops: Sequence[Operation], asked: Mapping[SSAValue, Rectangle], demands: Demands
-    ) -> list[Buffer]:
+    ) -> list[TensorBuffer]:
         """The tensors of one instance, with their lives in it."""
-        made: dict[SSAValue, Buffer] = {}
+        made: dict[SSAValue, TensorBuffer] = {}
         for step, op in enumerate(op for op in ops if op in demands.pieces):
             for value in activations(op):
                 if value not in made:
                     rectangle = demands.values.get(value, whole(value))
-                    made[value] = Buffer(value, bytes_in(value, rectangle), 0, 0)
+                    made[value] = TensorBuffer(value, bytes_in(value, rectangle), 0, 0)
                     made[value].outside = value in self.outside
                 made[value].read(step)
             for value in op.results:
                 size = 0 if is_void(op) else bytes_in(value, demands.pieces[op].made)
-                made[value] = Buffer(value, size, step, step)
+                made[value] = TensorBuffer(value, size, step, step)
                 made[value].outside = value in self.outside
         for value in asked:
             made[value].last = len(ops)

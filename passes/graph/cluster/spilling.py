@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from vtac.dialects.graph import LayersOp
 from vtac.dialects.graph.pieces import bytes_in, whole
-from vtac.passes.graph.cluster.buffers import Buffer
+from vtac.passes.graph.cluster.buffers import TensorBuffer
 from vtac.passes.graph.cluster.graph_place_tensors import within_peak
 from vtac.passes.graph.cluster.instance_graph import InstanceGraph, Node
 from vtac.passes.graph.cluster.layers import activations, is_layer
@@ -23,24 +23,24 @@ def spilled_traffic(graph: InstanceGraph, order: Sequence[Node], room: int) -> i
     return sum(b.size * (1 + b.reads) for b in buffers if id(b) not in kept)
 
 
-def _buffers(graph: InstanceGraph, order: Sequence[Node]) -> tuple[list[Buffer], int]:
+def _buffers(graph: InstanceGraph, order: Sequence[Node]) -> tuple[list[TensorBuffer], int]:
     """A buffer for each piece and for each tensor inside an instance, and the number of steps."""
-    outer: dict[object, Buffer] = {}
-    found: list[Buffer] = []
+    outer: dict[object, TensorBuffer] = {}
+    found: list[TensorBuffer] = []
     step = 0
     returned = {
         v for op in graph.function.body.block.ops if op.name == "func.return" for v in op.operands
     }
     for node in order:
         start = step
-        inner: dict[object, Buffer] = {}
+        inner: dict[object, TensorBuffer] = {}
         layers = list(node.body.block.ops) if isinstance(node, LayersOp) else [node]
         for op in (op for op in layers if is_layer(op)):
             for value in activations(op):
                 if value in inner:
                     inner[value].read(step)
             for value in op.results:
-                inner[value] = Buffer(value, bytes_in(value, whole(value)))
+                inner[value] = TensorBuffer(value, bytes_in(value, whole(value)))
                 inner[value].write(step)
             step += 1
         step = max(step, start + 1)
@@ -51,7 +51,7 @@ def _buffers(graph: InstanceGraph, order: Sequence[Node]) -> tuple[list[Buffer],
         found += [b for value, b in inner.items() if value not in yielded]
         for value in node.results:
             size = bytes_in(value, whole(value))
-            outer[value] = Buffer(value, size)
+            outer[value] = TensorBuffer(value, size)
             outer[value].write(step - 1)
             if value not in returned:
                 found.append(outer[value])

@@ -24,7 +24,7 @@ from vtac.passes.graph.rewrites.gemm import is_normal
 
 
 @dataclass(frozen=True)
-class Layer:
+class ConstantLayer:
     """A convolution or dense layer with constant weights [O, ...], and bias [O] or none."""
 
     op: WeightedOp
@@ -32,7 +32,7 @@ class Layer:
     bias: Array | None
 
 
-def layer_before(ctx: Context, value: SSAValue) -> Layer | None:
+def layer_before(ctx: Context, value: SSAValue) -> ConstantLayer | None:
     """The layer that computes ``value``, if it has one user only."""
     op = value.owner
     if not value.has_one_use() or not isinstance(op, WeightedOp):
@@ -42,13 +42,13 @@ def layer_before(ctx: Context, value: SSAValue) -> Layer | None:
     weights, bias = constant_of(ctx, op.weights), constant_of(ctx, op.addend)
     if weights is None or weights.dtype.kind != "f" or (op.addend is not None and bias is None):
         return None
-    return Layer(op, weights, bias)
+    return ConstantLayer(op, weights, bias)
 
 
 def fold_affine(
     ctx: Context,
     rewriter: PatternRewriter,
-    layer: Layer,
+    layer: ConstantLayer,
     after: Operation,
     factor: Array | None,
     offset: Array | None,
@@ -87,7 +87,7 @@ def _with_operands(old: WeightedOp, weights: SSAValue, bias: SSAValue | None) ->
     return new
 
 
-def _channels(ctx: Context, value: SSAValue, layer: Layer) -> Array | None:
+def _channels(ctx: Context, value: SSAValue, layer: ConstantLayer) -> Array | None:
     array = constant_of(ctx, value)
     if array is None:
         return None

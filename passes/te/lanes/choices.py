@@ -59,7 +59,7 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class Choice:
+class LaneChoice:
     """Lanes of one compute.
 
     rows, columns: variables in the lanes of the result. depth: those in the lane that the GEMM core
@@ -155,7 +155,7 @@ class Chooser:
         self.reads = [Subscripts(read) for read in compute.reads]
         self.rank = len(compute.spatial)
 
-    def choices(self, result: TensorLanes | None) -> list[Choice]:
+    def choices(self, result: TensorLanes | None) -> list[LaneChoice]:
         """All possible choices, the cheapest first.
 
         result: the lanes that the result must have, if any.
@@ -167,13 +167,13 @@ class Chooser:
         fitting = [c for c in found if result is None or c.result == result]
         return sorted(fitting, key=lambda choice: choice.cost)
 
-    def _of_alu(self) -> Iterator[Choice]:
+    def _of_alu(self) -> Iterator[LaneChoice]:
         for rows, columns in product(self._simple(self.target.batch, True), self._all_columns()):
             variables = [v for v, _ in (*rows, *columns)]
             if len(set(variables)) < len(variables):
                 continue
             if all(r.allows(variables) for r in self.reads) and self._agrees(rows, columns):
-                yield Choice(rows, columns, self._alu_cost(rows, columns))
+                yield LaneChoice(rows, columns, self._alu_cost(rows, columns))
 
     def _agrees(self, rows: Lane, columns: Lane) -> bool:
         return all(
@@ -214,7 +214,7 @@ class Chooser:
         """The number of elements in the iteration domain when so many values lie in lanes."""
         return prod(-(-n // counts.get(v, 1)) for v, n in enumerate(self.compute.extents))
 
-    def _of_product(self, factors: Factors) -> Iterator[Choice]:
+    def _of_product(self, factors: Factors) -> Iterator[LaneChoice]:
         first = factors.reads[0]
         if factors.constant is not None:
             yield from self._with_operands(first, None)
@@ -228,7 +228,7 @@ class Chooser:
         known = self.lanes[operand]
         return known is None or known.weights
 
-    def _with_operands(self, x: int, w: int | None) -> Iterator[Choice]:
+    def _with_operands(self, x: int, w: int | None) -> Iterator[LaneChoice]:
         """The choices with these activations and weights."""
         a, extents = self.reads[x], self.compute.extents
         used = set() if w is None else self.reads[w].used
@@ -259,7 +259,7 @@ class Chooser:
             if not self._are_weights(w, column, depth):
                 continue
             cost = self._product_cost(x, w, row, column, depth)
-            yield Choice(row, column, cost, depth, g, x, w)
+            yield LaneChoice(row, column, cost, depth, g, x, w)
 
     def _are_weights(self, w: int | None, column: Lane, depth: Lane) -> bool:
         """Whether weights that the caller passes in lanes have these."""

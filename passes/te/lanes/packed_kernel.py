@@ -18,8 +18,8 @@ from vtac.dialects.target import Target
 from vtac.dialects.te import ComputeOp, KernelOp, Read, Row, YieldOp, scalar_body, shaped
 from vtac.passes.te.borders import results_of
 from vtac.passes.te.computes import fresh_name
-from vtac.passes.te.lanes.choices import Choice, Subscripts, factors_of
-from vtac.passes.te.lanes.placing import Placement, place_constant, place_operand, place_result
+from vtac.passes.te.lanes.choices import LaneChoice, Subscripts, factors_of
+from vtac.passes.te.lanes.placing import LanePlacement, place_constant, place_operand, place_result
 from vtac.passes.te.lanes.search import KernelStage
 from vtac.passes.te.lanes.units import is_zero, unit_axes
 
@@ -31,7 +31,7 @@ class LaneAssignment:
     dropped: axes of one block that are left out, by compute; None where all axes stay.
     """
 
-    choices: Mapping[ComputeOp, Choice]
+    choices: Mapping[ComputeOp, LaneChoice]
     stages: Mapping[ComputeOp, KernelStage]
     dropped: Mapping[ComputeOp, frozenset[int]] | None = None
 
@@ -51,9 +51,9 @@ class PackedKernel:
     kernel: KernelOp
     assignment: LaneAssignment
     target: Target
-    given: list[tuple[int, Placement]] = field(default_factory=list)
+    given: list[tuple[int, LanePlacement]] = field(default_factory=list)
     constants: list[Array] = field(default_factory=list)
-    results: list[Placement] = field(default_factory=list)
+    results: list[LanePlacement] = field(default_factory=list)
     _amounts: set[int] = field(default_factory=set)
     _block: Block = field(default_factory=Block)
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class PackedKernel:
         old.erase(safe_erase=False)
         self.kernel.body.add_block(self._block)
 
-    def pack(self, number: int, placement: Placement, array: Array) -> Array:
+    def pack(self, number: int, placement: LanePlacement, array: Array) -> Array:
         """The constant that a call passes for an old parameter, in lanes.
 
         Amounts of shifts are repeated in the lanes that are left over: there an amount of its own
@@ -95,7 +95,7 @@ class PackedKernel:
         """
         return placement.pack(array, repeats_last=number in self._amounts)
 
-    def _placements(self, compute: ComputeOp) -> list[Placement]:
+    def _placements(self, compute: ComputeOp) -> list[LanePlacement]:
         """The placement that each operand must have; results of other stages have it already."""
         choice = self.assignment.choices[compute]
         batch, block = self.target.batch, self.target.block
@@ -107,7 +107,7 @@ class PackedKernel:
             found.append(place_constant(choice, block))
         return found
 
-    def _dropped(self, compute: ComputeOp, number: int, placement: Placement) -> frozenset[int]:
+    def _dropped(self, compute: ComputeOp, number: int, placement: LanePlacement) -> frozenset[int]:
         """The dimensions that an operand has lost: its maker says, or whoever reads a parameter."""
         maker = self.assignment.stages[compute].operands[number]
         if maker is not None:
@@ -120,11 +120,11 @@ class PackedKernel:
         return frozenset(gone - {0} if len(gone) == len(read.rows) else gone)
 
     def _parameters(
-        self, placed: Sequence[Sequence[Placement]]
-    ) -> dict[tuple[int | str, Placement], SSAValue]:
+        self, placed: Sequence[Sequence[LanePlacement]]
+    ) -> dict[tuple[int | str, LanePlacement], SSAValue]:
         """The new parameters: tensors in the order of the old ones, then constant factors."""
-        factors: dict[tuple[str, Placement], Array] = {}
-        wanted: dict[tuple[int, Placement], SSAValue] = {}
+        factors: dict[tuple[str, LanePlacement], Array] = {}
+        wanted: dict[tuple[int, LanePlacement], SSAValue] = {}
         for compute, placements in zip(self.kernel.computes, placed, strict=True):
             for read, placement in zip(compute.reads, placements, strict=False):
                 number = self._numbers.get(read.value)
@@ -135,7 +135,7 @@ class PackedKernel:
                 factors[f"factor {value}", placements[-1]] = placements[-1].pack(
                     np.array(value, np.int8)
                 )
-        found: dict[tuple[int | str, Placement], SSAValue] = {}
+        found: dict[tuple[int | str, LanePlacement], SSAValue] = {}
         self.given = sorted(wanted, key=lambda where: where[0])
         for where in self.given:
             tensor, (_, placement) = wanted[where], where
@@ -155,8 +155,8 @@ class PackedKernel:
     def _compute(
         self,
         compute: ComputeOp,
-        placements: Sequence[Placement],
-        parameters: Mapping[tuple[int | str, Placement], SSAValue],
+        placements: Sequence[LanePlacement],
+        parameters: Mapping[tuple[int | str, LanePlacement], SSAValue],
     ) -> None:
         choice = self.assignment.choices[compute]
         axes = _LaneAxes(compute, choice, self.assignment.dropped_of(compute), self.target)
@@ -199,7 +199,9 @@ class PackedKernel:
 class _LaneAxes:
     """The axes of a compute in lanes: the old ones in blocks, then lanes, for both domains."""
 
-    def __init__(self, compute: ComputeOp, choice: Choice, dropped: frozenset[int], target: Target):
+    def __init__(
+        self, compute: ComputeOp, choice: LaneChoice, dropped: frozenset[int], target: Target
+    ):
         self.choice, rank = choice, len(compute.spatial)
         names = [*compute.spatial.names, *compute.reduce.names]
         kept = [v for v in range(len(names)) if v not in dropped]
@@ -216,7 +218,7 @@ class _LaneAxes:
     def _blocks(self, compute: ComputeOp, variable: int) -> int:
         return -(-compute.extents[variable] // self.choice.counts.get(variable, 1))
 
-    def rows(self, read: Read, number: int, placement: Placement) -> tuple[Row, ...]:
+    def rows(self, read: Read, number: int, placement: LanePlacement) -> tuple[Row, ...]:
         """The subscripts of an operand: blocks, then lanes. Axes that are gone were always 0."""
         lanes = (self.b, self.o)
         if self.choice.depth is not None:

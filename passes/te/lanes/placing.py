@@ -11,14 +11,14 @@ import numpy as np
 
 from vtac.dialects.context import Array
 from vtac.dialects.te import Dimension, Layout, Row
-from vtac.passes.te.lanes.choices import Choice, Lane, Subscripts
+from vtac.passes.te.lanes.choices import Lane, LaneChoice, Subscripts
 
 LaneAxes = tuple[tuple[int | None, int], ...]
 """Axes of a lane: dimensions of the tensor, or None for one that the tensor does not have."""
 
 
 @dataclass(frozen=True)
-class Placement:
+class LanePlacement:
     """How a tensor lies in elements of ``size``.
 
     rows, columns: the axes of the lanes. equal: pairs of places, in rows and in columns, that must
@@ -31,7 +31,7 @@ class Placement:
     equal: tuple[tuple[int, int], ...] = ()
     dropped: frozenset[int] = frozenset()
 
-    def without(self, dimensions: frozenset[int]) -> "Placement":
+    def without(self, dimensions: frozenset[int]) -> "LanePlacement":
         """The placement without some dimensions."""
         return replace(self, dropped=dimensions)
 
@@ -89,35 +89,39 @@ def _axes(lane: Lane, read: Subscripts, rest: int) -> LaneAxes:
 
 
 def place_operand(
-    choice: Choice, number: int, read: Subscripts, batch: int, block: int
-) -> Placement:
+    choice: LaneChoice, number: int, read: Subscripts, batch: int, block: int
+) -> LanePlacement:
     """The placement of an operand that is a parameter."""
     rows = _axes(choice.rows, read, batch)
     if choice.depth is None:
-        return Placement(rows, _axes(choice.columns, read, block), (batch, block))
+        return LanePlacement(rows, _axes(choice.columns, read, block), (batch, block))
     # A depth without an axis is a single value: all other lanes must be 0.
     depth = _axes(choice.depth, read, 1)
     if number == choice.activations:
-        return Placement(rows, depth, (batch, block))
+        return LanePlacement(rows, depth, (batch, block))
     return place_weights(choice, read, depth, block)
 
 
-def place_weights(choice: Choice, read: Subscripts, depth: LaneAxes, block: int) -> Placement:
+def place_weights(
+    choice: LaneChoice, read: Subscripts, depth: LaneAxes, block: int
+) -> LanePlacement:
     """The placement of weights: the group, first in both lanes, is the same in both."""
     rows = _axes(choice.columns, read, block)
     if choice.group is None:
-        return Placement(rows, depth, (block, block))
-    return Placement(rows, ((None, depth[0][1]), *depth[1:]), (block, block), ((0, 0),))
+        return LanePlacement(rows, depth, (block, block))
+    return LanePlacement(rows, ((None, depth[0][1]), *depth[1:]), (block, block), ((0, 0),))
 
 
-def place_constant(choice: Choice, block: int) -> Placement:
+def place_constant(choice: LaneChoice, block: int) -> LanePlacement:
     """The placement of a factor that is a single number."""
     rows: LaneAxes = tuple((None, count) for _, count in choice.columns) or ((None, block),)
     depth: LaneAxes = tuple((None, count) for _, count in choice.depth or ()) or ((None, 1),)
     equal = () if choice.group is None else ((0, 0),)
-    return Placement(rows, depth, (block, block), equal)
+    return LanePlacement(rows, depth, (block, block), equal)
 
 
-def place_result(choice: Choice, batch: int, block: int) -> Placement:
+def place_result(choice: LaneChoice, batch: int, block: int) -> LanePlacement:
     """The placement of a result; of lanes that repeat one value only the first is looked at."""
-    return Placement(choice.rows or ((None, 1),), choice.columns or ((None, 1),), (batch, block))
+    return LanePlacement(
+        choice.rows or ((None, 1),), choice.columns or ((None, 1),), (batch, block)
+    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.dialects.te import ComputeOp
-from vtac.passes.te.lanes.choices import Choice, Chooser, TensorLanes
+from vtac.passes.te.lanes.choices import Chooser, LaneChoice, TensorLanes
 
 MAX_STEPS = 20_000
 """The most combinations to examine; then the best one so far is taken."""
@@ -45,14 +45,14 @@ class KernelStage:
 
 def choose_lanes(
     stages: Sequence[KernelStage], target: Target, ranks: Mapping[str, int] | None = None
-) -> dict[ComputeOp, Choice]:
+) -> dict[ComputeOp, LaneChoice]:
     """The lanes of each compute; stages are in an order in which each follows what it reads.
 
     ranks: by label of a stage, which of its choices it gets, counted from 0, the cheapest; other
     stages get what is cheapest for all together. Raises `CompileError` for stages that read a
     tensor in lanes in which it cannot lie.
     """
-    chosen: dict[ComputeOp, Choice] = {}
+    chosen: dict[ComputeOp, LaneChoice] = {}
     problems: list[Problem] = []
     for part in _parts(stages):
         search = _Search(part, target, ranks or {})
@@ -98,18 +98,18 @@ class _Search:
     part: Sequence[KernelStage]
     target: Target
     ranks: Mapping[str, int]
-    best: list[Choice] | None = None
+    best: list[LaneChoice] | None = None
     deepest: int = 0
     _least: float = float("inf")
     _steps: int = 0
-    _known: dict[tuple[int, tuple[TensorLanes | None, ...]], list[Choice]] = field(
+    _known: dict[tuple[int, tuple[TensorLanes | None, ...]], list[LaneChoice]] = field(
         default_factory=dict
     )
 
     def run(self) -> None:
         """Find the best, going forth and back with a stack: a part may have thousands of stages."""
         lanes: dict[KernelStage, TensorLanes] = {}
-        chosen: list[Choice] = []
+        chosen: list[LaneChoice] = []
         costs = [0]
         open_choices = [self._enter(0, lanes, 0)]
         while open_choices:
@@ -129,7 +129,7 @@ class _Search:
 
     def _enter(
         self, number: int, lanes: Mapping[KernelStage, TensorLanes], cost: int
-    ) -> Iterator[Choice]:
+    ) -> Iterator[LaneChoice]:
         """The choices of the stage of that number, the cheapest first; none above the bound."""
         if number == len(self.part) or not self._may_go_on(cost):
             return iter(())
@@ -140,7 +140,7 @@ class _Search:
         self._steps += 1
         return cost < self._least and (self.best is None or self._steps <= MAX_STEPS)
 
-    def _choices(self, number: int, lanes: Mapping[KernelStage, TensorLanes]) -> list[Choice]:
+    def _choices(self, number: int, lanes: Mapping[KernelStage, TensorLanes]) -> list[LaneChoice]:
         stage = self.part[number]
         known = tuple(
             stage.given.get(operand) if maker is None else lanes[maker]

@@ -34,7 +34,7 @@ from vtac.dialects.te import (
 from vtac.passes.te.accelerated import accelerated_functions, target_of
 from vtac.passes.te.borders import layouts_of, results_of, with_layouts
 from vtac.passes.te.lanes.packed_kernel import LaneAssignment, PackedKernel
-from vtac.passes.te.lanes.placing import Placement
+from vtac.passes.te.lanes.placing import LanePlacement
 from vtac.passes.te.lanes.search import KernelStage, choose_lanes
 from vtac.passes.te.lanes.units import dropped_axes
 
@@ -82,7 +82,7 @@ def _ranks(text: str, kernels: Iterable[KernelOp]) -> dict[str, int]:
     return ranks
 
 
-Where = tuple[SSAValue, Placement]
+Where = tuple[SSAValue, LanePlacement]
 """A parameter of the function in some lanes."""
 
 
@@ -97,7 +97,7 @@ class _Packer:
     ranks: Mapping[str, int]
     block: Block = field(default_factory=Block)
     physical: dict[Where, SSAValue] = field(default_factory=dict)
-    results: dict[SSAValue, tuple[SSAValue, Placement]] = field(default_factory=dict)
+    results: dict[SSAValue, tuple[SSAValue, LanePlacement]] = field(default_factory=dict)
     layouts: list[Layout] = field(default_factory=list)
 
     def run(self) -> None:
@@ -141,7 +141,7 @@ class _Packer:
 
     def _declare_parameters(self, kernels: Sequence[PackedKernel]) -> None:
         """The new parameters, in the order of the old ones."""
-        wanted: dict[SSAValue, dict[Placement, None]] = {}
+        wanted: dict[SSAValue, dict[LanePlacement, None]] = {}
         for (call, _), kernel in zip(self.calls, kernels, strict=True):
             for number, placement in kernel.given:
                 wanted.setdefault(call.arguments[number], {})[placement] = None
@@ -172,7 +172,7 @@ class _Packer:
             self.results[before] = after, placement
 
     def _argument(
-        self, call: CallOp, kernel: PackedKernel, number: int, placement: Placement
+        self, call: CallOp, kernel: PackedKernel, number: int, placement: LanePlacement
     ) -> SSAValue:
         """What the new call passes for an argument of the old one."""
         value = call.arguments[number]

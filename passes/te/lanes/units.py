@@ -7,11 +7,11 @@ be left out if its size is 1 and every reader's subscript is always 0.
 from collections.abc import Mapping, Sequence
 
 from vtac.dialects.te import ComputeOp, Row
-from vtac.passes.te.lanes.choices import Choice
+from vtac.passes.te.lanes.choices import LaneChoice
 from vtac.passes.te.lanes.search import KernelStage
 
 
-def unit_axes(compute: ComputeOp, choice: Choice) -> set[int]:
+def unit_axes(compute: ComputeOp, choice: LaneChoice) -> set[int]:
     """The variables of which there is one block."""
     return {v for v, n in enumerate(compute.extents) if n <= choice.counts.get(v, 1)}
 
@@ -22,7 +22,7 @@ def is_zero(row: Row, units: set[int]) -> bool:
 
 
 def dropped_axes(
-    stages: Sequence[KernelStage], choices: Mapping[ComputeOp, Choice]
+    stages: Sequence[KernelStage], choices: Mapping[ComputeOp, LaneChoice]
 ) -> dict[ComputeOp, frozenset[int]]:
     """For each compute the axes that are left out: the spatial ones, dimensions of its result, too.
 
@@ -57,7 +57,7 @@ def dropped_axes(
     }
 
 
-def _reduced(stage: KernelStage, choice: Choice, units: set[int]) -> frozenset[int]:
+def _reduced(stage: KernelStage, choice: LaneChoice, units: set[int]) -> frozenset[int]:
     """The axes of a reduction that are left out."""
     rank, count = len(stage.compute.spatial), len(stage.compute.extents)
     gone = units.intersection(range(rank, count))
@@ -69,7 +69,7 @@ def _reduced(stage: KernelStage, choice: Choice, units: set[int]) -> frozenset[i
 Axis = tuple[KernelStage, int]
 
 
-def _links(stage: KernelStage, choice: Choice) -> list[tuple[Axis, Axis]]:
+def _links(stage: KernelStage, choice: LaneChoice) -> list[tuple[Axis, Axis]]:
     """Axes of a stage and of what it reads that must both stay or both go."""
     links: list[tuple[Axis, Axis]] = []
     rank = len(stage.compute.spatial)

@@ -6,7 +6,7 @@ from typing import Any
 from vtac.dialects import te
 
 from . import buffers, inline, joining, loops, placement, tensorize, threads, transfers
-from .nest import Nest, NestStage, Refused
+from .nest import Nest, NestStage, RefusedPrimitive
 
 RULES: Mapping[type[te.Primitive], Callable[[Nest, Any], None]] = {
     te.AxesOp: loops.axes,
@@ -31,4 +31,4 @@ RULES: Mapping[type[te.Primitive], Callable[[Nest, Any], None]] = {
 }
 """The rewrite behind each primitive."""
 
-__all__ = ["RULES", "Nest", "NestStage", "Refused"]
+__all__ = ["RULES", "Nest", "NestStage", "RefusedPrimitive"]

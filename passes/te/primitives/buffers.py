@@ -10,7 +10,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from vtac.dialects import te
 from vtac.passes.te.share_buffers import NotShared, share
 
-from .nest import Nest, NestStage, Refused, ancestor_in, is_around, perfect_chain
+from .nest import Nest, NestStage, RefusedPrimitive, ancestor_in, is_around, perfect_chain
 from .transfers import check_load
 
 
@@ -22,7 +22,7 @@ def set_scope(nest: Nest, step: te.SetScopeOp) -> None:
     for copy in [u.operation for u in alloc.buffer.uses if isinstance(u.operation, te.CopyOp)]:
         other = copy.target if copy.source is alloc.buffer else copy.source
         if (te.scope_of(other) is te.Scope.DRAM) is in_dram:
-            raise Refused(
+            raise RefusedPrimitive(
                 f'a copy between stage "{stage.label}" and a cache would not be between DRAM and a'
                 " scratchpad",
                 "set_scope the stage before its caches are made; in a scratchpad it needs none.",
@@ -45,10 +45,12 @@ def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
     stage = nest.stage(step.stage)
     update, number = stage.update, step.operand_number.value.data
     if not 0 <= number < len(update.sources):
-        raise Refused(f'stage "{stage.label}" has {len(update.sources)} operands, no {number}')
+        raise RefusedPrimitive(
+            f'stage "{stage.label}" has {len(update.sources)} operands, no {number}'
+        )
     source = update.sources[number]
     if te.scope_of(source) is not te.Scope.DRAM or step.scope.data is te.Scope.DRAM:
-        raise Refused("cache_read copies from DRAM to a scratchpad")
+        raise RefusedPrimitive("cache_read copies from DRAM to a scratchpad")
     type, owner = te.shaped(source), source.owner
     window = owner.window if isinstance(owner, te.AllocOp) and not owner.is_whole else ()
     alloc = te.AllocOp(
@@ -69,7 +71,7 @@ def cache_read(nest: Nest, step: te.CacheReadOp) -> None:
     elif not nest.writers(source):
         place = ancestor_in(place, nest.kernel.body.block)
     if place is None:
-        raise Refused(f'operand {number} of "{stage.label}" is not there where it is read')
+        raise RefusedPrimitive(f'operand {number} of "{stage.label}" is not there where it is read')
     Rewriter.insert_op([alloc, copy], InsertPoint.before(place))
     update.operands[1 + number] = alloc.buffer
     order = stage.order - 0.5
@@ -86,12 +88,14 @@ def cache_write(nest: Nest, step: te.CacheWriteOp) -> None:
     block = update.parent
     assert block is not None
     if stage.loops and [op for op in block.ops if not isinstance(op, te.UnfuseOp)] != [update]:
-        raise Refused(
+        raise RefusedPrimitive(
             f'there is more than a statement in the loops of "{stage.label}"',
             "cache_write before anything is computed or copied there",
         )
     if stage.init is not None or update.accumulate is not None:
-        raise Refused(f'stage "{stage.label}" is a reduction', "its value has a buffer: set_scope")
+        raise RefusedPrimitive(
+            f'stage "{stage.label}" is a reduction', "its value has a buffer: set_scope"
+        )
     result = te.yielded(update.body)
     narrows = isinstance(result.owner, arith.TruncIOp)
     wide = result.owner.operands[0] if isinstance(result.owner, arith.TruncIOp) else result
@@ -142,7 +146,7 @@ def in_place(nest: Nest, step: te.InPlaceOp) -> None:
     try:
         left = share(stage.update, step.operand_number.value.data, nest.lifetimes)
     except NotShared as error:
-        raise Refused(f'stage "{stage.label}" cannot work in place: {error}') from None
+        raise RefusedPrimitive(f'stage "{stage.label}" cannot work in place: {error}') from None
     if left is None:
         stage.leave_out()
     nest.follow_buffer(replaced)

@@ -5,7 +5,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 
-from .nest import Nest, Refused, accesses_to, copies_from, is_around, label_of
+from .nest import Nest, RefusedPrimitive, accesses_to, copies_from, is_around, label_of
 
 
 def inline(nest: Nest, step: te.InlineOp) -> None:
@@ -13,19 +13,21 @@ def inline(nest: Nest, step: te.InlineOp) -> None:
     stage = nest.stage(step.stage)
     update, alloc = stage.update, stage.alloc
     if stage.init is not None or update.accumulate is not None:
-        raise Refused(f'stage "{stage.label}" is a reduction; only elementwise stages are inlined')
+        raise RefusedPrimitive(
+            f'stage "{stage.label}" is a reduction; only elementwise stages are inlined'
+        )
     if len(nest.writers(stage.buffer)) > 1 or copies_from(stage.buffer):
-        raise Refused(f'the buffer of "{stage.label}" is shared or copied')
+        raise RefusedPrimitive(f'the buffer of "{stage.label}" is shared or copied')
     readers = list(dict.fromkeys(op for op, _ in accesses_to(stage.buffer)))
     for reader in readers:
         if not isinstance(reader, te.UpdateOp):
-            raise Refused(f"{label_of(reader)} is no scalar statement any more")
+            raise RefusedPrimitive(f"{label_of(reader)} is no scalar statement any more")
         if any(r.buffer is stage.buffer and r.outside is not None for r in reader.reads):
-            raise Refused(f'{label_of(reader)} reads "{stage.label}" outside its shape')
+            raise RefusedPrimitive(f'{label_of(reader)} reads "{stage.label}" outside its shape')
         for source in update.sources:
             home = source.owner if isinstance(source.owner, Block) else source.owner.parent
             if home is None or reader.parent is None or not is_around(home, reader.parent):
-                raise Refused(
+                raise RefusedPrimitive(
                     f'an operand of "{stage.label}" is not there where {label_of(reader)} is',
                     "inline before cache_read and compute_at put operands into its loops",
                 )

@@ -18,7 +18,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 
-from .nest import Nest, Refused, is_around
+from .nest import Nest, RefusedPrimitive, is_around
 
 Subscript = tuple[tuple[tuple[SSAValue, int], ...], int]
 
@@ -28,7 +28,7 @@ Arithmetic = TypeVar("Arithmetic", te.SpanOp, te.HullOp, te.UnfuseOp, te.SpanOp 
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class SymbolicInterval:
     """``sum c * (start : length) + (offset : extra)``; without terms it is known.
 
     With ``extra`` 0 it is empty, as where reads lie wholly outside a tensor; intervals computed
@@ -44,54 +44,54 @@ class Interval:
         """Whether it is known to be empty."""
         return self.extra == 0
 
-    def scaled(self, factor: int) -> "Interval":
+    def scaled(self, factor: int) -> "SymbolicInterval":
         """The interval of ``factor * x``."""
         if self.is_empty:
             return EMPTY
         last = self.offset + self.extra - 1
-        return Interval(
+        return SymbolicInterval(
             tuple((factor * c, start, length) for c, start, length in self.terms),
             min(factor * self.offset, factor * last),
             abs(factor) * (self.extra - 1) + 1,
         )
 
-    def __add__(self, other: "Interval") -> "Interval":
+    def __add__(self, other: "SymbolicInterval") -> "SymbolicInterval":
         if self.is_empty or other.is_empty:
             return EMPTY
-        return Interval(
+        return SymbolicInterval(
             self.terms + other.terms, self.offset + other.offset, self.extra + other.extra - 1
         )
 
-    def within(self, size: int) -> "Interval":
+    def within(self, size: int) -> "SymbolicInterval":
         """The part in [0, size) of a known interval, which starts in it even if it is empty."""
         low, high = min(max(self.offset, 0), size), min(self.offset + self.extra, size)
-        return Interval((), low, max(high - low, 0))
+        return SymbolicInterval((), low, max(high - low, 0))
 
 
-EMPTY = Interval((), 0, 0)
+EMPTY = SymbolicInterval((), 0, 0)
 """The empty interval, which starts inside every dimension."""
 
 
-def interval_of(subscript: Subscript, block: Block) -> Interval:
+def interval_of(subscript: Subscript, block: Block) -> SymbolicInterval:
     """What a subscript covers while control is in ``block`` (or in what that contains)."""
     terms, constant = subscript
-    total = Interval((), constant, 1)
+    total = SymbolicInterval((), constant, 1)
     for index, coefficient in terms:
         total = total + _index(index, block).scaled(coefficient)
     return total
 
 
-def range_interval(item: te.Range, block: Block) -> Interval:
+def range_interval(item: te.Range, block: Block) -> SymbolicInterval:
     """What a range covers while control is in ``block``."""
     if (bounds := item.bounds) is not None:
-        return Interval((), *bounds)
+        return SymbolicInterval((), *bounds)
     values = item.values
     assert values is not None
     owner = values[0].owner
     if isinstance(owner, te.SpanOp) and not owner.terms:
         return _span(owner, block)
     if _is_visible(values[0], block):
-        return Interval(((1, *values),), 0, 1)
+        return SymbolicInterval(((1, *values),), 0, 1)
     if isinstance(owner, Block) and isinstance(loop := owner.parent_op(), te.ForOp):
         return range_interval(loop.over, block)
     if isinstance(owner, te.SpanOp):
@@ -100,10 +100,10 @@ def range_interval(item: te.Range, block: Block) -> Interval:
         return _unfused(owner, values[0], block)
     if isinstance(owner, te.HullOp):
         return union([range_interval(part, block) for part in owner.ranges])
-    raise Refused("a range comes from neither a loop nor a span")
+    raise RefusedPrimitive("a range comes from neither a loop nor a span")
 
 
-def _index(index: SSAValue, block: Block) -> Interval:
+def _index(index: SSAValue, block: Block) -> SymbolicInterval:
     owner = index.owner
     if isinstance(owner, Block) and isinstance(loop := owner.parent_op(), te.ForOp):
         return range_interval(loop.tile, block)
@@ -111,7 +111,7 @@ def _index(index: SSAValue, block: Block) -> Interval:
         return range_interval(owner.range, block)
     if isinstance(owner, te.UnfuseOp):
         return range_interval(_of_unfused(owner, index), block)
-    raise Refused("an index comes from neither a loop nor a span")
+    raise RefusedPrimitive("an index comes from neither a loop nor a span")
 
 
 def _of_unfused(op: te.UnfuseOp, start: SSAValue) -> te.Range:
@@ -119,7 +119,7 @@ def _of_unfused(op: te.UnfuseOp, start: SSAValue) -> te.Range:
     return op.outer_range if start is op.outer else op.inner_range
 
 
-def _unfused(op: te.UnfuseOp, start: SSAValue, block: Block) -> Interval:
+def _unfused(op: te.UnfuseOp, start: SSAValue, block: Block) -> SymbolicInterval:
     """What a range of a fused loop covers in a block that does not see the iterations at hand.
 
     The block sees a tile of the fused loop; what that covers is worked out at its beginning.
@@ -127,7 +127,7 @@ def _unfused(op: te.UnfuseOp, start: SSAValue, block: Block) -> Interval:
     pairs = range_interval(op.pairs, block)
     which = 0 if start is op.outer else 1
     if not pairs.terms:
-        return Interval((), *op.evaluate(pairs.offset, pairs.extra)[which])
+        return SymbolicInterval((), *op.evaluate(pairs.offset, pairs.extra)[which])
     [(coefficient, number, count)] = pairs.terms
     assert (coefficient, pairs.offset, pairs.extra) == (1, 0, 1)
     ranges, steps = te.integers(op.ranges), te.integers(op.steps)
@@ -137,11 +137,11 @@ def _unfused(op: te.UnfuseOp, start: SSAValue, block: Block) -> Interval:
     found = into_header(new, block)
     values = (found.outer_range, found.inner_range)[which].values
     assert values is not None
-    return Interval(((1, *values),), 0, 1)
+    return SymbolicInterval(((1, *values),), 0, 1)
 
 
-def _span(span: te.SpanOp, block: Block) -> Interval:
-    total = Interval((), span.offset.value.data, span.extra.value.data)
+def _span(span: te.SpanOp, block: Block) -> SymbolicInterval:
+    total = SymbolicInterval((), span.offset.value.data, span.extra.value.data)
     for coefficient, start, length in span.terms:
         total = total + range_interval(te.Range(start, length), block).scaled(coefficient)
     if span.within is not None and not total.terms:
@@ -158,25 +158,28 @@ def _is_visible(value: SSAValue, block: Block) -> bool:
     return home is not None and is_around(home, block)
 
 
-def union(intervals: Sequence[Interval]) -> Interval:
-    """The smallest interval that contains all. Raises `Refused` where their terms differ."""
+def union(intervals: Sequence[SymbolicInterval]) -> SymbolicInterval:
+    """The smallest interval that contains all.
+
+    Raises `RefusedPrimitive` where their terms differ.
+    """
     intervals = _without_empty(intervals)
     first = intervals[0]
     if any(interval.terms != first.terms for interval in intervals):
-        raise Refused("the regions that are read depend on different loops")
+        raise RefusedPrimitive("the regions that are read depend on different loops")
     low = min(interval.offset for interval in intervals)
     high = max(interval.offset + interval.extra for interval in intervals)
-    return Interval(first.terms, low, high - low)
+    return SymbolicInterval(first.terms, low, high - low)
 
 
-def _without_empty(intervals: Sequence[Interval]) -> Sequence[Interval]:
+def _without_empty(intervals: Sequence[SymbolicInterval]) -> Sequence[SymbolicInterval]:
     """The intervals that are not empty; all of them if every one is."""
     return [interval for interval in intervals if not interval.is_empty] or intervals[:1]
 
 
-def known_bounds(interval: Interval, kernel: Block) -> tuple[int, int]:
+def known_bounds(interval: SymbolicInterval, kernel: Block) -> tuple[int, int]:
     """Smallest and largest value that an interval can contain at any time."""
-    total = Interval((), interval.offset, interval.extra)
+    total = SymbolicInterval((), interval.offset, interval.extra)
     for coefficient, start, length in interval.terms:
         total = total + range_interval(te.Range(start, length), kernel).scaled(coefficient)
     return total.offset, total.offset + total.extra - 1
@@ -233,12 +236,14 @@ def append_to_header(op: "te.SpanOp | te.HullOp", block: Block) -> te.Range:
     return op.range
 
 
-def materialise(intervals: Sequence[Interval], size: int, block: Block, kernel: Block) -> te.Range:
+def materialise(
+    intervals: Sequence[SymbolicInterval], size: int, block: Block, kernel: Block
+) -> te.Range:
     """The union of some intervals, cut to [0, size), as a range for use in ``block``.
 
     Adds `te.SpanOp` and `te.HullOp` to the block's header as needed.
     """
-    groups: dict[tuple[tuple[int, SSAValue, SSAValue], ...], list[Interval]] = {}
+    groups: dict[tuple[tuple[int, SSAValue, SSAValue], ...], list[SymbolicInterval]] = {}
     for interval in _without_empty(intervals):
         groups.setdefault(interval.terms, []).append(interval)
     ranges = [_materialise_one(union(group), size, block, kernel) for group in groups.values()]
@@ -250,7 +255,9 @@ def materialise(intervals: Sequence[Interval], size: int, block: Block, kernel: 
     return append_to_header(te.HullOp(ranges), block)
 
 
-def _materialise_one(interval: Interval, size: int, block: Block, kernel: Block) -> te.Range:
+def _materialise_one(
+    interval: SymbolicInterval, size: int, block: Block, kernel: Block
+) -> te.Range:
     if not interval.terms:
         known = interval.within(size)
         return te.Range(known.offset, known.extra)

@@ -11,8 +11,8 @@ from xdsl.rewriter import Rewriter
 
 from vtac.dialects import te
 
-from .intervals import Interval, interval_of
-from .nest import Nest, NestStage, Refused, take_out, take_out_all
+from .intervals import SymbolicInterval, interval_of
+from .nest import Nest, NestStage, RefusedPrimitive, take_out, take_out_all
 
 
 def join(nest: Nest, step: te.JoinOp) -> None:
@@ -34,10 +34,10 @@ def join(nest: Nest, step: te.JoinOp) -> None:
 
 def _check_same(stage: NestStage, loop: te.ForOp, first: te.ForOp) -> None:
     if stage.init is not None or stage.update.accumulate is not None:
-        raise Refused(f'stage "{stage.label}" is a reduction, which is not joined')
+        raise RefusedPrimitive(f'stage "{stage.label}" is a reduction, which is not joined')
     same = loop.over == first.over and (loop.step, loop.sizes) == (first.step, first.sizes)
     if loop.parent is not first.parent or not same:
-        raise Refused(
+        raise RefusedPrimitive(
             f'the loops "{first.label.data}" and "{loop.label.data}" do not run over the same'
             " range in the same place",
             "compute the stages at one loop, and split their axes alike",
@@ -60,7 +60,7 @@ def _check_private(found: Sequence[tuple[NestStage, te.ForOp]]) -> None:
             all(_is_tile(loop, a.subscripts[dim]) for _, loop, a in accesses) for dim in rank
         ):
             labels = '", "'.join(dict.fromkeys(stage.label for stage, _, _ in accesses))
-            raise Refused(
+            raise RefusedPrimitive(
                 f'a buffer that "{labels}" share is not cut by the loop "{found[0][1].label.data}"'
             )
 
@@ -69,7 +69,7 @@ def _is_tile(loop: te.ForOp, subscript: tuple[tuple[tuple[SSAValue, int], ...], 
     """Whether a subscript covers exactly the loop's tile in an iteration."""
     values = loop.tile.values
     assert values is not None
-    return interval_of(subscript, loop.body.block) == Interval(((1, *values),), 0, 1)
+    return interval_of(subscript, loop.body.block) == SymbolicInterval(((1, *values),), 0, 1)
 
 
 def _move_between(nest: Nest, loops: Sequence[te.ForOp]) -> None:
@@ -79,13 +79,13 @@ def _move_between(nest: Nest, loops: Sequence[te.ForOp]) -> None:
     assert block is not None
     places = [block.get_operation_index(loop) for loop in loops]
     if places != sorted(places):
-        raise Refused("the loops are not named in the order in which they run")
+        raise RefusedPrimitive("the loops are not named in the order in which they run")
     between = list(block.ops)[places[0] : places[-1]]
     for op in between:
         if op in loops:
             continue
         if not _may_move(nest, op):
-            raise Refused(
+            raise RefusedPrimitive(
                 f'"{loops[0].label.data}" and "{loops[-1].label.data}" have {op.name} between them',
                 "join loops that follow each other",
             )

@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
 
-from .nest import Nest, NestStage, Refused, perfect_chain, take_out, take_out_all, wrap
+from .nest import Nest, NestStage, RefusedPrimitive, perfect_chain, take_out, take_out_all, wrap
 
 
 def axes(nest: Nest, step: te.AxesOp) -> None:
@@ -21,7 +21,7 @@ def axes(nest: Nest, step: te.AxesOp) -> None:
     names = [name.data for name in step.names]
     found = [loop.label.data for loop in stage.loops]
     if names != found:
-        raise Refused(f'the loops of stage "{stage.label}" are ({", ".join(found)})')
+        raise RefusedPrimitive(f'the loops of stage "{stage.label}" are ({", ".join(found)})')
     for handle, loop in zip(step.axes, stage.loops, strict=True):
         nest.loops[handle] = stage, loop
 
@@ -30,7 +30,7 @@ def init(nest: Nest, step: te.InitOp) -> None:
     """Bind a handle to the stage that sets the start of a reduction."""
     stage = nest.stage(step.stage)
     if stage.init is None:
-        raise Refused(f'stage "{stage.label}" is no reduction, it has no init')
+        raise RefusedPrimitive(f'stage "{stage.label}" is no reduction, it has no init')
     nest.handles[step.init] = stage.init
 
 
@@ -50,13 +50,15 @@ def _split(
     label, over, own = loop.label.data, loop.over, loop.tile_step
     for size in [factor] if sizes is None else sizes:
         if own is None or (size is not None and size % own):
-            raise Refused(
+            raise RefusedPrimitive(
                 f'loop "{label}" has tiles of {own or "different sizes"}; {size} is no multiple',
                 "split a loop before its tiles, from the outermost to the innermost",
             )
     if sizes is not None and (over.bounds is None or over.bounds[1] != sum(sizes)):
         extent = "not known here" if over.bounds is None else over.bounds[1]
-        raise Refused(f'the sizes add up to {sum(sizes)}, the extent of "{label}" is {extent}')
+        raise RefusedPrimitive(
+            f'the sizes add up to {sum(sizes)}, the extent of "{label}" is {extent}'
+        )
     outer = te.ForOp(
         label, over, step=factor or 1, sizes=sizes, is_reduce=loop.is_reduce is not None
     )
@@ -72,7 +74,7 @@ def tile(nest: Nest, step: te.TileOp) -> None:
     stage, first = nest.loop(step.first)
     other, second = nest.loop(step.second)
     if other is not stage:
-        raise Refused("tile takes two loops of one stage")
+        raise RefusedPrimitive("tile takes two loops of one stage")
     outer = _split(stage, first, first_factor, None), _split(stage, second, second_factor, None)
     _reorder(stage, [*outer, first, second])
     handles = step.first_outer, step.second_outer, step.first_inner, step.second_inner
@@ -86,7 +88,7 @@ def fuse(nest: Nest, step: te.FuseOp) -> None:
     other, inner = nest.loop(step.inner)
     place = stage.loops.index(outer)
     if other is not stage or stage.loops[place + 1 : place + 2] != [inner]:
-        raise Refused("fuse takes a loop and the next one inside it, of one stage")
+        raise RefusedPrimitive("fuse takes a loop and the next one inside it, of one stage")
     perfect_chain([outer, inner])
     for gone, kept in ((inner, outer), (outer, inner)):
         bounds, tile_step = gone.over.bounds, gone.tile_step
@@ -101,14 +103,14 @@ def fuse(nest: Nest, step: te.FuseOp) -> None:
 def _fused(stage: NestStage, outer: te.ForOp, inner: te.ForOp) -> te.ForOp:
     """A loop over pairs of tiles, in the place of two."""
     if (outer.is_reduce is None) != (inner.is_reduce is None):
-        raise Refused(
+        raise RefusedPrimitive(
             f'of "{outer.label.data}" and "{inner.label.data}" one is a reduction, one is not'
         )
     ranges, steps = [], []
     for loop in (outer, inner):
         bounds = loop.over.bounds
         if bounds is None or bounds[1] < 1 or loop.tile_step is None:
-            raise Refused(
+            raise RefusedPrimitive(
                 f'"{loop.label.data}" has no known range in even tiles, so its pairs with the other'
                 " loop cannot be counted",
                 "fuse loops that are no tiles of others, before the stage is computed elsewhere",
@@ -165,7 +167,7 @@ def reorder(nest: Nest, step: te.ReorderOp) -> None:
     """Put some loops of one stage, in the given order, into the places that they have now."""
     found = [nest.loop(axis) for axis in step.axes]
     if len({id(stage) for stage, _ in found}) > 1:
-        raise Refused("reorder takes the loops of one stage")
+        raise RefusedPrimitive("reorder takes the loops of one stage")
     if found:
         _reorder(found[0][0], [loop for _, loop in found])
 
@@ -196,7 +198,7 @@ def _keep_dependences(loops: Sequence[te.ForOp]) -> None:
     inside: set[SSAValue] = set()
     for loop in reversed(loops):
         if inside.intersection(loop.operands):
-            raise Refused(
+            raise RefusedPrimitive(
                 f'a loop over tiles of "{loop.label.data}" must stay outside of the loop in them'
             )
         inside.update(loop.body.block.args)

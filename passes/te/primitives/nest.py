@@ -18,7 +18,7 @@ from vtac.passes.te.share_buffers import Lifetimes
 from .stage_order import StageOrder
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer, not an accident
+class RefusedPrimitive(Exception):  # noqa: N818 - it is an answer, not an accident
     """A primitive that cannot be applied: what is wrong, and the way out."""
 
     def __init__(self, what: str, hint: str = ""):
@@ -52,10 +52,10 @@ class NestStage:
 
     @property
     def update(self) -> te.UpdateOp:
-        """Its scalar statement. Raises `Refused` once that is a copy or an intrinsic."""
+        """Its scalar statement. Raises `RefusedPrimitive` once that is a copy or an intrinsic."""
         if len(self.statements) == 1 and isinstance(self.statements[0], te.UpdateOp):
             return self.statements[0]
-        raise Refused(f'stage "{self.label}" has no scalar statement (any more)')
+        raise RefusedPrimitive(f'stage "{self.label}" has no scalar statement (any more)')
 
     @property
     def sources(self) -> list[SSAValue]:
@@ -70,10 +70,10 @@ class NestStage:
 
     @property
     def alloc(self) -> te.AllocOp:
-        """The allocation of its buffer. Raises `Refused` for a result of the kernel."""
+        """The allocation of its buffer. Raises `RefusedPrimitive` for a result of the kernel."""
         if isinstance(self.buffer.owner, te.AllocOp):
             return self.buffer.owner
-        raise Refused(f'the value of stage "{self.label}" is a result of the kernel')
+        raise RefusedPrimitive(f'the value of stage "{self.label}" is a result of the kernel')
 
     @property
     def parts(self) -> "list[NestStage]":
@@ -160,9 +160,9 @@ class Nest:
         """The stage behind a handle."""
         stage = self.handles[handle]
         if not stage.statements:
-            raise Refused(f'nothing is left of stage "{stage.label}"')
+            raise RefusedPrimitive(f'nothing is left of stage "{stage.label}"')
         if any(statement.parent is None for statement in stage.statements):
-            raise Refused(
+            raise RefusedPrimitive(
                 f'unroll or vthread has made copies of stage "{stage.label}"',
                 "they come last: schedule what is inside the loop before",
             )
@@ -172,7 +172,7 @@ class Nest:
         """The loop behind a handle, and the stage it belongs to."""
         stage, loop = self.loops[handle]
         if loop not in stage.loops or loop.parent is None:
-            raise Refused(
+            raise RefusedPrimitive(
                 f'loop "{loop.label.data}" of stage "{stage.label}" is no longer there',
                 "tensorize, dma, vthread and unroll take loops away; use their handles before",
             )
@@ -232,10 +232,10 @@ def is_around(outer: Block, inner: Block) -> bool:
 
 
 def perfect_chain(loops: Sequence[te.ForOp]) -> None:
-    """Raise `Refused` unless each loop's body is just the next loop, `te.UnfuseOp` aside."""
+    """Raise `RefusedPrimitive` unless each body is just the next loop, `te.UnfuseOp` aside."""
     for outer, inner in pairwise(loops):
         if [op for op in outer.body.block.ops if not isinstance(op, te.UnfuseOp)] != [inner]:
-            raise Refused(
+            raise RefusedPrimitive(
                 f'the loops "{outer.label.data}" and "{inner.label.data}" have other operations'
                 " between them",
                 "reorder, split and fuse before anything is computed or copied there",

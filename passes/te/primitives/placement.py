@@ -10,11 +10,11 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from vtac.dialects import te
 
-from .intervals import Interval, interval_of, materialise, range_interval
+from .intervals import SymbolicInterval, interval_of, materialise, range_interval
 from .nest import (
     Nest,
     NestStage,
-    Refused,
+    RefusedPrimitive,
     accesses_to,
     ancestor_in,
     copies_from,
@@ -33,13 +33,15 @@ def compute_at(nest: Nest, step: te.ComputeAtOp) -> None:
     copies = copies_from(stage.buffer)
     for reader in (*(op for op, _ in reads), *copies):
         if ancestor_in(reader, block) is None:
-            raise Refused(
+            raise RefusedPrimitive(
                 f'"{stage.label}" is also read by {label_of(reader)}, outside of the loop'
                 f' "{loop.label.data}"',
                 "compute it at a loop around all of its readers",
             )
     if not reads and not copies:
-        raise Refused(f'nothing reads "{stage.label}"', "a result goes along by compute_with")
+        raise RefusedPrimitive(
+            f'nothing reads "{stage.label}"', "a result goes along by compute_with"
+        )
     intervals = [
         [interval_of(subscript, block) for subscript in access.subscripts] for _, access in reads
     ]
@@ -64,12 +66,14 @@ def compute_with(nest: Nest, step: te.ComputeWithOp) -> None:
     block = loop.body.block
     _check_place(nest, stage, loop)
     if isinstance(stage.buffer.owner, te.AllocOp):
-        raise Refused(f'"{stage.label}" is no result of the kernel', "use compute_at")
+        raise RefusedPrimitive(f'"{stage.label}" is no result of the kernel', "use compute_at")
     if stage.buffer.uses and (list(accesses_to(stage.buffer)) or copies_from(stage.buffer)):
-        raise Refused(f'"{stage.label}" is read in the kernel', "use compute_at for its readers")
+        raise RefusedPrimitive(
+            f'"{stage.label}" is read in the kernel', "use compute_at for its readers"
+        )
     shapes = [te.shaped(part.buffer).get_shape() for part in (stage, anchor)]
     if shapes[0] != shapes[1]:
-        raise Refused(
+        raise RefusedPrimitive(
             f'"{stage.label}" has the shape {shapes[0]}, "{anchor.label}" {shapes[1]}; they share'
             " tiles only if they share their axes"
         )
@@ -80,32 +84,34 @@ def compute_with(nest: Nest, step: te.ComputeWithOp) -> None:
 
 def _check_place(nest: Nest, stage: NestStage, loop: te.ForOp) -> None:
     if any(isinstance(op, te.InvokeOp) for part in stage.parts for op in part.statements):
-        raise Refused(f'"{stage.label}" is tensorized already', "place stages before that")
+        raise RefusedPrimitive(f'"{stage.label}" is tensorized already', "place stages before that")
     home = stage.root.parent
     assert home is not None
     if any(loop in part.loops for part in stage.parts):
-        raise Refused(f'"{stage.label}" cannot be computed inside itself')
+        raise RefusedPrimitive(f'"{stage.label}" cannot be computed inside itself')
     block = loop.body.block
     if ancestor_in(loop, home) is None and not is_around(block, home):
-        raise Refused(f'the loop "{loop.label.data}" is not where "{stage.label}" could move')
+        raise RefusedPrimitive(
+            f'the loop "{loop.label.data}" is not where "{stage.label}" could move'
+        )
     for part in stage.parts:
         for source in part.sources:
             place = source.owner if isinstance(source.owner, Block) else source.owner.parent
             if place is None or not is_around(place, block):
-                raise Refused(
+                raise RefusedPrimitive(
                     f'"{stage.label}" reads a buffer that is only there further inside than the'
                     f' loop "{loop.label.data}"'
                 )
     others = [part.label for part in nest.writers(stage.buffer) if part not in stage.parts]
     if others:
-        raise Refused(
+        raise RefusedPrimitive(
             f'the buffer of "{stage.label}" is also written by "{others[0]}"',
             "place stages before they share buffers (in_place)",
         )
 
 
 def _window(
-    nest: Nest, stage: NestStage, intervals: Sequence[Sequence[Interval]], block: Block
+    nest: Nest, stage: NestStage, intervals: Sequence[Sequence[SymbolicInterval]], block: Block
 ) -> list[te.Range]:
     """The union of the regions in each dimension, as ranges for use in ``block``."""
     shape = te.shaped(stage.buffer).get_shape()
@@ -132,7 +138,7 @@ def _narrow(part: NestStage, statement: Operation, window: Sequence[te.Range]) -
             continue
         loop = outermost(part, terms[0][0])
         if loop.sizes is not None and item != loop.over:
-            raise Refused(
+            raise RefusedPrimitive(
                 f'loop "{loop.label.data}" of "{part.label}" is split into fixed sizes',
                 "compute the stage there first, then split it by a factor",
             )
@@ -150,4 +156,4 @@ def outermost(part: NestStage, index: SSAValue) -> te.ForOp:
         if not isinstance(around, te.ForOp) or around not in part.loops:
             return loop
         loop = around
-    raise Refused(f'stage "{part.label}" is not indexed by its own loops')
+    raise RefusedPrimitive(f'stage "{part.label}" is not indexed by its own loops')

@@ -7,11 +7,11 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from vtac.dialects import te
-from vtac.passes.te.matching import Invocation, Match, Mismatch, match
+from vtac.passes.te.matching import IntrinsicCall, IntrinsicCover, Mismatch, match
 
 from .intervals import never_outside
 from .loops import dissolve
-from .nest import Nest, NestStage, Refused, perfect_chain
+from .nest import Nest, NestStage, RefusedPrimitive, perfect_chain
 
 
 def tensorize(nest: Nest, step: te.TensorizeOp) -> None:
@@ -19,23 +19,25 @@ def tensorize(nest: Nest, step: te.TensorizeOp) -> None:
     stage = nest.stage(step.stage)
     owner, axis = nest.loop(step.axis)
     if owner is not stage:
-        raise Refused(f'the axis is a loop of "{owner.label}", not of "{stage.label}"')
+        raise RefusedPrimitive(f'the axis is a loop of "{owner.label}", not of "{stage.label}"')
     update = stage.update
     intrinsics = [_declaration(nest, name.root_reference.data) for name in step.intrinsics]
     try:
         found = match(update, intrinsics, never_outside(nest, update), stage.identity)
     except Mismatch as mismatch:
-        raise Refused(
+        raise RefusedPrimitive(
             f'stage "{stage.label}" is not {", ".join(i.sym_name.data for i in intrinsics)}:'
             f" {mismatch.what}",
             mismatch.hint,
         ) from None
     if axis in found.lanes:
-        raise Refused(f'"{axis.label.data}" is a lane of the intrinsic; name a loop outside it')
+        raise RefusedPrimitive(
+            f'"{axis.label.data}" is a lane of the intrinsic; name a loop outside it'
+        )
     _rewrite(stage, update, axis, found)
 
 
-def _rewrite(stage: NestStage, update: te.UpdateOp, axis: te.ForOp, found: Match) -> None:
+def _rewrite(stage: NestStage, update: te.UpdateOp, axis: te.ForOp, found: IntrinsicCover) -> None:
     first, *others = found.invocations
     invoke = _invoke(first, stage, {})
     invoke.location = update.location
@@ -49,13 +51,13 @@ def _rewrite(stage: NestStage, update: te.UpdateOp, axis: te.ForOp, found: Match
     perfect_chain(hardware)
     for loop in hardware:
         if any(isinstance(op, te.UnfuseOp) for op in loop.body.block.ops):
-            raise Refused(
+            raise RefusedPrimitive(
                 f'"{loop.label.data}" is a fused loop, an instruction\'s loops are single axes',
                 "name a loop inside it",
             )
     innermost = hardware[-1].body.block
     if innermost.first_op is not innermost.last_op:
-        raise Refused("the instruction's loops also hold other operations")
+        raise RefusedPrimitive("the instruction's loops also hold other operations")
     for loop in hardware:
         loop.hardware = UnitAttr()
     for invocation in reversed(others):
@@ -70,7 +72,7 @@ def _rewrite(stage: NestStage, update: te.UpdateOp, axis: te.ForOp, found: Match
 
 
 def _invoke(
-    invocation: Invocation, stage: NestStage, mapping: dict[SSAValue, SSAValue]
+    invocation: IntrinsicCall, stage: NestStage, mapping: dict[SSAValue, SSAValue]
 ) -> te.InvokeOp:
     def mapped(access: te.Access) -> te.Access:
         subscripts = tuple(
@@ -92,5 +94,7 @@ def _invoke(
 def _declaration(nest: Nest, name: str) -> te.IntrinsicOp:
     found = te.declared(nest.kernel, te.IntrinsicOp, name)
     if found is None:
-        raise Refused(f"there is no te.intrinsic @{name}", "run te-declare-intrinsics before")
+        raise RefusedPrimitive(
+            f"there is no te.intrinsic @{name}", "run te-declare-intrinsics before"
+        )
     return found

@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 
 from vtac.dialects import te
 
-from .nest import Nest, Refused, take_out_all
+from .nest import Nest, RefusedPrimitive, take_out_all
 
 Row = tuple[Operation, ...]
 """The copies of one operation, one per thread."""
@@ -30,16 +30,18 @@ def vthread(nest: Nest, step: te.VthreadOp) -> None:
     """Replace a loop by copies of its body, interleaved turn by turn."""
     _, loop = nest.loop(step.axis)
     if loop.is_reduce is not None:
-        raise Refused("virtual threads share nothing; a reduction's iterations share a sum")
+        raise RefusedPrimitive(
+            "virtual threads share nothing; a reduction's iterations share a sum"
+        )
     _replace(loop, _jam(_copies(loop)))
 
 
 def _copies(loop: te.ForOp) -> list[list[Operation]]:
     bounds = loop.over.bounds
     if bounds is None:
-        raise Refused(f'the range of loop "{loop.label.data}" is not known here')
+        raise RefusedPrimitive(f'the range of loop "{loop.label.data}" is not known here')
     if loop.hardware is not None:
-        raise Refused("a loop of an instruction is not unrolled")
+        raise RefusedPrimitive("a loop of an instruction is not unrolled")
     copies: list[list[Operation]] = []
     for tile in loop.tiles(*bounds):
         span = te.SpanOp([], *tile)

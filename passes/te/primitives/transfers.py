@@ -13,7 +13,7 @@ from vtac.dialects import te
 from vtac.passes.te.matching import Mismatch, match
 
 from .intervals import interval_of, known_bounds, materialise, never_outside
-from .nest import Nest, NestStage, Refused, accesses_to, label_of, perfect_chain
+from .nest import Nest, NestStage, RefusedPrimitive, accesses_to, label_of, perfect_chain
 
 
 def dma(nest: Nest, step: te.DmaOp) -> None:
@@ -21,11 +21,13 @@ def dma(nest: Nest, step: te.DmaOp) -> None:
     stage = nest.stage(step.stage)
     owner, loop = nest.loop(step.axis)
     if owner is not stage:
-        raise Refused(f'the axis is a loop of "{owner.label}", not of "{stage.label}"')
+        raise RefusedPrimitive(f'the axis is a loop of "{owner.label}", not of "{stage.label}"')
     update = stage.update
     lanes = _proved(nest, stage, update)
     if loop in lanes:
-        raise Refused(f'"{loop.label.data}" is a lane of the transfer; name a loop outside it')
+        raise RefusedPrimitive(
+            f'"{loop.label.data}" is a lane of the transfer; name a loop outside it'
+        )
     place = stage.loops.index(loop)
     perfect_chain(stage.loops[place:])
     block, target = loop.parent, te.shaped(update.destination)
@@ -47,18 +49,18 @@ def dma(nest: Nest, step: te.DmaOp) -> None:
 def _proved(nest: Nest, stage: NestStage, update: te.UpdateOp) -> Sequence[te.ForOp]:
     """The lane loops of the declared transfer that the statement equals."""
     if len(update.sources) != 1 or update.accumulate is not None:
-        raise Refused(f'stage "{stage.label}" is no copy of one operand')
+        raise RefusedPrimitive(f'stage "{stage.label}" is no copy of one operand')
     ends = te.scope_of(update.sources[0]), te.scope_of(update.destination)
     declared = nest.transfers
     if not declared:
-        raise Refused("no transfer is declared", "run te-declare-intrinsics before")
+        raise RefusedPrimitive("no transfer is declared", "run te-declare-intrinsics before")
     fitting = [op for op in declared if tuple(scope.data for scope in op.scopes)[::-1] == ends]
     if not fitting:
         known = ", ".join(
             f"@{op.sym_name.data} ({op.lanes[1].scope.value} to {op.lanes[0].scope.value})"
             for op in declared
         )
-        raise Refused(
+        raise RefusedPrimitive(
             f"the copy goes from {ends[0].value} to {ends[1].value}; declared are {known}",
             "set_scope the stage or its operand",
         )
@@ -70,7 +72,7 @@ def _proved(nest: Nest, stage: NestStage, update: te.UpdateOp) -> Sequence[te.Fo
             failures.append((intrinsic.sym_name.data, mismatch))
     name, first = failures[0]
     hint = first.hint or "cache_write splits a computation off; a store narrows, a load copies"
-    raise Refused(f'stage "{stage.label}" is not {name}: {first.what}', hint)
+    raise RefusedPrimitive(f'stage "{stage.label}" is not {name}: {first.what}', hint)
 
 
 def _pads(stage: NestStage, update: te.UpdateOp) -> list[int]:
@@ -78,10 +80,12 @@ def _pads(stage: NestStage, update: te.UpdateOp) -> list[int]:
     pads = []
     for written, read in zip(update.write.subscripts, update.reads[0].subscripts, strict=True):
         if written[0] != read[0]:
-            raise Refused(f'stage "{stage.label}" permutes or repeats elements, a copy does not')
+            raise RefusedPrimitive(
+                f'stage "{stage.label}" permutes or repeats elements, a copy does not'
+            )
         pads.append(written[1] - read[1])
     if min(pads) < 0 or (any(pads) and te.scope_of(update.destination) is te.Scope.DRAM):
-        raise Refused(f'stage "{stage.label}" moves elements by {[-p for p in pads]}')
+        raise RefusedPrimitive(f'stage "{stage.label}" moves elements by {[-p for p in pads]}')
     return pads
 
 
@@ -101,7 +105,7 @@ def check_load(nest: Nest, load: te.CopyOp) -> None:
             f"@{op.sym_name.data}, elements of {op.lane_shape(0)} {op.lanes[0].element}"
             for op in fitting
         )
-        raise Refused(
+        raise RefusedPrimitive(
             f"{te.shaped(load.source)} is not loaded into {scope.value}: declared is"
             f" {what or 'no such load'}",
             "choose another scope",
@@ -114,18 +118,24 @@ def pad(nest: Nest, step: te.PadOp) -> None:
     [copy] = stage.statements
     alloc = stage.alloc
     if not isinstance(copy, te.CopyOp) or not copy.is_load or copy.pads is not None:
-        raise Refused(f'"{stage.label}" is no cached operand that could get pads', "cache_read it")
+        raise RefusedPrimitive(
+            f'"{stage.label}" is no cached operand that could get pads', "cache_read it"
+        )
     if not alloc.is_whole:
-        raise Refused(f'"{stage.label}" has its place already', "te.pad comes before compute_at")
+        raise RefusedPrimitive(
+            f'"{stage.label}" has its place already', "te.pad comes before compute_at"
+        )
     readers = list(dict.fromkeys(op for op, _ in accesses_to(alloc.buffer)))
     updates = [op for op in readers if isinstance(op, te.UpdateOp)]
     if len(updates) < len(readers):
-        raise Refused(f"{label_of(readers[0])} is no scalar statement any more", "pad before that")
+        raise RefusedPrimitive(
+            f"{label_of(readers[0])} is no scalar statement any more", "pad before that"
+        )
     zero = _filling(nest, te.scope_of(alloc.buffer))
     reads = [read for op in updates for read in op.reads if read.buffer is alloc.buffer]
     for read in reads:
         if read.outside is not None and read.outside != zero:
-            raise Refused(
+            raise RefusedPrimitive(
                 f'"{stage.label}" is read as {read.outside} outside of its tensor; pads of'
                 f" {te.scope_of(alloc.buffer).value} are {'not there' if zero is None else zero}",
                 "leave the operand without pads: taps outside are then left out",
@@ -133,7 +143,9 @@ def pad(nest: Nest, step: te.PadOp) -> None:
     shape = te.shaped(copy.source).get_shape()
     borders = [_border(nest, reads, dim, size) for dim, size in enumerate(shape)]
     if not any(map(any, borders)):
-        raise Refused(f'no read of "{stage.label}" leaves its tensor, there is nothing to pad')
+        raise RefusedPrimitive(
+            f'no read of "{stage.label}" leaves its tensor, there is nothing to pad'
+        )
     grown = [low + size + high for size, (low, high) in zip(shape, borders, strict=True)]
     lows = [low for low, _ in borders]
     type = te.buffer_type(grown, te.shaped(alloc.buffer).element_type, te.scope_of(alloc.buffer))
@@ -150,7 +162,9 @@ def _filling(nest: Nest, scope: te.Scope) -> int | None:
     for op in nest.transfers:
         if op.lanes[0].scope is scope:
             return op.lanes[1].outside
-    raise Refused(f"no load into {scope.value} is declared", "run te-declare-intrinsics before")
+    raise RefusedPrimitive(
+        f"no load into {scope.value} is declared", "run te-declare-intrinsics before"
+    )
 
 
 def _border(nest: Nest, reads: Sequence[te.Access], dim: int, size: int) -> tuple[int, int]:

@@ -16,21 +16,21 @@ from ...timing.channels import Channels, ReadChannel, WriteBuffer, Writing
 from ...timing.machine import CoreClock, Timeline
 from ...timing.requests import first_words
 from ...timing.together import simulate
-from ...timing.work import InstructionKind, Work, prepare
+from ...timing.work import InstructionKind, WorkColumns, prepare
 from ..errors import ClusterError
 from ..flow import ClusterFlow, deadlock_reason, schedule
 from ..program import ClusterProgram
 from .ddr import ddr_channels
 from .dma import DmaMachine, dma_work
 from .gb import GbReads, UnitWrites
-from .semaphores import Event, SemaphoreReads, Semaphores
+from .semaphores import SemaphoreEvent, SemaphoreReads, Semaphores
 
 
 @dataclass(frozen=True)
 class ClusterRun:
     """One run: what every unit did, and the semaphores between them."""
 
-    works: list[Work]
+    works: list[WorkColumns]
     timelines: list[Timeline]
     semaphores: Semaphores
 
@@ -44,7 +44,7 @@ def cluster_preset(cluster: ClusterTarget) -> TimingPreset:
     return preset if cluster.timing.ddr_channels == 1 else preset.replace(inp_beat_limit=None)
 
 
-def core_work(program: ClusterProgram, unit: int, words: NDArray[np.uint64]) -> Work:
+def core_work(program: ClusterProgram, unit: int, words: NDArray[np.uint64]) -> WorkColumns:
     """The columns of a core's stream, with waits, signals and transfers of GB marked.
 
     Raises `ClusterError` on what the core cannot run.
@@ -69,7 +69,7 @@ class _UnitStores:
         self,
         program: ClusterProgram,
         unit: int,
-        work: Work,
+        work: WorkColumns,
         writes: UnitWrites,
         semaphores: Semaphores,
     ) -> None:
@@ -92,7 +92,7 @@ class _UnitStores:
             if numbers is not None and (position + 1) * len(numbers) % len(beats) == 0:
                 number = numbers[position * len(numbers) // len(beats)]
                 if program.counted([number]):
-                    event = Event(written + self._sem_latency, self._unit, index)
+                    event = SemaphoreEvent(written + self._sem_latency, self._unit, index)
                     self._semaphores.signal(number, event)
         return written
 
@@ -146,7 +146,7 @@ class _Memories:
             for index, numbers in waits.items()
         }
 
-    def of_core(self, unit: int, work: Work) -> Channels:
+    def of_core(self, unit: int, work: WorkColumns) -> Channels:
         """The channels of a core."""
         program = self._program
         stores = _UnitStores(program, unit, work, self.buffers[unit], self.semaphores)
@@ -156,7 +156,7 @@ class _Memories:
         writes |= dict.fromkeys(program.signals[unit], stores)
         return Channels([self.reads], self.writes, reads, writes)
 
-    def dma(self, work: Work) -> DmaMachine:
+    def dma(self, work: WorkColumns) -> DmaMachine:
         """The machine of the DMA."""
         unit = self._program.cluster.cores
         return DmaMachine(

@@ -32,10 +32,10 @@ from ...timing.channel import INP, NEVER, Transfer
 from ...timing.channels import Channels, ReadChannel, Writes, Writing
 from ...timing.machine import CoreClock, Timeline
 from ...timing.requests import cut, first_words
-from ...timing.work import InstructionKind, Work
+from ...timing.work import InstructionKind, WorkColumns
 from ..program import ClusterProgram, copy_scopes
 from .gb import UnitWrites
-from .semaphores import Event, Semaphores
+from .semaphores import SemaphoreEvent, Semaphores
 
 _KINDS = {
     Copy: InstructionKind.COPY,
@@ -49,7 +49,9 @@ _MODULE = 0
 _LAST_BEAT_TO_DONE = 3
 
 
-def dma_work(cluster: ClusterTarget, words: NDArray[np.uint64], commands: list[DmaCommand]) -> Work:
+def dma_work(
+    cluster: ClusterTarget, words: NDArray[np.uint64], commands: list[DmaCommand]
+) -> WorkColumns:
     """The columns of the DMA's stream, in the form of a core's program."""
     preset, core = cluster.timing.core, cluster.core
     count = len(commands)
@@ -62,7 +64,7 @@ def dma_work(cluster: ClusterTarget, words: NDArray[np.uint64], commands: list[D
         elif isinstance(command, Wait):
             element = core.element_bytes(core.system.activations)
             requests[index] = cut(preset, 0, element, SEMAPHORE_BYTES, 1)
-    return Work(
+    return WorkColumns(
         target=core,
         words=words,
         kind=np.array([_KINDS[type(command)] for command in commands], np.int64),
@@ -88,7 +90,7 @@ class DmaMachine(CoreClock):
     def __init__(
         self,
         program: ClusterProgram,
-        work: Work,
+        work: WorkColumns,
         ddr: Channels,
         waits: ReadChannel,
         gb_reads: ReadChannel,
@@ -173,7 +175,7 @@ class DmaMachine(CoreClock):
         _, written = self._buffer.accept(start + 1, hold, beats, None)
         for number in self._counted(self._signals[index]):
             counts = written + self._sem_latency
-            self._semaphores.signal(number, Event(counts, self._unit, index))
+            self._semaphores.signal(number, SemaphoreEvent(counts, self._unit, index))
         self._end_at(index, written)
         self._release(index, written)
 

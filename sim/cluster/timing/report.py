@@ -12,7 +12,7 @@ from ....dialects.vta.dma import Copy
 from ...timing.accounts import Account, Cause
 from ...timing.machine import Timeline
 from ...timing.report import TimingReport
-from ...timing.work import InstructionKind, Work
+from ...timing.work import InstructionKind, WorkColumns
 from ..program import ClusterProgram, copy_scopes, decode_cluster
 from .clock import ClusterRun, cluster_preset, run_clock, semaphore_edges
 
@@ -73,7 +73,7 @@ class ClusterReport:
         """The same at the clock of the cores."""
         return self.cycles / (self.cluster.timing.core.clock_mhz * 1e6)
 
-    def work(self, unit: int) -> Work:
+    def work(self, unit: int) -> WorkColumns:
         """The columns of a unit's stream."""
         return self._run.works[unit]
 

@@ -15,7 +15,7 @@ from ....dialects.target.windows import SEMAPHORE_DEPTH
 from ...timing.channel import NEVER, Transfer
 
 
-class Event(NamedTuple):
+class SemaphoreEvent(NamedTuple):
     """A signal from the cycle in which it counts, or a wait in the cycle that takes it up."""
 
     cycle: int
@@ -31,20 +31,20 @@ class Semaphores:
     """
 
     def __init__(self, count: int) -> None:
-        self.signals: list[list[Event]] = [[] for _ in range(count)]
-        self.taken: list[list[Event]] = [[] for _ in range(count)]
-        self.lost: list[tuple[int, Event]] = []
+        self.signals: list[list[SemaphoreEvent]] = [[] for _ in range(count)]
+        self.taken: list[list[SemaphoreEvent]] = [[] for _ in range(count)]
+        self.lost: list[tuple[int, SemaphoreEvent]] = []
         # Signals of which it is open whether they are counted, and who waits for a semaphore.
-        self._late: list[deque[Event]] = [deque() for _ in range(count)]
+        self._late: list[deque[SemaphoreEvent]] = [deque() for _ in range(count)]
         self._open: set[int] = set()
         self._waiting: dict[int, SemaphoreReads] = {}
 
-    def signal(self, number: int, event: Event) -> None:
+    def signal(self, number: int, event: SemaphoreEvent) -> None:
         """Give a signal."""
         self._late[number].append(event)
         self._count(number)
 
-    def wait(self, number: int, reads: "SemaphoreReads") -> Event | None:
+    def wait(self, number: int, reads: "SemaphoreReads") -> SemaphoreEvent | None:
         """The signal that the next wait takes; where it is not known yet, `reads` will be told."""
         signals, taken = self.signals[number], len(self.taken[number])
         if taken < len(signals):
@@ -52,7 +52,7 @@ class Semaphores:
         self._waiting[number] = reads
         return None
 
-    def take(self, number: int, event: Event) -> None:
+    def take(self, number: int, event: SemaphoreEvent) -> None:
         """Take the next signal of a semaphore."""
         self.taken[number].append(event)
         if self._late[number]:
@@ -146,7 +146,7 @@ class SemaphoreReads:
                 since = signal.cycle
             served = self._answer(transfer, since)
             if number is not None and rest == 0:
-                self._semaphores.take(number, Event(served, self._unit, transfer.index))
+                self._semaphores.take(number, SemaphoreEvent(served, self._unit, transfer.index))
         return True
 
     def _answer(self, transfer: Transfer, since: int) -> int:

@@ -16,7 +16,7 @@ DECAY, SMALL = 0.9, 1e-6
 """AdaDelta's decay of running averages, and the epsilon under its square roots."""
 
 
-class Network:
+class CostNetwork:
     """Dense layers with ReLU between them. weights: [inputs, outputs] and a bias of each layer."""
 
     def __init__(self, inputs: int, outputs: int, width: int, rate: float, seed: int) -> None:
@@ -34,9 +34,9 @@ class Network:
         """The values of all directions, [points, outputs]; points: [points, inputs]."""
         return self._layers(points)[-1]
 
-    def copy(self) -> "Network":
+    def copy(self) -> "CostNetwork":
         """A network with the same weights, which training of this one does not change."""
-        other = object.__new__(Network)
+        other = object.__new__(CostNetwork)
         other.rate = self.rate
         other.weights = [array.copy() for array in self.weights]
         other._gradients = [array.copy() for array in self._gradients]

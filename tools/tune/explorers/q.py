@@ -14,7 +14,7 @@ import numpy as np
 
 from vtac.dialects.te import Direction, Knobs, Point
 from vtac.tools.tune.explorers.features import Features, Vector
-from vtac.tools.tune.explorers.network import Network
+from vtac.tools.tune.explorers.network import CostNetwork
 from vtac.tools.tune.explorers.starts import StartingExplorer
 from vtac.tools.tune.protocol import Options, Screen, Trial
 
@@ -43,7 +43,7 @@ class _Part:
         self.inputs = np.array(inputs, np.int64)
         self.directions = np.array(directions, np.int64)
         self.place = {number: place for place, number in enumerate(directions)}
-        self.network = Network(len(inputs), len(directions), WIDTH, rate, seed)
+        self.network = CostNetwork(len(inputs), len(directions), WIDTH, rate, seed)
         self.old = self.network.copy()
 
 

@@ -162,7 +162,7 @@ class Abs(JoinRule[AbsOp]):
         return errors[0]
 
 
-class Activation(Rule[ActivationOp]):
+class CurvedActivation(Rule[ActivationOp]):
     """A function that lines stand for (`one_variable`)."""
 
     def error(
@@ -186,7 +186,7 @@ class HardSwish(JoinRule[HardSwishOp]):
 
 RULES: Rules = {
     AbsOp: Abs(),
-    ActivationOp: Activation(),
+    ActivationOp: CurvedActivation(),
     ClipOp: Clip(),
     FakeQuantizeOp: FakeQuantize(),
     HardSigmoidOp: HardSigmoid(),

@@ -57,7 +57,7 @@ class Conv(_Layer[ConvOp]):
         return around.model.through(folded, errors[0])
 
 
-class Gemm(_Layer[GemmOp]):
+class DenseLayer(_Layer[GemmOp]):
     """A dense layer, or a product of two activations (`contractions`)."""
 
     def why_not(self, op: GemmOp, network: Network) -> str | None:
@@ -79,7 +79,7 @@ class MatMul(Rule[MatMulOp]):
 
 RULES: Rules = {
     ConvOp: Conv(),
-    GemmOp: Gemm(),
+    GemmOp: DenseLayer(),
     MatMulOp: MatMul(),
 }
 """The rules of this module."""
