@@ -138,7 +138,7 @@ def by_name(kind: Kind) -> Kind:
 
 
 def verify_arguments(where: str, kinds: Mapping[str, Kind], values: Mapping[str, object]) -> None:
-    """Raise `ArgumentError` with all values that are not of their kind."""
+    """Raise one `ArgumentError` that names all values which are not of their kind."""
     problems = [
         Problem(f"{where} {name}", f"{_shown(value)} makes no sense", f"Give {kinds[name].text}.")
         for name, value in values.items()

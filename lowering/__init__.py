@@ -1,1 +1,1 @@
-"""From one level to the next."""
+"""Conversions from one level of IR to the next, from ONNX to the bits of instructions."""

@@ -63,7 +63,7 @@ class _Child(Generic[_Result]):
         self._process, self._pipe = process, pipe
 
     def results(self) -> list[tuple[int, _Result]]:
-        """What the child has sent when it is done; nothing if it failed."""
+        """Wait for the child process and return the results that it sent; none if it failed."""
         with os.fdopen(self._pipe, "rb") as pipe:
             sent = pipe.read()
         with suppress(ChildProcessError):

@@ -1,1 +1,1 @@
-"""What a compiled model needs to run."""
+"""Runs compiled models: packages, the steps on the host, devices, and exported C projects."""

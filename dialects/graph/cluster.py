@@ -242,7 +242,7 @@ class TensorWindowOp(IRDLOperation):
 
     @property
     def rectangle(self) -> Rectangle:
-        """The indices of the tensor that it reads."""
+        """The indices of the elements that the op reads, as a range for each dimension."""
         return _rectangle(self.starts.get_values(), self.result)
 
     @classmethod

@@ -116,7 +116,7 @@ class BindingAttr(ParametrizedAttribute):
 
     @property
     def parts(self) -> int:
-        """The number of parts, and of cores that compute."""
+        """The number of parts, each of which a core of its own computes."""
         return self.n.data * self.h.data * self.c.data
 
     @property

@@ -23,11 +23,11 @@ def starts_of(op: ConcatOp) -> list[list[int]]:
 
 
 def moves_whole_elements(op: ConcatOp | SliceOp, batch: int, block: int) -> bool:
-    """Whether the operands of a concatenation, or a slice's result, begin at an element's first
-    lane.
+    """Whether a concatenation or a slice moves elements of packed tensors as they are.
 
-    A slice must not leave out elements in between. Shapes are known, [N, C, spatial...]; tensors
-    without channels are not packed.
+    Each operand of a concatenation, and the result of a slice, must begin at the first lane of an
+    element, and a slice must not skip elements. Shapes are static, [N, C, spatial...]. False for
+    tensors without channels, which are not packed.
     """
     result = shape_of(op.result) or ()
     if len(result) < 2:

@@ -1,7 +1,8 @@
 """Arithmetic of int32 accumulators, and numbers of 16 bits that leave them as two int8 planes.
 
-``v = 256 high + low`` with both planes signed. The machine stores low bytes only: it stores that of
-v, and then that of ``(v + 128) >> 8``.
+A number of 16 bits is ``v = 256 high + low``, where both planes are signed bytes. The machine can
+store only the low byte of an accumulator, so it stores that of v, which is the low plane, and that
+of ``(v + 128) >> 8``, which is the high plane.
 """
 
 from xdsl.dialects.builtin import (

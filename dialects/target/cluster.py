@@ -254,7 +254,10 @@ def _values_from(changes: Mapping[str, str]) -> dict[str, object]:
 
 
 def machine_from_fields(fields: Mapping[str, Any]) -> Machine:
-    """The machine whose `fields` these are. Raises `TargetError`."""
+    """A machine from the values of its fields: a cluster if one is ``core``, else a `Target`.
+
+    Raises `TargetError` where the values make no machine.
+    """
     is_cluster = "core" in fields
     return ClusterTarget.from_fields(fields) if is_cluster else Target.from_fields(fields)
 

@@ -201,7 +201,7 @@ class IntrinsicOp(TeOperation):
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Extents of the lane axes: spatial, then reduction."""
+        """The extents of the lane axes, those of spatial axes before those of reduction axes."""
         return self.spatial.extents + self.reduce.extents
 
     def lane_shape(self, operand: int) -> tuple[int, ...]:

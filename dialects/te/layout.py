@@ -118,7 +118,7 @@ class Layout:
         )
 
     def pack(self, array: Array) -> Array:
-        """The physical array of a logical one. Raises `ValueError` if that has another shape."""
+        """The array as it lies in memory. Raises `ValueError` on a shape that is not logical."""
         import numpy as np
 
         if array.shape != self.shape:

@@ -267,7 +267,7 @@ def _float_sums(b: OnnxBuilder, op: SumPoolOp) -> None:
 
 
 def reshape(b: OnnxBuilder, op: ReshapeOp) -> None:
-    """Reshape; one dimension may be unknown."""
+    """A Reshape, whose result may have one unknown dimension."""
     b.define(op.result, b.reshape(b.name(op.x), shape_of(op.result) or (), b.name_for(op.result)))
 
 

@@ -67,7 +67,7 @@ def _quantized(
 
 
 def fake_quantize(b: OnnxBuilder, op: FakeQuantizeOp) -> None:
-    """QuantizeLinear and DequantizeLinear."""
+    """A rounding to the steps of int8: QuantizeLinear, and DequantizeLinear of its result."""
     b.require(op, 10)
     dtype = np.dtype(np.int8 if op.low.value.data < 0 else np.uint8)
     stored = _quantized(b, op.x, op.scale.value.data, op.zero_point.value.data, dtype)

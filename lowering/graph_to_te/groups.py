@@ -20,8 +20,8 @@ from vtac.lowering.graph_to_te.kernel import label_of
 class Group:
     """The ops of one kernel, in order.
 
-    name: that of the kernel.
-    layer: the op whose location is that of the group.
+    name: the name of the kernel.
+    layer: the op from which the group takes its location.
     inner: for a composite, the operand for each argument of its body.
     outputs: results of the group, each with the value that computes it inside.
     """

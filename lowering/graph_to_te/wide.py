@@ -45,7 +45,7 @@ def multiply_shift(op: MultiplyShiftOp, kernel: KernelBuilder) -> list[SSAValue]
 
 
 def shift_right_by(op: ShiftRightByOp, kernel: KernelBuilder) -> list[SSAValue]:
-    """A shift whose amounts are accumulators as well."""
+    """A shift to the right of each accumulator by the amount in another accumulator."""
     acc, amount = kernel.values[op.acc], kernel.values[op.amount]
     return [
         kernel.elementwise(

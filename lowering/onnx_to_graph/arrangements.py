@@ -225,7 +225,7 @@ def tile(node: Node) -> Sequence[Operation] | SSAValue:
 
 
 def expand(node: Node) -> Operation | SSAValue:
-    """Expand along space: each element repeated; of what has the shape already, its input."""
+    """Expand along spatial dimensions, which repeats elements; the input if nothing grows."""
     x, shape = _static(node)
     after = node.result_type().get_shape()
     if DYNAMIC_INDEX in after or len(after) != len(shape):

@@ -1,5 +1,7 @@
-"""Reads ONNX models: a path, bytes or a message; external data; all problems are reported at
-once."""
+"""Reads ONNX models from a path, from bytes or from a message, with their external data.
+
+All problems of a model are reported together.
+"""
 
 import os
 from collections.abc import Iterable, Iterator

@@ -56,7 +56,7 @@ class IntrinsicCall:
 
 @dataclass(eq=False)
 class IntrinsicCover:
-    """The intrinsics in order, and the loops that they cover."""
+    """The calls of intrinsics that replace a nest of loops, and the loops of their lanes."""
 
     invocations: list[IntrinsicCall] = field(default_factory=list)
     lanes: list[te.ForOp] = field(default_factory=list)

@@ -102,7 +102,7 @@ class _Addition:
 
     @property
     def sum(self) -> ComputeOp:
-        """The stage that made the accumulators."""
+        """The stage that computes the accumulators to which the bias is added."""
         owner = self.compute.inputs[self.accumulators].owner
         assert isinstance(owner, ComputeOp)
         return owner

@@ -44,11 +44,12 @@ Progression = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class SlidingAxis:
-    """One dimension of a window.
+    """One dimension of a window, and how the window moves along it.
 
-    dimension: that of the tensor, and the spatial axis that moves the window along it. stride,
-    offset: tap 0 of output h lies at ``stride * h + offset``. dilation: from tap to tap. taps: how
-    many. start: a tap that is inside the tensor for all outputs; None if there is none.
+    dimension: the dimension of the tensor, by number. name: the spatial axis that moves the window.
+    stride, offset: tap 0 of output h lies at ``stride * h + offset``. dilation: the distance
+    between neighbouring taps. taps: the number of taps. start: a tap that lies inside the tensor
+    for all outputs; None if there is none.
     """
 
     dimension: int

@@ -37,7 +37,7 @@ Body = Callable[[Sequence[str]], Sequence[str]]
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a dense tensor."""
+    """The strides of a dense tensor in C order, in elements."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 

@@ -1,4 +1,4 @@
-"""Tensors of the C program: where they lie, what type their elements have in C."""
+"""Tensors of the C program: where each lies in memory, and the C type of its elements."""
 
 from dataclasses import dataclass
 from math import isfinite, isnan, prod

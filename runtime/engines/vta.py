@@ -186,7 +186,7 @@ class VtaEngine(Engine):
 
 
 def layers_of(program: BinaryProgram) -> tuple[str, ...] | None:
-    """The layer of each instruction, if the program knows."""
+    """The name of the layer that each instruction belongs to; None if the program has no names."""
     layers = program.names.layers if program.names is not None else ()
     return layers if len(layers) == len(program.insns) and layers else None
 

@@ -69,7 +69,7 @@ def our_passes() -> dict[str, type[ModulePass]]:
 
 
 class OurPasses(Mapping[str, PassFactory]):
-    """`our_passes` as factories; looking one up imports only its file."""
+    """Factories of the passes of `our_passes`, by name. A look-up imports only its pass's file."""
 
     def __getitem__(self, name: str) -> PassFactory:
         """The pass of that name. Raises KeyError if there is none."""

@@ -99,7 +99,7 @@ class MachineSpace:
         return Candidate(point, machine, cost)
 
     def cost_of(self, machine: Target) -> float | None:
-        """The cost of any machine; None if the formula has no value for it."""
+        """The cost of a machine, in the space or not; None if the formula has no value."""
         try:
             return self.cost.value(figures_of(machine))
         except (ArithmeticError, ValueError):

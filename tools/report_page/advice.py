@@ -45,7 +45,10 @@ class Advice:
 
 
 def accelerator_advice(nodes: Iterable[NodeCost], cycles: int) -> list[Advice]:
-    """What takes longer than it has to, most cycles first. cycles: of all cores over the run."""
+    """Advice on nodes that take longer than they have to, the most cycles first.
+
+    cycles: those of all cores over the whole run.
+    """
     found = []
     for node in nodes:
         if node.cost is not None:

@@ -172,7 +172,8 @@ class Network:
     def weights(self, form: Form) -> Array:
         """Real weights [O, C/group, kernel...] of a linear form, in float64.
 
-        They include the enlargement of channels of the result and of the operand.
+        Rows are multiplied by the factors of enlarged channels of the result, columns divided by
+        those of the operand (`factors`).
         """
         w = form.matrix
         if w is None:

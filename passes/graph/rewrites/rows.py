@@ -1,8 +1,9 @@
 """Reshapes of matrices move behind what works on each element, so that layers stay matrices.
 
-A product with more dimensions than two becomes a dense layer over all rows between two reshapes
-(`MatMulToGemm`). What follows it, biases, activations and residual additions, then belongs before
-the second of them; the reshapes of two layers in a row meet and vanish.
+`MatMulToGemm` turns a product of tensors with more than two dimensions into a reshape, a dense
+layer over all rows, and a second reshape. Biases, activations and residual additions that follow
+are moved in front of the second reshape, next to the layer. Then the reshapes between two
+consecutive layers are neighbours and cancel.
 """
 
 from dataclasses import dataclass

@@ -113,7 +113,7 @@ class BufferNeeds:
         return needs
 
     def turns(self, tiling: Tiling) -> Mapping[Memory, int]:
-        """How often the buffer of each scratchpad that is filled most often is filled."""
+        """For each scratchpad, how often the buffer in it that is filled most often is filled."""
         turns = dict.fromkeys(MEMORIES, 1)
         turns[Memory.ACC] = prod(len(sizes) for sizes in tiling.tiles)
         for stage, operand, memory in self._operands:

@@ -17,7 +17,7 @@ WordsOf = Callable[[Transfer], Sequence[int]]
 
 
 class GbReads(SharedChannel):
-    """The read channel of one unit: the rules of a channel, and the turns of banks."""
+    """The channel through which one unit reads the global buffer, whose banks take turns."""
 
     def __init__(self, timing: ClusterTiming, unit: int, words_of: WordsOf) -> None:
         super().__init__(timing.core, [unit], timing.gb_latency)

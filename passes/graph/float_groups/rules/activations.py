@@ -158,7 +158,7 @@ class Abs(JoinRule[AbsOp]):
         return Joined(forms, "max")
 
     def error(self, op: AbsOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """The error of the operand: magnitudes differ by no more than the numbers."""
+        """The error of the operand, since ``||a| - |b||`` is at most ``|a - b|``."""
         return errors[0]
 
 
