@@ -9,7 +9,7 @@ slots), ``pads``, the default schedule with pads written by the DMA instead of c
 formula (te-prefer-forms).
 Printed is a table in Markdown: cycles of the default, and by how many per cent the best clocked
 point of each group is below (or, with a minus, above) it; ``-`` where there is none.
-Run: ``python FILE [--kernels NAME ...] [--target TARGET] [--draws N] [--clocked N]``.
+Run: ``python FILE [--kernels NAME ...] [--columns NAME ...] [--target TARGET] [--draws N]``.
 """
 
 import argparse
@@ -43,6 +43,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "their order": ("cut.", "start.", "whole.", "windows.", "order."),
     "slots": ("slots.",),
     "pieces": ("piece",),
+    "biases kept": ("keep.",),
     "all": ("",),
 }
 """The beginnings of the names of a group's knobs; ``order`` alone is that of the tile loops."""
@@ -71,6 +72,14 @@ class Measured:
             return self.clock.cycles(schedule)
         except CompileError:
             return None
+
+    def best_in(self, column: str, draws: int, count: int) -> int | None:
+        """The fewest cycles of a column of the table."""
+        if column in GROUPS:
+            return self.best_of(GROUPS[column], draws, count)
+        if column == "threads":
+            return self.threads(draws, count)
+        return self.pads() if column == "pads" else self.forms()
 
     def best_of(self, prefixes: tuple[str, ...], draws: int, count: int) -> int | None:
         """The fewest cycles of points that differ from the default in these knobs alone."""
@@ -158,20 +167,19 @@ def main() -> None:
     parser.add_argument("--target", default="chisel-pynq", help="a preset (chisel-pynq)")
     parser.add_argument("--draws", type=int, default=150, help="points of each group (150)")
     parser.add_argument("--clocked", type=int, default=8, help="of them, by the clock (8)")
+    every = [*GROUPS, "threads", "pads", "forms"]
+    parser.add_argument(
+        "--columns", nargs="*", default=every, choices=every, help="all if left out"
+    )
     options = parser.parse_args()
-    columns = [*GROUPS, "threads", "pads", "forms"]
+    columns = options.columns
     print(f"| kernel | default | {' | '.join(columns)} |")
     print(f"| --- |{' ---: |' * (1 + len(columns))}")
     for kernel in KERNELS:
         if kernel.name not in options.kernels:
             continue
         one = Measured(kernel, options.target)
-        found = [
-            *(one.best_of(names, options.draws, options.clocked) for names in GROUPS.values()),
-            one.threads(options.draws, options.clocked),
-            one.pads(),
-            one.forms(),
-        ]
+        found = [one.best_in(column, options.draws, options.clocked) for column in columns]
         cells = [_gain(one.cycles, cycles) for cycles in found]
         print(f"| {kernel.name} | {one.cycles:,} | {' | '.join(cells)} |", flush=True)
 
