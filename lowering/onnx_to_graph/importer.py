@@ -47,11 +47,9 @@ from vtac.lowering.onnx_to_graph.load import ModelSource, load_model
 from vtac.lowering.onnx_to_graph.node import ConstantResult, Node, Result, StaysOnHostError
 from vtac.lowering.onnx_to_graph.node_checks import (
     inferred_problems,
-    layer_problems,
-    number_problems,
 )
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
-from vtac.lowering.onnx_to_graph.prepare import KnownTypes, Prepared, prepare
+from vtac.lowering.onnx_to_graph.prepare import KnownTypes, Prepared, prepare, types_with_constants
 from vtac.lowering.onnx_to_graph.shapes import Shapes
 from vtac.lowering.onnx_to_graph.types import dense_dtype, import_type, widened
 from vtac.passes.graph.reasons import Reason, ReasonKind, keep_on_host
@@ -80,13 +78,8 @@ def import_model(
     """
     model = load_model(source)
     prepared = prepare(model, shapes or {}, known or {}, calibrated)
-    constants = {
-        name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
-        for name, tensor in prepared.constants.items()
-    }
-    types = {**prepared.types, **constants}
-    problems = layer_problems(prepared.model, types)
-    problems += number_problems(prepared.model, types, prepared.constants)
+    problems = prepared.problems
+    types = types_with_constants(prepared.types, prepared.constants)
     doubtful = inferred_problems(prepared.model, types)
     # Where onnxruntime loads what onnx's inference refuses, onnxruntime is right.
     if problems or (doubtful and not host_loads(model)):

@@ -217,13 +217,30 @@ def _transpose(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _pooling(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
-    kernel, pads = values.get("kernel_shape", ()), values.get("pads", ())
+    kernel, x = values.get("kernel_shape", ()), shapes[0]
+    rank = len(kernel)
+    pads = values.get("pads", [0] * 2 * rank)
     yield from _automatic_pads(values)
     for axis, taps in enumerate(kernel):
-        ends = pads[axis :: len(kernel)]
-        if ends and max(ends) >= taps:
+        if max(pads[axis::rank], default=0) >= taps:
             yield f"its pads {list(pads)} are not smaller than its window {list(kernel)}"
             return
+    automatic = values.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"")
+    if x is None or len(x) != 2 + rank or len(pads) != 2 * rank or automatic:
+        return
+    strides, dilations = (values.get(name, [1] * rank) for name in ("strides", "dilations"))
+    for axis, (taps, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=False)):
+        padded, span = x[2 + axis] + pads[axis] + pads[rank + axis], (taps - 1) * dilation + 1
+        # Division truncates in onnxruntime: a window that reaches out by less than two strides is
+        # at one place or at none, and neither is an error.
+        if span - padded >= 2 * stride:
+            yield f"its window spans {span} along axis {2 + axis}, where its input has {padded}"
+
+
+def _local_response(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
+    size = values.get("size", 1)
+    if size < 1 or size % 2 == 0:
+        yield f"its size is {size}, which must be odd and above 0"
 
 
 def _normalisation(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
@@ -310,6 +327,12 @@ def _pad(x: Shape, y: Shape | None, numbers: Numbers, values: Mapping[str, Any])
     left = np.array(x) + np.minimum(pads[: len(x)], 0) + np.minimum(pads[len(x) :], 0)
     if (left < 0).any():
         yield f"its pads {pads.tolist()} cut off more than its input {list(x)} has"
+        return
+    mode, most = values.get("mode", b"constant"), np.maximum(*np.split(pads, 2))
+    if mode != b"constant" and (left == 0).any():
+        yield f"its pads {pads.tolist()} leave nothing of its input {list(x)} to repeat"
+    elif mode == b"reflect" and ((most > 0) & (most >= left)).any():
+        yield f"its pads {pads.tolist()} reflect more than its input {list(x)} has"
 
 
 def _prelu(shapes: Shapes, values: Mapping[str, Any]) -> Iterator[str]:
@@ -336,8 +359,10 @@ _CHECKS: Mapping[str, Check] = {
     "GRU": _recurrent(3),
     "Gemm": _gemm,
     "InstanceNormalization": _normalisation,
+    "LRN": _local_response,
     "LSTM": _recurrent(4),
     "LayerNormalization": _layer_normalisation,
+    "LpPool": _pooling,
     "MaxPool": _pooling,
     "PRelu": _prelu,
     "QuantizeLinear": _dequantize,

@@ -7,8 +7,9 @@ apart, constants folded, shapes fixed and inferred.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto, helper
 
+from vtac.dialects.errors import Problem
 from vtac.lowering.onnx_to_graph.attributes import subgraphs
 from vtac.lowering.onnx_to_graph.block_products import widen_products
 from vtac.lowering.onnx_to_graph.ceiling import correct_ceiling
@@ -23,6 +24,7 @@ from vtac.lowering.onnx_to_graph.functions import inline_functions
 from vtac.lowering.onnx_to_graph.fused_operators import split_fused
 from vtac.lowering.onnx_to_graph.half_floats import widen_half_floats
 from vtac.lowering.onnx_to_graph.integer_operators import take_apart
+from vtac.lowering.onnx_to_graph.node_checks import layer_problems, number_problems
 from vtac.lowering.onnx_to_graph.operators import CONVERTERS
 from vtac.lowering.onnx_to_graph.shapes import Shapes, fix_shapes, infer_types, network_inputs
 from vtac.lowering.onnx_to_graph.sparse_constants import make_dense
@@ -43,7 +45,7 @@ class Prepared:
     outputs: the names of the results. whole: why nodes are not taken apart that might have been, by
     the name of their first result. operators: of nodes that were written as several others, by the
     names of the nodes. names: of nodes without a name, by each output, where nodes were written as
-    others.
+    others. problems: nodes whose operands do not fit together; then none is written as others.
     """
 
     model: ModelProto
@@ -54,6 +56,18 @@ class Prepared:
     whole: Mapping[str, Reason]
     operators: Mapping[str, str]
     names: Mapping[str, str]
+    problems: Sequence[Problem]
+
+
+def types_with_constants(
+    types: Mapping[str, TypeProto], constants: Mapping[str, TensorProto]
+) -> dict[str, TypeProto]:
+    """The types of values and of constants, by name."""
+    given = {
+        name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+        for name, tensor in constants.items()
+    }
+    return {**types, **given}
 
 
 def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bool) -> Prepared:
@@ -81,16 +95,19 @@ def prepare(model: ModelProto, shapes: Shapes, known: KnownTypes, calibrated: bo
         types = infer_types(small)
     names: Mapping[str, str] = {}
     operators: Mapping[str, str] = {}
-    expanded = expand(small, opsets_of(small)[""], types, constants, calibrated)
+    typed = types_with_constants(types, constants)
+    problems = layer_problems(small, typed) + number_problems(small, typed, constants)
+    expanded = None
+    if not problems:
+        expanded = expand(small, opsets_of(small)[""], types, constants, calibrated)
     if expanded is not None:
         constants |= expanded.constants
         types = infer_types(small)
         names, operators = expanded.names, expanded.operators
     fixed = {i.name: i for i in small.graph.input}
     outputs = [output.name for output in model.graph.output]
-    return Prepared(
-        small, types, constants, [fixed[i.name] for i in inputs], outputs, whole, operators, names
-    )
+    fed = [fixed[i.name] for i in inputs]
+    return Prepared(small, types, constants, fed, outputs, whole, operators, names, problems)
 
 
 def _name_all(graph: GraphProto) -> None:

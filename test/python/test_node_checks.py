@@ -3,6 +3,8 @@
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 from small_models import context, floats, run, small_model
 
@@ -34,6 +36,15 @@ WRONG = {
         {"kernel_shape": [2, 2], "pads": [2, 0, 0, 0]},
         "not smaller than its window",
     ),
+    "window of a pooling": ("LpPool", {}, {"kernel_shape": [8, 2]}, "spans 8 along axis 2"),
+    "dilated pooling": (
+        "MaxPool",
+        {},
+        {"kernel_shape": [2, 4], "dilations": [1, 3], "strides": [1, 2]},
+        "its window spans 10 along axis 3, where its input has 5",
+    ),
+    "even neighbourhood": ("LRN", {}, {"size": 4}, "its size is 4, which must be odd"),
+    "no neighbourhood": ("LRN", {}, {"size": 0}, "its size is 0"),
     "order": ("Transpose", {}, {"perm": [0, 2, 1]}, r"\[0, 2, 1\] is no permutation"),
     "instance norm": ("InstanceNormalization", dict.fromkeys("sb", (3,)), {}, "its scale is"),
     "layer norm": ("LayerNormalization", {"s": (5,)}, {"axis": 4}, "its axis is 4"),
@@ -57,12 +68,14 @@ def wrong_model(*kinds: str) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_the_node_is_named(kind):
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_the_node_is_named(kind, calibrated):
+    """Also where operators would be written as others for the quantiser."""
     model = wrong_model(kind)
     with pytest.raises(Exception, match=r"."):  # nor does onnxruntime run it
         run(model, {"x": floats(IMAGE)})
     with pytest.raises(CompileError, match=WRONG[kind][3]) as error:
-        import_model(model, context())
+        import_model(model, context(), calibrated=calibrated)
     assert f"node 'node0' ({WRONG[kind][0]})" in str(error.value)
 
 
@@ -80,6 +93,13 @@ PLACES = {
     "indices": ("Gather", [[0, 4]], {"axis": 1}, r"from 0 to 4, axis 1 of its input .* has 4"),
     "negative indices": ("Gather", [[[-6]]], {"axis": -1}, "indices go from -6 to -6"),
     "pads": ("Pad", [[0, 0, -3, 0, 0, 0, -3, 0]], {}, "cut off more than its input"),
+    "reflection": ("Pad", [[0, 0, 5, 0, 0, 0, 0, 0]], {"mode": "reflect"}, "reflect more than"),
+    "reflection of what is left": (
+        "Pad",
+        [[0, 0, -2, 0, 0, 0, 3, 0]],
+        {"mode": "reflect"},
+        "reflect more than its input",
+    ),
     "scales": ("Resize", ["", [1.0, 1.0, 0.0, 2.0]], {}, "must be above 0"),
     "negative scales": ("Resize", ["", [1.0, 1.0, 2.0, -2.0]], {}, "must be above 0"),
     "sizes": ("Resize", ["", "", [1, 4, 0, 5]], {}, "must be above 0"),
@@ -88,7 +108,8 @@ PLACES = {
 
 @pytest.mark.parametrize("kind", PLACES)
 @pytest.mark.parametrize("as_node", [False, True])
-def test_constants_that_name_no_place(kind, as_node):
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_constants_that_name_no_place(kind, as_node, calibrated):
     """As initialisers and as Constant nodes."""
     operator, operands, attributes, message = PLACES[kind]
     arrays = {
@@ -108,7 +129,7 @@ def test_constants_that_name_no_place(kind, as_node):
     with pytest.raises(Exception, match=r"."):
         run(model, {"x": floats(IMAGE)})
     with pytest.raises(CompileError, match=message) as error:
-        import_model(model, context())
+        import_model(model, context(), calibrated=calibrated)
     assert f"node 'it' ({operator})" in str(error.value)
 
 
@@ -162,3 +183,34 @@ def test_what_fits_is_not_refused(operator, weights, attributes):
     model = small_model(nodes, {"x": IMAGE}, ["y"], arrays)
     assert run(model, {"x": floats(IMAGE)})
     import_model(model, context())
+
+
+@settings(max_examples=100)
+@given(st.randoms(use_true_random=False))
+def test_what_onnxruntime_runs_is_let_pass_and_nothing_else(random):
+    """Windows, pads and neighbourhoods, small and large, against what onnxruntime says."""
+    operator = random.choice(["MaxPool", "AveragePool", "LpPool", "Pad", "LRN"])
+    extents, inputs, weights, attributes = [random.randint(1, 5) for _ in "hw"], ["x"], {}, {}
+    if operator == "LRN":
+        attributes["size"] = random.randint(0, 6)
+    elif operator == "Pad":
+        attributes["mode"] = random.choice(["reflect", "edge", "constant"])
+        pads = [0, 0, random.randint(-2, 5), 0, 0, 0, random.randint(-2, 5), 0]
+        inputs, weights = ["x", "p"], {"p": np.array(pads)}
+    else:
+        attributes["kernel_shape"] = [random.randint(1, 6), random.randint(1, 3)]
+        attributes["pads"] = [random.randint(0, 2) for _ in range(4)]
+        attributes["strides"] = [random.randint(1, 3), 1]
+        if operator == "MaxPool":
+            attributes["dilations"] = [random.randint(1, 2), 1]
+        if operator != "LpPool":
+            attributes["ceil_mode"] = random.randint(0, 1)
+    layer = node(operator, inputs, ["y"], "it", **attributes)
+    model = small_model([layer], {"x": [1, 2, *extents]}, ["y"], weights)
+    try:
+        run(model, {"x": floats((1, 2, *extents))})
+    except Exception:
+        with pytest.raises(CompileError, match="node 'it'"):
+            import_model(model, context(), calibrated=random.random() < 0.5)
+    else:
+        import_model(model, context(), calibrated=random.random() < 0.5)
