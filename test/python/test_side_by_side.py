@@ -9,7 +9,7 @@ import pytest
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.passes import side_by_side as module
-from vtac.passes.side_by_side import FEWEST, side_by_side
+from vtac.passes.side_by_side import FEWEST, begun_beside, side_by_side
 
 
 @pytest.fixture(params=[True, False], ids=["forked", "alone"])
@@ -78,3 +78,34 @@ def test_other_threads_forbid_a_child() -> None:
     finally:
         done.set()
         thread.join()
+
+
+def test_what_is_begun_runs_in_a_child_and_returns_the_result(forked: bool) -> None:
+    results = [begun_beside(lambda number=number: (number, os.getpid())) for number in range(4)]
+    found = [result() for result in results]
+    assert [number for number, _ in found] == list(range(4))
+    assert all((process != os.getpid()) == forked for _, process in found)
+
+
+@pytest.mark.parametrize("end", [partial(os._exit, 0), partial(os._exit, 1), partial(int, "x")])
+def test_what_was_begun_in_a_child_that_fails_is_computed_here(
+    end: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_may_fork", lambda: True)
+    parent = os.getpid()
+
+    def computed() -> int:
+        if os.getpid() != parent:
+            end()
+        return os.getpid()
+
+    assert begun_beside(computed)() == parent
+
+
+def test_an_error_of_what_was_begun_is_raised_where_its_result_is_asked_for(forked: bool) -> None:
+    def fail() -> int:
+        raise CompileError(Problem("layer", "does not fit"))
+
+    result = begun_beside(fail)
+    with pytest.raises(CompileError, match="does not fit"):
+        result()

@@ -62,7 +62,13 @@ from vtac.tools.driver.options import (
     both_given,
     options_from,
 )
-from vtac.tools.driver.packing import Built, Lowered, PartitionedSteps, package_of
+from vtac.tools.driver.packing import (
+    Built,
+    Lowered,
+    PartitionedSteps,
+    faults_sought,
+    package_of,
+)
 from vtac.tools.driver.pipelines import built_passes
 from vtac.tools.driver.placements import Nodes, place_nodes, quantisation_of
 from vtac.tools.driver.planner import (
@@ -240,13 +246,19 @@ class Driver:
             self._begin_again(before)
             best = self._planned(best.pipeline, unpartitioned, nodes)
         self.report = best.report
-        self._check(best.built)
+        faults = faults_sought(best.built, self._engine, self.ctx.resources)
         self._note_records()
         self.report.notes += [text for text in (note, best.trials.note()) if text]
         if not best.built and NO_CALIBRATION not in self.report.warnings:
             self.report.warnings.append(NOTHING_OFFLOADED)
-        with self._step("open"):
-            return Module(best.package, report=self.report, engines=self._engines)
+        try:
+            with self._step("open"):
+                return Module(best.package, report=self.report, engines=self._engines)
+        finally:
+            with self._step("check"):
+                problems = faults()
+            if problems:
+                raise CompileError(problems)
 
     def _drop_weights(self, module: ModuleOp) -> None:
         """Drop the float weights of what is quantised now.
@@ -474,15 +486,6 @@ class Driver:
             with self._step("encode"):
                 built[name] = codegen, self.codegens[codegen].build(op, self.ctx)
         return built
-
-    def _check(self, built: Built) -> None:
-        """Raise `CompileError` if engines find faults in what codegens have built."""
-        problems: list[Problem] = []
-        with self._step("check"):
-            for name, (codegen, op) in built.items():
-                problems += self._engine(codegen, name).faults(op, self.ctx.resources)
-        if problems:
-            raise CompileError(problems)
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:

@@ -1,10 +1,13 @@
 """A partitioned network in steps, what codegens have made of its parts, and the package of both."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from vtac.dialects.errors import Problem
 from vtac.dialects.target import Machine
 from vtac.passes.pipeline import Pipeline
+from vtac.passes.side_by_side import begun_beside
+from vtac.runtime.engine import Array, Engine
 from vtac.runtime.package import Function, Package, Quantisation, TuningRecord
 from vtac.tools.driver.planner import NetworkSteps
 from vtac.tools.driver.trials import ClockTrials
@@ -43,6 +46,28 @@ class Lowered:
     def spilled(self) -> int:
         """How many tensors between layers lie in DDR."""
         return self.report.plan.in_ddr
+
+
+MANY_INSTRUCTIONS = 2000
+"""From so many on, looking for faults takes longer than the start of a process."""
+
+
+def faults_sought(
+    built: Built, engine: Callable[[str, str], Engine], resources: Mapping[str, Array]
+) -> Callable[[], list[Problem]]:
+    """Let engines look for faults in what codegens have built; the function that returns them.
+
+    It is to be called once. If there are many instructions, another process looks meanwhile.
+
+    engine: of a codegen, for one of its functions. resources: see `Engine.faults`.
+    """
+    programs = [(engine(codegen, name), op) for name, (codegen, op) in built.items()]
+
+    def faults() -> list[Problem]:
+        return [found for own, op in programs for found in own.faults(op, resources)]
+
+    instructions = sum(own.instructions(op) for own, op in programs)
+    return begun_beside(faults) if instructions >= MANY_INSTRUCTIONS else faults
 
 
 def package_of(
