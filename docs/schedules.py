@@ -359,8 +359,8 @@ vta-opt docs/matrix_product.mlir \\
         block("text", words_text(threads.binary, names)),
         f"""\
 On the simulator the product is what NumPy computes. The clock counts {single.cycles:,} cycles
-without the last step and {threads.cycles:,} with it: buffers take further slots where there is
-room, so threads are of use only where there is none.
+without the last step, {threads.cycles:,} with it: buffers take further slots where there is room,
+so threads are of use only where there is none.
 
 Any schedule, whoever wrote it, can be asked for its cycles directly. `te-estimate` writes them on
 it as the attribute `estimate`, and leaves kernel and schedule as they are:""",

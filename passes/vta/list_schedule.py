@@ -11,6 +11,10 @@ instructions whose predecessors are done, the first in program order. There is o
 of a module that computes, such as those of accumulators. They hold up the module while the channel
 serves others, so they run early if the channel is quiet, and later if it is busy and there is
 something else to compute.
+
+Instead of the first in program order it can take the most urgent one: `urgencies` runs a program
+from its end to its beginning, and what starts last there is the most urgent. This is justification
+(Valls, Ballestin and Quintanilla, "Justification and RCPSP: A technique that pays", 2005).
 """
 
 import heapq
@@ -99,13 +103,36 @@ def run(
     *,
     keep_order: bool = False,
     earliest: Sequence[int] | None = None,
+    urgency: Sequence[int] | None = None,
 ) -> ListSchedule:
     """Run a program. before: for each instruction those that must be done when it starts.
 
     keep_order: each module runs its instructions in program order. earliest: the cycle before which
-    each instruction does not start, 0 unless given.
+    each instruction does not start, 0 unless given. urgency: a module that is idle takes the
+    instruction with the greatest one, of equal ones the first in program order; all are equal
+    unless given.
     """
-    return _ListScheduler(target, work, before, keep_order, earliest).run()
+    return _ListScheduler(target, work, before, keep_order, earliest, urgency).run()
+
+
+def urgencies(
+    target: Target,
+    work: Sequence[Occupation],
+    before: Sequence[set[int]],
+    starts: Sequence[int],
+) -> list[int]:
+    """How urgent each instruction is, for `run`: its start in a run from the end to the beginning.
+
+    starts: of each instruction in a run from the beginning; those that started late come first in
+    the run from the end.
+    """
+    count = len(work)
+    after: list[set[int]] = [set() for _ in work]
+    for number, numbers in enumerate(before):
+        for earlier in numbers:
+            after[count - 1 - earlier].add(count - 1 - number)
+    found = run(target, work[::-1], after, urgency=starts[::-1])
+    return found.starts[::-1]
 
 
 def earliest_loads(
@@ -129,7 +156,7 @@ def earliest_loads(
 
 
 class _ListScheduler:
-    """One run. For each module: the instruction that runs, and those that could start.
+    """One run. For each module: the instruction that runs, and the ranks of those that could start.
 
     A carrier has the number of the instruction whose token it brings to one before it in the row of
     modules, as -1 - number.
@@ -142,8 +169,15 @@ class _ListScheduler:
         before: Sequence[set[int]],
         keep_order: bool,
         earliest: Sequence[int] | None,
+        urgency: Sequence[int] | None,
     ):
         count, timing, self._system = len(work), target.timing, target.system
+        # Lists of instructions hold ranks: the most urgent one has the least.
+        keys = [0] * count if urgency is None else [-value for value in urgency]
+        self._numbers = sorted(range(count), key=keys.__getitem__)
+        self._ranks = [0] * count
+        for rank, number in enumerate(self._numbers):
+            self._ranks[number] = rank
         modules = self._system.modules
         self._earliest = [0] * count if earliest is None else earliest
         self._starts = [0] * count
@@ -201,7 +235,7 @@ class _ListScheduler:
             return
         self._available[number] = self._now
         apart = beats is not None and module not in self._system.loaders
-        heapq.heappush(self._ready[module + apart * len(self._busy)], number)
+        heapq.heappush(self._ready[module + apart * len(self._busy)], self._ranks[number])
 
     def _begin(self, module: Module) -> None:
         """Start the next instruction of a module, if there is one."""
@@ -214,9 +248,9 @@ class _ListScheduler:
         if not ready:
             return
         turn = self._turn[module]
-        if self._keep_order and turn[-1] != ready[0]:
+        if self._keep_order and turn[-1] != self._numbers[ready[0]]:
             return
-        number = heapq.heappop(ready)
+        number = self._numbers[heapq.heappop(ready)]
         if self._keep_order:
             turn.pop()
         self._busy[module] = True
@@ -224,7 +258,7 @@ class _ListScheduler:
         self._place(number)
 
     def _choose(self, module: Module) -> list[int]:
-        """The list whose first instruction a module starts; empty if it has none."""
+        """The list of ranks whose first instruction a module starts; empty if it has none."""
         ready, loads = self._ready[module], self._ready[module + len(self._busy)]
         free = self._free[-1]
         if not loads or not ready:

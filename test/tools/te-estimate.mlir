@@ -7,7 +7,7 @@
 // RUN: vta-opt %s -p "te-estimate{kernel=other}" | filecheck %s --check-prefix NONE
 
 // A schedule written by hand, with its virtual threads: as many cycles as its program takes.
-// CHECK: te.schedule @y attributes {estimate = 2911 : i64} {
+// CHECK: te.schedule @y attributes {estimate = 2764 : i64} {
 // CHECK: te.vthread %jt
 
 // Without threads, and with two slots instead.

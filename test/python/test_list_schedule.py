@@ -1,0 +1,74 @@
+"""Orders of random programs by the list schedule, by program order and by urgency."""
+
+import random
+
+import pytest
+
+from vtac.dialects.target import CORE, Memory, machine_of
+from vtac.passes.vta.list_schedule import ListSchedule, Occupation, run, urgencies
+from vtac.passes.vta.order_instructions import MARGIN, better_order
+from vtac.passes.vta.precedence import Span, predecessors
+
+TARGET = machine_of("chisel-pynq")
+SPACES = (Memory.ACC, Memory.INP, "buffer")
+
+
+def program(seed: int) -> tuple[list[Occupation], list[set[int]]]:
+    """Random instructions, and for each those that it must follow."""
+    chosen = random.Random(seed)
+    computing = set(CORE.runs.values())
+    work, spans = list[Occupation](), list[list[Span]]()
+    for _ in range(60):
+        module = chosen.choice(CORE.modules)
+        loads = module in CORE.loaders or (module in computing and chosen.random() < 0.2)
+        cycles = chosen.choice((8, 40, 300))
+        work.append(Occupation(module, 0, cycles) if loads else Occupation(module, cycles))
+        spans.append([])
+        for _ in range(chosen.randint(0, 2)):
+            start = chosen.randint(0, 60)
+            end = start + chosen.randint(1, 8)
+            spans[-1].append(Span(chosen.choice(SPACES), start, end, chosen.random() < 0.4))
+    return work, predecessors([each.module for each in work], spans)
+
+
+def both(seed: int) -> tuple[ListSchedule, ListSchedule]:
+    """A random program run by program order, and by urgency."""
+    work, before = program(seed)
+    first = run(TARGET, work, before)
+    return first, run(TARGET, work, before, urgency=urgencies(TARGET, work, before, first.starts))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_order_keeps_to_the_predecessors(seed: int) -> None:
+    work, before = program(seed)
+    values = random.Random(seed).choices(range(5), k=len(work))
+    for found in (*both(seed), run(TARGET, work, before, urgency=values)):
+        places = {number: place for place, number in enumerate(found.order)}
+        assert sorted(places) == list(range(len(work)))
+        for number, numbers in enumerate(before):
+            assert all(places[earlier] < places[number] for earlier in numbers)
+            assert all(found.starts[earlier] < found.starts[number] for earlier in numbers)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_who_must_come_before_another_is_more_urgent(seed: int) -> None:
+    work, before = program(seed)
+    found = urgencies(TARGET, work, before, run(TARGET, work, before).starts)
+    for number, numbers in enumerate(before):
+        assert all(found[earlier] > found[number] for earlier in numbers)
+
+
+def test_urgency_gains_on_average() -> None:
+    cycles = [(first.cycles, urgent.cycles) for first, urgent in map(both, range(60))]
+    assert sum(urgent for _, urgent in cycles) < 0.99 * sum(first for first, _ in cycles)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_better_order_is_the_faster_one_by_a_margin(seed: int) -> None:
+    work, before = program(seed)
+    kept = run(TARGET, work, before, keep_order=True)
+    first, urgent = both(seed)
+    gains = first.cycles - urgent.cycles >= first.cycles // MARGIN
+    best = urgent if gains else first
+    expected = best.order if best.cycles < kept.cycles else None
+    assert better_order(TARGET, work, before) == expected
