@@ -370,7 +370,8 @@ class VtaCodegen(Codegen):
     def preparation(self, options: QuantiseOptions) -> Pipeline:
         """Integers, moves that cost nothing, byte planes, a first layer that fills its blocks."""
         quantise = Pipeline.of(
-            "split-channels,quantize,integer-streams,weights-from-activations", QUANTISED
+            "split-channels,quantize,integer-streams,integer-softmax,weights-from-activations",
+            QUANTISED,
         ).with_options("quantize", shift=options.shift, requantise=options.requantise)
         return quantise + Pipeline.of("sort-channels,raise-moves,byte-planes,fold-first-layer")
 

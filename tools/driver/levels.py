@@ -16,6 +16,7 @@ from vtac.passes.graph.host_model import HostModel
 from vtac.passes.graph.merge_regions import MergeRegionsPass
 from vtac.passes.graph.prune_regions import PruneRegionsPass
 from vtac.passes.graph.quantise_options import QuantiseOptions
+from vtac.passes.graph.softmax.integer_softmax import IntegerSoftmaxPass
 from vtac.passes.graph.streams.integer_streams import IntegerStreamsPass
 from vtac.passes.graph.weights_from_activations import WeightsFromActivationsPass
 from vtac.passes.pipeline import Pipeline, Segment
@@ -32,7 +33,9 @@ CALIBRATED = "calibrated"
 PARTITIONED = "graph"
 """The level at which ``@main`` is cut into host parts and launches."""
 
-COMPARING = tuple(each.name for each in (IntegerStreamsPass, WeightsFromActivationsPass))
+COMPARING = tuple(
+    each.name for each in (IntegerStreamsPass, IntegerSoftmaxPass, WeightsFromActivationsPass)
+)
 """The passes before partitioning that compare the accelerator with the host."""
 
 CANONICALISE = Pipeline.of(

@@ -32,6 +32,7 @@ from vtac.dialects.graph import (
     moved,
     shape_of,
 )
+from vtac.dialects.graph.ranges import range_of, set_range
 from vtac.passes.approximation.gates import PLANE_BITS, Gate
 from vtac.passes.approximation.planes import PLANE_BITS as WEIGHT_BITS
 from vtac.passes.approximation.planes import split
@@ -144,6 +145,8 @@ class _Emitter:
         result = layer.group.root.results[0]
         if layer.scale is None:
             self.reals[result] = made
+            if (limits := range_of(result)) is not None:
+                set_range(made, *limits)
             result.replace_all_uses_with(made)
         else:
             self._define(result, made)

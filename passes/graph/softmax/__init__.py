@@ -1,0 +1,1 @@
+"""Softmax over the lanes of an element, in integers on machines that multiply."""
