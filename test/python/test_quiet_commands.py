@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 from digits_model import MODEL, save_images
 
-from vtac.tools.commands import vta_compile, vta_export, vta_report, vta_run, vta_sim
+from vtac.tools.commands import (
+    vta_compile,
+    vta_export,
+    vta_opt,
+    vta_report,
+    vta_run,
+    vta_sim,
+    vta_translate,
+    vtac,
+)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +86,45 @@ def test_the_report_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert 0 < sum(node["macs"] for node in found["nodes"]) <= region["macs"]
     assert found["instructions"].keys() == {"vta_0"} and found["seconds"]["te-schedule"] > 0
     assert "logits" in json.dumps(found["evaluation"]) and "layer_errors" not in found
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (vta_compile, ["MODEL", "--calibrate", "SAMPLES", "--emit", "te", "--explain"]),
+        (vta_compile, ["MODEL", "--target", "cluster-2", "--calibrate", "SAMPLES", "--plan"]),
+        (vta_compile, ["MODEL", "--calibrate", "SAMPLES", "--layer-errors", "-v"]),
+        (vta_compile, ["--print-pipeline"]),
+        (vta_compile, ["--print-pipeline", "--from", "te"]),
+        (vta_run, ["PACKAGE", "--input", "SAMPLES", "--reference", "MODEL", "--profile"]),
+        (vta_run, ["PACKAGE", "--evaluate", "SAMPLES", "--reference", "MODEL", "-v"]),
+        (vta_sim, ["PACKAGE", "--check", "-v"]),
+        (vta_sim, ["--list-presets"]),
+        (vta_opt, ["--list-passes"]),
+        (vta_opt, ["--list-xdsl-passes"]),
+        (vta_translate, ["--disassemble", "PACKAGE"]),
+        (vtac, []),
+    ],
+)
+def test_nothing_but_json_stands_on_standard_output(
+    folder: Path,
+    package: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: Any,
+    options: list[str],
+) -> None:
+    names = {"MODEL": MODEL, "SAMPLES": folder / "samples.npz", "PACKAGE": package}
+    with contextlib.suppress(SystemExit):
+        command.main(["--json", *(str(names.get(option, option)) for option in options)])
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_emitted_ir_is_a_key_of_the_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [str(MODEL), "--calibrate", str(folder / "samples.npz"), "--emit", "graph"]
+    vta_compile.main(given)
+    text = capsys.readouterr().out
+    vta_compile.main([*given, "--json"])
+    assert json.loads(capsys.readouterr().out)["ir"] == text and "graph.pack" in text
 
 
 def steps(text: str) -> list[str]:

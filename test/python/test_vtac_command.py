@@ -3,11 +3,13 @@
 import argparse
 import importlib
 import json
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +42,10 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 def test_every_command_says_its_version(capsys: pytest.CaptureFixture[str], module: str) -> None:
     lines = said(capsys, module, "--version").splitlines()
     assert f"vtac {version('vtac')}" in lines and f"xdsl {version('xdsl')}" in lines
-    assert lines == [f"{k} {v}" for k, v in json.loads(said(capsys, "vtac", "--json")).items()]
+    found = json.loads(said(capsys, "vtac", "--json"))
+    assert lines == [f"{k} {v}" for k, v in found.items()]
+    assert found == json.loads(said(capsys, module, "--version", "--json"))
+    assert found == json.loads(said(capsys, module, "--json", "--version"))
 
 
 @pytest.mark.parametrize(
@@ -75,6 +80,39 @@ echo "${{COMPREPLY[@]}}"
     assert expected in done.stdout.split(), done.stderr
 
 
+@pytest.mark.parametrize("module", ["vtac", *MODULES])
+def test_fish_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path, module: str) -> None:
+    """fish itself takes the lines, offers each option with its help, and values to choose from."""
+    fish = shutil.which("fish")
+    if fish is None:
+        pytest.skip("there is no fish")
+    file = tmp_path / "vtac.fish"
+    file.write_text(said(capsys, "vtac", "--completion", "fish"))
+    parser = vtac._parser() if module == "vtac" else parser_of(module)
+    asked = {f"{parser.prog} --": None}
+    asked |= {f"{parser.prog} {a.option_strings[-1]} ": a for a in parser._actions if a.choices}
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    for line, action in asked.items():
+        program = f"source {file}; complete --do-complete '{line}'"
+        command = [fish, "--no-config", "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        assert done.stderr == ""
+        found = {word for word, *_ in (text.split("\t") for text in done.stdout.splitlines())}
+        if action is None:
+            options = {o for a in parser._actions for o in a.option_strings}
+            assert {option for option in options if option.startswith("--")} <= found
+        else:
+            assert found == set(map(str, action.choices or ()))
+
+
+def test_fish_needs_no_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    lines = said(capsys, "vtac", "--completion", "fish").splitlines()
+    assert lines and all(line.startswith("complete -c v") for line in lines)
+
+
 @pytest.mark.parametrize("shell", vtac.SHELLS)
 def test_every_shell_has_completions(capsys: pytest.CaptureFixture[str], shell: str) -> None:
     pytest.importorskip("shtab", reason="shtab is not installed")
@@ -92,10 +130,16 @@ def test_completions_need_a_package(
     assert "pip install 'vtac[completion]'" in capsys.readouterr().err
 
 
+def parser_of(module: str) -> argparse.ArgumentParser:
+    """The parser of a command."""
+    found = importlib.import_module(f"vtac.tools.commands.parsers.{module}").argument_parser()
+    assert isinstance(found, argparse.ArgumentParser)
+    return found
+
+
 def parsers() -> Iterator[argparse.ArgumentParser]:
     """The parsers of all commands and of their subcommands."""
-    for module in MODULES:
-        yield importlib.import_module(f"vtac.tools.commands.parsers.{module}").argument_parser()
+    yield from map(parser_of, MODULES)
     yield from map(subcommand_parser, SUBCOMMANDS)
 
 

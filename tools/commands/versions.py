@@ -1,5 +1,6 @@
 """The versions of vtac and of what it stands on."""
 
+import json
 import platform
 import re
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -16,6 +17,14 @@ def versions() -> dict[str, str]:
         if (name := _NAME.match(requirement)) and "extra ==" not in requirement:
             found[name[0]] = _version(name[0])
     return found
+
+
+def versions_text(*, as_json: bool) -> str:
+    """The versions as they are printed: a line for each, or a JSON object."""
+    found = versions()
+    if as_json:
+        return json.dumps(found, indent=2)
+    return "\n".join(f"{name} {number}" for name, number in found.items())
 
 
 def _version(name: str) -> str:

@@ -1,6 +1,7 @@
 """``vta-compile``: compiles an ONNX model to a package."""
 
 import argparse
+import json
 import re
 import sys
 import warnings
@@ -57,7 +58,8 @@ def main(args: Sequence[str] | None = None) -> None:
 def _compile(args: argparse.Namespace) -> None:
     verify(args)
     if args.print_pipeline:
-        print(_pipeline(args))
+        text = str(_pipeline(args))
+        print(json.dumps({"pipeline": text}) if args.json else text)
         return
     args.output = output_of(args)
     plans = PlanRecorder() if args.plan or args.plan_picture else None
@@ -121,9 +123,10 @@ def _show_plan(args: argparse.Namespace, module: Module, plans: PlanRecorder) ->
 
 def _print(args: argparse.Namespace, module: Module, measures: bool) -> None:
     """Print what was asked for, and where the package is."""
+    text = module.report.ir.get(args.emit, "") if args.emit else ""
     if args.emit:
-        text = module.report.ir.get(args.emit, "")
-        sys.stdout.write(text)
+        if not args.json:
+            sys.stdout.write(text)
         named = set(re.findall(r'#vtac\.resource<"([^"]+)"', text))
         note_constants(len(named), "vta-compile", "--save-ir DIR writes them beside it")
     if args.explain:
@@ -133,7 +136,8 @@ def _print(args: argparse.Namespace, module: Module, measures: bool) -> None:
         found = evaluated(module, args.evaluate, args.model, args.limit, quiet=args.quiet)
     errors = module.report.layer_errors if measures else None
     if args.json:
-        print_json({**compilation_values(module, args.output), **accuracy_values(found, errors)})
+        values = {**compilation_values(module, args.output), **accuracy_values(found, errors)}
+        print_json({**values, "ir": text} if args.emit else values)
     else:
         print_accuracy(found, errors, as_json=False)
     if args.output and not args.quiet:

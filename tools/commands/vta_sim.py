@@ -10,6 +10,7 @@ The clock needs no data; ``--check`` also looks for hazards in the same program.
 
 import argparse
 import io
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,7 +58,7 @@ def main(args: Sequence[str] | None = None) -> None:
 def _simulate(args: argparse.Namespace) -> None:
     verify(args)
     if args.list_presets:
-        _print_presets()
+        _print_presets(as_json=args.json)
         return
     machine = machine_of(args.target) if args.target else None
     if Path(args.program).is_dir():
@@ -156,8 +157,13 @@ def _check(
         print("no hazards" + ("" if report.exact else " (micro-ops unknown, taken for all)"))
 
 
-def _print_presets() -> None:
-    """Print one row per value and one column per preset."""
+def _print_presets(*, as_json: bool) -> None:
+    """Print one row per value and one column per preset, or an object of values for each preset."""
+    if as_json:
+        fields = {"verified", *TIMING_FIELDS} - {"name"}
+        found = {n: {f: getattr(p, f) for f in sorted(fields)} for n, p in TIMING_PRESETS.items()}
+        print(json.dumps(found, indent=2))
+        return
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("value")
     for name in TIMING_PRESETS:

@@ -6,7 +6,6 @@ eval "$(vtac --completion bash)"
 
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Sequence
 
@@ -14,10 +13,15 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.tools.commands import parsers
 from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.entry import COMMANDS
-from vtac.tools.commands.parsers.argument_parser import ArgumentParser
-from vtac.tools.commands.versions import versions
+from vtac.tools.commands.parsers.argument_parser import (
+    ArgumentParser,
+    add_quiet_argument,
+    add_verbose_argument,
+)
+from vtac.tools.commands.parsers.fish import FISH, fish_completions
+from vtac.tools.commands.versions import versions_text
 
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", FISH, "tcsh", "zsh")
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -42,8 +46,10 @@ def _parser() -> argparse.ArgumentParser:
         "--completion",
         choices=SHELLS,
         help="print the completions of all commands for a shell; for bash say in its start-up file:"
-        ' eval "$(vtac --completion bash)"',
+        ' eval "$(vtac --completion bash)"; for fish: vtac --completion fish | source',
     )
+    add_quiet_argument(parser)
+    add_verbose_argument(parser, "accepted, as by every command; there is nothing more to say")
     return parser
 
 
@@ -51,20 +57,24 @@ def _run(args: argparse.Namespace) -> None:
     if args.completion:
         sys.stdout.write(completions(args.completion))
     elif args.json:
-        print(json.dumps(versions(), indent=2))
-    else:
+        print(versions_text(as_json=True))
+    elif not args.quiet:
         _parser().print_help()
 
 
 def completions(shell: str) -> str:
     """The completions of all commands for a shell of `SHELLS`.
 
-    Raises `CompileError` if the package shtab, which writes them, is not installed.
+    Raises `CompileError` if the package shtab, which writes them for all shells but fish, is not
+    installed.
     """
+    modules = [importlib.import_module(f"{parsers.__name__}.{e.__name__}") for e in COMMANDS]
+    made = [_parser(), *(module.argument_parser() for module in modules)]
+    if shell == FISH:
+        return "".join(map(fish_completions, made))
     try:
         import shtab
     except ImportError:
         hint = "Install it: pip install 'vtac[completion]'."
         raise CompileError(Problem("--completion", "needs the package shtab", hint)) from None
-    modules = [importlib.import_module(f"{parsers.__name__}.{e.__name__}") for e in COMMANDS]
-    return "\n".join(str(shtab.complete(module.argument_parser(), shell)) for module in modules)
+    return "\n".join(str(shtab.complete(parser, shell)) for parser in made)

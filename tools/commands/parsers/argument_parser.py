@@ -21,9 +21,9 @@ def _not_empty(text: str) -> str:
 
 class _PrintVersions(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from vtac.tools.commands.versions import versions
+        from vtac.tools.commands.versions import versions_text
 
-        print("\n".join(f"{name} {number}" for name, number in versions().items()))
+        print(versions_text(as_json=asks_for_json(parser)))
         parser.exit()
 
 
@@ -37,12 +37,15 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
+        self.given: list[str] = []
+        """The arguments that are parsed, with those of the configuration file."""
         self.register("type", None, _not_empty)
         self.add_argument(
             "--version",
             action=_PrintVersions,
             nargs=0,
-            help="print the versions of vtac and of the libraries that it uses, and stop",
+            help="print the versions of vtac and of the libraries that it uses (with --json as"
+            " JSON), and stop",
         )
 
     def parse_known_args(  # type: ignore[override]
@@ -55,7 +58,8 @@ class ArgumentParser(argparse.ArgumentParser):
         except CompileError as error:
             print_problems(self.prog, error.problems)
             self.exit(FAILED)
-        return super().parse_known_args([*configured, *given], namespace)
+        self.given = [*configured, *given]
+        return super().parse_known_args(self.given, namespace)
 
     def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
         """Print the help; unlike argparse, raise OSError if the output cannot be written."""
@@ -64,6 +68,11 @@ class ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 1."""
         self.exit(FAILED, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def asks_for_json(parser: argparse.ArgumentParser) -> bool:
+    """Whether ``--json`` is among the arguments, for actions that end the command at once."""
+    return isinstance(parser, ArgumentParser) and "--json" in parser.given
 
 
 def add_verbose_argument(

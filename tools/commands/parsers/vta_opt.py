@@ -1,10 +1,15 @@
 """The arguments of ``vta-opt``, and what is wrong with them."""
 
 import argparse
+import json
 from typing import Any
 
 from vtac.tools.commands.arguments import file_of, verify_paths
-from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
+from vtac.tools.commands.parsers.argument_parser import (
+    ArgumentParser,
+    add_quiet_argument,
+    asks_for_json,
+)
 
 SEPARATOR = "// -----"
 MLIR, ONNX = "mlir", "onnx"
@@ -14,7 +19,8 @@ class _ListXdslPasses(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from xdsl.transforms import get_all_passes
 
-        print("\n".join(sorted(get_all_passes())))
+        names = sorted(get_all_passes())
+        print(json.dumps(names, indent=2) if asks_for_json(parser) else "\n".join(names))
         parser.exit()
 
 
@@ -81,7 +87,8 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--json",
         action="store_true",
-        help="print the list of --list-passes, or the seconds of --time-passes, as JSON",
+        help="print the list of --list-passes or --list-xdsl-passes, or the seconds of"
+        " --time-passes, as JSON",
     )
     add(
         "--list-xdsl-passes",
