@@ -15,8 +15,8 @@ is onnxruntime's interface over all this. Mistakes of the user raise `CompileErr
 """
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # that of typing; without its import a command is guarded earlier
 if TYPE_CHECKING:
     from vtac.dialects.errors import CompileError
     from vtac.dialects.target import Target

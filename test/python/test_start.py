@@ -1,5 +1,7 @@
 """How little a command imports before its first line: mistakes need none of the large libraries."""
 
+import ast
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +112,49 @@ import vtac.tools.commands.{module}
 print([name for name in {unneeded!r} if name in sys.modules])
 """
     assert started(program, tmp_path).stdout == "[]\n"
+
+
+TOLD_IMPORTS = """
+import sys
+before = set(sys.modules)
+from vtac.tools.commands import entry
+loaded = set(sys.modules) - before
+sys.argv = [{module!r}, "--help"]
+try:
+    entry.{module}()
+except SystemExit:
+    later = set(sys.modules) - before - loaded
+    print(sorted(loaded), sorted(later), sep=chr(10), file=sys.__stderr__)
+"""
+
+INTERRUPTED_IMPORT = """
+import sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {interrupted!r}:
+            raise KeyboardInterrupt
+from vtac.tools.commands import entry
+sys.meta_path.insert(0, Interrupt())
+sys.argv = [{module!r}, "--help"]
+entry.{module}()
+"""
+
+
+@pytest.mark.parametrize("module", ["vtac", "vta_run", "vta_explore"])
+def test_an_interrupted_import_ends_quietly(module: str, tmp_path: Path) -> None:
+    """A Ctrl-C in the import of anything that the guard or the parser imports."""
+    loaded, later = (
+        ast.literal_eval(line)
+        for line in started(TOLD_IMPORTS.format(module=module), tmp_path).stderr.splitlines()
+    )
+    assert {name for name in loaded if not name.startswith("vtac")} <= {"gc", "importlib"}
+    assert "vtac.tools.commands.guard" in later
+    later = [name for name in later if "_" not in (name[0], name[-1])]
+    drawn = random.Random(module).sample(later, min(6, len(later)))
+    for interrupted in ["vtac.tools.commands.guard", "vtac.dialects.errors", *drawn]:
+        program = INTERRUPTED_IMPORT.format(module=module, interrupted=interrupted)
+        done = started(program, tmp_path)
+        assert (done.returncode, done.stderr) == (130, ""), interrupted
 
 
 def test_files_of_machines_are_known_by_the_same_names() -> None:

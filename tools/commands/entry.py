@@ -1,14 +1,27 @@
 """Entry points of the installed commands.
 
 Each parses its arguments and looks for what is wrong with them, inside the guard, before it imports
-what it runs.
+what it runs. This module and the packages around it import next to nothing, because an interruption
+while they are imported ends with a traceback.
 """
 
 import gc
 import importlib
 
-from vtac.tools.commands.guard import guard
-from vtac.tools.commands.progress import shown_steps
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+INTERRUPTED = 130
+
+
+def _guard(command: str) -> "AbstractContextManager[None]":
+    """`vtac.tools.commands.guard.guard`; an interruption while it is imported ends quietly, too."""
+    try:
+        from vtac.tools.commands.guard import guard
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+    return guard(command)
 
 
 def _run(module: str) -> None:
@@ -17,7 +30,9 @@ def _run(module: str) -> None:
     What is imported stays, so the collector of garbage need not look at it: neither while it is
     imported, which saves a tenth of the time, nor later.
     """
-    with guard(module.replace("_", "-")):
+    with _guard(module.replace("_", "-")):
+        from vtac.tools.commands.progress import shown_steps
+
         parsers = importlib.import_module(f"vtac.tools.commands.parsers.{module}")
         args = parsers.argument_parser().parse_args()
         parsers.verify(args)
@@ -32,7 +47,7 @@ def _run(module: str) -> None:
 
 def vtac() -> None:
     """Name the commands, say the versions, write completions for shells."""
-    with guard("vtac"):
+    with _guard("vtac"):
         importlib.import_module("vtac.tools.commands.vtac").main()
 
 

@@ -20,8 +20,9 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.tools.commands.entry import INTERRUPTED
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
 
 
 @contextmanager

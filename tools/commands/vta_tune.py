@@ -22,7 +22,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import Target
 from vtac.tools.commands.accuracy import print_json
 from vtac.tools.commands.diagnostics import run_command
-from vtac.tools.commands.guard import INTERRUPTED
+from vtac.tools.commands.entry import INTERRUPTED
 from vtac.tools.commands.parsers.shapes import parse_shapes
 from vtac.tools.commands.parsers.vta_tune import argument_parser, is_ir, verify
 from vtac.tools.commands.remote import device_at
