@@ -71,4 +71,6 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
+    # A shell that starts something in the background has it ignore interruptions.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     asyncio.run(_serve())
