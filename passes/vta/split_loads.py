@@ -7,7 +7,8 @@ its own place is free.
 
 Takes placed loads of one row of weights without pads; leaves pieces of equal size, up to one
 element. Option ``beats``: the most beats of a piece; 0 leaves all loads as they are. Without it
-they follow from the latency of the memory, which each piece pays where no other load is waiting.
+they follow from the latency of the memory, which each piece pays where no other load is waiting,
+and from the width of the port.
 """
 
 from collections.abc import Iterator
@@ -25,8 +26,9 @@ LATENCIES = 32
 """The most beats of a piece, in latencies of the memory. 32 of 16 cycles are 512 beats, 16 tiles of
 weights by a port of 8 bytes."""
 
-FEWEST = 512
-"""Beats that a piece may have on any machine."""
+FEWEST, FEWEST_BYTES = 512, 4096
+"""Beats, and bytes, that a piece may have on any machine. Where a narrow port takes long for few
+bytes, shorter pieces delay loads more than they let others pass."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ def split_loads(program: StreamOp, beats: int | None = None) -> None:
 def most_elements(target: Target, beats: int | None = None) -> int:
     """The most elements of WGT in a piece. beats: as the option of the pass."""
     timing = target.timing
-    most = max(FEWEST, LATENCIES * timing.latency) if beats is None else beats
+    most = beats
+    if most is None:
+        most = max(FEWEST, LATENCIES * timing.latency, timing.beats(FEWEST_BYTES))
     return max(most // timing.beats(target.element_bytes(target.system.weights)), 1)
 
 

@@ -15,3 +15,13 @@ vta.program @f attributes {vtac.target = #target.vta<"chisel-pynq">} {
   vta.load inp sram 0 from @w dram 0 size [1, 400] stride 400
   vta.finish
 }
+
+// A port of 4 bytes takes 64 beats for a tile: pieces have 4,096 bytes, 16 tiles, here too.
+// CHECK:      vta.load wgt sram 0 from @w dram 0 size [1, 16] stride 16
+// CHECK-NEXT: vta.load wgt sram 16 from @w dram 16 size [1, 16] stride 16
+// CHECK-NEXT: vta.finish
+vta.program @narrow attributes {vtac.target = #target.vta<"chisel-pynq", port_bytes = 4>} {
+  vta.buffer @w input index 0 bytes 16384 align 256
+  vta.load wgt sram 0 from @w dram 0 size [1, 32] stride 32
+  vta.finish
+}
