@@ -4,9 +4,9 @@
 measurement is appended to a file of records as soon as it is made, so that a run can be stopped and
 goes on later; ``--seconds 280`` begins no further measurement after that time. Records of another
 state of the compiler are left out, unless ``--any-state`` is given. The whole takes some hours on
-one core. ``--network``, ``--batch``, ``--cores`` and ``--step`` choose a part, ``--fresh``
-measures again what they choose. Cycles come from the exact clock; only the seconds of compilations
-depend on the machine that this runs on.
+one core. ``--network``, ``--batch``, ``--cores`` and ``--step`` choose a part, ``--limits`` the
+table of larger memories, ``--fresh`` measures again what they choose. Cycles come from the exact
+clock; only the seconds of compilations depend on the machine that this runs on.
 """
 
 import argparse
@@ -19,11 +19,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import cluster_networks
-from cluster_steps import COPIES, DEFAULT, ONE_CORE, STEPS, Record, measure
-from cluster_tables import BATCHES, Records, Tables
+from cluster_steps import COPIES, DEFAULT, ONE_CORE, STEPS, Record, machine_named, measure
+from cluster_tables import BATCHES, LIMITS, Records, Tables
 
 from vtac.dialects.errors import CompileError
-from vtac.dialects.target import ClusterTarget, Machine, Target
 from vtac.tools.driver.options import CompileOptions
 from vtac.tools.driver.prepared_model import PreparedModel
 
@@ -45,6 +44,12 @@ Job = tuple[str, int, str, str]
 
 def jobs(args: argparse.Namespace) -> Iterator[Job]:
     """What is to be measured, the most telling first."""
+    if args.limits:
+        for network, batch, machine, changes in LIMITS:
+            yield network, 1, "chisel-pynq", ONE_CORE
+            for change in changes:
+                yield network, batch, f"{machine} {change}".strip(), DEFAULT
+        return
     networks = args.network or NETWORKS
     batches, cores = args.batch or (1, 8), args.cores or (8, 4, 2)
     steps = args.step or (DEFAULT, "GB", "layers", "DMA", "instances", "semaphores",
@@ -102,11 +107,6 @@ class Prepared:
             self._model = PreparedModel(model, "cluster-8", {"image": samples}, options)
             self._key = name, batch
         return self._model
-
-
-def machine_named(name: str) -> Machine:
-    """The machine of a record."""
-    return ClusterTarget.named(name) if name.startswith("cluster") else Target.named(name)
 
 
 def run(
@@ -172,6 +172,13 @@ Ablations that beat the whole by more than 1 %:
 ## What was asked for
 
 {bars}
+## What larger memories change
+
+The default on machines whose global buffer is larger, or whose DDR has a second channel of 8 bytes
+per cycle (`--limits`). *bound* is that of the machine; *times* says how many times as fast as one
+core of today's machine, on as many images, that is, and the bound would be.
+
+{limits}
 ## Where tensors lie
 
 Tensors between layers by memory (the paper's table 3); those of instances are counted each.
@@ -209,6 +216,7 @@ def page(records: Records, state: str) -> str:
         means="\n".join(found.means()),
         better="\n".join(found.better_without()),
         bars="\n".join(found.bars()),
+        limits="\n".join(found.limits()),
         scopes="\n".join(found.scopes()),
         stages="\n".join(found.stages()),
         batches="\n".join(found.batches()),
@@ -228,6 +236,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing later")
     parser.add_argument("--records", type=Path, default=RECORDS)
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--limits", action="store_true", help="measure larger memories alone")
     parser.add_argument("--fresh", action="store_true", help="measure again what is chosen")
     parser.add_argument(
         "--any-state", action="store_true", help="keep records of other states of the compiler"

@@ -22,7 +22,7 @@ from math import ceil
 import numpy as np
 
 import vtac
-from vtac.dialects.target import ClusterTarget, Machine, cores_of, windows
+from vtac.dialects.target import ClusterTarget, Machine, Target, cores_of, windows
 from vtac.dialects.vta import BufferKind
 from vtac.dialects.vta.cluster_program import BinaryCluster
 from vtac.dialects.vta.dma import DmaFinish, encode_dma
@@ -119,6 +119,14 @@ class Record:
     def values(self) -> dict[str, object]:
         """As plain values for JSON."""
         return asdict(self)
+
+
+def machine_named(text: str) -> Machine:
+    """The machine of a record: a preset, of clusters with changes, ``cluster-4 gb_bytes=65536``."""
+    name, *changes = text.split()
+    if not name.startswith("cluster"):
+        return Target.named(name)
+    return ClusterTarget.named(name).replace_text(dict(each.split("=") for each in changes))
 
 
 def program_of(module: vtac.Module, name: str) -> BinaryProgram | BinaryCluster:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import exp, log
 
 from cluster_networks import NETWORKS
-from cluster_steps import COPIES, DEFAULT, ONE_CORE, Record
+from cluster_steps import COPIES, DEFAULT, ONE_CORE, Record, machine_named
 
 from vtac.dialects.target import ClusterTarget, Memory
 
@@ -32,6 +32,14 @@ LAYERS_OF_THE_PROTOTYPE = {
     ("vgg16", 8): 107.0,
 }  # fmt: skip
 """Millions of cycles of *layers* on ``cluster-8`` in the specification's prototype."""
+
+LIMITS = (
+    ("resnet18", 1, "cluster-4", ("", "gb_bytes=8388608", "ddr_channels=2", "gb_bytes=4194304",
+        "gb_bytes=8388608 ddr_channels=2")),
+    ("mobilenet_v2", 1, "cluster-8", ("", "gb_bytes=4194304", "ddr_channels=2")),
+)  # fmt: skip
+"""Networks, batches and clusters, with changes of the cluster's values: the table of larger
+memories."""
 
 BARS = {
     ("resnet18", 1): (2.15, 17), ("resnet50", 1): (4.9, 34), ("mobilenet_v2", 1): (0.95, 7),
@@ -83,8 +91,10 @@ class Tables:
         one = self.records.get((network, 1, "chisel-pynq", ONE_CORE))
         if one is None or one.error:
             return None
-        cluster = ClusterTarget.named(machine)
-        rate = cluster.core.timing.port_bytes * cluster.timing.ddr_channels
+        cluster = machine_named(machine)
+        assert isinstance(cluster, ClusterTarget)
+        timing = cluster.timing
+        rate = timing.core.port_bytes * timing.ddr_channels / timing.ddr_beat_cycles
         compute, weights = list(one.compute.items()), one.weights
         total = sum(cycles for _, cycles in compute)
         moved = sum(weights.values()) + batch * one.outside
@@ -180,6 +190,22 @@ class Tables:
             "layers of the prototype",
         ]
         yield from table([*headings, "layers"], rows)
+
+    def limits(self) -> Iterator[str]:
+        """The default on machines with larger memories."""
+        rows = []
+        for network, batch, machine, changes in LIMITS:
+            one = self.cycles(network, 1, "chisel-pynq", ONE_CORE)
+            for change in changes:
+                name = f"{machine} {change}".strip()
+                if cycles := self.cycles(network, batch, name, DEFAULT):
+                    bound = self.bound(network, batch, name)
+                    times = ratio(one and one * batch, cycles)
+                    best = ratio(one and one * batch, bound)
+                    measured = self._millions(network, batch, name, DEFAULT)
+                    title = f"{NETWORKS[network].title}, batch {batch}, {name}"
+                    rows.append([title, millions(bound), measured, times, best])
+        yield from table(["", "bound", "cycles", "times", "times by the bound"], rows)
 
     def scopes(self) -> Iterator[str]:
         """Tensors between layers by memory (the paper's table 3)."""

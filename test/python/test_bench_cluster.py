@@ -9,8 +9,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import bench_cluster
 import cluster_networks
-from cluster_steps import COPIES, DEFAULT, ONE_CORE
+import cluster_tables
+from cluster_steps import COPIES, DEFAULT, ONE_CORE, Record, machine_named
 from cluster_tables import Tables
+
+from vtac.dialects.target import ClusterTarget
 
 
 def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *steps: str) -> None:
@@ -49,3 +52,21 @@ def test_models_are_valid(name: str) -> None:
     inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     (result,) = inferred.graph.output
     assert [dim.dim_value for dim in result.type.tensor_type.shape.dim] in ([1, 1000], [1, 10])
+
+
+def test_limits_are_of_changed_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = ("", "cores=3 gb_bytes=4096", "cores=4")
+    monkeypatch.setattr(cluster_tables, "LIMITS", (("small", 1, "cluster-2", changes),))
+    names = [f"cluster-2 {change}".strip() for change in changes]
+    machine = machine_named(names[1])
+    assert isinstance(machine, ClusterTarget)
+    assert (machine.cores, machine.gb_bytes) == (3, 4096)
+    found = [Record("small", 1, "chisel-pynq", ONE_CORE, cycles=7_000_000)]
+    found[0].compute = {"layer": 6_000_000}
+    found += [Record("small", 1, name, DEFAULT, cycles=3_500_000) for name in names[:2]]
+    rows = list(Tables({record.key: record for record in found}, "").limits())[2:-1]
+    title = cluster_networks.NETWORKS["small"].title
+    assert rows == [
+        f"| {title}, batch 1, {names[0]} | 3.00 | 3.50 | 2.00 | 2.33 |",
+        f"| {title}, batch 1, {names[1]} | 2.00 | 3.50 | 2.00 | 3.50 |",
+    ]

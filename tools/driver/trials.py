@@ -37,7 +37,7 @@ WAYS: Mapping[str, Options] = {
 }
 """Ways to lower a program, the usual one first, each with the options that it sets."""
 
-MOST_OPS = 60_000
+MOST_OPS = 64_000
 """Ops of the programs that are tried besides the usual one, together. One way is always tried."""
 
 
