@@ -139,8 +139,11 @@ def test_the_command_runs_there(
         expected = vtac.load(package).run({"image": images()[:3]})
         np.testing.assert_array_equal(found["logits"], expected["logits"])
     capsys.readouterr()
+    cycles = vtac.load(package).profile().cycles
+    vta_run.main([*arguments, "--profile", "--json"])
+    assert json.loads(capsys.readouterr().out)["cycles"] == cycles
     vta_run.main([*arguments, "--profile"])
-    assert json.loads(capsys.readouterr().out)["cycles"] == vtac.load(package).profile().cycles
+    assert f" {cycles:,} " in capsys.readouterr().out
     with pytest.raises(SystemExit):
         vta_run.main([*arguments, "--profile", "--timeline", str(tmp_path / "t.png")])
     assert "--timeline: is for packages that run here" in capsys.readouterr().err

@@ -29,6 +29,7 @@ from vtac.tools.commands.parsers.vta_run import argument_parser, profiles, verif
 from vtac.tools.commands.presentation import evaluation_table, time_table, work_table
 from vtac.tools.commands.progress import shown_steps
 from vtac.tools.commands.remote import device_at
+from vtac.tools.commands.remote_profile import remote_profile_table
 from vtac.tools.commands.timing_output import (
     chosen_preset,
     write_report_files,
@@ -73,7 +74,12 @@ def _profile(args: argparse.Namespace, module: Module) -> None:
         with shown_steps(quiet=args.quiet, verbose=args.verbose) as step:
             step(f"time the launches at {args.remote}")
             found = module.remote_profile(args.preset)
-        print_json(found)
+        if args.json:
+            print_json(found)
+        elif found["launches"]:
+            Console(highlight=False).print(remote_profile_table(found))
+        else:
+            print("no profile: everything runs on the host")
         return
     if module.target is None:
         print("no profile: nothing runs on a VTA")
