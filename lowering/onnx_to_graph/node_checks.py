@@ -325,11 +325,12 @@ def _pad(x: Shape, y: Shape | None, numbers: Numbers, values: Mapping[str, Any])
     if pads is None or pads.size != 2 * len(x):
         return
     left = np.array(x) + np.minimum(pads[: len(x)], 0) + np.minimum(pads[len(x) :], 0)
-    if (left < 0).any():
-        yield f"its pads {pads.tolist()} cut off more than its input {list(x)} has"
-        return
     mode, most = values.get("mode", b"constant"), np.maximum(*np.split(pads, 2))
-    if mode != b"constant" and (left == 0).any():
+    # A constant fills also what one side cuts off beyond the other's end.
+    rest = left if mode != b"constant" else np.array(x) + pads[: len(x)] + pads[len(x) :]
+    if (rest < 0).any():
+        yield f"its pads {pads.tolist()} cut off more than its input {list(x)} has"
+    elif mode != b"constant" and (left == 0).any():
         yield f"its pads {pads.tolist()} leave nothing of its input {list(x)} to repeat"
     elif mode == b"reflect" and ((most > 0) & (most >= left)).any():
         yield f"its pads {pads.tolist()} reflect more than its input {list(x)} has"

@@ -214,3 +214,12 @@ def test_what_onnxruntime_runs_is_let_pass_and_nothing_else(random):
             import_model(model, context(), calibrated=random.random() < 0.5)
     else:
         import_model(model, context(), calibrated=random.random() < 0.5)
+
+
+@pytest.mark.parametrize("pads", [(-2, 1), (3, -3), (-4, 4), (-2, 2)])
+def test_a_constant_fills_what_is_cut_off_beyond_the_end(pads):
+    before, after = pads
+    weights = {"p": np.array([0, 0, before, 0, 0, 0, after, 0])}
+    model = small_model([node("Pad", ["x", "p"], ["y"], "it")], {"x": [1, 2, 1, 3]}, ["y"], weights)
+    assert run(model, {"x": floats((1, 2, 1, 3))})
+    import_model(model, context())
