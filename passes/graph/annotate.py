@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
+from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -21,7 +21,7 @@ from vtac.dialects.graph import (
     YieldOp,
 )
 from vtac.dialects.target import Target
-from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of, target_of_module
+from vtac.passes.graph.codegen import Codegen, codegens_of, functions_of_host, target_of_module
 from vtac.passes.graph.reasons import (
     HOST_REASON,
     Reason,
@@ -41,9 +41,7 @@ class AnnotatePass(ModulePass):
         """Annotate the ops of every function that no codegen has taken."""
         target = target_of_module(op)
         codegens = {codegen.name: codegen for codegen in codegens_of(ctx)}
-        for function in op.walk():
-            if not isinstance(function, FuncOp) or CODEGEN in function.attributes:
-                continue
+        for function in functions_of_host(op):
             for block in function.body.blocks:
                 for inner in list(block.ops):
                     if isinstance(inner, CompositeOp):

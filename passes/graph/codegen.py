@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -27,6 +28,12 @@ from vtac.passes.pipeline import Pipeline
 
 CODEGEN = "codegen"
 """Attribute of a function: the name of the codegen that compiles it."""
+
+
+def functions_of_host(module: ModuleOp) -> list[FuncOp]:
+    """The functions of a module that no codegen has taken."""
+    functions = (op for op in module.body.block.ops if isinstance(op, FuncOp))
+    return [function for function in functions if CODEGEN not in function.attributes]
 
 
 @dataclass(frozen=True)

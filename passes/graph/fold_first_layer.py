@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, i8
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
@@ -49,7 +48,7 @@ from vtac.dialects.graph import (
     shape_of,
 )
 from vtac.dialects.target import Machine, cores_of, machine_at
-from vtac.passes.graph.codegen import CODEGEN
+from vtac.passes.graph.codegen import functions_of_host
 from vtac.passes.graph.constants import constant_of, new_constant
 from vtac.passes.graph.folds import (
     Fold,
@@ -215,6 +214,5 @@ class FoldFirstLayerPass(ModulePass):
         walker = PatternRewriteWalker(
             FoldConvolution(ctx, machine, self.border), apply_recursively=False
         )
-        for function in op.walk():
-            if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
-                walker.rewrite_region(function.body)
+        for function in functions_of_host(op):
+            walker.rewrite_region(function.body)

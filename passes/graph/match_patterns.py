@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -19,7 +18,12 @@ from vtac.dialects.graph import (
     Contracts,
     YieldOp,
 )
-from vtac.passes.graph.codegen import CODEGEN, NamedPattern, codegens_named, target_of_module
+from vtac.passes.graph.codegen import (
+    NamedPattern,
+    codegens_named,
+    functions_of_host,
+    target_of_module,
+)
 from vtac.passes.graph.patterns import Match, match_root
 from vtac.passes.graph.reasons import HOST_REASON, forget_reason, keep_on_host
 
@@ -44,12 +48,11 @@ class MatchPatternsPass(ModulePass):
         if self.codegen is None:
             codegens = [codegen for codegen in codegens if codegen.default] or codegens
         table = [row for codegen in codegens for row in codegen.table(target)]
-        for function in op.walk():
-            if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
-                for block in function.body.blocks:
-                    for root in reversed(list(block.ops)):
-                        if root.parent is block and not isinstance(root, CompositeOp):
-                            _match_at(root, table)
+        for function in functions_of_host(op):
+            for block in function.body.blocks:
+                for root in reversed(list(block.ops)):
+                    if root.parent is block and not isinstance(root, CompositeOp):
+                        _match_at(root, table)
 
 
 def _match_at(root: Operation, table: Sequence[NamedPattern]) -> None:

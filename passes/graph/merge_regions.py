@@ -21,13 +21,12 @@ from graphlib import TopologicalSorter
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnitAttr, i64
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.graph import CompositeOp
-from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of
+from vtac.passes.graph.codegen import Codegen, codegens_of, functions_of_host
 from vtac.passes.graph.cost import computing_ops
 
 REGION = "graph.region"
@@ -248,7 +247,6 @@ class MergeRegionsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Assign regions in every function that no codegen has taken."""
         outer = outer_values_of({codegen.name: codegen for codegen in codegens_of(ctx)})
-        for function in op.walk():
-            if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
-                for block in function.body.blocks:
-                    assign_regions(block, self.max_ops, outer)
+        for function in functions_of_host(op):
+            for block in function.body.blocks:
+                assign_regions(block, self.max_ops, outer)

@@ -16,7 +16,7 @@ from xdsl.passes import ModulePass
 
 from vtac.dialects.graph import CompositeOp
 from vtac.dialects.target import TARGET_ATTRIBUTE
-from vtac.passes.graph.codegen import CODEGEN
+from vtac.passes.graph.codegen import CODEGEN, functions_of_host
 from vtac.passes.graph.merge_regions import APART, REGION
 
 
@@ -114,9 +114,8 @@ class OutlineRegionsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Outline the regions of every function that no codegen has taken."""
-        functions = [f for f in op.walk() if isinstance(f, FuncOp) and CODEGEN not in f.attributes]
         taken = {f.sym_name.data for f in op.walk() if isinstance(f, FuncOp)}
-        for function in functions:
+        for function in functions_of_host(op):
             for block in function.body.blocks:
                 self._outline_block(block, function, op, taken)
 

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
 from xdsl.passes import ModulePass
 
 from vtac.dialects.graph import CompositeOp
 from vtac.dialects.target import Target
 from vtac.passes.graph.annotate import dissolve
-from vtac.passes.graph.codegen import CODEGEN, Codegen, codegens_of, target_of_module
+from vtac.passes.graph.codegen import Codegen, codegens_of, functions_of_host, target_of_module
 from vtac.passes.graph.cost import RegionCost, cost_of
 from vtac.passes.graph.cut_regions import cut_of
 from vtac.passes.graph.host_model import HostModel, HostRates
@@ -58,12 +57,11 @@ class PruneRegionsPass(HostRates, ModulePass):
         """Dissolve the composites of every region that is not worth it."""
         target = target_of_module(op)
         codegens = {codegen.name: codegen for codegen in codegens_of(ctx)}
-        for function in op.walk():
-            if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
-                for block in function.body.blocks:
-                    if self.compare:
-                        self._cut(block, codegens, target)
-                    self._prune(block, codegens, target)
+        for function in functions_of_host(op):
+            for block in function.body.blocks:
+                if self.compare:
+                    self._cut(block, codegens, target)
+                self._prune(block, codegens, target)
 
     def host_model(self, codegen: Codegen, target: Target | None) -> HostModel:
         """The model of the host with which regions of a codegen are compared."""

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
@@ -28,7 +27,7 @@ from vtac.dialects.context import Array, Observations
 from vtac.dialects.graph import ConcatOp, GemmOp, shape_of
 from vtac.dialects.graph.ranges import set_range
 from vtac.dialects.graph.value_names import VALUE_NAMES_ATTRIBUTE
-from vtac.passes.graph.codegen import CODEGEN
+from vtac.passes.graph.codegen import functions_of_host
 from vtac.passes.graph.constants import new_constant
 from vtac.passes.graph.float_groups.groups import is_compared
 from vtac.passes.graph.float_groups.network import Network, is_channel_vector, producer
@@ -55,9 +54,7 @@ class SplitChannelsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Split in every function that has no codegen, where the context has observations."""
-        for function in list(op.body.block.ops):
-            if not isinstance(function, FuncOp) or CODEGEN in function.attributes:
-                continue
+        for function in functions_of_host(op):
             if len(function.body.blocks) == 1:
                 network = Network(ctx, function)
                 observed, target = network.observations, network.target

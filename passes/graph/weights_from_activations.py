@@ -42,7 +42,7 @@ from vtac.dialects.graph import (
     known_extents,
 )
 from vtac.dialects.target import Target, target_at
-from vtac.passes.graph.codegen import CODEGEN, first_host_model
+from vtac.passes.graph.codegen import first_host_model, functions_of_host
 from vtac.passes.graph.constants import constant_of, new_constant
 from vtac.passes.graph.cost import bytes_of
 from vtac.passes.graph.host_model import HostModel, HostRates
@@ -73,14 +73,13 @@ class WeightsFromActivationsPass(HostRates, ModulePass):
         if target is None or target.batch != 1:
             return
         host = first_host_model(ctx, target).with_options(self) if self.compare else None
-        for function in list(op.body.block.ops):
-            if isinstance(function, FuncOp) and CODEGEN not in function.attributes:
-                for product in list(function.walk()):
-                    if isinstance(product, BatchMatMulOp):
-                        rewriter = _Product(ctx, target, product)
-                        if rewriter.is_possible() and rewriter.is_worth_it(host):
-                            rewriter.rewrite()
-                _erase_unread(function)
+        for function in functions_of_host(op):
+            for product in list(function.walk()):
+                if isinstance(product, BatchMatMulOp):
+                    rewriter = _Product(ctx, target, product)
+                    if rewriter.is_possible() and rewriter.is_worth_it(host):
+                        rewriter.rewrite()
+            _erase_unread(function)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from vtac.dialects.context import Array
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import target_at
 from vtac.passes.approximation.error_models import Expected, WorstCase
+from vtac.passes.graph.codegen import functions_of_host
 from vtac.passes.graph.float_groups.network import Network
 from vtac.passes.graph.quantise_options import Requantise, Sharing
 from vtac.passes.graph.quantize.bounds import Bound, output_errors
@@ -42,8 +43,6 @@ ERROR_BOUNDS_ATTRIBUTE = "graph.error_bounds"
 
 ERROR_ESTIMATES_ATTRIBUTE = "graph.error_estimates"
 """Name of a function's attribute: an estimate for each result, in real units, or unit."""
-
-_CODEGEN = "codegen"
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,7 @@ class QuantizePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Quantise every function that has a body and no codegen yet."""
         policy = self._policy(op)
-        for function in list(op.body.block.ops):
-            if not isinstance(function, FuncOp) or _CODEGEN in function.attributes:
-                continue
+        for function in functions_of_host(op):
             if len(function.body.blocks) == 1:
                 network = Network(ctx, function)
                 plan = mix_planes(make_plan(network, policy), policy)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, i8
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
@@ -26,7 +25,7 @@ from vtac.dialects.context import Array
 from vtac.dialects.graph import ConcatOp, HostOp, RequantizePlanesOp, SliceOp, known_extents
 from vtac.dialects.graph.ranges import range_of
 from vtac.dialects.target import Target, target_at
-from vtac.passes.graph.codegen import CODEGEN, first_host_model
+from vtac.passes.graph.codegen import first_host_model, functions_of_host
 from vtac.passes.graph.constants import constant_of
 from vtac.passes.graph.cost import bytes_of, host_cycles
 from vtac.passes.graph.host_model import HostModel, HostRates
@@ -70,9 +69,7 @@ class IntegerSoftmaxPass(HostRates, ModulePass):
         if target is None or not target.alu_mul or target.batch != 1:
             return
         host = first_host_model(ctx, target).with_options(self) if self.compare else None
-        for function in list(op.body.block.ops):
-            if not isinstance(function, FuncOp) or CODEGEN in function.attributes:
-                continue
+        for function in functions_of_host(op):
             for each in list(function.walk()):
                 if isinstance(each, HostOp) and is_softmax(each) and not is_settled(each):
                     reason = _take(ctx, target, host, each)

@@ -43,7 +43,7 @@ from vtac.dialects.graph import (
 from vtac.dialects.graph.ranges import range_of
 from vtac.dialects.graph.wide import MOST_FINE
 from vtac.dialects.target import Target, target_at
-from vtac.passes.graph.codegen import CODEGEN, first_host_model
+from vtac.passes.graph.codegen import first_host_model, functions_of_host
 from vtac.passes.graph.constants import constant_of
 from vtac.passes.graph.cost import bytes_of, host_cycles
 from vtac.passes.graph.float_groups.float_sums import is_layer_norm
@@ -86,9 +86,7 @@ class IntegerStreamsPass(HostRates, ModulePass):
         target = target_at(op)
         if target is None or not target.alu_mul:
             return
-        for function in list(op.body.block.ops):
-            if not isinstance(function, FuncOp) or CODEGEN in function.attributes:
-                continue
+        for function in functions_of_host(op):
             if len(function.body.blocks) == 1:
                 host = first_host_model(ctx, target).with_options(self)
                 _Streams(ctx, function, target, host if self.compare else None).run()
