@@ -83,6 +83,7 @@ class Emitter:
         heads = []
         for start in range(0, len(found), self.lanes):
             some_found = found[start : start + self.lanes]
+            # The sums are computed twice: accumulators that two kernels read would leave as int32.
             octaves = self._byte(self._octaves(self._sums(some_found)))
             reciprocal = self.draft.planes(self._reciprocal(self._sums(some_found)), 0, 0, 1.0)
             for lane, e in enumerate(some_found):
