@@ -24,6 +24,7 @@ from vtac.runtime.package.contents import LAUNCH, Function, Package, Value, blob
 from vtac.runtime.package.records import from_json, to_json
 from vtac.sim import Counters, TimingPreset, TimingReport
 from vtac.sim.cluster import ClusterReport
+from vtac.sim.timing.flow_bound import FlowBound
 
 _DTYPES = {dtype.str: dtype for dtype in map(np.dtype, "?bhilqBHILQefd")}
 """The dtypes of arrays in a payload; NumPy's reader of dtype names would accept many more."""
@@ -79,6 +80,18 @@ class MeteredSession(Protocol):
 
     def memory_use(self, function: str, report: TimingReport | ClusterReport) -> MemoryUse | None:
         """The memories over the time of a launch, None where it cannot tell, as of a cluster.
+
+        report: what `TimedSession.time` returned.
+        """
+        ...
+
+
+@runtime_checkable
+class BoundedSession(Protocol):
+    """A session that can tell how fast its launches could be at most."""
+
+    def flow_bound(self, function: str, report: TimingReport | ClusterReport) -> FlowBound | None:
+        """Cycles below which no order of a launch's instructions lies, None for a cluster.
 
         report: what `TimedSession.time` returned.
         """

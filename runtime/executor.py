@@ -32,6 +32,7 @@ from vtac.runtime.casts import cast_fault
 from vtac.runtime.crossings import Crossings, crossings_of
 from vtac.runtime.device import DEVICE, Device, total
 from vtac.runtime.engine import (
+    BoundedSession,
     Engine,
     LaunchOptions,
     MeteredSession,
@@ -57,6 +58,7 @@ from vtac.runtime.package import (
 from vtac.runtime.profile import LaunchProfile, Profile
 from vtac.runtime.samples import InputSpec, Samples, as_rows, regrouped
 from vtac.sim import Counters, TimingPreset
+from vtac.sim.timing.flow_bound import FlowBound
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -280,6 +282,19 @@ class Module:
             session = self._sessions[launch.function]
             if launch.function not in found and isinstance(session, MeteredSession):
                 found[launch.function] = session.memory_use(launch.function, launch.timing)
+        return tuple(found.get(launch.function) for launch in profile.launches)
+
+    @takes(profile=instance("a Profile", Profile))
+    def flow_bounds(self, profile: Profile) -> tuple[FlowBound | None, ...]:
+        """For each launch of a profile, cycles that no order of its instructions beats.
+
+        None for launches of codegens that cannot tell, and for those of a cluster.
+        """
+        found: dict[str, FlowBound | None] = {}
+        for launch in profile.launches:
+            session = self._sessions[launch.function]
+            if launch.function not in found and isinstance(session, BoundedSession):
+                found[launch.function] = session.flow_bound(launch.function, launch.timing)
         return tuple(found.get(launch.function) for launch in profile.launches)
 
     def _launch(

@@ -35,6 +35,7 @@ from vtac.runtime.vta_program import (
 )
 from vtac.sim import SimulationError, TimingPreset, TimingReport, estimate
 from vtac.sim.cluster import ClusterReport, estimate_cluster
+from vtac.sim.timing.flow_bound import FlowBound, flow_bound
 
 
 class VtaSession:
@@ -117,6 +118,12 @@ class VtaSession:
         if isinstance(program, BinaryCluster) or isinstance(report, ClusterReport):
             return None
         return memory_use(program, report, self._device.image())
+
+    def flow_bound(self, function: str, report: TimingReport | ClusterReport) -> FlowBound | None:
+        """Cycles that no order of a launch's instructions beats; None for a cluster."""
+        if isinstance(report, ClusterReport):
+            return None
+        return flow_bound(report, self._device.image())
 
     def _dump(self, path: Path, function: str, before: NDArray[np.uint8]) -> None:
         """Write a launch: one ``.npz``; of a cluster a folder with one stream per unit."""

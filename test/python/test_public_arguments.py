@@ -214,6 +214,7 @@ CALLABLES: dict[str, tuple[dict[str, object], dict[str, set[str]]]] = {
     ),
     "Module.profile": ({}, {"preset": {"None"}}),
     "Module.memory_use": ({"profile": "PROFILE"}, {"profile": set()}),
+    "Module.flow_bounds": ({"profile": "PROFILE"}, {"profile": set()}),
     "Pipeline": ({}, {"segments": EMPTY}),
     "Pipeline.of": (
         {"passes": "fold-constants"},

@@ -9,7 +9,7 @@ import random
 
 import numpy as np
 import pytest
-from clock_programs import alu, gemm, load, random_program, store, sync
+from clock_programs import alu, gemm, load, random_preset, random_program, store, sync
 from clock_reference import ReferenceClock
 
 from vtac.dialects.target import CORE, LOAD, STORE, Memory, Target
@@ -166,25 +166,6 @@ def test_12_finish_hides_what_ends_later() -> None:
     report = timed(LONG, load(Memory.INP, 4096, 1, 100))
     assert report.events.tolist() == [[0, 0, 27, 0], [1, 1, 28, 0]]
     assert report.cycles == 28
-
-
-def random_preset(rng: random.Random) -> TimingPreset:
-    """Any machine that the plain definition knows."""
-    return rng.choice((LONG, SHORT)).replace(
-        latency=rng.choice((0, 1, 5, 16, 40)),
-        outstanding=rng.choice((1, 2, 3, 16, 40)),
-        request_interval=rng.choice((1, 2, 3)),
-        read_channels=rng.choice((1, 2, 3)),
-        burst_beats=rng.choice((2, 8, 16, 64)),
-        port_bytes=rng.choice((4, 8, 16, 32)),
-        aligned_bursts=rng.random() < 0.5,
-        fetch_batch=rng.choice((None, 1, 3, 20)),
-        queue_depth=rng.choice((1, 2, 4, 512)),
-        gemm_cycles=rng.choice((1, 2)),
-        alu_register_cycles=rng.choice((1, 2)),
-        store_idle_cycles=rng.choice((0, 1)),
-        store_request_cycles=rng.choice((0, 3)),
-    )
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import Memory, Target, TimingPreset
 from vtac.dialects.vta.encoding import Alu, AluOpcode, Finish, Gemm, Instruction, Load, Store
 
 MEMORIES = (Memory.INP, Memory.WGT, Memory.ACC, Memory.UOP)
@@ -86,3 +86,22 @@ def _random_instruction(
     base = -(-dram // size) + (rng.choice((0, 1)) if memory is Memory.UOP else 0)
     shape = {"y_size": rows, "x_size": columns, "x_stride": stride}
     return Load(memory=memory, sram_base=0, dram_base=base, **shape, **pads, **flags)
+
+
+def random_preset(rng: random.Random) -> TimingPreset:
+    """Any machine that the plain definition knows."""
+    return TimingPreset.named(rng.choice(("chisel-pynq", "chisel-de10"))).replace(
+        latency=rng.choice((0, 1, 5, 16, 40)),
+        outstanding=rng.choice((1, 2, 3, 16, 40)),
+        request_interval=rng.choice((1, 2, 3)),
+        read_channels=rng.choice((1, 2, 3)),
+        burst_beats=rng.choice((2, 8, 16, 64)),
+        port_bytes=rng.choice((4, 8, 16, 32)),
+        aligned_bursts=rng.random() < 0.5,
+        fetch_batch=rng.choice((None, 1, 3, 20)),
+        queue_depth=rng.choice((1, 2, 4, 512)),
+        gemm_cycles=rng.choice((1, 2)),
+        alu_register_cycles=rng.choice((1, 2)),
+        store_idle_cycles=rng.choice((0, 1)),
+        store_request_cycles=rng.choice((0, 3)),
+    )
