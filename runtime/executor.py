@@ -198,11 +198,21 @@ class Module:
         folder = None if dump is None else _folder(dump)
         if samples is None:
             return self._run_batch(checked, self.last_run, order_seed, folder)
+        if not samples:
+            return self._run_on_none(samples)
         if overlap and folder is None:
             results = self._run_overlapped(samples, order_seed)
         else:
             results = [self._run_batch(b, self.last_run, order_seed, folder) for b in samples]
         return join_batches(results, samples.batch_size, samples.sample_count)
+
+    def _run_on_none(self, samples: Samples) -> dict[str, Any]:
+        """The outputs for no samples: those of a batch of zeros, without its samples."""
+        zeros = {
+            name: np.zeros(samples.shape(name), array.dtype)
+            for name, array in samples.arrays.items()
+        }
+        return join_batches([self._run_batch(zeros, RunRecord(), None, None)], samples.batch_size, 0)
 
     def _run_overlapped(
         self, batches: Iterable[Mapping[str, Any]], order_seed: int | None
@@ -416,7 +426,7 @@ def _has_shape(value: Value, given: Any) -> bool:
 def _holds_samples(value: Value, array: Array) -> bool:
     """Whether an array consists of samples of an input, of which batches can be made."""
     spec = input_spec(value)
-    if spec is None or not spec.shape or not array.size:
+    if spec is None or not spec.shape:
         return False
     try:
         as_rows(array, spec)

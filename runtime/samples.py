@@ -11,7 +11,8 @@ For an input of shape [N, rest...] an array may be
 and a list holds any of these, one after another. Samples are regrouped into batches of N. Samples
 from the start fill up the last batch, since repeated samples do not change a minimum or a maximum.
 If there is a single value of an input, such as the initial state of a recurrent network, every
-batch gets it.
+batch gets it. An input with N = 0, such as a cache that is still empty, is given as [0, rest...] or
+[B, 0, rest...].
 """
 
 import io
@@ -104,6 +105,11 @@ class Samples:
         """The number of samples, without those that only fill the last batch."""
         return max((len(array) for array in self.arrays.values()), default=0)
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an input in each batch."""
+        size, array = self.batch_sizes[name], self.arrays[name]
+        return (size, *array.shape[1:]) if size else array.shape[1:]
+
     def __iter__(self) -> Iterator[dict[str, Array]]:
         """One dictionary of inputs after another, in the shapes of the model."""
         for i in range(self.count):
@@ -111,7 +117,7 @@ class Samples:
 
     def _batch(self, name: str, index: int) -> Array:
         array, size = self.arrays[name], self.batch_sizes[name]
-        if size == 0:  # An input without dimensions has no batch: each entry is a whole input.
+        if size == 0:  # Without dimensions or samples there is no batch: an entry is a whole input.
             return cast(Array, np.asarray(array[index % len(array)]))
         rows = np.arange(index * size, (index + 1) * size) % len(array)
         return cast(Array, array[rows])
@@ -224,10 +230,9 @@ def _with_batch(spec: InputSpec, entry: Entry) -> InputSpec:
     if not spec.shape or spec.shape[0] != DYNAMIC_INDEX:
         return spec
     parts = [np.asarray(part) for part in ([entry] if isinstance(entry, np.ndarray) else entry)]
-    sizes = {part.shape[1] if part.ndim == len(spec.shape) + 1 else 0 for part in parts}
-    if len(sizes) != 1 or 0 in sizes:
-        return spec
-    return replace(spec, shape=(sizes.pop(), *spec.shape[1:]))
+    sizes = {part.shape[1] if part.ndim == len(spec.shape) + 1 else None for part in parts}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return spec if size is None else replace(spec, shape=(size, *spec.shape[1:]))
 
 
 def _is_truth(entry: Entry, spec: InputSpec) -> bool:
@@ -280,15 +285,12 @@ def shapes_from_samples(source: Source, inputs: Sequence[InputSpec]) -> dict[str
     """
     samples = load_samples(source, inputs)
     extents = {
-        spec.symbol(axis): samples.arrays[spec.name].shape[axis]
+        spec.symbol(axis): samples.shape(spec.name)[axis]
         for spec in inputs
         for axis in range(1, len(spec.shape))
     }
     return {
-        spec.name: (
-            _first_extent(spec, samples, extents),
-            *samples.arrays[spec.name].shape[1:],
-        )
+        spec.name: (_first_extent(spec, samples, extents), *samples.shape(spec.name)[1:])
         for spec in inputs
         if DYNAMIC_INDEX in spec.shape
     }
@@ -372,15 +374,22 @@ def _joined(entry: Entry, spec: InputSpec) -> Array:
 
 
 def as_rows(array: Array, spec: InputSpec) -> Array:
-    """One array of a user as [S, rest...]. Raises `CompileError` if it is of none of the forms."""
+    """One array of a user as [S, rest...]. Raises `CompileError` if it is of none of the forms.
+
+    Of an input whose batch has no samples, or that has no dimensions, an array of several whole
+    values, [S, shape...].
+    """
     shape, rest = spec.shape, spec.shape[1:]
     if not shape:
         return array.reshape(-1)
+    is_batch, is_batches = _matches(array.shape, shape), _matches(array.shape[1:], shape)
+    if shape[0] == 0 and (is_batch or is_batches):
+        return array if is_batches else array[np.newaxis]
     if _matches(array.shape[1:], rest) and array.ndim == len(shape):
         return array
-    if array.ndim == len(shape) + 1 and _matches(array.shape[1:], shape):
-        return array.reshape(-1, *array.shape[2:])
-    if _matches(array.shape, rest):
+    if array.ndim > 1 and is_batches:
+        return array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])
+    if _matches(array.shape, rest) and shape[0]:
         return array[np.newaxis]
     wanted = ", ".join("?" if extent == DYNAMIC_INDEX else str(extent) for extent in rest)
     raise CompileError(
@@ -413,7 +422,10 @@ def _cast(array: Array, spec: InputSpec) -> Array:
 
 
 def _batch_size(spec: InputSpec) -> int:
-    """Samples per batch: the first extent, 1 if it is unknown, 0 for inputs without dimensions."""
+    """Samples per batch: the first extent, 1 if it is unknown, 0 for inputs without dimensions.
+
+    Inputs with a batch of 0 are given whole, as those without dimensions are.
+    """
     if not spec.shape:
         return 0
     return 1 if spec.shape[0] == DYNAMIC_INDEX else spec.shape[0]

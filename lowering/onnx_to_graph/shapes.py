@@ -1,12 +1,13 @@
 """Shapes: symbolic dimensions fixed by the user, onnx's own inference, and what that lacks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from operator import index
 
 import onnx
 from onnx import ModelProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.lowering.onnx_to_graph.check import is_symbol
 
 _MOST = 1 << 31
 """Above the largest extent that a shape may have."""
@@ -28,11 +29,12 @@ def network_inputs(model: ModelProto) -> list[ValueInfoProto]:
 def fix_shapes(model: ModelProto, inputs: Sequence[str], shapes: Shapes) -> None:
     """Give inputs the shapes the user names; a symbol fixed by one input is fixed everywhere.
 
+    A symbol that two shapes fix differently is no common one: onnxruntime runs such inputs. It is
+    then unknown wherever no shape is given (`symbols_of_several_extents`).
     inputs: the names a shape may be given for. Raises CompileError for unknown names and for
-    shapes that contradict the model or one another. ``model`` is changed in place.
+    shapes that contradict the model. ``model`` is changed in place.
     """
     problems: list[Problem] = []
-    symbols: dict[str, tuple[int, str]] = {}
     by_name = {i.name: i for i in model.graph.input if i.name in inputs}
     for name, shape in shapes.items():
         if name not in by_name:
@@ -45,18 +47,54 @@ def fix_shapes(model: ModelProto, inputs: Sequence[str], shapes: Shapes) -> None
         if extents is None:
             what = f"{shape!r} is no sequence of whole numbers"
             problems.append(Problem(f"shape of '{name}'", what))
-        elif not all(0 < extent < _MOST for extent in extents):
-            what = f"{extents} is not positive" if min(extents) < 1 else f"{extents} is too large"
+        elif not all(0 <= extent < _MOST for extent in extents):
+            what = f"{extents} is negative" if min(extents) < 0 else f"{extents} is too large"
             problems.append(Problem(f"shape of '{name}'", what))
-        else:
-            problems += _fix_input(by_name[name], extents, symbols)
+        elif fault := _misfit(by_name[name], extents):
+            problems.append(Problem(f"shape of '{name}'", fault))
     if problems:
         raise CompileError(problems)
+    symbols = _extents_of_symbols(model, shapes)
+    for name, shape in shapes.items():
+        _fix_input(by_name[name], shape)
     for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
         if value.type.HasField("tensor_type") and value.type.tensor_type.HasField("shape"):
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_param in symbols:
-                    dim.dim_value = symbols[dim.dim_param][0]
+                    _fix_dimension(dim, {extent for _, extent in symbols[dim.dim_param]})
+
+
+def symbols_of_several_extents(model: ModelProto, shapes: Shapes) -> list[str]:
+    """What a user should know of symbols to which shapes of inputs give several extents.
+
+    shapes: as `fix_shapes` accepts them. A text for each such symbol names its extents and inputs.
+    """
+    return [
+        f"dimension '{symbol}' is "
+        + ", ".join(f"{extent} in '{name}'" for name, extent in found)
+        + ": it is taken for no common extent"
+        for symbol, found in _extents_of_symbols(model, shapes).items()
+        if len({extent for _, extent in found}) > 1
+    ]
+
+
+def _extents_of_symbols(model: ModelProto, shapes: Shapes) -> dict[str, list[tuple[str, int]]]:
+    """The extents that shapes give to the symbols of a model, each with the input that has it."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for value in model.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        for dim, extent in zip(dims, shapes.get(value.name, ()), strict=False):
+            if is_symbol(dim.dim_param):
+                found.setdefault(dim.dim_param, []).append((value.name, extent))
+    return found
+
+
+def _fix_dimension(dim: TensorShapeProto.Dimension, extents: Set[int]) -> None:
+    """Give a dimension the only extent of its symbol; of several, none is known to be its own."""
+    if len(extents) == 1:
+        dim.dim_value = next(iter(extents))
+    else:
+        dim.Clear()
 
 
 def _extents(shape: Sequence[int]) -> list[int] | None:
@@ -67,39 +105,28 @@ def _extents(shape: Sequence[int]) -> list[int] | None:
         return None
 
 
-def _fix_input(
-    value: ValueInfoProto, shape: list[int], symbols: dict[str, tuple[int, str]]
-) -> list[Problem]:
-    where = f"shape of '{value.name}'"
+def _misfit(value: ValueInfoProto, shape: list[int]) -> str:
+    """How a shape contradicts what the model says of an input; empty if it does not."""
     if not value.type.HasField("tensor_type"):
-        return [Problem(where, "it is no tensor")]
+        return "it is no tensor"
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
-        tensor.shape.dim.extend(TensorShapeProto.Dimension(dim_value=extent) for extent in shape)
-        return []
+        return ""
     told = [
         dim.dim_param or (dim.dim_value if dim.HasField("dim_value") else "?")
         for dim in tensor.shape.dim
     ]
-    if len(told) != len(shape):
-        return [Problem(where, f"{shape} does not fit the model's {_text(told)}")]
-    problems = []
-    for dim, extent in zip(tensor.shape.dim, shape, strict=True):
-        if dim.HasField("dim_value") and dim.dim_value != extent:
-            return [Problem(where, f"{shape} does not fit the model's {_text(told)}")]
-        if dim.dim_param:
-            value_before, by = symbols.setdefault(dim.dim_param, (extent, value.name))
-            if value_before != extent:
-                problems.append(
-                    Problem(
-                        where,
-                        f"dimension '{dim.dim_param}' is {extent} here and {value_before} in"
-                        f" '{by}'",
-                    )
-                )
-        else:
-            dim.dim_value = extent
-    return problems
+    fits = len(told) == len(shape) and all(
+        isinstance(known, str) or known == extent for known, extent in zip(told, shape, strict=True)
+    )
+    return "" if fits else f"{shape} does not fit the model's {_text(told)}"
+
+
+def _fix_input(value: ValueInfoProto, shape: Sequence[int]) -> None:
+    """Give an input a shape that it can have."""
+    tensor = value.type.tensor_type
+    tensor.ClearField("shape")
+    tensor.shape.dim.extend(TensorShapeProto.Dimension(dim_value=extent) for extent in shape)
 
 
 def _text(dims: Sequence[int | str]) -> str:

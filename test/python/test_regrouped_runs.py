@@ -86,10 +86,31 @@ def test_forms_of_samples(modules: dict[int, Module], form: object) -> None:
     assert (modules[4].run(given)["y"] == expected).all()
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (6, 5), (2, 2, 6), (0, 6), (5, 6, 1), ()])
+@pytest.mark.parametrize("shape", [(5, 7), (6, 5), (2, 2, 6), (0, 5), (5, 6, 1), ()])
 def test_what_cannot_be_samples_is_refused(modules: dict[int, Module], shape: tuple[int]) -> None:
     with pytest.raises(CompileError, match=r"has shape .*the model takes"):
         modules[4].run(np.zeros(shape, np.float32))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 4])
+@pytest.mark.parametrize("shape", [(0, 6), (0, None, 6), (2, 0, 6)])
+def test_no_samples_have_no_results(
+    modules: dict[int, Module], batch: int, shape: tuple[int | None, ...]
+) -> None:
+    none = np.zeros([batch if extent is None else extent for extent in shape], np.float32)
+    if shape[0] == 2:
+        with pytest.raises(CompileError, match=r"has shape .*the model takes"):
+            modules[batch].run(none)
+        return
+    found = modules[batch].run(none)["y"]
+    assert found.shape == (0, 3) and found.dtype == np.float32
+    assert not modules[batch].last_run.launches
+
+
+def test_outputs_without_samples_are_not_made_up() -> None:
+    module = vtac.compile(dense(4, state=True))
+    with pytest.raises(CompileError, match="'total'"):
+        module.run(samples(0))
 
 
 def test_outputs_with_the_batch_elsewhere_or_nowhere() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 from small_models import context, floats, run, small_model, value_info
@@ -50,8 +50,81 @@ def test_what_is_no_name_is_no_common_extent(name):
 def test_a_name_is_a_common_extent(name):
     module = import_model(two_inputs([name], [name]), context(), shapes={"a": (2, 4)})
     assert [shape_of(argument) for argument in main_function(module).args] == [(2, 4), (2, 4)]
-    with pytest.raises(CompileError, match=f"dimension '{name}' is 5 here and 2 in 'a'"):
-        import_model(two_inputs([name], [name]), context(), shapes={"a": (2, 4), "b": (5, 4)})
+
+
+@settings(max_examples=20)
+@given(
+    name=st.sampled_from(["batch", "N", "unk__12"]),
+    extents=st.lists(st.integers(0, 4), min_size=2, max_size=2, unique=True),
+    from_samples=st.booleans(),
+    third=st.booleans(),
+)
+def test_a_name_of_two_extents_is_no_common_one(
+    name: str, extents: list[int], from_samples: bool, third: bool
+) -> None:
+    """onnxruntime runs such inputs; the user is told. A third input of that name stays open."""
+    model = two_inputs([name], [name])
+    feeds = {i: floats((e, 4), e) for i, e in zip("ab", extents, strict=True)}
+    if third:
+        model.graph.input.append(value_info("c", [name]))
+        model.graph.node.append(node("Relu", ["c"], ["u"]))
+        model.graph.output.append(value_info("u", [name]))
+        feeds["c"] = floats((3,), 1)
+    shapes = {} if from_samples else {i: feeds[i].shape for i in "ab"}
+    samples = {i: feed[None] for i, feed in feeds.items()} if from_samples else None
+    told = f"dimension '{name}' is {extents[0]} in 'a', {extents[1]} in 'b'"
+    with pytest.warns(UserWarning, match=told):
+        module = vtac.compile(model, "pynq", samples, shapes=shapes)
+    *known, last = [*(value.shape for value in module.inputs)]
+    if third:
+        assert last == ((3,) if from_samples else (None,))
+    assert (known if third else [*known, last]) == [(e, 4) for e in extents]
+    found = module.run(feeds)
+    for output, expected in zip(module.output_names, run(model, feeds), strict=True):
+        assert found[output].shape == expected.shape
+        np.testing.assert_allclose(found[output], expected, atol=0.1 if from_samples else 1e-6)
+
+
+@settings(max_examples=40)
+@given(
+    shape=st.lists(st.integers(1, 3), min_size=2, max_size=4),
+    axis=st.integers(0, 3),
+    other=st.integers(0, 2),
+    given_by=st.sampled_from(["model", "shapes", "samples", "batches"]),
+    kind=st.sampled_from(["Relu", "Softmax", "Flatten", "Transpose", "ReduceSum", "Sigmoid"]),
+)
+@pytest.mark.filterwarnings("ignore")
+def test_inputs_with_an_extent_of_0_run(
+    shape: list[int], axis: int, other: int, given_by: str, kind: str
+) -> None:
+    """An empty input alone, and one that a concatenation puts beside numbers, such as a cache."""
+    axis %= len(shape)
+    empty, beside = ([*shape[:axis], extent, *shape[axis + 1 :]] for extent in (0, other))
+    free, also = ([*shape[:axis], name, *shape[axis + 1 :]] for name in ("Z", "Y"))
+    is_open = given_by != "model"
+    model = small_model(
+        [
+            node("Concat", ["x", "p"], ["c"], axis=axis),
+            node("Relu", ["c"], ["y"]),
+            node(kind, ["x"], ["z"]),
+        ],
+        {"x": free if is_open else empty, "p": also if is_open else beside},
+        ["y", "z"],
+    )
+    feeds = {"x": floats(tuple(empty), 1), "p": floats(tuple(beside), 2)}
+    shapes = {name: feed.shape for name, feed in feeds.items()} if given_by == "shapes" else {}
+    samples = {
+        "model": None,
+        "shapes": None,
+        "samples": {name: feed[None] for name, feed in feeds.items()},
+        "batches": {name: np.stack([feed] * 3) for name, feed in feeds.items()},
+    }[given_by]
+    module = vtac.compile(model, "pynq", samples, shapes=shapes)
+    assert [value.shape for value in module.inputs] == [tuple(empty), tuple(beside)]
+    found = module.run(feeds)
+    for name, expected in zip(("y", "z"), run(model, feeds), strict=True):
+        assert found[name].shape == expected.shape
+        np.testing.assert_allclose(found[name], expected, atol=0.05)
 
 
 def test_shapes_go_before_samples():
@@ -171,8 +244,8 @@ def test_lengths_that_are_taken_for_samples_are_explained() -> None:
         (("1", 3), "no sequence of whole numbers"),
         ((1.5, 3), "no sequence of whole numbers"),
         (7, "no sequence of whole numbers"),
-        ((0, 3), "is not positive"),
-        ((-1, 3), "is not positive"),
+        ((0, 4), "does not fit the model's"),
+        ((-1, 3), "is negative"),
         ((1 << 40, 3), "is too large"),
         ((1,), "does not fit the model's"),
         ((1, 4), "does not fit the model's"),

@@ -76,7 +76,8 @@ def test_strings_calibrate_and_run(random: Random) -> None:
     }
     (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feed)
     error = module.run(feed)["y"] - expected
-    assert np.sqrt(np.mean(error**2)) < 0.1 * np.std(expected)
+    # One row of results may hardly vary; its size is what the steps go by.
+    assert np.sqrt(np.mean(error**2)) < 0.1 * np.sqrt(np.mean(expected**2))
 
 
 def test_strings_at_every_level_and_in_layer_errors(tmp_path: Path) -> None:

@@ -21,7 +21,12 @@ from vtac.dialects.arguments import MODEL, NONE, SAMPLES, takes
 from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import MACHINE, TARGET_ATTRIBUTE, Machine, machine_of
-from vtac.lowering.onnx_to_graph import ModelSource, import_model, load_model
+from vtac.lowering.onnx_to_graph import (
+    ModelSource,
+    import_model,
+    load_model,
+    symbols_of_several_extents,
+)
 from vtac.lowering.onnx_to_graph.batch import with_batch
 from vtac.passes.graph.least_work import least_cycles
 from vtac.passes.graph.quantize import QuantizePass
@@ -362,7 +367,7 @@ class Driver:
                 model = with_batch(model, self.options.batch)
             is_calibrated = calibration is not None
             module = import_model(model, self.ctx, shapes=shapes, calibrated=is_calibrated)
-        samples = None
+        samples, fixed = None, shapes
         if calibration is not None:
             with self._step("read samples"):
                 calibration = read_source(calibration)
@@ -385,6 +390,7 @@ class Driver:
                 f"input '{name}' has shape {list(shape)}, from the calibration samples"
                 for name, shape in found.items()
             ]
+        self.report.warnings += symbols_of_several_extents(model, fixed)
         self.report.warnings += unknown_dimensions(module)
         if samples is None and self.options.errors is not None:
             what = "are measured where samples calibrate the network"
