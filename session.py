@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from vtac.dialects.arguments import (
     ANYTHING,
@@ -30,7 +31,7 @@ from vtac.dialects.arguments import (
     several,
     takes,
 )
-from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.errors import InputError, Problem
 from vtac.dialects.target import MACHINE, Target
 from vtac.runtime.executor import load
 from vtac.runtime.package import Value
@@ -46,6 +47,14 @@ PACKAGE = ".vtapkg"
 
 Provider = str | tuple[str, Mapping[str, Any]]
 """The name of an execution provider, or its name and its options."""
+
+
+class FeedError(InputError, InvalidArgument):  # type: ignore[misc]
+    """Inputs or names of outputs that do not fit the model.
+
+    onnxruntime raises its ``InvalidArgument`` on most of them, and ``ValueError`` on inputs that
+    are missing: scripts that catch either go on working.
+    """
 
 
 def _is_named(value: object) -> bool:
@@ -142,20 +151,23 @@ class InferenceSession:
         """The outputs with these names, in this order; None or none means all of the model.
 
         input_feed: an array for each input. run_options: accepted so that scripts need not change,
-        and without effect. Raises `CompileError` on inputs that do not fit and on unknown names.
+        and without effect. Raises `FeedError` on inputs that do not fit and on unknown names.
         """
         known = self.module.output_names
         names = list(output_names or known)
         unknown = [name for name in names if name not in known]
         if unknown:
             hint = f"It has {', '.join(known)}."
-            raise CompileError(
+            raise FeedError(
                 [
                     Problem(f"output {name!r}", "the model has no such output", hint)
                     for name in unknown
                 ]
             )
-        found = self.module.run(input_feed)
+        try:
+            found = self.module.run(input_feed)
+        except InputError as error:
+            raise FeedError(error.problems) from None
         return [found[name] for name in names]
 
     def get_inputs(self) -> list[NodeArg]:

@@ -38,3 +38,7 @@ class CompileError(Exception):
     def __init__(self, problems: Sequence[Problem] | Problem):
         self.problems = [problems] if isinstance(problems, Problem) else list(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+
+class InputError(CompileError, ValueError):
+    """Inputs of a run, or names of its outputs, that do not fit the model."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
+from vtac.dialects.wording import counted
 from vtac.runtime.engine import tensor_dtype
 from vtac.runtime.package import HOST, LAUNCH, Package, Value
 
@@ -28,7 +29,8 @@ class Crossings:
     def text(self) -> str:
         """A sentence."""
         return (
-            f"{self.launches:,} launches and {self.host_parts:,} host parts; "
+            f"{counted(self.launches, 'launch', 'launches')} and"
+            f" {counted(self.host_parts, 'host part')}; "
             f"{self.bytes_in:,} bytes go to the accelerator and {self.bytes_out:,} come back"
         )
 

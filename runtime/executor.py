@@ -26,8 +26,9 @@ from vtac.dialects.arguments import (
     takes,
     whole,
 )
-from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.errors import CompileError, InputError, Problem
 from vtac.dialects.target import Machine
+from vtac.dialects.wording import counted
 from vtac.runtime.casts import cast_fault
 from vtac.runtime.crossings import Crossings, crossings_of
 from vtac.runtime.device import DEVICE, Device, total
@@ -166,9 +167,9 @@ class Module:
         return crossings_of(self.package)
 
     @takes(path=PATH)
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the package, whole or not at all."""
-        write_package(self.package, path)
+    def save(self, path: str | os.PathLike[str]) -> int:
+        """Write the package, whole or not at all; the number of its bytes."""
+        return write_package(self.package, path)
 
     @takes(order_seed=whole(0) | NONE, dump=PATH | NONE, overlap=FLAG)
     def run(
@@ -191,7 +192,8 @@ class Module:
         depend on it. dump: a folder for one file per launch, ``NNN_NAME.npz``, with config, insns,
         dram_in, dram_out; of a cluster for one folder per launch (`cluster_streams`). overlap:
         whether the host works on the next batch while the accelerator has one, in a second thread;
-        results are the same. Raises `CompileError` on inputs that do not fit and on failing parts.
+        results are the same. Raises `InputError` on inputs that do not fit, and `CompileError` on
+        parts that fail.
         """
         checked, samples = self._checked(self._by_name(feeds))
         self.last_run = RunRecord()
@@ -212,7 +214,9 @@ class Module:
             name: np.zeros(samples.shape(name), array.dtype)
             for name, array in samples.arrays.items()
         }
-        return join_batches([self._run_batch(zeros, RunRecord(), None, None)], samples.batch_size, 0)
+        return join_batches(
+            [self._run_batch(zeros, RunRecord(), None, None)], samples.batch_size, 0
+        )
 
     def _run_overlapped(
         self, batches: Iterable[Mapping[str, Any]], order_seed: int | None
@@ -322,7 +326,7 @@ class Module:
         if len(names) != 1:
             known = f"Give them by name: {', '.join(names)}." if names else "Give {}."
             what = f"one unnamed input for a model that has {len(names)}"
-            raise CompileError(Problem("run", what, known))
+            raise InputError(Problem("run", what, known))
         return {names[0]: feeds}
 
     def __repr__(self) -> str:
@@ -330,7 +334,7 @@ class Module:
         inputs = ", ".join(f"{value.name}: {describe(value)}" for value in self.inputs)
         outputs = (f"{name}: {describe(value)}" for name, value in self.outputs)
         count = len(self.package.functions)
-        where = f"; {count} programs on {self.target}" if count and self.target else ""
+        where = f"; {counted(count, 'program')} on {self.target}" if count and self.target else ""
         return f"<Module ({inputs}) -> ({', '.join(outputs)}){where}>"
 
     def _checked(self, feeds: Mapping[str, Any]) -> tuple[dict[str, Any], Samples | None]:
@@ -352,16 +356,19 @@ class Module:
             if fault:
                 problems.append(Problem(f"input {value.name!r}", fault))
         if problems:
-            raise CompileError(problems)
+            raise InputError(problems)
         if all(_has_shape(value, checked[value.name]) for value in self.inputs):
             return checked, None
         specs = {value.name: input_spec(value) for value in self.inputs}
         if unclear := [name for name, spec in specs.items() if spec is None]:
             what = f"has no known number of samples; batches need one of {', '.join(names)}"
-            raise CompileError([Problem(f"input {name!r}", what) for name in unclear])
+            raise InputError([Problem(f"input {name!r}", what) for name in unclear])
         known = [spec for spec in specs.values() if spec is not None]
         rows = {spec.name: as_rows(checked[spec.name], spec) for spec in known}
-        return checked, regrouped(rows, known, "run")
+        try:
+            return checked, regrouped(rows, known, "run")
+        except CompileError as error:
+            raise InputError(error.problems) from None
 
 
 def input_spec(value: Value) -> InputSpec | None:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Group
 
 from vtac.dialects.errors import CompileError, Problem
+from vtac.dialects.wording import counted
 from vtac.sim import TimingReport
 from vtac.sim.cluster import ClusterReport
 from vtac.sim.cluster.render import as_cluster_csv, as_cluster_dict, as_cluster_table
@@ -76,9 +77,8 @@ class Profile:
         parts: list[object] = []
         for number, launch in enumerate(self.launches):
             parts += [f"launch {number}: {launch.function}", launch.table(), ""]
-        parts.append(
-            f"{len(self.launches)} launches: {self.cycles:,} cycles ({self.seconds * 1e3:.3f} ms)"
-        )
+        launches = counted(len(self.launches), "launch", "launches")
+        parts.append(f"{launches}: {self.cycles:,} cycles ({self.seconds * 1e3:.3f} ms)")
         return Group(*parts)  # type: ignore[arg-type]
 
     def json(self) -> str:

@@ -108,10 +108,11 @@ def package_from_bytes(
     return package
 
 
-def write_package(package: Package, path: str | os.PathLike[str]) -> None:
-    """Write a package's file, whole or not at all."""
+def write_package(package: Package, path: str | os.PathLike[str]) -> int:
+    """Write a package's file, whole or not at all; the number of its bytes."""
     with whole_file(path) as temporary, temporary.open("w+b") as stream:
         write_files(stream, to_files(package))
+        return stream.tell()
 
 
 def read_package(

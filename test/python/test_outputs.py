@@ -92,6 +92,27 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     assert pipe.is_fifo() and [file.name for file in tmp_path.iterdir()] == ["pipe"]
 
 
+@pytest.mark.parametrize("kind", ["file", "pipe", "link"])
+def test_the_bytes_of_a_package_are_told_wherever_it_goes(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, target, read = tmp_path / "m.vtapkg", tmp_path / "target", list[bytes]()
+    if kind == "link":
+        path.symlink_to(target)
+    if kind == "pipe":
+        os.mkfifo(path)
+    reader = threading.Thread(target=lambda: read.append(path.read_bytes()))
+    if kind == "pipe":
+        reader.start()
+    vta_compile.main([str(MODEL), "-o", str(path)])
+    if kind != "pipe":
+        reader.start()
+    reader.join(60)
+    assert f": {len(read[0]):,} bytes; " in capsys.readouterr().out
+    package = tmp_path / "package"
+    assert write_package(tiny_package(), package) == package.stat().st_size > 0
+
+
 def test_ir_goes_through_a_pipe_without_files_beside_it(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,33 @@ def test_a_session_looks_and_answers_like_onnxruntimes(samples: np.ndarray[Any, 
             assert np.abs(a - b).max() < 0.2
     with pytest.raises(CompileError, match=r"output 'q': the model has no such output\n.*y, z"):
         ours.run(["q", "y"], feed)
+
+
+@pytest.mark.parametrize(
+    ("names", "feed"),
+    [
+        (None, {}),
+        (None, {"z": SHAPE}),
+        (None, {"x": SHAPE, "z": SHAPE}),
+        (["q"], {"x": SHAPE}),
+        (["y", ""], {"x": SHAPE}),
+        (None, {"x": (*SHAPE[1:], 1, 1)}),
+        (None, {"x": (*SHAPE[:-1], SHAPE[-1] + 1)}),
+        (None, {"x": ()}),
+    ],
+)
+def test_wrong_names_and_shapes_raise_what_onnxruntime_raises(
+    samples: np.ndarray[Any, Any], names: list[str] | None, feed: dict[str, Sequence[int]]
+) -> None:
+    model = dense()
+    ours = vtac.InferenceSession(model, calibration=samples)
+    theirs = ort.InferenceSession(model.SerializeToString())
+    feeds = {name: np.ones(shape, np.float32) for name, shape in feed.items()}
+    with pytest.raises(Exception, match=r".") as expected:
+        theirs.run(names, feeds)
+    with pytest.raises(expected.type) as found:
+        ours.run(names, feeds)
+    assert isinstance(found.value, CompileError | ValueError)
 
 
 def test_without_the_accelerators_provider_all_runs_on_the_host() -> None:

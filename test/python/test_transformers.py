@@ -24,6 +24,7 @@ from vtac.dialects.target import Target
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.approximation.gates import TOLERANCE, fitted_gate
 from vtac.passes.approximation.integers import STORED
+from vtac.runtime.crossings import Crossings
 from vtac.runtime.package import LAUNCH
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -166,6 +167,16 @@ def test_other_functions_are_no_gates() -> None:
         wanted *= 127 / np.abs(wanted).max()
         _, _, wrong = fitted_gate(wanted, float(wanted[-1] - wanted[1]) / 254)
         assert wrong > TOLERANCE
+
+
+@pytest.mark.parametrize("launches", [0, 1, 2, 1000])
+@pytest.mark.parametrize("hosts", [0, 1, 2])
+def test_crossings_are_told_in_numbers_that_agree(launches: int, hosts: int) -> None:
+    text = Crossings(launches, hosts, 0, 0).text
+    assert text.startswith(
+        f"{launches:,} launch{'' if launches == 1 else 'es'} and {hosts} host part"
+    )
+    assert ("host parts;" in text) == (hosts != 1)
 
 
 def test_crossings_are_counted() -> None:

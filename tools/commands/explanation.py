@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table
 
+from vtac.dialects.wording import counted
 from vtac.passes.graph.reasons import HostReason
 from vtac.runtime.package import Placement
 from vtac.tools.commands.explain_order import Order
@@ -99,5 +100,5 @@ def tuning_line(report: CompileReport) -> str:
     if not schedules:
         return ""
     found = [choice for choice in schedules if choice.record is not None]
-    told = f"schedules: {len(schedules)} kernels, {len(found)} with a record"
+    told = f"schedules: {counted(len(schedules), 'kernel')}, {len(found)} with a record"
     return f"{told}, {len(report.tuned)} tuned by one" if found else told

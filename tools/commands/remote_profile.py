@@ -7,6 +7,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from vtac.dialects.wording import counted
+
 
 def remote_profile_table(profile: Mapping[str, Any]) -> Table:
     """One row per launch, and one for all, of what `RemoteModule.remote_profile` returns."""
@@ -19,7 +21,7 @@ def remote_profile_table(profile: Mapping[str, Any]) -> Table:
         table.add_row(Text(launch["function"]), *_cells(launch, bound))
     if len(bounds) > 1:
         table.add_section()
-        table.add_row(f"{len(bounds)} launches", *_cells(profile, sum(bounds)))
+        table.add_row(counted(len(bounds), "launch", "launches"), *_cells(profile, sum(bounds)))
     return table
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import changed_machine, machine_of
+from vtac.dialects.wording import counted
 from vtac.passes.graph.quantise_options import QuantiseOptions
 from vtac.passes.pipeline import Pipeline
 from vtac.runtime.atomic import write_whole
@@ -72,8 +73,7 @@ def _compile(args: argparse.Namespace) -> None:
     warned = module.report.warnings
     if args.strict and warned:
         raise CompileError([Problem("", text, "(--strict)") for text in warned])
-    if args.output:
-        module.save(args.output)
+    size = module.save(args.output) if args.output else 0
     for note in () if args.quiet else module.report.notes:
         print(f"vta-compile: note: {note}", file=sys.stderr)
     for warning in warned:
@@ -82,7 +82,7 @@ def _compile(args: argparse.Namespace) -> None:
         _show_plan(args, module, plans)
     if found is not None:
         Console(stderr=args.json, highlight=False).print(found.table())
-    _print(args, module, measures_layers(args))
+    _print(args, module, size)
 
 
 def _compiled(
@@ -121,8 +121,8 @@ def _show_plan(args: argparse.Namespace, module: Module, plans: PlanRecorder) ->
             write_whole(name, each.picture.encode())
 
 
-def _print(args: argparse.Namespace, module: Module, measures: bool) -> None:
-    """Print what was asked for, and where the package is."""
+def _print(args: argparse.Namespace, module: Module, size: int) -> None:
+    """Print what was asked for, and where the package of ``size`` bytes is."""
     text = module.report.ir.get(args.emit, "") if args.emit else ""
     if args.emit:
         if not args.json:
@@ -134,7 +134,7 @@ def _print(args: argparse.Namespace, module: Module, measures: bool) -> None:
     found = None
     if args.evaluate:
         found = evaluated(module, args.evaluate, args.model, args.limit, quiet=args.quiet)
-    errors = module.report.layer_errors if measures else None
+    errors = module.report.layer_errors if measures_layers(args) else None
     if args.json:
         values = {**compilation_values(module, args.output), **accuracy_values(found, errors)}
         print_json({**values, "ir": text} if args.emit else values)
@@ -142,7 +142,7 @@ def _print(args: argparse.Namespace, module: Module, measures: bool) -> None:
         print_accuracy(found, errors, as_json=False)
     if args.output and not args.quiet:
         aside = args.emit or args.json
-        print(summary(module, args.output), file=sys.stderr if aside else sys.stdout)
+        print(summary(module, args.output, size), file=sys.stderr if aside else sys.stdout)
 
 
 def _options(
@@ -214,14 +214,14 @@ def _explain(module: Module, console: Console, order: Order) -> None:
     console.print(seconds_table(module.report))
 
 
-def summary(module: Module, path: str) -> str:
-    """One line: the file, how many nodes the accelerator runs, how many instructions."""
+def summary(module: Module, path: str, size: int) -> str:
+    """One line: the file of ``size`` bytes, and what of the model the accelerator runs."""
     host = sum(placement.where == "host" for placement in module.explain)
     nodes = len(module.explain)
     instructions = sum(module.report.instructions.values())
     programs = len(module.package.functions)
     return (
-        f"{path}: {Path(path).stat().st_size:,} bytes; {nodes - host} of {nodes} nodes on the"
-        f" accelerator in {programs} program{'' if programs == 1 else 's'} of {instructions:,}"
-        f" instructions; {module.report.total_seconds:.1f} s"
+        f"{path}: {size:,} bytes; {nodes - host} of {counted(nodes, 'node')} on the accelerator in"
+        f" {counted(programs, 'program')} of {counted(instructions, 'instruction')};"
+        f" {module.report.total_seconds:.1f} s"
     )

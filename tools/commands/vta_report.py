@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from vtac.dialects.wording import counted
 from vtac.runtime.atomic import write_whole
 from vtac.runtime.executor import load
 from vtac.tools.commands.accuracy import read_layer_errors
@@ -45,7 +46,7 @@ def _run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(_summary(contents, output, len(page)), indent=2))
     elif not args.quiet:
-        print(f"{output}: {len(page):,} bytes, {len(contents.nodes):,} nodes")
+        print(f"{output}: {len(page):,} bytes, {counted(len(contents.nodes), 'node')}")
 
 
 def _summary(contents: Contents, output: str, size: int) -> dict[str, Any]:
