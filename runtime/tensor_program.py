@@ -80,7 +80,7 @@ class TensorProgram:
         return self._outputs()
 
     def timing(self, preset: str | TimingPreset | None = None) -> TimingReport:
-        """Simulated times. preset: rates of another machine than the target."""
+        """Simulate how long a run takes on the target, or at the rates of another ``preset``."""
         return estimate(self.binary.target, self._code, preset)
 
     def _arrays(self, arrays: Sequence[Array], named: Mapping[str, Array]) -> dict[str, Array]:

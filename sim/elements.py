@@ -94,7 +94,7 @@ def verify_ranges(
 
 
 def out_of_range(name: str, low: int, high: int, depth: int) -> str:
-    """The reason for an index beyond a buffer."""
+    """The message of a fault: indices of a kernel lie beyond a buffer."""
     return f"{name} indices {low} to {high}, but the buffer has {depth} elements"
 
 

@@ -53,7 +53,7 @@ def hull(one: Rectangle | None, other: Rectangle) -> Rectangle:
 
 
 def contains(outer: Rectangle, inner: Rectangle) -> bool:
-    """Whether the second rectangle lies in the first."""
+    """Whether ``outer`` contains ``inner``."""
     return all(a <= c and d <= b for (a, b), (c, d) in zip(outer, inner, strict=True))
 
 

@@ -174,7 +174,8 @@ class BatchMatMulOp(IRDLOperation):
         return known_extents(self.a)[-1]
 
     def verify_(self) -> None:
-        """Shapes are static, rows divide into the entries, and columns agree."""
+        """Check that shapes are static, that the entries of each operand have equally many rows,
+        and that the inner extents and the element types agree."""
         a, b, result = (shape_of(value) or () for value in (self.a, self.b, self.result))
         if not len(a) == len(b) == 2 or DYNAMIC_INDEX in (*a, *b):
             raise VerifyException("batch_matmul multiplies matrices of known shapes")

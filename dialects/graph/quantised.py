@@ -254,7 +254,7 @@ class SplitBytesOp(IRDLOperation):
 
 @irdl_op_definition
 class JoinBytesOp(IRDLOperation):
-    """The int32 tensor of four byte planes, least significant first (on the host)."""
+    """Joins four byte planes, the least significant first, to an int32 tensor. Runs on the host."""
 
     name = "graph.join_bytes"
     low = operand_def(TensorType)
@@ -280,7 +280,7 @@ class JoinBytesOp(IRDLOperation):
 
 @irdl_op_definition
 class PackOp(UnaryOp):
-    """A logical int8 tensor into the accelerator's layout (``#graph.packed``); on the host."""
+    """Brings an int8 tensor into the accelerator's layout (``#graph.packed``). Runs on the host."""
 
     name = "graph.pack"
     traits = traits_def(ServesOthers())
@@ -294,7 +294,8 @@ class PackOp(UnaryOp):
 
 @irdl_op_definition
 class UnpackOp(UnaryOp):
-    """An int8 tensor out of the accelerator's layout; on the host."""
+    """Brings an int8 tensor from the accelerator's layout back into plain order. Runs on the
+    host."""
 
     name = "graph.unpack"
     traits = traits_def(ServesOthers())

@@ -59,13 +59,14 @@ def _integers(b: OnnxBuilder, numbers: Sequence[int], hint: str) -> str:
 
 
 def take_channels(b: OnnxBuilder, op: TakeChannelsOp) -> None:
-    """Gather."""
+    """Write a Gather of channels."""
     indices = _integers(b, op.indices.get_values(), "channels")
     b.define(op.result, b.add("Gather", [b.name(op.x), indices], b.name_for(op.result), axis=1))
 
 
 def pad(b: OnnxBuilder, op: PadOp) -> None:
-    """Pad with attributes before opset 11, with inputs since; of integers since opset 13."""
+    """Write a Pad: its pads are attributes before opset 11 and inputs since, and before opset 13
+    integers are cast to floats for it."""
     output, pads, value = b.name_for(op.result), list(op.pads.get_values()), op.value.value.data
     dtype = element_dtype(op.x.type.element_type)  # type: ignore[attr-defined]
     x, known, made = b.name(op.x), dtype, output
@@ -82,13 +83,13 @@ def pad(b: OnnxBuilder, op: PadOp) -> None:
 
 
 def transpose(b: OnnxBuilder, op: TransposeOp) -> None:
-    """Transpose."""
+    """Write a Transpose."""
     order = list(op.permutation.get_values())
     b.define(op.result, b.add("Transpose", [b.name(op.x)], b.name_for(op.result), perm=order))
 
 
 def depth_to_space(b: OnnxBuilder, op: DepthToSpaceOp) -> None:
-    """Reshape, Transpose, Reshape: they exist in every opset, for all types and ranks."""
+    """Write Reshape, Transpose, Reshape, which every opset has for all types and ranks."""
     shape, blocks = shape_of(op.x) or (), list(op.blocks.get_values())
     rank = len(blocks)
     apart = [0, *blocks, shape[1] // prod(blocks), *shape[2:]]
@@ -101,7 +102,7 @@ def depth_to_space(b: OnnxBuilder, op: DepthToSpaceOp) -> None:
 
 
 def upsample(b: OnnxBuilder, op: UpsampleOp) -> None:
-    """Resize, or Upsample before opset 10."""
+    """Write a Resize, or before opset 10 an Upsample."""
     x, output = b.name(op.x), b.name_for(op.result)
     scales = np.array(op.factors.get_values(), np.float32)
     if b.opset < 9:

@@ -1,4 +1,5 @@
-"""Steps of weights: numbers of which the real weights of a row are nearly whole multiples."""
+"""Chooses the quantisation step of each row of weights: the real number that the integer 1 stands
+for."""
 
 from typing import cast
 
@@ -12,10 +13,10 @@ taken."""
 
 
 def natural_scales(rows: Array) -> Array:
-    """The scale of each row's largest weight: max |w| / 127, or a power of two that loses nothing.
+    """The step of each row [C, K]: a power of two where that is exact, else max |w| / 127.
 
-    Where all weights of a row are multiples of the smallest power of two that covers them, that
-    power is the scale: integer weights stay exact.
+    It is exact where all weights of the row are multiples of the smallest power of two by which
+    they fit int8, as integers are.
     """
     need = np.maximum(rows.max(axis=1) / 127, -rows.min(axis=1) / 128)
     fractions, exponents = np.frexp(np.where(need > 0, need, 1.0))
@@ -26,16 +27,16 @@ def natural_scales(rows: Array) -> Array:
 
 
 def finest(rows: Array) -> Array:
-    """Steps of which the largest weight of each row has 127."""
+    """The steps by which the largest weight of each row becomes 127."""
     largest = np.abs(rows).max(axis=1, initial=0)
     return np.where(largest > 0, largest, 127.0) / 127
 
 
 def common_steps(rows: Array) -> Array:
-    """Steps of which the real weights of each channel [C, K] are whole multiples, nearly.
+    """Steps by which the real weights of each channel [C, K] are nearly integers.
 
-    A candidate is the number of steps of a channel's largest weight, exactly. The candidate is
-    taken for which the other weights are nearest to integers.
+    The largest weight of a channel becomes exactly one of the candidates: the one for which the
+    channel's other weights are nearest to integers.
     """
     largest = 127 * finest(rows)
     best, error = largest / 127, np.full(len(rows), np.inf)

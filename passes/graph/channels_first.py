@@ -78,9 +78,10 @@ class AxisReduction:
 
 
 def reduction_over_space(ctx: Context, op: Operation) -> AxisReduction | None:
-    """The reduction that an op is of a tensor [N, spatial..., C], if it is one over spatial axes.
+    """The reduction of an op that reduces spatial axes of a tensor [N, spatial..., C]; else None.
 
-    On import, a reduction over axes from 2 on is a pooling, as with channels first.
+    The op may also be a pooling: the importer turns reductions over axes from 2 on into poolings,
+    since it takes tensors for [N, C, spatial...].
     """
     found = _operator_reduction(ctx, op) if isinstance(op, HostOp) else _pooled_reduction(op)
     if found is None:
@@ -105,7 +106,7 @@ def _operator_reduction(ctx: Context, op: HostOp) -> AxisReduction | None:
 
 
 def _pooled_reduction(op: Operation) -> AxisReduction | None:
-    """The reduction that a pooling with one window over the whole of some axes is."""
+    """The reduction that equals a pooling whose one window covers whole axes; else None."""
     shape = shape_of(op.operands[0]) or () if op.operands else ()
     if isinstance(op, GlobalAveragePoolOp):
         return AxisReduction(True, frozenset(range(2, len(shape))), True)

@@ -49,9 +49,10 @@ def layouts_of(
 
 
 def with_layouts(attributes: Attributes | None, layouts: Sequence[Layout]) -> Attributes:
-    """Attributes of parameters or results that say these layouts.
+    """The attributes of parameters or results, with these layouts set in them.
 
-    attributes: the previous ones, in the same order; None where their number changes.
+    attributes: those before, one for each layout; None if there are none, or if they are for
+    another number of parameters or results.
     """
     old = attributes.data if attributes else [DictionaryAttr({})] * len(layouts)
     return ArrayAttr(

@@ -28,32 +28,32 @@ FORMS = "te.forms"
 
 @dataclass(frozen=True)
 class EpilogueCosts:
-    """Cycles on one target."""
+    """The cycles that parts of an epilogue take on one target."""
 
     target: Target
 
     def immediate(self, elements: int) -> int:
-        """ALU operations with an immediate, one per element."""
+        """Cycles of an ALU operation with an immediate on each element."""
         return elements * self._rates.alu[0]
 
     def register(self, elements: int) -> int:
-        """ALU operations with two operands, one per element."""
+        """Cycles of an ALU operation with two operands on each element."""
         return elements * self._rates.alu[1]
 
     def copy(self, elements: int) -> int:
-        """Copies of accumulators to other accumulators, one per element."""
+        """Cycles to copy each element to another accumulator."""
         return elements * self._rates.copy[0]
 
     def gemm(self, elements: int) -> int:
-        """Micro-ops of the GEMM core, one per element."""
+        """Cycles of one GEMM micro-op for each element."""
         return elements * self.target.timing.gemm_cycles
 
     def load(self, memory: Memory, elements: int) -> int:
-        """One load of a constant of so many elements of a memory."""
+        """Cycles to load a constant of so many elements into a memory."""
         return -(-elements * self.target.element_bytes(memory) // self._rates.beat)
 
     def instructions(self, elements: int, pieces: int) -> int:
-        """Additional instructions where each tile takes ``pieces`` instructions instead of one.
+        """Cycles of the additional instructions where a tile takes ``pieces`` of them, not one.
 
         A tile is assumed to fill half of the accumulators.
         """

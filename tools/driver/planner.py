@@ -56,7 +56,7 @@ class _Piece:
 
 
 def main_function(module: ModuleOp) -> FuncOp:
-    """The network."""
+    """The function that holds the network, ``@main``."""
     return next(op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
 
 

@@ -89,14 +89,14 @@ class ClockTrials:
             yield Way(name, *(rest.split(LAST) if is_ordered else (rest, Pipeline())))
 
     def is_best(self, alternative: Way, module: Module) -> bool:
-        """Whether a way, which has led to a module, is faster than all before it."""
+        """Whether the module that a way led to is faster than the modules of all ways before."""
         before = min(self._cycles.values(), default=None)
         self._cycles[alternative.name] = module.profile().cycles
         return before is None or self._cycles[alternative.name] < before
 
     @property
     def cycles(self) -> int:
-        """Those of the best way; 0 if none was timed."""
+        """The cycles of the best way; 0 if none was timed."""
         return min(self._cycles.values(), default=0)
 
     def note(self) -> str:
@@ -113,7 +113,8 @@ def _ways(rest: Pipeline) -> dict[str, Pipeline]:
 
 
 def changed(pipeline: Pipeline, options: Options) -> Pipeline | None:
-    """A pipeline with these options; None if it has no such pass, or says otherwise itself."""
+    """The pipeline with these options; None if it lacks a pass that they name, or sets one of them
+    itself."""
     for name, values in options.items():
         specs = [spec for spec in pipeline.passes if spec.name == name]
         if not specs or any(spec.parameters.keys() & values.keys() for spec in specs):
@@ -123,6 +124,6 @@ def changed(pipeline: Pipeline, options: Options) -> Pipeline | None:
 
 
 def told(what: str, chosen: str, cycles: Mapping[str, int]) -> str:
-    """What was tried and chosen, for users. cycles: of each that was tried."""
+    """A line for users: what was chosen, and the cycles of each alternative, by its name."""
     others = "; ".join(f"{name}: {count:,}" for name, count in cycles.items() if name != chosen)
     return f"{what}, chosen by the clock: {chosen}, {cycles[chosen]:,} cycles ({others})"

@@ -101,7 +101,7 @@ class NodeCost:
 
     @property
     def operator(self) -> str:
-        """The node's operator as users know it."""
+        """The name of the node's operator, without the prefix of our dialect."""
         return self.placement.op.removeprefix("graph.")
 
     @property

@@ -1,4 +1,4 @@
-"""What the pages that commands write are made with: templates, and the library that draws plots."""
+"""Makes HTML pages of commands: their templates, and the scripts that draw their plots."""
 
 from functools import cache
 from pathlib import Path

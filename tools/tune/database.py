@@ -211,7 +211,7 @@ class Database:
         return True
 
     def end(self, run: int) -> None:
-        """Say that a run came to its end, as opposed to having been interrupted."""
+        """Record that a run has ended by itself; an interrupted run has no end."""
         with suppress(sqlite3.OperationalError), self._transaction():
             self._connection.execute("UPDATE run SET ended = ? WHERE id = ?", (now(), run))
 

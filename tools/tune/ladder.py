@@ -12,9 +12,9 @@ from vtac.tools.tune.protocol import SIMULATED, Explorer, Options, Screen, Trial
 
 
 class Ladder:
-    """Runs another explorer on simulated costs first.
+    """Lets another explorer learn from simulated costs, and asks to clock the best points.
 
-    trace: the simulated trials, in the order in which they were told.
+    trace: the trials with simulated costs, in the order in which the other explorer got them.
     """
 
     name: ClassVar[str] = "ladder"
@@ -35,7 +35,7 @@ class Ladder:
         return found
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Ignored: the points to clock are fixed by then."""
+        """Ignore the trials: the points to clock are chosen by simulated cost alone."""
 
     def _climb(self) -> list[Point]:
         while len(self.trace) < self._options.simulations:

@@ -41,7 +41,7 @@ def failure(point: Point, error: BaseException) -> Trial:
 
 
 class Measurer(Protocol):
-    """Who measures the points that explorers ask."""
+    """Measures the points that explorers ask for."""
 
     def submit(self, task: Task, points: Sequence[Point]) -> Callable[[], list[Trial]]:
         """Begin with some points; the result, when called, waits for their trials in order."""
@@ -63,11 +63,11 @@ class InProcess:
         self._judge, self._prover = judge, prover
 
     def submit(self, task: Task, points: Sequence[Point]) -> Callable[[], list[Trial]]:
-        """Nothing begins before the trials are wanted."""
+        """Return a function that measures the points when it is called."""
         return lambda: [self._trial(task, point) for point in points]
 
     def prove(self, asked: Sequence[tuple[Task, Point]]) -> list[Proof]:
-        """One after the other."""
+        """Execute the programs and compare their results, one after the other."""
         return [self._prover(task.module, task.template, point) for task, point in asked]
 
     def close(self) -> None:

@@ -32,15 +32,15 @@ class Site:
         }
 
     def has(self, index: int) -> bool:
-        """Whether the input at a position is there."""
+        """Whether the node has an input at a position."""
         return index < len(self.node.input) and bool(self.node.input[index])
 
     def wanted(self, index: int) -> str:
-        """The name of the output at a position, or nothing."""
+        """The name of the output at a position; empty if the node has none there."""
         return self.node.output[index] if index < len(self.node.output) else ""
 
     def constant(self, index: int) -> Array | None:
-        """The value of an input that is there and constant."""
+        """The value of the input at a position, if the node has one there and it is constant."""
         tensor = self.constants.get(self.node.input[index]) if self.has(index) else None
         if tensor is None or dense_dtype(tensor.data_type) is None:
             return None
@@ -64,13 +64,13 @@ class Site:
         return None if shape is None or 0 in shape else tuple(shape)
 
     def weight(self, array: Array) -> str:
-        """A new constant."""
+        """Make a constant; returns its name."""
         name = f"{self._name()}.{len(self.made)}.constant"
         self.made[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
         return name
 
     def integers(self, numbers: Sequence[int]) -> str:
-        """A new constant of int64."""
+        """Make a constant of int64; returns its name."""
         return self.weight(np.array(numbers, np.int64))
 
     def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:

@@ -93,7 +93,7 @@ def computing(op: Operation) -> list[Operation]:
 
 @dataclass
 class LayerCosts:
-    """Costs of layers on one cluster; equal layers are looked at once."""
+    """The costs of layers on one cluster. Those of equal layers are computed once."""
 
     cluster: ClusterTarget
     _parts: dict[object, PartCost | None] = field(default_factory=dict)

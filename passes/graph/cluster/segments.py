@@ -65,7 +65,7 @@ class SegmentCost:
 
     @property
     def cycles(self) -> float:
-        """Compute and DDR work side by side."""
+        """The longer of both: computing and DDR transfers overlap."""
         return max(self.compute, self.ddr / self.rate)
 
 
@@ -73,10 +73,12 @@ class SegmentCost:
 class Variant:
     """A run of segments, split in one way.
 
-    outputs: what others read of it. visits: the number of instances. work: the layers of the one in
-    the middle, each with the region of its results that it computes, None for all. buffers: its
-    tensors, with their lives in it. peak: bytes that it needs. costs: of all visits, by the tensors
-    that go to DDR.
+    An instance of the run is one execution of it, for one strip or some images; instances are
+    priced as the middle one. outputs: the results that ops outside the run read. visits: the number
+    of instances. work: the layers of an instance, each with the region of its results that the
+    instance computes, None for all. buffers: the tensors of an instance, with their lives. peak:
+    bytes of the global buffer that an instance needs. costs: the costs of all instances, by the set
+    of tensors that go to DDR.
     """
 
     choice: SegmentSplit
@@ -90,7 +92,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Partial:
-    """A plan of the last segments. held: bytes for their instances while earlier ones run."""
+    """A plan of the last segments of a function.
+
+    held: bytes of the global buffer that these segments hold while earlier segments run.
+    """
 
     cycles: float
     held: int

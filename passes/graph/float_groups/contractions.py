@@ -52,7 +52,7 @@ class Operand:
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """The dimensions before rows and inner extent."""
+        """The extents of the batch dimensions."""
         return self.shape[:-2]
 
 

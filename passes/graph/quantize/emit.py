@@ -117,7 +117,7 @@ class _Emitter:
         self.reals: dict[SSAValue, SSAValue] = {}
 
     def pass_through(self, group: PassThrough) -> None:
-        """The same op over int8."""
+        """Insert the same op over int8; reshapes of reshapes become one."""
         op, x = group.root, self.as_int8(group.inputs[0], group.root)
         if isinstance(op, ReshapeOp) and isinstance(x.owner, ReshapeOp):
             inserter, shape = Inserter(self.plan.network, op), shape_of(op.result) or ()
@@ -127,12 +127,12 @@ class _Emitter:
         self._define(op.results[0], self._insert(same, op, op))
 
     def contraction(self, group: Contraction, layer: Layer) -> None:
-        """A product of two activations."""
+        """Insert the product of two activations, and what makes its result int8."""
         value = emit_contraction(layer, group, self.plan, self.as_int8)
         self._leave(layer, value)
 
     def sum(self, group: Sum, layer: Layer) -> None:
-        """The accumulators of a sum, and their ending."""
+        """Insert the ops that compute the accumulators of a sum, and what makes them int8."""
         root, acc = group.root, self._accumulators(group, layer)
         inserter = Inserter(self.plan.network, root)
         made = inserter.ended(acc, layer, root.results[0], group.core or root)
@@ -141,7 +141,7 @@ class _Emitter:
         self._leave(layer, made)
 
     def _leave(self, layer: Layer, made: SSAValue) -> None:
-        """The value that stands for the result of a group: integers, or real numbers."""
+        """Note the value that replaces the result of a group: integers, or real numbers."""
         result = layer.group.root.results[0]
         if layer.scale is None:
             self.reals[result] = made

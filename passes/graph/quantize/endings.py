@@ -36,7 +36,7 @@ class Inserter:
         return op.result
 
     def insert(self, op: Operation, source: Operation) -> SSAValue:
-        """The first result of an op, once it is inserted."""
+        """Insert an op with the location of ``source``; returns its first result."""
         op.location = source.location
         self.network.block.insert_op_before(op, self.root)
         return op.results[0]
@@ -44,7 +44,8 @@ class Inserter:
     def reshaped(
         self, x: SSAValue, shape: Sequence[int], source: Operation, reason: Reason | None = None
     ) -> SSAValue:
-        """A value under another shape, by one reshape at most. reason: why it stays on the host."""
+        """The value with another shape; chains of reshapes become one. reason: why that reshape
+        stays on the host, if it does."""
         while isinstance(x.owner, ReshapeOp):
             x = x.owner.x
         if tuple(shape) == shape_of(x):
@@ -56,8 +57,8 @@ class Inserter:
         return self.insert(op, source)
 
     def ended(self, acc: SSAValue, layer: Layer, like: SSAValue, source: Operation) -> SSAValue:
-        """Accumulators as int8; as reals of ``like``'s element type where the layer's result is
-        int32."""
+        """Insert the ops that turn the accumulators of a layer into its result: int8, or where the
+        layer has no scale, reals of the element type of ``like``."""
         shape = shape_of(acc) or ()
         vectors = {"bias": layer.bias}
         if layer.rescaling is not None:

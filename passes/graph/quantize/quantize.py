@@ -49,11 +49,12 @@ ERROR_ESTIMATES_ATTRIBUTE = "graph.error_estimates"
 class QuantizePass(ModulePass):
     """Make float ops with calibrated ranges integer.
 
-    shift: one amount per channel, one per block of channels (of the module's target), or ``auto``:
-    one per block where this costs a layer little accuracy (see SHARED_NOISE_LIMIT). requantise:
-    ``shift``; ``multiply`` on a target that can; ``exact``: that, or weights of two planes;
-    ``auto``: for layers with given scales, multiply if the target can, else weights of two planes
-    where these are worth most (`mixing`); shift for all others.
+    shift: how many channels share a shift amount: ``channel``, none; ``block``, those of a block of
+    the module's target; ``auto``, those of a block where this costs the layer little accuracy (see
+    SHARED_NOISE_LIMIT). requantise: how accumulators become int8. ``shift`` shifts; ``multiply``
+    multiplies and shifts, where the target's ALU multiplies; ``exact`` multiplies if the target
+    can, and else uses two int8 planes of weights. ``auto`` does as ``exact`` for layers with given
+    scales (two planes only where they gain most, see `mixing`), and shifts in all others.
     """
 
     name = "quantize"

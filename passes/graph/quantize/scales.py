@@ -115,9 +115,9 @@ def odd_part(number: int) -> tuple[int, int]:
 
 
 def choose_scales(network: Network, groups: Sequence[Group]) -> dict[SSAValue, Scale]:
-    """A scale for each value that is read or made as int8.
+    """A scale for each value that an integer group reads or makes as int8.
 
-    Raises Obstacle where the ties of a group contradict each other.
+    Raises `Obstacle` where a group demands contradicting ratios between scales.
     """
     return _Choice(network, groups).scales()
 

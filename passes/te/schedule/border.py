@@ -32,7 +32,8 @@ def border_ranges(stage: ScheduledStage) -> Iterator[tuple[Row, int]]:
 
 
 def _bordered(stage: ScheduledStage) -> Iterator[tuple[Row, Flags]]:
-    """Subscripts that leave their tensor: for outputs (rows) and taps (columns), what is inside."""
+    """The subscripts that may leave their tensor, each with a table [outputs, taps] that says
+    where the subscript is inside."""
     spatial = len(stage.compute.spatial)
     for read in stage.reads:
         if read.outside is None:
@@ -69,13 +70,15 @@ class Border:
     _known: dict[tuple[Range, ...], tuple[int, int]] = field(default_factory=dict)
 
     def place(self, outputs: Range) -> object:
-        """What matters of a range of outputs: where none is at a border, its length alone."""
+        """A key that is equal for ranges of outputs with equal borders: the length of a range that
+        no border cuts, else the range itself."""
         first, last = outputs[0] * self.by, (sum(outputs) - 1) * self.by
         low, high = min(first, last) + self.reach[0], max(first, last) + self.reach[1]
         return outputs[1] if low >= self.low and high < self.high else outputs
 
     def inside(self, region: Sequence[Range], taps: Sequence[Range]) -> tuple[int, int]:
-        """Points inside, of these outputs and taps, and how many different ranges of outputs."""
+        """For some outputs and taps: how many pairs of them lie inside the tensor, and how many
+        different ranges of outputs the taps have."""
         key = (region[self.axis], *(taps[tap] for tap, _ in self.taps))
         if key not in self._known:
             self._known[key] = self._inside(*key)

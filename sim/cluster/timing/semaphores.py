@@ -90,10 +90,11 @@ class Semaphores:
 
 
 class SemaphoreReads:
-    """The channel on which one unit waits; its requests are answered in order.
+    """Answers the WAIT instructions of one unit, in the order in which the unit issues them.
 
-    waits: the semaphores of each wait, by its place in the stream; one that counts nothing, from
-    the unit to itself, is not among them, and such a row is answered at once.
+    A WAIT reads one row for each semaphore. waits: the semaphores of each WAIT, by its place in
+    the unit's stream. None stands for a row without a semaphore, from the unit to itself; it is
+    answered at once.
     """
 
     due: int
@@ -115,18 +116,18 @@ class SemaphoreReads:
         self._complete: deque[Transfer] = deque()
 
     def add(self, transfer: Transfer) -> None:
-        """Let a wait ask."""
+        """Queue the requests of a WAIT, and answer those that can be answered."""
         self._queue.append(transfer)
         self.go_on()
 
     def issue(self, until: int) -> Transfer | None:
-        """A wait whose end is known, if there is one."""
+        """The first WAIT that is answered and not yet returned; None if there is none."""
         transfer = self._complete.popleft() if self._complete else None
         self.due = 0 if self._complete else NEVER
         return transfer
 
     def go_on(self) -> None:
-        """Answer all rows whose signals are known."""
+        """Answer requests in order, up to the first whose signal is not known yet."""
         while self._queue and self._answer_rows(self._queue[0]):
             transfer = self._queue.popleft()
             transfer.last_issue, transfer.last_end = self._last_issue, self._last_end
@@ -134,7 +135,7 @@ class SemaphoreReads:
             self.due = 0
 
     def _answer_rows(self, transfer: Transfer) -> bool:
-        """Answer the rows of a wait as far as signals are known; whether all are answered."""
+        """Answer the rows of a WAIT whose signals are known; returns whether these are all."""
         numbers = self._waits[transfer.index]
         requests = len(transfer.beats) // len(numbers)
         while transfer.position < len(transfer.beats):
@@ -150,7 +151,7 @@ class SemaphoreReads:
         return True
 
     def _answer(self, transfer: Transfer, since: int) -> int:
-        """Answer a request, not before cycle `since`; the cycle in which it is taken up."""
+        """Answer a request in cycle `since` or later; returns the cycle in which that begins."""
         at = max(self._last_issue + 1, self._ends[0] + 1, transfer.visible)
         while at in self._ends:
             at += 1

@@ -99,7 +99,8 @@ class _Scaling(LinearRule[ScalingT], Generic[ScalingT]):
     """A product or quotient with a constant that has one number per channel."""
 
     def why_not(self, op: ScalingT, network: Network) -> str | None:
-        """There is an integer form if the other operand is such a constant, and finite."""
+        """There is an integer form if one operand is a constant with one finite number per
+        channel; in a quotient it is the divisor, and not zero."""
         found = _constant_a_channel(op, network)
         divides = isinstance(op, DivOp)
         if found is None or (divides and found[0] is not op.a):
@@ -127,10 +128,11 @@ class Div(_Scaling[DivOp]):
 
 
 class Mul(_Scaling[MulOp], JoinRule[MulOp]):
-    """``a * b``: a scaling, or a product of two tensors."""
+    """``a * b``, where one factor is a constant per channel, or both factors are computed."""
 
     def why_not(self, op: MulOp, network: Network) -> str | None:
-        """An integer form of a product broadcasts over space, or one channel over all."""
+        """There is an integer form of a product of computed tensors if both have the same batch,
+        and the result has the shape of one of them."""
         if not _is_product(op, network):
             return super().why_not(op, network)
         a, b, result = (known_shape(value) for value in (op.a, op.b, op.result))

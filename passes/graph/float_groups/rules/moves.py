@@ -10,14 +10,15 @@ from vtac.passes.graph.float_groups.rules.rule import ErrorContext, PassingRule,
 
 
 class MaxPool(PassingRule[MaxPoolOp]):
-    """The largest element of each window."""
+    """Max pooling takes the largest element of each window."""
 
     def why_not(self, op: MaxPoolOp, network: Network) -> str | None:
         """There is an integer form if every window holds an element of the operand."""
         return None if window_counts(op).all() else OUTSIDE
 
     def error(self, op: MaxPoolOp, errors: Sequence[Array], around: ErrorContext) -> Array | None:
-        """As the operand's, but a maximum rarely picks an element that a relu has clamped."""
+        """The operand's error, but that of clamped elements counts little: a maximum rarely picks
+        an element that a relu has clamped."""
         found = around.network.range_of(op.x)
         if found is None:
             return errors[0]
@@ -28,7 +29,8 @@ class MaxPool(PassingRule[MaxPoolOp]):
 
 
 class Reshape(PassingRule[ReshapeOp]):
-    """The same elements under another shape. It never needs a reason to stay on the host."""
+    """A reshape gives the same elements another shape. One that stays on the host is reported
+    without a reason, since it computes nothing."""
 
     computes = False
 
@@ -38,7 +40,7 @@ class Reshape(PassingRule[ReshapeOp]):
 
 
 class Transpose(PassingRule[TransposeOp]):
-    """Another order of dimensions."""
+    """A transpose puts dimensions in another order."""
 
     def keeps_channels(self, op: TransposeOp) -> bool:
         """Channels are kept where the first two dimensions keep their places."""
@@ -46,7 +48,7 @@ class Transpose(PassingRule[TransposeOp]):
 
 
 class DepthToSpace(PassingRule[DepthToSpaceOp]):
-    """Channels spread over space."""
+    """DepthToSpace spreads channels over space."""
 
     def keeps_channels(self, op: DepthToSpaceOp) -> bool:
         """Channels are kept by blocks of one element only: others mix several channels."""
@@ -54,7 +56,7 @@ class DepthToSpace(PassingRule[DepthToSpaceOp]):
 
 
 class Upsample(PassingRule[UpsampleOp]):
-    """Repeated elements."""
+    """Upsampling repeats elements."""
 
     def keeps_channels(self, op: UpsampleOp) -> bool:
         """Channels are kept where elements are repeated along spatial dimensions only."""
