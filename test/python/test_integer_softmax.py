@@ -1,13 +1,13 @@
 """Softmax in integers: ops that are exact, a bounded error, and only where it pays."""
 
 import re
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import encoder
 import numpy as np
 import pytest
+from compiled_encoders import compiled_encoder
 from encoder import Form
 from graph_reference import run_reference
 from hypothesis import given, settings
@@ -19,7 +19,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 import vtac
 from vtac.dialects.context import VtacContext
-from vtac.lowering.graph_to_onnx import host_model
+from vtac.dialects.target import Target
 from vtac.passes.graph.softmax.emit import Emitter, matmul
 from vtac.passes.graph.softmax.softmax import ONE, RAISED, START, VERTEX, Ending, Softmax
 from vtac.passes.graph.streams.fine import Draft, Part
@@ -169,23 +169,8 @@ def test_what_has_no_integers_is_refused() -> None:
     assert far.refusal() is not None
 
 
+SIM = Target.named("sim")
 SMALL = Form(layers=1, length=16, width=32, heads=2)
-
-
-def compiled(form: Form, **options: Any) -> tuple[vtac.Module, dict[str, Array], Array]:
-    """The module for ``sim``, one batch, and its integers in onnxruntime."""
-    found: dict[str, Any] = {}
-
-    def observe(level: str, module: ModuleOp, ctx: VtacContext) -> None:
-        if level == "quantised":
-            found["model"] = host_model(module, ctx)
-
-    samples = encoder.feeds(form, 4 * form.batch)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # ranges from few samples
-        module = vtac.compile(encoder.build(form), "sim", samples, observe=observe, **options)
-    batch = {name: array[: form.batch] for name, array in samples.items()}
-    return module, batch, run(found["model"], batch)[0]
 
 
 def place_of(module: vtac.Module) -> Any:
@@ -205,7 +190,7 @@ def place_of(module: vtac.Module) -> Any:
 )
 def test_attention_is_one_launch_and_exact(form: Form) -> None:
     """Scores, softmax and values in the launch of what follows, in any order of execution."""
-    module, batch, integers = compiled(form, criteria=vtac.Criteria(compare=False))
+    module, (batch, _), (integers, _) = compiled_encoder(form, SIM)
     place = place_of(module)
     assert place.where != "host"
     error = re.search(r"at most (\S+) steps of the product with the values off", place.reason)
@@ -219,14 +204,16 @@ def test_attention_is_one_launch_and_exact(form: Form) -> None:
 
 def test_the_host_has_it_where_that_is_faster() -> None:
     host = {"bytes_a_cycle": 1e6, "cycles_an_op": 0, "cycles_a_launch": 0}
-    module, _, _ = compiled(SMALL, criteria=vtac.Criteria(host=host))
+    module, _, _ = compiled_encoder(SMALL, SIM, criteria=vtac.Criteria(host=host))
     place = place_of(module)
     assert place.where == "host"
     assert re.search(r"in integers it would take \S+ cycles, on the host", place.reason)
 
 
 def test_masked_scores_stay_with_the_host() -> None:
-    module, batch, integers = compiled(replace(SMALL, mask="causal"))
+    module, (batch, _), (integers, _) = compiled_encoder(
+        replace(SMALL, mask="causal"), SIM, criteria=vtac.Criteria()
+    )
     place = place_of(module)
     assert place.where == "host" and "no product of activations" in place.reason
     (result,) = module.run(batch).values()

@@ -1,13 +1,13 @@
 """Streams and layer normalisations in integers: exact, near the floats, and only where they pay."""
 
 import re
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import encoder
 import numpy as np
 import pytest
+from compiled_encoders import compiled_encoder
 from encoder import Form
 from graph_reference import run_reference
 from hypothesis import given, settings
@@ -17,10 +17,8 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, i
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-import vtac
 from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
-from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.graph.streams.fine import (
     TOLERANCE,
     Draft,
@@ -184,25 +182,6 @@ FORMS = {
 }
 
 
-def compiled(form: Form, target: Target) -> tuple[vtac.Module, dict[str, Array], list[Any]]:
-    """The module, one batch, and what the integers are in onnxruntime for it."""
-    found: dict[str, Any] = {}
-
-    def observe(level: str, module: ModuleOp, ctx: VtacContext) -> None:
-        if level == "quantised":
-            found["model"] = host_model(module, ctx)
-
-    samples = encoder.feeds(form, 4 * form.batch)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # ranges from few samples
-        criteria = vtac.Criteria(compare=False)
-        module = vtac.compile(
-            encoder.build(form), target, samples, observe=observe, criteria=criteria
-        )
-    batch = {name: array[: form.batch] for name, array in samples.items()}
-    return module, batch, run(found["model"], batch)
-
-
 @pytest.mark.parametrize(
     ("name", "lanes"), [*((name, "sim") for name in FORMS), ("batch, odd length", "4x8")]
 )
@@ -211,10 +190,10 @@ def test_streams_are_exact_and_save_launches(name: str, lanes: str) -> None:
     saves a launch."""
     sim = Target.named("sim")
     target = sim if lanes == "sim" else sim.replace(log_batch=2, log_block=3)
-    module, batch, integers = compiled(FORMS[name], target)
+    module, (batch, _), (integers, _) = compiled_encoder(FORMS[name], target)
     for seed in (None, 1):
         (result,) = module.run(batch, order_seed=seed).values()
-        np.testing.assert_allclose(result, integers[0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(result, integers, rtol=1e-5, atol=1e-5)
     (floats,) = run(encoder.build(FORMS[name]), batch)
     assert np.linalg.norm(result - floats) <= 0.05 * np.linalg.norm(floats)
     notes = [found.reason for found in module.explain if found.op == "LayerNormalization"]
@@ -224,6 +203,6 @@ def test_streams_are_exact_and_save_launches(name: str, lanes: str) -> None:
 
 
 def test_where_the_alu_does_not_multiply_nothing_changes() -> None:
-    module, _, _ = compiled(SMALL, Target.named("pynq"))
+    module, _, _ = compiled_encoder(SMALL, Target.named("pynq"))
     places = {found.where for found in module.explain if found.op == "LayerNormalization"}
     assert places == {"host"}

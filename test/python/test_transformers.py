@@ -2,26 +2,24 @@
 
 import re
 import threading
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import encoder
 import numpy as np
 import pytest
+from compiled_encoders import compiled_encoder
 from encoder import Form
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 from small_models import run, small_model
-from xdsl.dialects.builtin import ModuleOp
 
 import vtac
-from vtac.dialects.context import VtacContext
 from vtac.dialects.errors import Problem
 from vtac.dialects.target import Target
-from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.approximation.gates import TOLERANCE, fitted_gate
 from vtac.passes.approximation.integers import STORED
 from vtac.runtime.crossings import Crossings
@@ -63,27 +61,7 @@ MACHINES = {
     "chisel": Target.named("chisel-pynq"),
 }
 
-
-def compiled(form: Form, target: Target) -> tuple[vtac.Module, list[dict[str, Array]], list[Any]]:
-    """The module, batches of inputs, and what the integers are in onnxruntime for each of them."""
-    found: dict[str, Any] = {}
-
-    def observe(level: str, module: ModuleOp, ctx: VtacContext) -> None:
-        if level == "quantised":
-            found["model"] = host_model(module, ctx)
-
-    samples = encoder.feeds(form, 6 * form.batch)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # ranges from few samples
-        module = vtac.compile(
-            encoder.build(form), target, samples, observe=observe,
-            criteria=vtac.Criteria(compare=False),
-        )  # fmt: skip
-    batches = [
-        {name: array[start : start + form.batch] for name, array in samples.items()}
-        for start in range(0, 2 * form.batch, form.batch)
-    ]
-    return module, batches, [run(found["model"], batch)[0] for batch in batches]
+compiled = partial(compiled_encoder, samples=6)
 
 
 def launches(module: vtac.Module) -> int:
