@@ -5,11 +5,12 @@ become channels: none, all, or as many as the stride (*phases*, also known as sp
 bytes than with all taps, and more products, since the last group of taps may be filled up with
 zeros). It also says how many constant lanes take over the bias. The cost is
 
-    max(micro-ops of the GEMM core and the ALU / cores, beats of the input)
+    max(micro-ops of the GEMM core and the ALU / cores + loads of biases, beats of the input)
     + border * elements of the input
 
-with the rates of the target. The cores of a cluster share the products, and one DDR. Taps that fall
-into the padding do not count; elements are INP's.
+with the rates of the target. A bias in constant lanes needs no load, and one that is copied in
+place of the reset no further operation (``te-place-biases``). The cores of a cluster share the
+products, and one DDR. Taps that fall into the padding do not count; elements are INP's.
 """
 
 from collections.abc import Sequence
@@ -174,12 +175,32 @@ class FoldChooser:
         spare = -channels % self.target.block
         return next((n for n in range(1, spare + 1) if digits(self.bias, n) is not None), 0)
 
+    def _start_cycles(self, fold: Fold) -> int:
+        """Cycles in which one output element is started: a reset, and the bias, if it is added.
+
+        Where immediate operations read another element, a copy of the bias replaces the reset
+        (``te-place-biases``).
+        """
+        timing = self.target.timing
+        if self.bias is None or fold.lanes:
+            return timing.gemm_cycles
+        if self.target.alu_imm_src:
+            return min(timing.alu_immediate_cycles, timing.gemm_cycles + self._bias_cycles())
+        return timing.gemm_cycles + self._bias_cycles()
+
     def _bias_cycles(self) -> int:
         """Cycles in which the ALU adds the bias to one output element."""
-        if self.bias is None:
-            return 0
+        assert self.bias is not None
         timing, is_uniform = self.target.timing, bool((self.bias == self.bias[0]).all())
         return timing.alu_immediate_cycles if is_uniform else timing.alu_register_cycles
+
+    def _bias_load(self, fold: Fold) -> int:
+        """Cycles in which the compute module loads the bias, in place of running micro-ops."""
+        if self.bias is None or fold.lanes:
+            return 0
+        timing = self.target.timing
+        size = self.target.element_bytes(self.target.system.accumulators)
+        return timing.latency + self.outputs * timing.beats(size)
 
     def cost(self, fold: Fold) -> float:
         """The cost of a fold in cycles, by the formula in the module's docstring."""
@@ -192,9 +213,9 @@ class FoldChooser:
             reads *= window.extent(group)
         elements = outputs * prod(window.count for window in self.windows)
         timing = self.target.timing
-        epilogue = timing.gemm_cycles + CLIPS_AND_SHIFT * timing.alu_immediate_cycles
-        epilogue += 0 if fold.lanes else self._bias_cycles()
+        epilogue = self._start_cycles(fold) + CLIPS_AND_SHIFT * timing.alu_immediate_cycles
         compute = (products * timing.gemm_cycles + elements * epilogue) / self.cores
+        compute += self._bias_load(fold)
         beats = (
             reads * self.target.element_bytes(self.target.system.activations) // timing.port_bytes
         )

@@ -15,7 +15,7 @@ from vtac.dialects.graph import PackedAttr
 from vtac.dialects.target import TARGET_ATTRIBUTE, ClusterTarget, Target
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.passes.graph.fold_first_layer import FoldFirstLayerPass
-from vtac.passes.graph.folds import WindowedAxis, digits, fold_weights
+from vtac.passes.graph.folds import FoldChooser, WindowedAxis, digits, fold_weights
 
 LAYOUT = PackedAttr(2, 16)
 TARGET = Target.named("sim").replace(log_batch=1)
@@ -137,3 +137,36 @@ def test_a_cluster_reads_fewer_bytes_and_computes_more() -> None:
     rows = WindowedAxis(224, 112, 7, 2, 3, 1, 3)
     assert rows.groups() == [0, 2, 7]
     assert (rows.extent(2), rows.taps(2), rows.filled_up(2)) == (115, 4, 3)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_a_bias_that_is_copied_needs_no_lanes(data: st.DataObject) -> None:
+    """27 taps of three channels leave five lanes of two blocks, and the bias needs more.
+
+    Where a copy of the bias replaces the reset (alu_imm_src), all taps are folded. Where adding it
+    takes cycles of its own, one axis stays, whose elements have room for them.
+    """
+    stride, outputs = data.draw(st.integers(2, 3)), data.draw(st.integers(1, 16))
+    count = data.draw(st.integers(16, 80))
+    size = stride * (count - 1) + 3
+    bias = np.array(data.draw(st.lists(st.integers(-90_000, 90_000), min_size=16, max_size=16)))
+    bias[0] = data.draw(st.sampled_from([-1, 1])) * data.draw(st.integers(65_000, 90_000))
+    bias = bias[:outputs] if outputs > 1 else np.array([bias[0]])
+    types = [[1, 3, size, size], [outputs, 3, 3, 3]]
+    block = Block(arg_types=[TensorType(i8, shape) for shape in types])
+    conv = graph.ConvOp(
+        *block.args,
+        None,
+        TensorType(i32, [1, outputs, count, count]),
+        strides=[stride] * 2,
+        pads=[0] * 4,
+        dilations=[1] * 2,
+    )
+    copies = Target.named("chisel-pynq")
+    adds = copies.replace(alu_imm_src=False)
+    found = [FoldChooser(conv, bias, False, target, 0.5).best() for target in (copies, adds)]
+    assert (found[0].groups, found[0].lanes) == ((3, 3), 0)
+    if outputs > 1:
+        assert sorted(found[1].groups) == [0, 3]
+        assert found[1].lanes > -27 % copies.block
