@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .elements import Elements, Indices, Loop, distinct, elements_of, sums
+from .elements import Elements, Indices, Loop, distinct, elements_of, grid_of, sums
 from .errors import TooLarge
 
 MOST_MICRO_OPS = 1 << 18
@@ -23,13 +23,26 @@ MOST_LEVELS = 1 << 14
 
 
 @dataclass(frozen=True)
+class Grid:
+    """Elements with constant steps along one axis or two, from the element `first` on."""
+
+    first: int
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Level:
     """Independent micro-ops: the elements that they write, and those that they read as `src`, if
-    any."""
+    any.
+
+    grids: the same elements, dst first, as grids of one shape; None if they do not have one.
+    """
 
     dst: Elements
     src: Elements | None
     size: int
+    grids: tuple[Grid, ...] | None
 
 
 @dataclass(frozen=True)
@@ -99,14 +112,26 @@ def depends_on_previous(dst: Indices, src: Indices | None, *, immediate: bool) -
 
 
 def _level(dst: Indices, src: Indices | None) -> Level:
-    if len(dst) == 1:
-        one, *other = (slice(int(i[0]), int(i[0]) + 1) for i in (dst, src) if i is not None)
-        return Level(one, other[0] if other else None, 1)
-    order = np.argsort(dst, kind="stable")
-    chosen = elements_of(dst[order])
-    if src is None:
-        return Level(chosen, None, len(dst))
-    return Level(chosen, elements_of(src[order]), len(dst))
+    lists = [dst] if src is None else [dst, src]
+    if len(dst) > 1:
+        order = np.argsort(dst, kind="stable")
+        lists = [indices[order] for indices in lists]
+    one, *other = (elements_of(indices) for indices in lists)
+    return Level(one, other[0] if other else None, len(dst), _grids(lists, [one, *other]))
+
+
+def _grids(lists: list[Indices], elements: list[Elements]) -> tuple[Grid, ...] | None:
+    if all(isinstance(some, slice) for some in elements):
+        return tuple(Grid(int(indices[0]), (len(indices),), (1,)) for indices in lists)
+    if (shape := grid_of(lists)) is None:
+        return None
+    found = []
+    for indices in lists:
+        places, first = indices.reshape(shape), int(indices[0])
+        ends = int(places[-1, 0]) - first, int(places[0, -1]) - first
+        steps = (end // max(extent - 1, 1) for end, extent in zip(ends, shape, strict=True))
+        found.append(Grid(first, shape, tuple(steps)))
+    return tuple(found)
 
 
 def _levels(dst: Indices, src: Indices | None, reads_dst: bool) -> Indices:

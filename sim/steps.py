@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ..dialects.target import Memory
 from ..dialects.vta.encoding import Alu, AluOpcode, Load, Store, Transfer
-from .alu_plan import AluPlan, Level
+from .alu_plan import AluPlan, Grid, Level
 from .buffers import Buffers, Rows, Scratch
-from .elements import Elements, Indices, grid_of
+from .elements import Elements, Indices
 from .errors import Fault
 from .gemm_plan import Chunk, Placement
 from .legality import MAX_SHIFT
@@ -333,8 +333,8 @@ def _operation(alu: Alu, acc: Rows, level: Level) -> Callable[[], object]:
     if alu.use_imm and alu.alu_opcode is AluOpcode.SHR:
         operation, amount = (np.left_shift if amount < 0 else np.right_shift), abs(amount)
     left = dst if src is None or not alu.use_imm else src
-    views = _views(acc, [dst] if src is None else [dst, src])
-    if views is not None:
+    if level.grids is not None:
+        views = [_view(acc, grid) for grid in level.grids]
         out, other = views[0], views[-1]
         if alu.use_imm:
             return partial(operation, other, _constant(amount, other.shape), out=out)
@@ -347,21 +347,12 @@ def _operation(alu: Alu, acc: Rows, level: Level) -> Callable[[], object]:
     return operate
 
 
-def _views(acc: Rows, lists: list[Elements]) -> list[Rows] | None:
-    """Elements as views of one shape, if constant steps lead through all of them."""
-    if all(isinstance(elements, slice) for elements in lists):
-        return [acc[elements] for elements in lists]
-    indices = [np.arange(len(acc))[elements] for elements in lists]
-    if (grid := grid_of(indices)) is None:
-        return None
+def _view(acc: Rows, grid: Grid) -> Rows:
+    """The elements of a grid, as a view."""
     size = acc[0].nbytes
-    views = []
-    for first, places in ((int(i[0]), i.reshape(grid)) for i in indices):
-        steps = [int(places[-1, 0] - first) // max(grid[0] - 1, 1)]
-        steps.append(int(places[0, -1] - first) // max(grid[1] - 1, 1))
-        strides = (*(step * size for step in steps), acc.itemsize)
-        views.append(np.ndarray((*grid, acc.shape[1]), np.int32, acc.data, first * size, strides))
-    return views
+    strides = (*(step * size for step in grid.steps), acc.itemsize)
+    shape = (*grid.shape, acc.shape[1])
+    return np.ndarray(shape, np.int32, acc.data, grid.first * size, strides)
 
 
 def _verify_amounts(acc: Rows, src: Elements, low: int) -> None:
