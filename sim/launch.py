@@ -95,4 +95,4 @@ def _verify_schedule(
                 raise SimulationError(
                     index, instruction, "FINISH does not wait for it: it may not have happened"
                 )
-    verify_tokens(target, program, flow)
+    verify_tokens(target, program, flow, plan.order)

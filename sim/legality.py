@@ -76,13 +76,13 @@ def objection(
 
 
 def _token_objection(target: Target, instruction: Instruction) -> str | None:
-    modules = target.system.modules
-    ends = {
-        "previous": (instruction.pop_prev or instruction.push_prev, modules[0]),
-        "next": (instruction.pop_next or instruction.push_next, modules[-1]),
-    }
-    for side, (flag, end) in ends.items():
-        if flag and module_of(instruction, target.system) == end:
+    previous = instruction.pop_prev or instruction.push_prev
+    following = instruction.pop_next or instruction.push_next
+    if not (previous or following):
+        return None
+    modules, module = target.system.modules, module_of(instruction, target.system)
+    for side, flag, end in (("previous", previous, modules[0]), ("next", following, modules[-1])):
+        if flag and module == end:
             return f"the {end} module has no {side} module to exchange tokens with"
     return None
 

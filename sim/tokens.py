@@ -164,8 +164,13 @@ def starved(flow: Flow) -> list[tuple[int, Queue]]:
     return sorted(found)
 
 
-def verify_tokens(target: Target, program: Sequence[Instruction], flow: Flow) -> None:
-    """Raise `SimulationError` on tokens that a queue lacks, keeps at FINISH or cannot hold."""
+def verify_tokens(
+    target: Target, program: Sequence[Instruction], flow: Flow, order: Sequence[int]
+) -> None:
+    """Raise `SimulationError` on tokens that a queue lacks, keeps at FINISH or cannot hold.
+
+    order: one that the tokens allow; it may end before all instructions have run.
+    """
     for index, queue in starved(flow):
         raise SimulationError(index, program[index], f"nobody pushes the {queue} token it pops")
     for message, last in verify_balance(flow):
@@ -174,7 +179,8 @@ def verify_tokens(target: Target, program: Sequence[Instruction], flow: Flow) ->
         )
     pushed = [sum(queue in queues for queues in flow.pushes) for queue in flow.system.queues]
     if max(pushed) > target.token_depth:
-        order = schedule(flow, None, through=True).order
+        if len(order) < len(program):
+            order = schedule(flow, None, through=True).order
         for index, queue in overflows(flow, clocks(flow, order), target.token_depth):
             raise SimulationError(
                 index,
