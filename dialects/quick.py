@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import UNKNOWN_LOC, LocationAttr
-from xdsl.ir import Attribute, Block, OpResult, Region, SSAValue, SSAValues, Use
+from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue, SSAValues, Use
 from xdsl.irdl import IRDLOperation
 
 
@@ -34,6 +34,14 @@ class QuickOperation(IRDLOperation):
         if successors:
             op.successors = successors  # which the verifier refuses
         return op
+
+    def is_ancestor(self, op: Operation | Block | Region) -> bool:
+        """See xDSL's `IRNode.is_ancestor`.
+
+        A block asks it of each operation that it takes. One without regions holds nothing, so the
+        way from the block up to the outermost operation need not be gone.
+        """
+        return super().is_ancestor(op) if self.regions else op is self
 
     def fill(
         self,

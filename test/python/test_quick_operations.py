@@ -84,3 +84,11 @@ def test_successors_are_kept_and_refused() -> None:
     assert list(op.successors) == [after]
     with pytest.raises(VerifyException):
         op.verify()
+
+
+def test_they_are_ancestors_of_what_xdsl_says(modules: list[ModuleOp]) -> None:
+    operations = [op for module in modules for op in module.walk()]
+    blocks = [block for op in operations for region in op.regions for block in region.blocks]
+    for op in quick_operations(modules):
+        for node in [*blocks, op, op.parent_op()]:
+            assert op.is_ancestor(node) == Operation.is_ancestor(op, node)
