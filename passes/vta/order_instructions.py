@@ -26,6 +26,7 @@ order. Other programs are left as they are.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 from weakref import WeakKeyDictionary
 
@@ -45,6 +46,7 @@ from vtac.dialects.vta import (
 )
 from vtac.dialects.vta.attributes import numbers
 from vtac.dialects.vta.encoding import Opcode
+from vtac.passes.side_by_side import begun_beside
 
 from .accesses import Accesses, module_of
 from .list_schedule import Occupation, compute_work, earliest_loads, run, transfer_work, urgencies
@@ -66,6 +68,9 @@ clock; the others gain at most 0.6 % by the model, and some of them lose up to 0
 
 MOST_INSTRUCTIONS = 8192
 """Longer programs are not ordered by urgency, which takes as long as the first try again."""
+
+MANY_INSTRUCTIONS = 2000
+"""From so many on, a run of a program takes longer than the start of a process."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +120,20 @@ def better_order(
     instructions that it must follow (`predecessors`). ahead: how many cycles before its first use a
     load may start; None: any number.
     """
-    kept = run(target, work, before, keep_order=True)
-    earliest = None
+    in_order = partial(run, target, work, before, keep_order=True)
     if ahead is not None:
+        kept = in_order()
         earliest = earliest_loads(target.system, work, before, kept.starts, ahead)
-    chosen = run(target, work, before, earliest=earliest)
-    if ahead is None and len(work) <= MOST_INSTRUCTIONS:
+        chosen = run(target, work, before, earliest=earliest)
+        return chosen.order if chosen.cycles < kept.cycles else None
+    begun = begun_beside(in_order) if len(work) >= MANY_INSTRUCTIONS else in_order
+    chosen = run(target, work, before)
+    if len(work) <= MOST_INSTRUCTIONS:
         urgency = urgencies(target, work, before, chosen.starts)
         urgent = run(target, work, before, urgency=urgency)
         if chosen.cycles - urgent.cycles >= chosen.cycles // MARGIN:
             chosen = urgent
-    return chosen.order if chosen.cycles < kept.cycles else None
+    return chosen.order if chosen.cycles < begun().cycles else None
 
 
 def _most_ahead(program: StreamOp, ahead: int) -> int | None:

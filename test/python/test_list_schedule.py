@@ -5,6 +5,8 @@ import random
 import pytest
 
 from vtac.dialects.target import CORE, Memory, machine_of
+from vtac.passes import side_by_side
+from vtac.passes.vta import order_instructions
 from vtac.passes.vta.list_schedule import ListSchedule, Occupation, run, urgencies
 from vtac.passes.vta.order_instructions import MARGIN, better_order
 from vtac.passes.vta.precedence import Span, predecessors
@@ -63,8 +65,13 @@ def test_urgency_gains_on_average() -> None:
     assert sum(urgent for _, urgent in cycles) < 0.99 * sum(first for first, _ in cycles)
 
 
+@pytest.mark.parametrize("least", [0, 1 << 30], ids=["beside", "here"])
 @pytest.mark.parametrize("seed", range(30))
-def test_the_better_order_is_the_faster_one_by_a_margin(seed: int) -> None:
+def test_the_better_order_is_the_faster_one_by_a_margin(
+    seed: int, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_by_side, "_may_fork", lambda: True)
+    monkeypatch.setattr(order_instructions, "MANY_INSTRUCTIONS", least)
     work, before = program(seed)
     kept = run(TARGET, work, before, keep_order=True)
     first, urgent = both(seed)
