@@ -1,6 +1,10 @@
 """Biases corrected by observations: means of channels match the float network's."""
 
+from fractions import Fraction
+from typing import cast
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_networks import Network, find, main_of, run, set_ranges_from
@@ -10,8 +14,13 @@ from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
 from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.lowering.graph_to_onnx import host_model
+from vtac.passes.approximation.multipliers import rescaling_of
+from vtac.passes.graph.float_groups.groups import Sum
 from vtac.passes.graph.quantize import QuantizePass, error_bounds
+from vtac.passes.graph.quantize.correction import _mean, _mean_of_some
+from vtac.passes.graph.quantize.layer import Layer
 from vtac.passes.graph.quantize.quantize import ERROR_ESTIMATES_ATTRIBUTE
+from vtac.passes.graph.quantize.scales import Scale
 from vtac.runtime.calibration import calibrate, calibration_values
 from vtac.tools.driver.observations import Observed, Observer
 
@@ -103,3 +112,32 @@ def test_an_exact_network_keeps_its_biases() -> None:
     for quantised in (plain, corrected):  # what is observed makes for another estimate
         del main_of(quantised).attributes[ERROR_ESTIMATES_ATTRIBUTE]
     assert str(corrected) == str(plain)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_means_of_some_channels_are_those_of_all(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count, kind = int(rng.integers(1, 40)), ("leaves int32", "shift", "multiplier")[seed % 3]
+    zeros, zero_point = np.zeros(count), int(rng.integers(-9, 9))
+    scale = None if kind == "leaves int32" else Scale(1.0, Fraction(1), -1, zero_point)
+    ratios = rng.uniform(0.001, 0.1, count)
+    layer = Layer(
+        group=cast(Sum, None),
+        terms=(),
+        steps=rng.uniform(0.1, 2, count if rng.integers(2) else 1),
+        constant=zeros,
+        bias=rng.integers(-(1 << 12), 1 << 12, count).astype(float),
+        offset=zeros,
+        reach=zeros,
+        shift=rng.integers(0, 12, count),
+        lo=-128,
+        hi=127,
+        scale=scale,
+        rescaling=rescaling_of(ratios, zero_point, -128, 127) if kind == "multiplier" else None,
+    )
+    shape = int(rng.integers(1, 3)), count, *rng.integers(1, 9, rng.integers(0, 3)).tolist()
+    sums = [rng.integers(-(1 << 14), 1 << 14, shape).astype(np.float32) for _ in range(3)]
+    channels = rng.random(count) < rng.random()
+    channels[rng.integers(count)] = True
+    expected = _mean(layer, sums)[channels]
+    assert _mean_of_some(layer, sums, channels).tolist() == expected.tolist()

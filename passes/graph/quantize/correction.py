@@ -405,20 +405,33 @@ def _mean(layer: Layer, sums: Sequence[Array]) -> Array:
     return cast(Array, np.mean(means, axis=0))
 
 
+def _mean_of_some(layer: Layer, sums: Sequence[Array], channels: Array) -> Array:
+    """The means of those channels of the result that have the flag."""
+    if layer.rescaling is not None or 2 * channels.sum() > len(channels):
+        return _mean(layer, sums)[channels]
+    vectors = layer.bias, layer.steps, layer.shift
+    bias, steps, shift = (np.broadcast_to(x, channels.shape)[channels] for x in vectors)
+    some = replace(layer, bias=bias, steps=steps, shift=shift)
+    return _mean(some, [acc[:, channels] for acc in sums])
+
+
 def _corrected(layer: Layer, sums: Sequence[Array], mean: Array) -> Layer:
     """The layer with the bias for which its channels have these means.
 
     A step moves the bias by the difference of the means. Behind a clamp the mean moves by less, so
-    steps never overshoot. A channel whose sums could then leave int32 keeps its old bias.
+    steps never overshoot. A channel whose sums could then leave int32 keeps its old bias. What a
+    step leaves as it is stays so, and most channels are done after a few steps.
     """
-    largest = layer.largest_bias
+    largest, found = layer.largest_bias, _mean(layer, sums)
     for _ in range(ROUNDS):
-        wrong = mean - _mean(layer, sums)
+        wrong = mean - found
         moved = layer.bias + np.rint(wrong / layer.steps)
         moved = np.where(np.abs(moved) <= largest, moved, layer.bias)
-        if np.array_equal(moved, layer.bias):
+        moving = moved != layer.bias
+        if not moving.any():
             break
         layer = replace(layer, bias=moved)
         if layer.scale is not None and np.abs(wrong).max() < CLOSE * layer.scale.value:
             break
+        found[moving] = _mean_of_some(layer, sums, moving)
     return layer
