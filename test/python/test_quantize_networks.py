@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from graph_reference import run_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,8 @@ from vtac.dialects import graph
 from vtac.dialects.context import VtacContext
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import import_model
-from vtac.passes.graph.quantize import QuantizePass, error_bounds, error_estimates
+from vtac.passes import side_by_side
+from vtac.passes.graph.quantize import QuantizePass, error_bounds, error_estimates, quantize
 from vtac.runtime.calibration import calibrate, calibration_values
 from vtac.runtime.samples import input_specs, load_samples
 from vtac.tools.driver.discovery import load_dialects, our_passes
@@ -129,6 +131,21 @@ def test_real_networks_stay_within_the_bound(seed: int, shift: str) -> None:
         assert bound is not None and estimate is not None
         assert estimate <= bound
         assert np.sqrt(power) <= 2 * estimate  # of few elements
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_errors_are_the_same_from_two_processes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "_may_fork", lambda: True)
+    found = []
+    for least in (0, 1 << 60):
+        monkeypatch.setattr(quantize, "MANY_WEIGHTS", least)
+        net, module, inputs = random_network(seed, integer=False)
+        set_ranges_from(module, net.ctx, [inputs])
+        out = main_of(quantised(net, module))
+        found.append((error_bounds(out), error_estimates(out)))
+    (bounds, estimates), alone = found
+    assert bounds != estimates and None not in bounds
+    assert alone == (bounds, estimates)
 
 
 @settings(max_examples=20)

@@ -16,6 +16,7 @@ the weight scales. docs/quantisation.md defines the arithmetic and the choices.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from xdsl.context import Context
@@ -29,6 +30,7 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import target_at
 from vtac.passes.approximation.error_models import Expected, WorstCase
 from vtac.passes.graph.codegen import functions_of_host
+from vtac.passes.graph.float_groups.groups import Sum
 from vtac.passes.graph.float_groups.network import Network
 from vtac.passes.graph.quantise_options import Requantise, Sharing
 from vtac.passes.graph.quantize.bounds import Bound, output_errors
@@ -36,13 +38,17 @@ from vtac.passes.graph.quantize.correction import correct_biases, round_unseen
 from vtac.passes.graph.quantize.emit import emit
 from vtac.passes.graph.quantize.mixing import mix_planes
 from vtac.passes.graph.quantize.numbers import ShiftPolicy
-from vtac.passes.graph.quantize.plan import make_plan
+from vtac.passes.graph.quantize.plan import QuantisationPlan, make_plan
+from vtac.passes.side_by_side import begun_beside
 
 ERROR_BOUNDS_ATTRIBUTE = "graph.error_bounds"
 """Name of a function's attribute: a bound for each result, in real units, or unit."""
 
 ERROR_ESTIMATES_ATTRIBUTE = "graph.error_estimates"
 """Name of a function's attribute: an estimate for each result, in real units, or unit."""
+
+MANY_WEIGHTS = 1 << 20
+"""From so many on, finding error bounds takes longer than the start of a process."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +79,11 @@ class QuantizePass(ModulePass):
                     plan = round_unseen(plan)
                 else:
                     plan = correct_biases(plan, network.observations)
-                bounds = output_errors(plan, WorstCase())
-                function.attributes[ERROR_BOUNDS_ATTRIBUTE] = _errors_attribute(bounds, np.max)
-                estimates = output_errors(plan, Expected())
-                function.attributes[ERROR_ESTIMATES_ATTRIBUTE] = _errors_attribute(
-                    estimates, _root_mean_square
-                )
+                bounds, estimates = _errors_of_plan(plan)
+                function.attributes |= {
+                    ERROR_BOUNDS_ATTRIBUTE: _errors_attribute(bounds, np.max),
+                    ERROR_ESTIMATES_ATTRIBUTE: _errors_attribute(estimates, _root_mean_square),
+                }
                 stored = emit(plan)
                 if network.observations is not None:
                     network.observations.quantised(stored)
@@ -95,6 +100,16 @@ class QuantizePass(ModulePass):
             what = "requantise=multiply needs a target whose ALU multiplies (alu_mul)"
             raise CompileError(Problem("quantize", what, "Use requantise=exact or shift."))
         return ShiftPolicy(self.shift, target.block, self.requantise, target.alu_mul, target.timing)
+
+
+def _errors_of_plan(plan: QuantisationPlan) -> tuple[list[Bound], list[Bound]]:
+    """The worst and the expected error of each result; of a large plan side by side."""
+    sums = [layer for layer in plan.layers.values() if isinstance(layer.group, Sum)]
+    worst: Callable[[], list[Bound]] = partial(output_errors, plan, WorstCase())
+    if sum(term.weights.size for layer in sums for term in layer.terms) >= MANY_WEIGHTS:
+        worst = begun_beside(worst)
+    expected = output_errors(plan, Expected())
+    return worst(), expected
 
 
 def error_bounds(function: FuncOp) -> list[float | None]:
