@@ -1,6 +1,8 @@
 """``vtac``: commands, versions, completions; ``--version`` of every command."""
 
 import argparse
+import contextlib
+import gc
 import importlib
 import json
 import os
@@ -14,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from vtac.dialects.target import PRESETS, TIMING_PRESETS
-from vtac.tools.commands import vtac
+from vtac.tools.commands import entry, vtac
+from vtac.tools.commands import vta_sim as vta_sim_command
 from vtac.tools.commands.entry import COMMANDS
 from vtac.tools.commands.parsers import clock, vta_sim
 from vtac.tools.commands.parsers.vta_tune import SUBCOMMANDS, subcommand_parser
@@ -174,3 +177,27 @@ except SystemExit:
     )
     lines = done.stdout.splitlines()
     assert lines[0].startswith("usage: ") and lines[-1] == "[]"
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_what_a_command_leaves_is_not_searched_for_garbage(
+    is_interrupted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[list[int]] = []
+
+    def main() -> None:
+        left.extend([number] for number in range(1000))
+        if is_interrupted:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["vta-sim", "a"])
+    monkeypatch.setattr(vta_sim_command, "main", main)
+    before = gc.get_freeze_count()
+    try:
+        with contextlib.suppress(SystemExit):
+            entry.vta_sim()
+        seen = {id(each) for each in gc.get_objects()}
+        assert not seen & {id(each) for each in left}
+        assert gc.get_freeze_count() >= before + len(left)
+    finally:
+        gc.unfreeze()
