@@ -153,8 +153,12 @@ class KernelRun:
                 for (start, length), (first, held) in zip(window, sram.window, strict=True)
             ):
                 self._fail(f"a copy of {window} leaves the buffer's window {sram.window}")
+        transfers = self._transfers(what, dram, memory)
+        if what.window is None and sram.memory is Memory.INP:
+            # What fills a buffer of inputs as a whole says in which order it holds them.
+            sram = self._storage[what.sram] = sram._replace(order=transfers.order(window))
         try:
-            place, parts = self._transfers(what, dram, memory).of(window, sram.window)
+            place, parts = transfers.of(window, sram.window, sram.order)
         except KeyError:
             self._fail(f"a copy of {window}, which is no box of the packed buffer {dram.name}")
         for part in parts:

@@ -206,15 +206,19 @@ class Invocation:
             ]
         )
         in_place = operands[0].buffer is operands[-1].buffer
-        key = (counts, steps, relative, in_place, part.immediate)
+        orders = tuple([operand.order for operand in operands])
+        key = (counts, steps, relative, orders, in_place, part.immediate)
         found = self._found.get(key)
         if found is None:
             places = tuple(
-                tuple(
-                    ElementDimension(base, extent.steps, length, low, high)
-                    for (base, length, low, high), extent in zip(row, dims, strict=True)
+                _in_order(
+                    [
+                        ElementDimension(base, extent.steps, length, low, high)
+                        for (base, length, low, high), extent in zip(row, dims, strict=True)
+                    ],
+                    order,
                 )
-                for row, dims in zip(relative, extents, strict=True)
+                for row, dims, order in zip(relative, extents, orders, strict=True)
             )
             found = self._found[key] = self._emitted(counts, places, in_place, part.immediate)
         return found
@@ -263,6 +267,13 @@ def _on_lattice(subscripts: list[_Subscript], lattice: Lattice | None) -> list[_
     if lattice is None:
         return subscripts
     return [s.on_line(line) for s, line in zip(subscripts, lattice, strict=True)]
+
+
+def _in_order(
+    dims: Sequence[ElementDimension], order: Sequence[int] | None
+) -> tuple[ElementDimension, ...]:
+    """The dimensions of a place from the outermost of its buffer to the innermost."""
+    return tuple(dims) if order is None else tuple([dims[dim] for dim in order])
 
 
 def _extent(subscript: _Subscript, counts: Sequence[int], steps: Sequence[int]) -> _Extent:

@@ -42,12 +42,14 @@ class Sram(NamedTuple):
     """A buffer in a scratchpad that holds a window of a tensor.
 
     buffer: what the sink calls it. shape, window: of the tensor and of what is held, without lanes.
+    order: the dimensions from the outermost to the innermost; None where that is their own order.
     """
 
     buffer: Buffer
     memory: Memory
     shape: tuple[int, ...]
     window: Box
+    order: tuple[int, ...] | None = None
 
     @property
     def elements(self) -> int:

@@ -2,12 +2,16 @@
 
 A transfer moves rows that lie anywhere in DRAM at a fixed distance, and one after the other in the
 scratchpad. A box of elements therefore becomes one transfer where its dimensions merge into two,
-and a loop of transfers otherwise.
+and a loop of transfers otherwise. How many depends on the order in which the scratchpad holds the
+dimensions. A convolution of stride 2 with one tap reads every second column of every second row:
+held by rows, each row of each block of channels is a transfer; held by columns, a column of all
+blocks is one, if the number of rows is even.
 """
 
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 from vtac.dialects import te
@@ -69,11 +73,23 @@ class Transfers:
         self._by = [line.step * by for line, by in zip(self._lines, strides, strict=True)]
         self._found: dict[object, list[Rectangle]] = {}
 
-    def of(self, box: Box, window: Box) -> tuple[int, list[Rectangle]]:
+    def order(self, box: Box) -> tuple[int, ...] | None:
+        """The order of dimensions in a scratchpad for which a box takes the fewest transfers.
+
+        None where it is their own order.
+        """
+        if self._packed is not None:
+            return None
+        return _order(tuple([length for _, length in box]), tuple(self._by))
+
+    def of(
+        self, box: Box, window: Box, order: tuple[int, ...] | None = None
+    ) -> tuple[int, list[Rectangle]]:
         """The element at which a box begins in DRAM, and transfers that count from there.
 
-        window: what the scratchpad's buffer holds; it contains the box. Raises `KeyError` for a box
-        that is none of those that the tensor is stored as.
+        window: what the scratchpad's buffer holds; it contains the box. order: of its dimensions,
+        as of `Sram`. Raises `KeyError` for a box that is none of those that the tensor is stored
+        as.
         """
         extents = tuple([length for _, length in box])
         if 0 in extents:
@@ -84,35 +100,66 @@ class Transfers:
             place = self._first
             for (start, _), by in zip(box, self._by, strict=True):
                 place += start * by
-        key = extents if box is window else (extents, box, window)
+        key = (extents, order) if box is window else (extents, order, box, window)
         if key not in self._found:
-            self._found[key] = self._parts(extents, box, window)
+            self._found[key] = self._parts(extents, box, window, order)
         return place, self._found[key]
 
-    def _parts(self, extents: tuple[int, ...], box: Box, window: Box) -> list[Rectangle]:
-        held = tuple([length for _, length in window])
-        strides = self._strides if self._packed is None else row_major(extents)
-        parts = _from_origin(extents, strides, held, self._largest, self._lines)
+    def _parts(
+        self, extents: tuple[int, ...], box: Box, window: Box, order: tuple[int, ...] | None
+    ) -> list[Rectangle]:
+        in_dram = self._by if self._packed is None else row_major(extents)
+        dims = list(zip(box, window, in_dram, strict=True))
+        if order is not None:
+            dims = [dims[dim] for dim in order]
+        in_sram = row_major(tuple([length for _, (_, length), _ in dims]))
+        counts = tuple([length for (_, length), _, _ in dims])
+        parts = _from_origin(counts, tuple([by for *_, by in dims]), in_sram, self._largest)
         sram = sum(
             (start - first) * by
-            for (start, _), (first, _), by in zip(box, window, row_major(held), strict=True)
+            for ((start, _), (first, _), _), by in zip(dims, in_sram, strict=True)
         )
         return [part._replace(sram=part.sram + sram) for part in parts]
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def _from_origin(
-    extents: tuple[int, ...],
-    strides: tuple[int, ...],
-    held: tuple[int, ...],
-    largest: int,
-    lines: Lattice,
+    extents: tuple[int, ...], in_dram: tuple[int, ...], in_sram: tuple[int, ...], largest: int
 ) -> list[Rectangle]:
     """The transfers of a box that begins at element 0 on both sides: all others are like these."""
-    in_sram = row_major(held)
-    in_dram = [by * line.step for by, line in zip(strides, lines, strict=True)]
     dims = _merge([_Dim(*dim) for dim in zip(extents, in_sram, in_dram, strict=True) if dim[0] > 1])
     return list(_cover(dims, 0, 0, largest))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _order(extents: tuple[int, ...], in_dram: tuple[int, ...]) -> tuple[int, ...] | None:
+    """See `Transfers.order`.
+
+    A transfer moves a row and repeats it at one distance: along a dimension, and along those
+    outside it that go on at the same distance. The longest of these runs becomes the innermost.
+    """
+    moving = [dim for dim, extent in enumerate(extents) if extent > 1]
+    row = 1
+    while moving and in_dram[moving[-1]] == row:
+        row *= extents[moving.pop()]
+    runs = [_run(moving[: place + 1], extents, in_dram) for place in range(len(moving))]
+    runs = [run for run in runs if in_dram[run[-1]] <= FIELD]
+    # The tensor's own order stays among equals: products have fewer micro-ops in it.
+    longest = max(reversed(runs), key=lambda run: prod([extents[dim] for dim in run]), default=[])
+    if not longest or longest[-1] == moving[-1]:
+        return None
+    inner = [*longest, *range(moving[-1] + 1, len(extents))]
+    return tuple([dim for dim in range(len(extents)) if dim not in inner] + inner)
+
+
+def _run(dims: Sequence[int], extents: Sequence[int], in_dram: Sequence[int]) -> list[int]:
+    """The last of some dimensions, and those outside it that go on at the same distance."""
+    run = [dims[-1]]
+    for dim in reversed(dims[:-1]):
+        if in_dram[dim] != extents[run[0]] * in_dram[run[0]]:
+            break
+        run.insert(0, dim)
+    return run
 
 
 def _merge(dims: Sequence[_Dim]) -> list[_Dim]:

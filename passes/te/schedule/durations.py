@@ -109,12 +109,14 @@ class _Loader:
     """What loads of one operand have in common.
 
     parts: of its dimensions before the lanes, the subscript, the size, and the step between the
-    elements that are loaded. sizes: how many those are. variables: those of the stage on which the
-    window depends. outputs: those of them that are spatial. known, known_whole: the cycles of a
-    load, by the ranges of those; the whole reduction at once where only outputs matter.
+    elements that are loaded. shape, steps: the latter two alone. sizes: how many those elements
+    are. variables: those of the stage on which the window depends. outputs: those of them that are
+    spatial. known, known_whole: the cycles of a load, by the ranges of those; the whole reduction
+    at once where only outputs matter.
     """
 
     parts: Sequence[tuple[Row, int, int]]
+    shape: tuple[int, ...]
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
     variables: Sequence[int]
@@ -128,14 +130,14 @@ class _Loader:
         read = stage.reads[operand]
         rows = read.rows[:-LANES]
         shape, steps = (
-            shaped(read.value).get_shape()[:-LANES],
+            tuple(shaped(read.value).get_shape()[:-LANES]),
             tuple(steps_of(stage, operand, target)),
         )
         sizes = tuple(-(-size // step) for size, step in zip(shape, steps, strict=True))
         variables = list(dict.fromkeys(variable for row in rows for variable, _ in row.terms))
         outputs = [variable for variable in variables if variable < len(stage.extents)]
         parts = list(zip(rows, shape, steps, strict=True))
-        return _Loader(parts, sizes, steps, variables, outputs)
+        return _Loader(parts, shape, sizes, steps, variables, outputs)
 
 
 class _Along(NamedTuple):
@@ -217,7 +219,10 @@ class Durations:
     def _load_cycles(self, loader: "_Loader", window: tuple[int, ...], memory: Memory) -> Duration:
         # Constants are packed in the order in which they are loaded; weights are.
         is_packed = memory is Memory.WGT
-        count, rows = (1, 1) if is_packed else _transfers(window, loader.sizes, loader.steps)
+        any_order = memory is Memory.INP
+        count, rows = 1, 1
+        if not is_packed:
+            count, rows = _transfers(window, loader.shape, loader.steps, any_order)
         size = prod(window) * self.target.element_bytes(memory)
         requests = rows * -(-size // (rows * self.rates.request)) if size else 0
         readers = self.structure.readers_by(memory)
@@ -412,11 +417,15 @@ class Durations:
 
 @lru_cache(maxsize=1 << 14)
 def _transfers(
-    window: tuple[int, ...], shape: tuple[int, ...], steps: tuple[int, ...] = ()
+    window: tuple[int, ...],
+    shape: tuple[int, ...],
+    steps: tuple[int, ...] = (),
+    any_order: bool = False,
 ) -> tuple[int, int]:
     """Instructions and rows of one transfer."""
     extents = [np.array([extent]) for extent in window]
-    instructions, rows = transfers(extents, shape, np.ones(1, np.int64), steps)
+    one = np.ones(1, np.int64)
+    instructions, rows = transfers(extents, shape, one, steps, any_order=any_order)
     return int(instructions[0]), int(rows[0])
 
 

@@ -107,15 +107,16 @@ class FormulaCosts:
             known[stage.number, operand] = window(stage, operand, region, taps, steps)
         extents = known[stage.number, operand]
         shape = shaped(stage.compute.inputs[operand]).get_shape()[:-LANES]
-        shape = tuple(-(-size // step) for size, step in zip(shape, steps, strict=True))
+        sizes = [-(-size // step) for size, step in zip(shape, steps, strict=True)]
         times = self._repetitions(stage, operand, turns)
         # Where no loop moves the window, the operand is loaded before all loops, and wholly.
         extents = [
-            np.where(times > 1, extent, size) for extent, size in zip(extents, shape, strict=True)
+            np.where(times > 1, extent, size) for extent, size in zip(extents, sizes, strict=True)
         ]
         instructions = self.one
         if memory is not Memory.WGT:  # constants are packed in the order in which they are loaded
-            instructions, _ = transfers(extents, shape, self.one, steps)
+            any_order = memory is Memory.INP
+            instructions, _ = transfers(extents, shape, self.one, steps, any_order=any_order)
         return OperandLoad(memory, volume(extents, self.one), times, instructions)
 
     def _last_store(self, rates: Rates) -> Extents:

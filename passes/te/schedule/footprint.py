@@ -8,7 +8,7 @@ inference; positions do not matter, only extents, cut to the tensor.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -34,27 +34,48 @@ def volume(extents: Sequence[Extents], one: Extents) -> Extents:
 
 
 def transfers(
-    window: Sequence[Extents], shape: Sequence[int], one: Extents, steps: Sequence[int] = ()
+    window: Sequence[Extents],
+    shape: Sequence[int],
+    one: Extents,
+    steps: Sequence[int] = (),
+    *,
+    any_order: bool = False,
 ) -> tuple[Extents, Extents]:
     """Instructions and rows with which DMA moves a window of a tensor, lanes left out.
 
-    A row is contiguous in memory; an instruction moves rows at one distance. Dimensions from the
-    last on belong to a row until one is cut, then to the rows of an instruction until one is. Where
-    ``steps`` leave out elements of a dimension, it is no part of a row.
+    A row is contiguous in memory. An instruction repeats it at one distance: along a dimension, and
+    along those outside it that go on at the same distance. Where a scratchpad keeps the order of
+    dimensions, that is the last dimension that is no part of the row; in ``any_order`` the one that
+    begins the longest such run. shape: of the tensor. steps: how far apart the elements are that
+    are moved; ``window`` counts these.
     """
-    rows, instructions = one, one
-    in_row, in_instruction = one > 0, one > 0
-    for extent, size, step in zip(
-        reversed(window), reversed(shape), reversed(steps or [1] * len(shape)), strict=True
-    ):
-        if step > 1:
-            in_row = one < 0
-        rows = np.where(in_row, rows, rows * extent)
-        instructions = np.where(in_instruction, instructions, instructions * extent)
-        is_cut = (extent < size) | (step > 1)
-        in_instruction = in_instruction & (in_row | ~is_cut | (rows == 1))
-        in_row = in_row & ~is_cut
-    return instructions, rows
+    strides = [prod(shape[dim + 1 :]) * step for dim, step in enumerate(steps or [1] * len(shape))]
+    row, is_open, is_first = one, one > 0, one > 0
+    rows, longest = one, one
+    for dim in reversed(range(len(shape))):
+        extent, is_single = window[dim], window[dim] == 1
+        in_row = is_open & (row == strides[dim])
+        row = np.where(in_row, row * extent, row)
+        is_open = in_row | (is_open & is_single)
+        begins = ~(in_row | is_single)
+        rows = np.where(begins, rows * extent, rows)
+        if any_order or (begins & is_first).any():
+            run = _run(window[: dim + 1], strides)
+            counts = begins if any_order else begins & is_first
+            longest = np.where(counts, np.maximum(longest, run), longest)
+        is_first = is_first & ~begins
+    return rows // longest, rows
+
+
+def _run(window: Sequence[Extents], strides: Sequence[int]) -> Extents:
+    """Elements at one distance along the last of some dimensions and those that continue it."""
+    *outer, run = window
+    reach, is_open = run * strides[len(outer)], run > 0
+    for dim in reversed(range(len(outer))):
+        goes_on = is_open & (reach == strides[dim])
+        run, reach = (np.where(goes_on, size * outer[dim], size) for size in (run, reach))
+        is_open = goes_on | (is_open & (outer[dim] == 1))
+    return run
 
 
 def steps_of(stage: ScheduledStage, operand: int, target: Target) -> list[int]:

@@ -43,7 +43,7 @@ MOST_POINTS = 400_000
 """Points of one order of loops looked at; with more products or reduction axes, fewer tiles of the
 reductions are tried, so that memory and time stay bounded."""
 
-FINALISTS = 8
+FINALISTS = 12
 """Points of one order of loops that are simulated."""
 
 SPARSE = 0.5
