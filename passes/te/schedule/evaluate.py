@@ -41,6 +41,9 @@ ALIKE = 2
 LIKE = 40
 """Points that are searched for different tiles, for each point that is wanted."""
 
+NEVER = np.iinfo(np.int64).max
+"""The cost of a point that is not to be chosen."""
+
 Index: TypeAlias = tuple[Any, ...]
 """The place of a point in an array of all, one number per dimension."""
 
@@ -52,13 +55,15 @@ _ONE = np.ones((1, 1), np.int64)
 class OperandLoad:
     """An operand that is loaded.
 
-    window: elements of one load. times: how often. instructions: of one load.
+    window: elements of one load. times: how often. instructions: of one load. reordered: whether
+    these would be more if the scratchpad kept the order of dimensions.
     """
 
     memory: Memory
     window: Extents
     times: Extents
     instructions: Extents
+    reordered: Flags
 
 
 class FormulaCosts:
@@ -113,11 +118,14 @@ class FormulaCosts:
         extents = [
             np.where(times > 1, extent, size) for extent, size in zip(extents, sizes, strict=True)
         ]
-        instructions = self.one
+        instructions = in_order = self.one
         if memory is not Memory.WGT:  # constants are packed in the order in which they are loaded
-            any_order = memory is Memory.INP
-            instructions, _ = transfers(extents, shape, self.one, steps, any_order=any_order)
-        return OperandLoad(memory, volume(extents, self.one), times, instructions)
+            instructions, _ = transfers(extents, shape, self.one, steps)
+            in_order = instructions
+        if memory is Memory.INP:
+            instructions, _ = transfers(extents, shape, self.one, steps, any_order=True)
+        reordered = instructions < in_order
+        return OperandLoad(memory, volume(extents, self.one), times, instructions, reordered)
 
     def _last_store(self, rates: Rates) -> Extents:
         """Elements stored when all else is done; pieces of a tile cost instructions instead."""
@@ -254,7 +262,11 @@ class FormulaCosts:
         return total * rate, tiles * volume([region[axis] for axis in stage.table_axes], self.one)
 
     def best(self, count: int) -> list[tuple[int, Point]]:
-        """The cheapest points that may fit, at most so many, the best first, each with its cost."""
+        """The cheapest points that may fit, the best first, each with its cost.
+
+        At most so many of those whose inputs lie in their own order, and of the others, which are
+        often like one of them with rows and columns exchanged.
+        """
         slots = {memory: self._slots(memory) for memory in MEMORIES}
         fits: Flags = np.ones(self.columns.shape, np.bool_)
         for found in slots.values():
@@ -267,9 +279,22 @@ class FormulaCosts:
             fits &= load.window < self.target.depth(load.memory)
         if not fits.any():
             return []
-        cost = np.where(
-            fits, cycles(self._work(slots), Rates.of(self.target), self.target), np.iinfo(int).max
-        )
+        cost = np.where(fits, cycles(self._work(slots), Rates.of(self.target), self.target), NEVER)
+        reordered: Flags = np.zeros(self.columns.shape, np.bool_)
+        for load in self.loads:
+            reordered |= load.reordered
+        found = [
+            point
+            for kind in (~reordered, reordered)
+            if kind.any()
+            for point in self._cheapest(np.where(kind, cost, NEVER), count, slots)
+        ]
+        return sorted(found, key=lambda point: point[0])
+
+    def _cheapest(
+        self, cost: Extents, count: int, slots: Mapping[Memory, Extents]
+    ) -> list[tuple[int, Point]]:
+        """The cheapest points, at most so many, few of them with the same tile."""
         seen: dict[tuple[int, ...], int] = {}
         points: list[tuple[int, Point]] = []
         for number in _smallest(cost.ravel(), count * LIKE):
@@ -278,7 +303,7 @@ class FormulaCosts:
             index = np.unravel_index(number, cost.shape)
             tile = tuple(int(_at(size, index)) for size in self.tilings.tile)
             seen[tile] = seen.get(tile, 0) + 1
-            if fits[index] and seen[tile] <= ALIKE:
+            if cost[index] < NEVER and seen[tile] <= ALIKE:
                 points.append((int(cost[index]), self._point(index, slots)))
         return points
 

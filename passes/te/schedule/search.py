@@ -43,8 +43,9 @@ MOST_POINTS = 400_000
 """Points of one order of loops looked at; with more products or reduction axes, fewer tiles of the
 reductions are tried, so that memory and time stay bounded."""
 
-FINALISTS = 12
-"""Points of one order of loops that are simulated."""
+FINALISTS = 8
+"""Points of one order of loops that are simulated: so many of those whose inputs lie in their own
+order of dimensions, and of those that others take fewer loads for."""
 
 SPARSE = 0.5
 """A product of which so much at most lies inside, besides another, is best loaded at once."""
