@@ -6,7 +6,8 @@ smaller, so that the first product starts early; more slots; first or last tiles
 biases loaded once, before all tiles.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vtac.dialects.te import Point
@@ -25,6 +26,9 @@ SOME = 6
 
 KEEPING = 0.001
 """Relative gain by the simulation from which on biases are kept; less is within its error."""
+
+DEARLY = 0.02
+"""Relative gain of keeping biases from which on tiles are chosen anew for it."""
 
 LEADING = 2
 """Of the axes with more than one element in a tile, how many of the first may be cut in pieces."""
@@ -46,33 +50,71 @@ def refine(
     found: points with the costs that the formula gives them, those of one order of loops together,
     the best of them first.
     """
-
-    def better(point: Point, tiling: Tiling, than: SimulatedPoint | None) -> SimulatedPoint | None:
-        """The point with its cycles, if they are fewer and it fits."""
-        limit = None if than is None else than.cycles
-        cycles = simulator.cycles(tiling, limit)
-        is_better = (limit is None or cycles < limit) and simulator.needs.fits(tiling)
-        return SimulatedPoint(point, tiling, cycles) if is_better else None
-
+    refinement = _Refinement(space, simulator)
     distinct = different((point, space.tiling(point)) for _, point in found)
     expected = min(cost for cost, _ in found)
-    best: SimulatedPoint | None = None
-    for _, (point, _) in zip(range(max(LEAST, expected // WORTH)), distinct, strict=False):
-        start = _with_pieces(space, point)
-        best = better(start, space.tiling(start), best) or best
-    neighbourhoods: list[Callable[[Space, Point], Iterator[Point]]]
-    neighbourhoods = [_pieces, _starts, _slots, _ends, _pieces]
-    for varied in neighbourhoods if expected > LARGE else neighbourhoods[:1]:
-        if best is None:
-            break
-        for point in varied(space, best.point):
-            best = better(point, space.tiling(point), best) or best
-    if best is None or expected <= LARGE:
+    few = itertools.islice(distinct, max(LEAST, expected // WORTH))
+    starts = [_with_pieces(space, point) for point, _ in few]
+    first = refinement.best(starts, None)
+    if first is None:
+        return None
+    if expected <= LARGE:
+        return refinement.varied(first, [_pieces])
+    best = refinement.finished(first)
+    # Where biases cost much, another tile may be the best one without them.
+    kept = refinement.kept(starts, int((1 - DEARLY) * first.cycles))
+    if kept is not None:
+        best = refinement.finished(kept, best)
+    return best
+
+
+class _Refinement:
+    """Points of one space that are simulated and varied."""
+
+    def __init__(self, space: Space, simulator: CostSimulator):
+        self._space, self._simulator = space, simulator
+
+    def best(
+        self, points: Iterable[Point], than: SimulatedPoint | None, limit: int | None = None
+    ) -> SimulatedPoint | None:
+        """The best of some points that fit, if it takes fewer cycles than another point.
+
+        limit: cycles that it must stay below, too.
+        """
+        best = than
+        for point in points:
+            tiling = self._space.tiling(point)
+            bound = limit if best is None else best.cycles
+            cycles = self._simulator.cycles(tiling, bound)
+            if (bound is None or cycles < bound) and self._simulator.needs.fits(tiling):
+                best = SimulatedPoint(point, tiling, cycles)
         return best
-    before = best
-    for point in _keeps(space, best.point):
-        best = better(point, space.tiling(point), best) or best
-    return best if best.cycles < (1 - KEEPING) * before.cycles else before
+
+    def varied(
+        self, best: SimulatedPoint, groups: Iterable[Callable[[Space, Point], Iterator[Point]]]
+    ) -> SimulatedPoint:
+        """The best point that is found when one group of knobs after the other is varied."""
+        for group in groups:
+            best = self.best(group(self._space, best.point), best) or best
+        return best
+
+    def kept(self, starts: Sequence[Point], limit: int) -> SimulatedPoint | None:
+        """The best of some points with all biases loaded once, below a limit of cycles."""
+        keeps = dict.fromkeys(self._space.keeps, True)
+        if not keeps:
+            return None
+        points = (self._space.with_values(point, keeps) for point in starts)
+        return self.best(points, None, limit)
+
+    def finished(self, start: SimulatedPoint, than: SimulatedPoint | None = None) -> SimulatedPoint:
+        """What varying a point in every way leads to.
+
+        than: a point that must be beaten by more than the simulation's error.
+        """
+        before = self.varied(start, [_pieces, _starts, _slots, _ends, _pieces])
+        best = self.varied(before, [_keeps])
+        best = best if best.cycles < (1 - KEEPING) * before.cycles else before
+        return best if than is None or best.cycles < (1 - KEEPING) * than.cycles else than
 
 
 def _cut_axes(space: Space, point: Point) -> list[str]:
