@@ -309,9 +309,9 @@ class Target(Data[Configuration]):
         """Whether every ``step``-th element of rows is better loaded alone than with all between.
 
         rows, count: rows of a rectangle, and elements that are wanted of each. A LOAD has one
-        distance, so elements loaded alone take an instruction for each row at most and a request for
-        each element. Otherwise one instruction loads the rectangle, whose rows have more beats; as these
-        also delay other loads, that must take less than half of the time.
+        distance, so elements loaded alone take an instruction for each row at most, and a request
+        for each element. Otherwise one instruction loads the rectangle, whose rows have more beats;
+        as these also delay other loads, that must take less than half of the time.
         """
         timing = self.timing
         beats = timing.beats(self.element_bytes(memory))

@@ -283,13 +283,13 @@ class FormulaCosts:
         reordered: Flags = np.zeros(self.columns.shape, np.bool_)
         for load in self.loads:
             reordered |= load.reordered
-        found = [
+        cheapest = [
             point
             for kind in (~reordered, reordered)
             if kind.any()
             for point in self._cheapest(np.where(kind, cost, NEVER), count, slots)
         ]
-        return sorted(found, key=lambda point: point[0])
+        return sorted(cheapest, key=lambda point: point[0])
 
     def _cheapest(
         self, cost: Extents, count: int, slots: Mapping[Memory, Extents]
