@@ -29,7 +29,7 @@ from vtac.passes.vta.accesses import (
     compute_accesses,
     shifted,
 )
-from vtac.passes.vta.allocate import addresses_of, index_bases, moved
+from vtac.passes.vta.allocate import addresses_of, compute_use, index_bases, moved
 from vtac.passes.vta.insert_dependences import derive_tokens, no_tokens
 from vtac.passes.vta.join_loads import Row as LoadedRow
 from vtac.passes.vta.join_loads import joined_runs
@@ -45,6 +45,7 @@ from vtac.passes.vta.plan_microops import (
     too_many,
 )
 from vtac.passes.vta.precedence import Span, compute_spans, predecessors, transfer_spans
+from vtac.passes.vta.spare_slots import Use
 from vtac.passes.vta.split_loads import most_elements, pieces
 
 from .te_to_vta import lower_to_columns
@@ -179,7 +180,7 @@ class _Assembler:
 
     def _steps(self) -> list[_Step]:
         """All instructions in program order, with the loads of micro-ops, FINISH last."""
-        bases = addresses_of(self._columns.buffers(), self._target)
+        bases = addresses_of(self._columns.buffers(), list(self._uses()), self._target)
         most = most_elements(self._target)
         instructions: list[_Step | _Placed] = []
         for each in self._columns.instructions:
@@ -217,6 +218,17 @@ class _Assembler:
             steps += [each for each in instructions if type(each) is _Step]
         finish = _Step(Opcode.FINISH, (), self._system.runs[Opcode.FINISH.name], None, None)
         return [*steps, finish]
+
+    def _uses(self) -> Iterator[Use]:
+        """What loads and computes."""
+        columns, target = self._columns, self._target
+        for place, each in zip(columns.places(), columns.instructions, strict=True):
+            if isinstance(each, PlainCompute):
+                found = _unplaced(each.instruction, self._system)
+                yield compute_use(place, target, found.op, found.micro_ops, each.buffers)
+            elif each.memory is not self._system.results:
+                work = transfer_work(target, each.memory, each.part.y, each.part.x)
+                yield Use(place, 0, work.beats or 0, None, ())
 
     def _joined(
         self, instructions: Sequence[_Step | _Placed], before: Sequence[set[int]]

@@ -3,12 +3,12 @@
 SRAM buffers are numbers, counted from 0 in the order of their birth.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from vtac.dialects.target import Memory
-from vtac.passes.vta.allocate import SramBuffer
+from vtac.passes.vta.sites import SramBuffer
 
 from .instructions import Emitted
 from .transfers import Rectangle
@@ -58,21 +58,25 @@ class CallColumns:
         self._births.append(_Birth(memory, site, slots, where, number + len(self.instructions)))
         return number
 
+    def places(self) -> Iterator[int]:
+        """The place of each instruction in program order, births counted as well."""
+        births = iter([birth.at for birth in self._births])
+        at, born = 0, next(births, None)
+        for _ in self.instructions:
+            while born == at:
+                at, born = at + 1, next(births, None)
+            yield at
+            at += 1
+
     def buffers(self) -> list[SramBuffer]:
         """All buffers. Births and instructions are counted together, in program order."""
-        births = [birth.at for birth in self._births]
-        last = births.copy()
-        births.append(len(births) + len(self.instructions))
-        at = born = 0
-        for instruction in self.instructions:
-            while births[born] == at:
-                at, born = at + 1, born + 1
+        last = [birth.at for birth in self._births]
+        for at, instruction in zip(self.places(), self.instructions, strict=True):
             if isinstance(instruction, PlainTransfer):
                 last[instruction.buffer] = at
             else:
                 for buffer in instruction.buffers:
                     last[buffer] = at
-            at += 1
         return [
             SramBuffer(site, memory, slots, self.sizes[site], where, at, end)
             for (memory, site, slots, where, at), end in zip(self._births, last, strict=True)

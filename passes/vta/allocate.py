@@ -8,16 +8,16 @@ Spare room lets instructions start early (``vta-order-instructions``), since a b
 only after the last use of the elements in its place. So a site lies where the last use is longest
 ago; behind the end of a memory its slots go on at the beginning. The sites of a layer take more
 slots than they need while they leave half of a memory to other layers, those of the last layer as
-many as fit. Option ``most-slots``: up to how many in other layers; 0 keeps those of the schedule.
+many as fit, unless that takes too many micro-ops (`spare_slots`). Option ``most-slots``: up to how
+many in other layers; 0 keeps those of the schedule.
 
 Takes instructions on ``vta.alloc`` values; leaves none of them.
 """
 
 import functools
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,21 @@ from xdsl.passes import ModulePass
 
 from vtac.dialects.errors import CompileError, DoesNotFit, Problem
 from vtac.dialects.locations import layer_of
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import Target
 from vtac.dialects.vta import (
     AllocOp,
+    ComputeOp,
+    LoadOp,
     MicroOps,
     StreamOp,
     integer,
     streams_of,
 )
 from vtac.dialects.vta.encoding import Opcode
+
+from .list_schedule import compute_work, transfer_work
+from .sites import Site, SramBuffer, check_slots, sites_of
+from .spare_slots import Use, widen
 
 MOST_SLOTS = 8
 """Slots up to which a site takes more than it needs.
@@ -74,38 +80,28 @@ class AllocatePass(ModulePass):
 def allocate(program: StreamOp, most_slots: int = MOST_SLOTS) -> None:
     """Place the SRAM buffers of a program. Raises `CompileError` where they do not fit."""
     allocs, buffers = _buffers(program)
-    addresses = addresses_of(buffers, program.target, most_slots)
+    uses = _uses(program, [op.buffer for op in allocs])
+    addresses = addresses_of(buffers, uses, program.target, most_slots)
     _rewrite(program, dict(zip([op.buffer for op in allocs], addresses, strict=True)))
 
 
-class SramBuffer(NamedTuple):
-    """An SRAM buffer without a place.
-
-    site: number of the place in a schedule that it comes from. born, last: when it comes to life
-    and when it is used for the last time, both counted in program order. where: its layer.
-    """
-
-    site: int
-    memory: Memory
-    slots: int
-    size: int
-    where: str
-    born: int
-    last: int
-
-
 def addresses_of(
-    buffers: Sequence[SramBuffer], target: Target, most_slots: int = MOST_SLOTS
+    buffers: Sequence[SramBuffer],
+    uses: Sequence[Use],
+    target: Target,
+    most_slots: int = MOST_SLOTS,
 ) -> list[int]:
     """The first element of each buffer in its memory; buffers are in the order of their birth.
 
-    most_slots: see `AllocatePass`. Raises `CompileError` where they do not fit.
+    uses: what loads and computes, in program order. most_slots: see `AllocatePass`. Raises
+    `CompileError` where they do not fit.
     """
-    sites = _sites(buffers)
-    problems: list[Problem] = []
-    for memory in target.system.buffered:
-        here = [site for site in sites if site.memory is memory]
-        problems += _place_memory(here, target.depth(memory), most_slots)
+    sites = sites_of(buffers)
+    problems = [problem for site in sites for problem in check_slots(site)]
+    if problems:
+        raise CompileError(problems)
+    for memory, groups in widen(sites, uses, target, most_slots).items():
+        problems += _place_memory(groups, target.depth(memory))
     if problems:
         raise CompileError(problems)
     addresses = [0] * len(buffers)
@@ -113,58 +109,6 @@ def addresses_of(
         for turn, number in enumerate(site.buffers):
             addresses[number] = site.bases[turn % site.slots]
     return addresses
-
-
-@dataclass
-class _Site:
-    """The buffers of one place in a schedule: when each is alive, and where they lie.
-
-    buffers: their numbers, in the order of their birth. last: the last use of any of them. bases:
-    the first element of each slot.
-    """
-
-    number: int
-    memory: Memory
-    slots: int
-    size: int
-    where: str
-    buffers: list[int] = field(default_factory=list)
-    lives: list[tuple[int, int]] = field(default_factory=list)
-    last: int = -1
-    bases: list[int] = field(default_factory=list)
-
-    @property
-    def places(self) -> int:
-        """The number of slots that are in use."""
-        return min(self.slots, len(self.buffers))
-
-    @property
-    def elements(self) -> int:
-        """Elements of all its slots."""
-        return self.places * self.size
-
-    @property
-    def life(self) -> tuple[int, int]:
-        """First place in the program where it is alive, and last."""
-        return self.lives[0][0], self.last
-
-    def regions(self) -> Iterator[tuple[int, int]]:
-        """The elements of each slot that is used: the first, and the one behind the last."""
-        return ((base, base + self.size) for base in self.bases)
-
-    def meets(self, other: "_Site", exactly: bool) -> bool:
-        """Whether both are alive at the same time: as a whole, or (exactly) buffer by buffer."""
-        if not _overlap(self.life, other.life):
-            return False
-        if not exactly:
-            return True
-        starts = np.array([life[0] for life in other.lives])
-        ends = np.array([life[1] for life in other.lives])
-        return any(bool(((starts <= end) & (ends >= start)).any()) for start, end in self.lives)
-
-
-def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
 
 
 def _buffers(program: StreamOp) -> tuple[list[AllocOp], list[SramBuffer]]:
@@ -192,78 +136,44 @@ def _buffers(program: StreamOp) -> tuple[list[AllocOp], list[SramBuffer]]:
     return [op for _, op in allocs], buffers
 
 
-def _sites(buffers: Sequence[SramBuffer]) -> list[_Site]:
-    """The sites of buffers, in the order in which they come to life."""
-    sites: dict[int, _Site] = {}
-    for place, (number, memory, slots, size, where, born, last) in enumerate(buffers):
-        site = sites.get(number)
-        if site is None:
-            site = sites[number] = _Site(number, memory, slots, size, where)
-        elif (memory, slots, size) != (site.memory, site.slots, site.size):
-            raise CompileError(
-                Problem(site.where, f"the buffers of site {number} differ in size or slots")
-            )
-        site.buffers.append(place)
-        site.lives.append((born, last))
-        site.last = max(site.last, last)
-    return list(sites.values())
+def _uses(program: StreamOp, buffers: Sequence[SSAValue]) -> list[Use]:
+    """What loads and computes in a program; buffers: in the order of their birth."""
+    numbers = {buffer: number for number, buffer in enumerate(buffers)}
+    target, found = program.target, list[Use]()
+    for place, op in enumerate(program.body.block.ops):
+        if isinstance(op, LoadOp):
+            beats = transfer_work(target, op.memory_id, *op.sizes).beats or 0
+            found.append(Use(place, 0, beats, None, ()))
+        elif isinstance(op, ComputeOp) and op.micro_ops is not None and op.operands:
+            used = [numbers[operand] for operand in op.operands]
+            found.append(compute_use(place, target, op, op.micro_ops, used))
+    return found
 
 
-def _place_memory(sites: Sequence[_Site], depth: int, most_slots: int) -> list[Problem]:
+def compute_use(
+    place: int, target: Target, op: ComputeOp, micro_ops: MicroOps, buffers: Sequence[int]
+) -> Use:
+    """What a compute instruction with these micro-ops and buffers does, see `Use`."""
+    kernel = op.OPCODE, "reset" in op.properties, micro_ops
+    cycles = compute_work(target, op, micro_ops).cycles
+    return Use(place, cycles, 0, (kernel, micro_ops.count), buffers)
+
+
+def _place_memory(groups: Sequence[Sequence[Site]], depth: int) -> list[Problem]:
     """Give the sites of one memory their bases; returns what did not fit."""
-    problems = [problem for site in sites for problem in _check_slots(site)]
-    if problems:
-        return problems
     used = np.zeros(depth, np.int64)
-    groups = _groups(sites)
-    for group in groups:
-        # No layer follows the last one that would need room.
-        is_last = group is groups[-1]
-        room, most = depth if is_last else depth // 2, most_slots
-        if is_last and most_slots:
-            most = max(len(site.buffers) for site in group)
-        if not _place_group(group, used, room, most):
-            problems.append(_does_not_fit(group, depth))
-    return problems
+    return [_does_not_fit(group, depth) for group in groups if not _place_group(group, used)]
 
 
-def _check_slots(site: _Site) -> Iterable[Problem]:
-    for turn in range(site.places):
-        lives = site.lives[turn :: site.slots]
-        if any(_overlap(one, other) for one, other in itertools.pairwise(lives)):
-            yield Problem(
-                site.where,
-                f"more than {site.slots} buffers of site {site.number} in"
-                f" {site.memory.name.lower()} are alive at a time",
-            )
-            return
-
-
-def _groups(sites: Sequence[_Site]) -> list[list[_Site]]:
-    """Sites whose lives hang together: normally those of a layer."""
-    groups: list[list[_Site]] = []
-    end = -1
-    for site in sorted(sites, key=lambda site: site.life):
-        if site.life[0] > end:
-            groups.append([])
-        groups[-1].append(site)
-        end = max(end, site.life[1])
-    return groups
-
-
-def _place_group(
-    group: Sequence[_Site], used: NDArray[np.int64], room: int, most_slots: int
-) -> bool:
-    """Place the sites of a group, with more slots than they need if these take at most ``room``.
+def _place_group(group: Sequence[Site], used: NDArray[np.int64]) -> bool:
+    """Place the sites of a group, with the slots asked for if they do not fit with more.
 
     used: when each element of the memory is used for the last time; brought up to date.
     """
-    needed = [site.slots for site in group]
-    _widen(group, room, most_slots)
     placed = _place_by_age(group, used)
     if not placed:
-        for site, slots in zip(group, needed, strict=True):
-            site.slots = slots
+        for site in group:
+            site.slots = site.asked
         placed = _place_by_age(group, used) or any(
             _first_fit(group, len(used), exactly=exactly) for exactly in (False, True)
         )
@@ -274,16 +184,7 @@ def _place_group(
     return placed
 
 
-def _widen(group: Sequence[_Site], room: int, most_slots: int) -> None:
-    """Give sites more slots, the smallest first, while they take at most `room` elements."""
-    total = sum(site.elements for site in group)
-    for site in sorted(group, key=lambda site: (site.size, site.number)):
-        while site.slots < min(most_slots, len(site.buffers)) and total + site.size <= room:
-            site.slots += 1
-            total += site.size
-
-
-def _place_by_age(group: Sequence[_Site], used: NDArray[np.int64]) -> bool:
+def _place_by_age(group: Sequence[Site], used: NDArray[np.int64]) -> bool:
     """Place each site, the largest first, where the last use is longest ago; whether all fit."""
     placed = _Placed(len(group))
     for site in sorted(group, key=lambda site: (-site.elements, site.number)):
@@ -303,14 +204,14 @@ class _Placed:
         self._first, self._last, self._number = np.zeros((3, most), np.int64)
         self._places: dict[tuple[tuple[int, int], ...], int] = {}
 
-    def add(self, site: _Site) -> None:
+    def add(self, site: Site) -> None:
         """Record where a site lies."""
         number = self._places.setdefault(tuple(site.regions()), len(self._places))
         self._first[self._count], self._last[self._count] = site.life
         self._number[self._count] = number
         self._count += 1
 
-    def last_uses(self, site: _Site, used: NDArray[np.int64]) -> NDArray[np.int64]:
+    def last_uses(self, site: Site, used: NDArray[np.int64]) -> NDArray[np.int64]:
         """When each element is used for the last time, before or apart from a site of this group.
 
         Never free are the elements of sites that are alive at the same time as this one.
@@ -367,9 +268,9 @@ def _sliding_maximum(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return np.maximum(suffixes[:count], prefixes[size - 1 : size - 1 + count])
 
 
-def _first_fit(group: Sequence[_Site], depth: int, *, exactly: bool) -> bool:
+def _first_fit(group: Sequence[Site], depth: int, *, exactly: bool) -> bool:
     """Place each site, the largest first, as low as possible; whether all fit."""
-    placed: list[_Site] = []
+    placed: list[Site] = []
     for site in sorted(group, key=lambda site: (-site.elements, site.number)):
         taken = [other for other in placed if site.meets(other, exactly)]
         base = 0
@@ -384,7 +285,7 @@ def _first_fit(group: Sequence[_Site], depth: int, *, exactly: bool) -> bool:
     return True
 
 
-def _does_not_fit(group: Sequence[_Site], depth: int) -> Problem:
+def _does_not_fit(group: Sequence[Site], depth: int) -> Problem:
     memory = group[0].memory.name.lower()
     needs = ", ".join(f"{site.places} x {site.size}" for site in group)
     total = sum(site.elements for site in group)
