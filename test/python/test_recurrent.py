@@ -11,7 +11,7 @@ from small_models import assert_same, context, floats, kinds, run, small_model
 import vtac
 from vtac.lowering.graph_to_onnx import host_model
 from vtac.lowering.onnx_to_graph import import_model
-from vtac.lowering.onnx_to_graph.expansions.recurrent import GATES
+from vtac.lowering.onnx_to_graph.expansions.recurrent import ACTIVATIONS, GATES
 
 KINDS = sorted(GATES)
 
@@ -27,7 +27,7 @@ def layer(kind: str, opset: int = 17, **form: object) -> tuple[onnx.ModelProto, 
         "w": scale * floats((directions, rows, size["inputs"]), 1),
         "r": scale * floats((directions, rows, hidden), 2),
     }
-    inputs = ["x", "w", "r", "", "", "", ""]
+    inputs = ["x", "w", "r", "", "", "", "", ""]
     if size.get("bias"):
         weights["b"], inputs[3] = 0.3 * floats((directions, 2 * rows), 3), "b"
     if size.get("lengths"):
@@ -39,10 +39,22 @@ def layer(kind: str, opset: int = 17, **form: object) -> tuple[onnx.ModelProto, 
         weights["c"], inputs[6] = 0.5 * floats(start, 5), "c"
     more = {"linear_before_reset": 1} if size.get("linear") and kind == "GRU" else {}
     more |= {"layout": 1} if layout else {}
+    if size.get("peepholes") and kind == "LSTM":
+        weights["p"], inputs[7] = 0.5 * floats((directions, 3 * hidden), 7), "p"
+    if size.get("coupled") and kind == "LSTM":
+        more["input_forget"] = 1
+    if size.get("clip"):
+        more["clip"] = size["clip"]
+    if size.get("activations"):
+        count = len(ACTIVATIONS[kind]) * directions
+        names = (size["activations"] * count)[:count]
+        # onnxruntime minds the case of a simple RNN's alone.
+        more["activations"] = names if kind == "RNN" else [*map(str.lower, names)]
+        more |= {k: size[k] for k in ("activation_alpha", "activation_beta") if size.get(k)}
     results = ["y", "y_h"] + (["y_c"] if kind == "LSTM" else [])
     made = helper.make_node(
         kind,
-        inputs[: 7 if kind == "LSTM" else 6],
+        inputs[: 8 if kind == "LSTM" else 6],
         results,
         "layer",
         hidden_size=hidden,
@@ -73,6 +85,41 @@ def layer(kind: str, opset: int = 17, **form: object) -> tuple[onnx.ModelProto, 
 )
 @settings(max_examples=30)
 def test_unrolled_layers_are_the_same(kind: str, form: dict, opset: int) -> None:
+    model, shape = layer(kind, opset, **form)
+    ctx = context()
+    module = import_model(model, ctx, calibrated=True)
+    assert kind not in kinds(module)
+    feeds = {"x": floats(shape, 6)}
+    assert_same(run(model, feeds), run(host_model(module, ctx), feeds), 1e-4)
+
+
+NAMES = st.sampled_from(["Sigmoid", "Tanh", "Relu", "HardSigmoid", "Softsign", "LeakyRelu", "Elu"])
+
+
+@given(
+    st.sampled_from(KINDS),
+    st.fixed_dictionaries(
+        {
+            "steps": st.integers(1, 4),
+            "inputs": st.just(70),
+            "hidden": st.just(70),
+            "direction": st.sampled_from(["forward", "reverse", "bidirectional"]),
+            "bias": st.booleans(),
+            "state": st.booleans(),
+            "linear": st.booleans(),
+            "peepholes": st.booleans(),
+            "coupled": st.booleans(),
+            "clip": st.sampled_from([None, 0.25, 1.0]),
+            "activations": st.lists(NAMES, max_size=4),
+            "activation_alpha": st.lists(st.sampled_from([0.125, 0.5]), max_size=3),
+            "activation_beta": st.lists(st.sampled_from([0.25, 0.625]), max_size=2),
+        }
+    ),
+    st.sampled_from([9, 17]),
+)
+@settings(max_examples=60)
+def test_gates_of_any_form_are_the_same(kind: str, form: dict, opset: int) -> None:
+    """Other activations and their parameters, bounds of gates, peepholes, coupled gates."""
     model, shape = layer(kind, opset, **form)
     ctx = context()
     module = import_model(model, ctx, calibrated=True)

@@ -5,8 +5,9 @@ adds the product of its state, and the gates follow as ONNX has them (ONNX, Oper
 LSTM). Sums of products become integers; sigmoid, tanh and the cell's state stay float.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,22 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 """How many gates each operator has; its weights are those of all gates, one below the other."""
 
 ACTIVATIONS = {
-    "RNN": [b"Tanh"],
-    "GRU": [b"Sigmoid", b"Tanh"],
-    "LSTM": [b"Sigmoid", b"Tanh", b"Tanh"],
+    "RNN": ["Tanh"],
+    "GRU": ["Sigmoid", "Tanh"],
+    "LSTM": ["Sigmoid", "Tanh", "Tanh"],
 }
 """Of one direction, where the node names none."""
+
+_PARAMETERS: Mapping[str, Mapping[str, float]] = {
+    "Elu": {"alpha": 1.0},
+    "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
+    "LeakyRelu": {"alpha": 0.01},
+    **{name: {} for name in ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")},
+}
+"""The parameters of each activation that a gate may have, with their defaults."""
+
+Activation = tuple[str, Mapping[str, Any]]
+"""An operator and its attributes."""
 
 MOST_STEPS = 128
 """A longer sequence would unroll into too many nodes."""
@@ -49,7 +61,9 @@ class _Layer:
 
     steps, batch, inputs, hidden: extents. weights, states: [D, G * H, I] and [D, G * H, H].
     bias: [D, 2, G, H], of inputs and states. backward: for each direction, whether it starts at
-    the end. batch_first: whether the batch is the first dimension.
+    the end. batch_first: whether the batch is the first dimension. activations: of each direction.
+    clip: the bound of what activations of gates take; None without one. peepholes: [D, 3, H], from
+    the cell to the gates i, o, f. is_coupled: whether an LSTM forgets what it does not take in.
     """
 
     site: Site
@@ -63,6 +77,12 @@ class _Layer:
     backward: Sequence[bool]
     batch_first: bool
     linear_before_reset: bool
+    activations: Sequence[Sequence[Activation]]
+    clip: float | None
+    peepholes: Array | None
+    is_coupled: bool
+    _acting: Sequence[Activation] = ()
+    """Those of the direction that is being written."""
 
     def write(self) -> None:
         """The nodes of all directions, and the results that are wanted."""
@@ -106,15 +126,17 @@ class _Layer:
         states = [""] * self.steps
         order = range(self.steps)[:: -1 if self.backward[number] else 1]
         matrices = self._matrices(number)
+        self._acting = self.activations[number]
+        peepholes = self._peepholes(number)
         for step in order:
             first = step * self.batch
             own = site.slice(products, 0, first, first + self.batch)
             if kind == "RNN":
-                state = site.add("Tanh", [self._plus(own, state, matrices[0])])
+                state = self._activated(0, self._plus(own, state, matrices[0]))
             elif kind == "GRU":
                 state = self._gru(own, state, matrices, before_reset)
             else:
-                state, cell = self._lstm(own, state, cell, matrices[0])
+                state, cell = self._lstm(own, state, cell, matrices[0], peepholes)
             states[step] = state
         return states, state, cell
 
@@ -140,17 +162,40 @@ class _Layer:
             return own
         return self.site.add("Add", [own, self.site.add("MatMul", [state, matrix])])
 
+    def _peepholes(self, number: int) -> Sequence[str]:
+        """The weights of the cell for the gates i, o, f of a direction; nothing without them."""
+        return [] if self.peepholes is None else [*map(self.site.weight, self.peepholes[number])]
+
+    def _activated(self, which: int, value: str, *, is_gate: bool = True) -> str:
+        """A value behind an activation of the direction, clipped before it if it is a gate's."""
+        operator, attributes = self._acting[which]
+        if is_gate and self.clip is not None:
+            value = self.site.clip(value, -self.clip, self.clip)
+        return self.site.add(operator, [value], **attributes)
+
     def _gate(self, value: str, number: int) -> str:
         return self.site.slice(value, 1, number * self.hidden, (number + 1) * self.hidden)
 
-    def _lstm(self, own: str, state: str, cell: str, matrix: str) -> tuple[str, str]:
+    def _lstm(
+        self, own: str, state: str, cell: str, matrix: str, peepholes: Sequence[str]
+    ) -> tuple[str, str]:
         """Gates i, o, f, and the cell's input c."""
         site, whole = self.site, self._plus(own, state, matrix)
-        i, o, f = (site.add("Sigmoid", [self._gate(whole, number)]) for number in range(3))
-        made = site.add("Mul", [i, site.add("Tanh", [self._gate(whole, 3)])])
+
+        def gate(number: int, seen: str) -> str:
+            value = self._gate(whole, number)
+            if peepholes and seen:
+                value = site.add("Add", [value, site.add("Mul", [seen, peepholes[number]])])
+            return self._activated(0, value)
+
+        i = gate(0, cell)
+        made = site.add("Mul", [i, self._activated(1, self._gate(whole, 3))])
         if cell:
+            one = site.weight(np.ones((), np.float32)) if self.is_coupled else ""
+            f = site.add("Sub", [one, i]) if self.is_coupled else gate(2, cell)
             made = site.add("Add", [site.add("Mul", [f, cell]), made])
-        return site.add("Mul", [o, site.add("Tanh", [made])]), made
+        o = gate(1, made)
+        return site.add("Mul", [o, self._activated(2, made, is_gate=False)]), made
 
     def _gru(
         self, own: str, state: str, matrices: Sequence[str], before_reset: Array | None
@@ -158,7 +203,7 @@ class _Layer:
         """Gates z and r, and the new state h: ``h + z * (state - h)``."""
         site, size = self.site, self.hidden
         gates = self._plus(site.slice(own, 1, 0, 2 * size), state, matrices[0])
-        z, r = (site.add("Sigmoid", [self._gate(gates, number)]) for number in range(2))
+        z, r = (self._activated(0, self._gate(gates, number)) for number in range(2))
         inner = site.slice(own, 1, 2 * size, 3 * size)
         part = ""
         if before_reset is not None:
@@ -170,7 +215,7 @@ class _Layer:
                 part = site.add("Mul", [r, bias])
         elif state:
             part = site.add("MatMul", [site.add("Mul", [r, state]), matrices[1]])
-        fresh = site.add("Tanh", [site.add("Add", [inner, part]) if part else inner])
+        fresh = self._activated(1, site.add("Add", [inner, part]) if part else inner)
         kept = site.add("Mul", [z, fresh])
         rest = site.add("Sub", [fresh, kept])
         return rest if not state else site.add("Add", [rest, site.add("Mul", [z, state])])
@@ -184,10 +229,10 @@ def _layer_of(site: Site) -> _Layer | None:
     backward = DIRECTIONS.get(site.attributes.get("direction", b"forward"))
     if shape is None or weights is None or states is None or backward is None:
         return None
-    given = site.attributes.get("activations", ACTIVATIONS[kind] * len(backward))
-    if list(given) != ACTIVATIONS[kind] * len(backward) or weights.dtype != np.float32:
+    activations, peepholes = _activations_of(site, len(backward)), site.constant(7)
+    if activations is None or weights.dtype != np.float32:
         return None
-    if "clip" in site.attributes or site.attributes.get("input_forget", 0) or site.has(7):
+    if site.has(7) and peepholes is None:
         return None
     if (site.has(3) and bias is None) or len(shape) != 3 or weights.ndim != 3:
         return None
@@ -215,4 +260,30 @@ def _layer_of(site: Site) -> _Layer | None:
         backward,
         batch_first,
         bool(site.attributes.get("linear_before_reset", 0)),
+        activations,
+        site.attributes.get("clip"),
+        None if peepholes is None else peepholes.reshape(directions, 3, hidden),
+        bool(site.attributes.get("input_forget", 0)),
     )
+
+
+def _activations_of(site: Site, directions: int) -> list[list[Activation]] | None:
+    """The activations of each direction; None if one of them is not in the table.
+
+    Parameters are given in one list for alpha and one for beta. Each activation that has such a
+    parameter takes the next of the list, or its default (onnxruntime, rnn_helpers.cc).
+    """
+    defaults, known = ACTIVATIONS[site.node.op_type], {name.lower(): name for name in _PARAMETERS}
+    given = [name.decode() for name in site.attributes.get("activations", [])]
+    names = [known.get(name.lower(), "") for name in given or defaults * directions]
+    if len(names) != len(defaults) * directions or "" in names:
+        return None
+    left: dict[str, list[Any]] = {
+        name: list(site.attributes.get(f"activation_{name}", [])) for name in ("alpha", "beta")
+    }
+    found: list[Activation] = [
+        (name, {p: left[p].pop(0) if left[p] else default for p, default in table.items()})
+        for name, table in ((name, _PARAMETERS[name]) for name in names)
+    ]
+    size = len(defaults)
+    return [found[start : start + size] for start in range(0, len(found), size)]

@@ -87,6 +87,13 @@ class Site:
             return self.add("Slice", [x], axes=[axis], starts=[start], ends=[end])
         return self.add("Slice", [x, *(self.integers([n]) for n in (start, end, axis))])
 
+    def clip(self, x: str, low: float, high: float) -> str:
+        """The elements within bounds."""
+        if self.opset < 11:
+            return self.add("Clip", [x], min=low, max=high)
+        bounds = (self.weight(np.array(bound, np.float32)) for bound in (low, high))
+        return self.add("Clip", [x, *bounds])
+
     def reshape(self, x: str, shape: Sequence[int], output: str = "") -> str:
         """The same elements in another shape."""
         return self.add("Reshape", [x, self.integers(shape)], output)
