@@ -26,7 +26,7 @@ from xdsl.ir import Operation
 
 import vtac.passes.graph as graph_passes
 from vtac.lowering.codegens.vta import VtaCodegen
-from vtac.lowering.onnx_to_graph.expansions.expand import EXPANSIONS
+from vtac.lowering.onnx_to_graph.expansions.expand import EXPANSIONS, OPTIMISED
 from vtac.lowering.onnx_to_graph.functions import STANDARD
 from vtac.lowering.onnx_to_graph.integer_operators import OPERATORS, QuantisedNode
 from vtac.lowering.onnx_to_graph.named import NamedOperator
@@ -134,7 +134,8 @@ def _rewritten() -> Iterator[Row]:
 def _expanded() -> list[str]:
     """What the operators become that are written as others, each with its names."""
     names: dict[str, list[str]] = {}
-    for name, expansion in EXPANSIONS.items():
+    optimised = {f"com.microsoft.{name}": expansion for name, expansion in OPTIMISED.items()}
+    for name, expansion in {**EXPANSIONS, **optimised}.items():
         text = inspect.getdoc(expansion) or ""
         names.setdefault(" ".join(text.partition("\n\n")[0].split()), []).append(name)
     return [f"{', '.join(found)}: {text}".replace("``", "`") for text, found in names.items()]

@@ -34,7 +34,12 @@ def _celu(site: Site, x: str, y: str) -> None:
 
 
 def _gelu(site: Site, x: str, y: str) -> None:
-    if site.attributes.get("approximate", b"none") == b"tanh":
+    gelu(site, x, y, by_tanh=site.attributes.get("approximate", b"none") == b"tanh")
+
+
+def gelu(site: Site, x: str, y: str, *, by_tanh: bool) -> None:
+    """Write Gelu of a value. by_tanh: whether as the approximation by a hyperbolic tangent."""
+    if by_tanh:
         square = site.add("Mul", [x, x])
         scaled = site.add("Mul", [square, _number(site, CUBIC)])
         more = site.add("Mul", [x, site.add("Add", [scaled, _number(site, 1)])])

@@ -10,6 +10,12 @@ from vtac.lowering.onnx_to_graph.expansions.activations import activation
 from vtac.lowering.onnx_to_graph.expansions.arrangements import pad, prelu, resize
 from vtac.lowering.onnx_to_graph.expansions.einsum import einsum
 from vtac.lowering.onnx_to_graph.expansions.extremes import extreme
+from vtac.lowering.onnx_to_graph.expansions.optimised import (
+    MICROSOFT,
+    biased_gelu,
+    fused_product,
+    skip_normalization,
+)
 from vtac.lowering.onnx_to_graph.expansions.recurrent import recurrent
 from vtac.lowering.onnx_to_graph.expansions.site import Site
 from vtac.lowering.onnx_to_graph.rewriting import replace_nodes
@@ -49,6 +55,17 @@ EXPANSIONS: Mapping[str, Expansion] = {
 }
 """By operator of the default domain."""
 
+OPTIMISED: Mapping[str, Expansion] = {
+    "BiasGelu": biased_gelu,
+    "FastGelu": biased_gelu,
+    "FusedMatMul": fused_product,
+    "Gelu": biased_gelu,
+    "SkipLayerNormalization": skip_normalization,
+}
+"""By operator of the domain ``com.microsoft``."""
+
+_OF_DOMAIN: Mapping[str, Mapping[str, Expansion]] = {"": EXPANSIONS, MICROSOFT: OPTIMISED}
+
 WITHOUT_SAMPLES = frozenset({"Celu", "Gelu", "Mish", "Pad", "Resize", "Swish", "Upsample"})
 """Operators whose parts have ranges that follow from that of the input: they move or average its
 elements, or are functions of it alone."""
@@ -73,7 +90,7 @@ def expand(
     is_quantised = (lambda node: True) if calibrated else _rounded_nodes(model.graph)
 
     def parts(node: NodeProto) -> Sequence[NodeProto] | None:
-        expansion = EXPANSIONS.get(node.op_type) if plain_domain(node.domain) == "" else None
+        expansion = _OF_DOMAIN.get(plain_domain(node.domain), {}).get(node.op_type)
         if expansion is None or not any(node.output) or not is_quantised(node):
             return None
         own_name = node.name
