@@ -3,8 +3,10 @@
 The modules run side by side. An instruction takes cycles of its module; a load also takes
 beats of a read channel, which it shares with the other module that loads. The latency of the memory
 counts from the start of a load, and its beats pass when the channel has served all earlier
-requests. Fetch and the limits of queues are left out: the order that is chosen is one in which
-instructions start, so fetch keeps up with it.
+requests. Fetch takes beats of the channel, too, before all others: as soon as instructions are
+dispatched it asks for the next ones, until the queues are full. So a program's first loads come
+slowly. What fetch brings is there in time: the order that is chosen is one in which instructions
+start.
 
 Where the order is free this is list scheduling (Graham, 1966): a module that is idle takes, of the
 instructions whose predecessors are done, the first in program order. There is one exception: loads
@@ -18,10 +20,11 @@ from its end to its beginning, and what starts last there is the most urgent. Th
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vtac.dialects.target import Memory, Module, System, Target, TimingPreset
+from vtac.dialects.target import INSTRUCTION_BYTES, Memory, Module, System, Target, TimingPreset
 from vtac.dialects.vta import ComputeOp, GemmOp, MicroOps
 
 _REQUEST = 2
@@ -32,6 +35,9 @@ _ARRIVAL = 4
 
 _CARRIER = 2
 """Cycles of an empty instruction that carries a token from STORE to LOAD."""
+
+_DISPATCH = 2
+"""Cycles from the last beat of instructions to the dispatch of the first."""
 
 _AHEAD = 4
 """By how many loads a load may stand before the instructions that start when it does."""
@@ -104,15 +110,16 @@ def run(
     keep_order: bool = False,
     earliest: Sequence[int] | None = None,
     urgency: Sequence[int] | None = None,
+    fetches: bool = False,
 ) -> ListSchedule:
     """Run a program. before: for each instruction those that must be done when it starts.
 
     keep_order: each module runs its instructions in program order. earliest: the cycle before which
     each instruction does not start, 0 unless given. urgency: a module that is idle takes the
     instruction with the greatest one, of equal ones the first in program order; all are equal
-    unless given.
+    unless given. fetches: whether the program's own fetch takes beats of the channel.
     """
-    return _ListScheduler(target, work, before, keep_order, earliest, urgency).run()
+    return _ListScheduler(target, work, before, keep_order, earliest, urgency, fetches).run()
 
 
 def urgencies(
@@ -155,6 +162,39 @@ def earliest_loads(
     return [max(needed.get(number, 0) - ahead, 0) for number in range(len(work))]
 
 
+class _Fetch:
+    """The instructions of a program as fetch asks for them; the first chunk is there in cycle 0.
+
+    first: the cycle in which it asks for the second. waits: whether queues have no room for the
+    chunk that came last. A queue is full when so many more are dispatched than started that the
+    busiest module's part of them fills it.
+    """
+
+    def __init__(self, timing: TimingPreset, work: Sequence[Occupation]):
+        self._timing, self._total = timing, len(work) + 1
+        self._most = timing.fetch_instructions
+        self._came = min(self._most, self._total)
+        self.first = 0 if timing.fetch_ahead else self._came
+        self.waits = False
+        busiest = max(Counter(each.module for each in work).values(), default=1)
+        self._room = timing.queue_depth * len(work) // busiest
+
+    def is_ahead_of(self, started: int) -> bool:
+        """Whether what has come does not fit the queues when so many instructions have started."""
+        return self._came - started > self._room
+
+    def next_beats(self) -> int:
+        """The beats of the next chunk; 0 if there is none."""
+        return self._timing.beats(INSTRUCTION_BYTES * min(self._most, self._total - self._came))
+
+    def asked(self, arrival: int) -> int:
+        """Take the next chunk, whose last beat comes then; returns when the one behind it is asked
+        for: when this one is dispatched, or begins to be."""
+        count = min(self._most, self._total - self._came)
+        self._came += count
+        return arrival + _DISPATCH + (0 if self._timing.fetch_ahead else count)
+
+
 class _ListScheduler:
     """One run. For each module: the instruction that runs, and the ranks of those that could start.
 
@@ -170,6 +210,7 @@ class _ListScheduler:
         keep_order: bool,
         earliest: Sequence[int] | None,
         urgency: Sequence[int] | None,
+        fetches: bool,
     ):
         count, timing, self._system = len(work), target.timing, target.system
         # Lists of instructions hold ranks: the most urgent one has the least.
@@ -202,13 +243,16 @@ class _ListScheduler:
         self._carriers: list[list[int]] = [[] for _ in modules]
         self._busy = [False] * len(modules)
         self._events: list[tuple[int, int]] = []
-        self._now = 0
+        self._now = self._last = 0
         # Cycles in which the channels of modules that only load, and of others, fall free.
         self._free = [0] * min(timing.read_channels, 2)
         self._available = [0] * count
         self._load_keys: list[int] = []
         self._load_starts: list[int] = []
         self._placed: list[tuple[int, int, int, int]] = []
+        self._fetch = _Fetch(timing, work) if fetches and not timing.ideal_memory else None
+        if self._fetch is not None:
+            heapq.heappush(self._events, (self._fetch.first, 2 * count))
         for number, waits in enumerate(self._waits):
             if not waits:
                 self._make_ready(number)
@@ -226,7 +270,7 @@ class _ListScheduler:
                 self._end(heapq.heappop(self._events)[1])
         assert len(self._placed) == len(self._work)
         order = [number for *_, number in sorted(self._placed)]
-        return ListSchedule(order, self._now, self._starts)
+        return ListSchedule(order, self._last, self._starts)
 
     def _make_ready(self, number: int) -> None:
         module, _, beats = self._work[number]
@@ -253,6 +297,8 @@ class _ListScheduler:
         number = self._numbers[heapq.heappop(ready)]
         if self._keep_order:
             turn.pop()
+        if self._fetch is not None and self._fetch.waits:
+            self._ask(self._fetch)
         self._busy[module] = True
         heapq.heappush(self._events, (self._end_of(number), number))
         self._place(number)
@@ -305,8 +351,25 @@ class _ListScheduler:
             self._load_starts.append(self._now)
         self._placed.append((key, module, len(self._placed), number))
 
+    def _ask(self, fetch: "_Fetch") -> None:
+        """Fetch asks for its next instructions, or waits until queues have room for the last."""
+        fetch.waits = fetch.is_ahead_of(len(self._placed))
+        if fetch.waits or not (beats := fetch.next_beats()):
+            return
+        channel = 0 if self._timing.read_channels == 1 else -1
+        most = self._timing.outstanding * self._timing.burst_beats
+        queued = min(self._free[channel], self._now + most)
+        served = max(self._now + self._latency + _REQUEST, queued)
+        self._free[channel] = max(served, self._free[channel]) + beats
+        heapq.heappush(self._events, (fetch.asked(served + beats), 2 * len(self._work)))
+
     def _end(self, number: int) -> None:
         """An instruction or a carrier is done, or a load may start from now on."""
+        if number == 2 * len(self._work):
+            assert self._fetch is not None
+            self._ask(self._fetch)
+            return
+        self._last = self._now
         if number >= len(self._work):
             self._make_ready(number - len(self._work))
             return

@@ -24,6 +24,7 @@ Takes placed instructions with inline micro-ops, and a FINISH at the end; leaves
 order. Other programs are left as they are.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +35,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, ModuleOp
 from xdsl.passes import ModulePass
 
-from vtac.dialects.target import Target
+from vtac.dialects.target import INSTRUCTION_BYTES, Target
 from vtac.dialects.vta import (
     ClusterOp,
     ComputeOp,
@@ -120,20 +121,33 @@ def better_order(
     instructions that it must follow (`predecessors`). ahead: how many cycles before its first use a
     load may start; None: any number.
     """
-    in_order = partial(run, target, work, before, keep_order=True)
+    fetches = ahead is None and _fetch_counts(target, work)
+    in_order = partial(run, target, work, before, keep_order=True, fetches=fetches)
     if ahead is not None:
         kept = in_order()
         earliest = earliest_loads(target.system, work, before, kept.starts, ahead)
         chosen = run(target, work, before, earliest=earliest)
         return chosen.order if chosen.cycles < kept.cycles else None
     begun = begun_beside(in_order) if len(work) >= MANY_INSTRUCTIONS else in_order
-    chosen = run(target, work, before)
+    chosen = run(target, work, before, fetches=fetches)
     if len(work) <= MOST_INSTRUCTIONS:
         urgency = urgencies(target, work, before, chosen.starts)
-        urgent = run(target, work, before, urgency=urgency)
+        urgent = run(target, work, before, urgency=urgency, fetches=fetches)
         if chosen.cycles - urgent.cycles >= chosen.cycles // MARGIN:
             chosen = urgent
     return chosen.order if chosen.cycles < begun().cycles else None
+
+
+def _fetch_counts(target: Target, work: Sequence[Occupation]) -> bool:
+    """Whether a program's instructions take at least 1/`MARGIN` of the beats that can pass while
+    its busiest module works. In longer programs the beginning says little, and fetch only there
+    takes much of the channel.
+    """
+    busy: Counter[int] = Counter()
+    for module, cycles, beats in work:
+        busy[module] += cycles + (beats or 0)
+    fetched = target.timing.beats((len(work) + 1) * INSTRUCTION_BYTES)
+    return MARGIN * fetched >= max(busy.values(), default=0)
 
 
 def _most_ahead(program: StreamOp, ahead: int) -> int | None:

@@ -2,14 +2,18 @@
 
 import random
 
+import numpy as np
 import pytest
+from clock_programs import load
 
-from vtac.dialects.target import CORE, Memory, machine_of
+from vtac.dialects.target import CORE, Memory, Target, machine_of
+from vtac.dialects.vta.encoding import Finish, encode
 from vtac.passes import side_by_side
 from vtac.passes.vta import order_instructions
-from vtac.passes.vta.list_schedule import ListSchedule, Occupation, run, urgencies
+from vtac.passes.vta.list_schedule import ListSchedule, Occupation, run, transfer_work, urgencies
 from vtac.passes.vta.order_instructions import MARGIN, better_order
 from vtac.passes.vta.precedence import Span, predecessors
+from vtac.sim import estimate
 
 TARGET = machine_of("chisel-pynq")
 SPACES = (Memory.ACC, Memory.INP, "buffer")
@@ -79,3 +83,32 @@ def test_the_better_order_is_the_faster_one_by_a_margin(
     best = urgent if gains else first
     expected = best.order if best.cycles < kept.cycles else None
     assert better_order(TARGET, work, before) == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_fetch_takes_beats_that_loads_then_wait_for(seed: int) -> None:
+    """Loads one after the other start as by the clock, which without fetch they do not."""
+    chosen = random.Random(seed)
+    target = Target.named("chisel-pynq")
+    target = target.replace(timing=target.timing.replace(fetch_batch=chosen.choice((16, 64, 128))))
+    sizes = [chosen.randint(1, 60) for _ in range(chosen.randint(300, 500))]
+    *loads, last = (load(Memory.INP, 1 << 16, 1, size) for size in sizes)
+    program = [*loads, load(Memory.INP, 1 << 16, 1, last.x_size, push_next=True)]
+    report = estimate(target, encode(target, [*program, Finish(pop_prev=True)]))
+    starts = report.timeline.start[: len(sizes)] - report.timeline.start.min()
+    work = [transfer_work(target, Memory.INP, 1, size) for size in sizes]
+    free: list[set[int]] = [set() for _ in work]
+    near, far = (run(target, work, free, fetches=fetches).starts for fetches in (True, False))
+    assert np.abs(starts - near).max() <= 10
+    assert np.abs(starts - far).max() > 100
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_fetch_that_waits_for_room_holds_up_no_instruction(seed: int) -> None:
+    work, before = program(seed)
+    rates = TARGET.timing.replace(fetch_batch=4, queue_depth=2, fetch_ahead=seed % 2 == 0)
+    found = run(TARGET.replace(timing=rates), work, before, fetches=True)
+    assert sorted(found.order) == list(range(len(work)))
+    for number, numbers in enumerate(before):
+        assert all(found.starts[earlier] < found.starts[number] for earlier in numbers)
+    assert found.cycles >= max(found.starts)
