@@ -153,12 +153,12 @@ def _hull(
 ) -> tuple[int, int]:
     """The first element that an index (0 dst, 1 src, 2 wgt) reaches, and the one behind the
     last."""
-    low, high = _bounds(micro_ops, column)
+    low, high = _bounds(micro_ops)[column]
     return low, high + (loops[0] - 1) * factors[0] + (loops[1] - 1) * factors[1] + 1
 
 
 @lru_cache(maxsize=1 << 12)
-def _bounds(micro_ops: MicroOps, column: int) -> tuple[int, int]:
-    """The least and the greatest value of a column."""
-    values = micro_ops.rows[:, column]
-    return int(values.min()), int(values.max())
+def _bounds(micro_ops: MicroOps) -> list[tuple[int, int]]:
+    """The least and the greatest value of each column."""
+    rows = micro_ops.rows
+    return list(zip(rows.min(axis=0).tolist(), rows.max(axis=0).tolist(), strict=True))
