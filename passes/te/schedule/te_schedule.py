@@ -58,7 +58,7 @@ class TeSchedulePass(ModulePass):
         points = _points(spaces, layers)
         for kernel, space in spaces.items():
             try:
-                point = points[_key(kernel)]
+                point = points[kernel]
                 if isinstance(point, CompileError):
                     raise point
                 records = () if recorded is None else recorded(kernel, target)
@@ -87,10 +87,12 @@ def _key(kernel: KernelOp) -> Hashable:
 
 def _points(
     spaces: Mapping[KernelOp, ScheduleSpace], layers: Layers
-) -> dict[Hashable, RulePoint | CompileError]:
-    """The points of the rule, one for all kernels of one key, or why there is none."""
+) -> dict[KernelOp, RulePoint | CompileError]:
+    """The point of the rule for each kernel, or why there is none; kernels of one key share it."""
+    keys = {kernel: _key(kernel) for kernel in spaces}
     first = dict[Hashable, KernelOp]()
-    for kernel in spaces:
-        first.setdefault(_key(kernel), kernel)
+    for kernel, key in keys.items():
+        first.setdefault(key, kernel)
     rules = [partial(spaces[kernel].rule, layers.of(kernel)) for kernel in first.values()]
-    return dict(zip(first, side_by_side(rules), strict=True))
+    found = dict(zip(first, side_by_side(rules), strict=True))
+    return {kernel: found[key] for kernel, key in keys.items()}
