@@ -63,7 +63,8 @@ def fold_affine(
     made: list[Operation] = []
     if factor is not None:
         along = (-1,) + (1,) * (layer.weights.ndim - 1)
-        weights = (layer.weights.astype(np.float64) * factor.reshape(along)).astype(dtype)
+        weights = np.empty_like(layer.weights)  # no copies of all weights in float64 between
+        np.multiply(layer.weights, factor.reshape(along), weights, dtype=np.float64)
         made.append(new_constant(ctx, weights, weight_operand.name_hint, old))
         weight_operand = made[-1].results[0]
     total = np.zeros(len(layer.weights)) if layer.bias is None else layer.bias.astype(np.float64)
