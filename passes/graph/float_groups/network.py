@@ -170,7 +170,7 @@ class Network:
         return self.given_rows(form) is None
 
     def weights(self, form: Form) -> Array:
-        """Real weights [O, C/group, kernel...] of a linear form, in float64.
+        """Real weights [O, C/group, kernel...] of a linear form, in float64, an array of their own.
 
         Rows are multiplied by the factors of enlarged channels of the result, columns divided by
         those of the operand (`factors`).
@@ -186,6 +186,8 @@ class Network:
                 w = w / taken.reshape(1, -1, *(1 for _ in w.shape[2:]))
             else:
                 rows = rows / np.repeat(taken, len(w) // len(taken))
+        if form.matrix is None and (rows == 1).all():
+            return w
         rows = rows.reshape(-1, *(1 for _ in w.shape[1:]))
         return cast(Array, np.multiply(w, rows, out=w if form.matrix is None else None))
 

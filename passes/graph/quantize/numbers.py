@@ -199,7 +199,8 @@ def _real_weights(draft: Draft, term: Term, least: int) -> RealWeights:
     """
     scale, group = draft.scale, draft.group
     assert scale is not None
-    rows = term.real.reshape(term.shape[0], -1) / (scale.value / term.scale.value)
+    rows = term.real.reshape(term.shape[0], -1)
+    rows /= scale.value / term.scale.value
     lowest, part = np.full(len(rows), least), RealWeights(rows)
     two = draft.policy.requantise == "exact" or _is_coarse_part(draft, term)
     if group.is_rounded and not two:
