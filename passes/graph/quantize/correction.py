@@ -422,8 +422,10 @@ def _corrected(layer: Layer, sums: Sequence[Array], mean: Array) -> Layer:
     steps never overshoot. A channel whose sums could then leave int32 keeps its old bias. What a
     step leaves as it is stays so, and most channels are done after a few steps.
     """
-    largest, found = layer.largest_bias, _mean(layer, sums)
+    largest, found = layer.largest_bias, np.empty(len(mean))
+    moving = np.ones(len(mean), np.bool_)
     for _ in range(ROUNDS):
+        found[moving] = _mean_of_some(layer, sums, moving)
         wrong = mean - found
         moved = layer.bias + np.rint(wrong / layer.steps)
         moved = np.where(np.abs(moved) <= largest, moved, layer.bias)
@@ -433,5 +435,4 @@ def _corrected(layer: Layer, sums: Sequence[Array], mean: Array) -> Layer:
         layer = replace(layer, bias=moved)
         if layer.scale is not None and np.abs(wrong).max() < CLOSE * layer.scale.value:
             break
-        found[moving] = _mean_of_some(layer, sums, moving)
     return layer
