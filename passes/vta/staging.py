@@ -281,15 +281,19 @@ class _Clock:
         """Let the DMA copy into a place if the copy ends before the step that reads it begins.
 
         It may end later by the time that DDR saves. read: bytes that loads read of it in all.
+        Where DDR is idle, a copy stands where there is room first, behind the copy before: a later
+        place would let the DMA wait for a step, and when that is over is known only roughly.
         Returns the place from the step on in front of which the copy stands, None if it is not
         made.
         """
         size = taken.end - taken.start
-        begin = max(self._copied, self._over.get(taken.first, 0))
-        begin = max(self._ddr.end_of(begin, 1) - 1, begin)
+        free = max(self._copied, self._over.get(taken.first, 0))
+        begin = max(self._ddr.end_of(free, 1) - 1, free)
         cycles = self._cycles(size)
         latest = self._now[self._units[step]] + self._cycles(read - size)
-        for first, start in self._positions(taken.first, begin):
+        is_idle = begin - free <= _STRETCH
+        positions = [(taken.first, begin)] if is_idle else self._positions(taken.first, begin)
+        for first, start in positions:
             if (end := self._ddr.end_of(start, cycles)) <= latest:
                 self._copied = end
                 self._ddr.take(start, cycles)
@@ -297,7 +301,8 @@ class _Clock:
         return None
 
     def _positions(self, earliest: int, begin: int) -> list[tuple[int, int]]:
-        """Steps in front of which a copy may stand that finds DDR idle in a cycle, best first.
+        """Steps in front of which a copy may stand that finds DDR idle only from a cycle on, best
+        first.
 
         Each with the cycle in which the copy then starts. Copies start when the step before is
         over: too early, they take DDR from the steps at hand; too late, the DMA idles. So the step
