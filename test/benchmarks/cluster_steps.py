@@ -200,8 +200,11 @@ def add_single(record: Record, program: BinaryProgram) -> None:
 
 
 def layers_in(record: Record, program: BinaryProgram, report: TimingReport) -> None:
-    """The compute and the constants of each layer: a buffer is counted with its first reader."""
-    for account in report.regions:
+    """The compute and the constants of each layer, in the order in which layers end.
+
+    A buffer is counted with its first reader.
+    """
+    for account in sorted(report.regions, key=lambda account: account.end):
         record.compute[account.label] = account.bounds["compute"]
     labels, seen = layers_of(program) or (), set[str]()
     kinds = (BufferKind.CONSTANT,)
