@@ -73,6 +73,7 @@ def test_plan_as_table_and_picture(
     text = capsys.readouterr().out
     assert "the plan of @vta_0" in text and "tensors in the global buffer" in text
     assert "not cut into parts" in text
+    assert "tried by the clock" in text and "as estimated" in text
     boxes = ET.parse(picture).getroot().iter("{http://www.w3.org/2000/svg}rect")
     assert len(list(boxes)) > 3
     module = vtac.load(package)

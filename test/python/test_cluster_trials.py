@@ -14,6 +14,8 @@ from vtac.dialects.errors import CompileError, Problem
 from vtac.dialects.target import machine_of
 from vtac.passes.pipeline import Pipeline
 from vtac.runtime.package import Package
+from vtac.tools.commands.presentation import tried_table
+from vtac.tools.commands.report_json import compilation_values
 from vtac.tools.driver import plans, trials
 from vtac.tools.driver.packing import Lowered
 from vtac.tools.driver.plans import ONE_CORE, PLANS, best_plan
@@ -85,9 +87,12 @@ def test_plans_are_tried_within_the_budget(ops: int, tried: int) -> None:
     assert str(seen[0]).startswith("graph-bind-cores{cores=1},graph-place-tensors{buffer=false}")
     if tried > 1:
         assert str(best.pipeline) == seen[1] and seen[1].startswith("graph-bind-cores{cores=2}")
-        assert note.startswith("plan, chosen by the clock: on two cores, 90 cycles (as estimated")
+        assert note is not None
+        assert note.text.startswith(
+            "plan, chosen by the clock: on two cores, 90 cycles (as estimated"
+        )
     else:
-        assert (best, note) == (usual, "")
+        assert best is usual and note is None
     assert ("graph-plan-instances" in seen[-1]) == (ops == 1)
 
 
@@ -138,6 +143,16 @@ def test_what_is_kept_is_as_fast_as_anything_tried_and_computes_the_same() -> No
     ]
     assert tried.profile().cycles == numbers[0] == min(numbers) <= usual.profile().cycles
     assert "without staged weights" in way
+    by_plan, by_way = tried.report.tried
+    assert by_plan.cycles[by_plan.chosen] == min(by_plan.cycles.values()) == numbers[0]
+    assert by_way.cycles[by_way.chosen] == numbers[0]
+    rows = tried_table(tried.report.tried)
+    assert rows.row_count == len(by_plan.cycles) + len(by_way.cycles)
+    written = compilation_values(tried, None)["tried"]
+    assert [(each["what"], each["chosen"]) for each in written] == [
+        (each.what, each.chosen) for each in tried.report.tried
+    ]
+    assert not usual.report.tried
     for order in (None, 1):
         for mine, other in zip(
             tried.run(x, order_seed=order).values(), usual.run(x).values(), strict=True

@@ -1,6 +1,7 @@
 """Where copies of weights stand: ``vta-stage-weights`` on random programs of two cores."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ def test_copies_without_room_wait_for_the_readers_before(loops: list[int]) -> No
     program = chain(loops, WEIGHTS)
     stage_weights(program)
     copies, before = stands(program)
-    for copy, other in zip(copies, copies[1:], strict=False):
+    for copy, other in pairwise(copies):
         assert any(copy < step < other for step in before)
 
 

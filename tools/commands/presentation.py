@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vtac.runtime.executor import RunRecord
     from vtac.runtime.package import Placement
     from vtac.sim import Counters
+    from vtac.tools.reports.clock_choice import ClockChoice
     from vtac.tools.reports.evaluation import Evaluation
     from vtac.tools.reports.layer_errors import LayerError
     from vtac.tools.reports.report import Choice, CompileReport, LevelOps
@@ -84,6 +85,19 @@ def uncut_table(uncut: Mapping[str, str]) -> Table:
         layers.setdefault(why, []).append(layer)
     for why, names in layers.items():
         table.add_row(why, ", ".join(names))
+    return table
+
+
+def tried_table(tried: "Iterable[ClockChoice]") -> Table:
+    """What the clock of a cluster tried, in that order, and the cycles of each."""
+    table = Table(title="tried by the clock", title_justify="left")
+    table.add_column("choice")
+    table.add_column("tried", overflow="fold")
+    table.add_column("cycles", justify="right")
+    for choice in tried:
+        for name, cycles in choice.cycles.items():
+            style = "bold" if name == choice.chosen else None
+            table.add_row(choice.what, name, f"{cycles:,}", style=style)
     return table
 
 

@@ -14,8 +14,9 @@ def compilation_values(module: Module, output: str | None) -> dict[str, Any]:
     Has the keys target, package, inputs, outputs (types by name), nodes (where each runs, and why),
     regions, crossings (launches, host parts, bytes between them in one run), instructions (by
     program), levels (ops by kind), plan (tensors of a cluster by memory), uncut (why layers of a
-    cluster are not cut), choices, schedules (of each kernel: whether it comes from a
-    record), seconds (by step), notes, warnings. Keys stay, and new ones may come.
+    cluster are not cut), tried (what the clock of a cluster tried, with cycles), choices, schedules
+    (of each kernel: whether it comes from a record), seconds (by step), notes, warnings. Keys stay,
+    and new ones may come.
     """
     report = module.report
     return {
@@ -30,6 +31,7 @@ def compilation_values(module: Module, output: str | None) -> dict[str, Any]:
         "levels": {level.name: dict(level.ops) for level in report.levels},
         "plan": asdict(report.plan),
         "uncut": report.uncut,
+        "tried": [{**asdict(each), "chosen": each.chosen} for each in report.tried],
         "choices": [asdict(choice) for choice in report.choices],
         "schedules": [_schedule(choice) for choice in report.schedules],
         "seconds": report.seconds,

@@ -36,6 +36,7 @@ from vtac.tools.commands.presentation import (
     levels_table,
     placements_table,
     seconds_table,
+    tried_table,
     uncut_table,
 )
 from vtac.tools.commands.progress import shown_steps
@@ -210,6 +211,8 @@ def _explain(module: Module, console: Console, order: Order) -> None:
         console.print(line, highlight=False)
     if report.uncut:
         console.print(uncut_table(report.uncut))
+    if report.tried:
+        console.print(tried_table(report.tried))
     console.print(levels_table(module.report.levels))
     console.print(seconds_table(module.report))
 

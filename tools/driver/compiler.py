@@ -244,7 +244,7 @@ class Driver:
             self.report, self._is_silent = before.copy(), True
             return self._planned(plan, unpartitioned.clone(), nodes)
 
-        best, note = best_plan(usual, self.target, attempt)
+        best, plan = best_plan(usual, self.target, attempt)
         self._is_silent = False
         if best is not usual and self._is_watched:
             self.report = usual.report
@@ -253,7 +253,8 @@ class Driver:
         self.report = best.report
         faults = faults_sought(best.built, self._engine, self.ctx.resources)
         self._note_records()
-        self.report.notes += [text for text in (note, best.trials.note()) if text]
+        self.report.tried = tuple(each for each in (plan, best.trials.choice()) if each)
+        self.report.notes += [each.text for each in self.report.tried]
         if not best.built and NO_CALIBRATION not in self.report.warnings:
             self.report.warnings.append(NOTHING_OFFLOADED)
         try:

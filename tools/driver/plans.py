@@ -16,7 +16,8 @@ from vtac.dialects.errors import CompileError
 from vtac.dialects.target import ClusterTarget, Machine
 from vtac.passes.pipeline import Pipeline
 from vtac.tools.driver.packing import Lowered
-from vtac.tools.driver.trials import FIRST, LAST, MOST_OPS, Options, changed, told
+from vtac.tools.driver.trials import FIRST, LAST, MOST_OPS, Options, changed
+from vtac.tools.reports.clock_choice import ClockChoice
 
 ONE_CORE = "on one core"
 
@@ -46,8 +47,8 @@ WHOLE = 4
 
 def best_plan(
     usual: Lowered, machine: Machine, attempt: Callable[[Pipeline], Lowered]
-) -> tuple[Lowered, str]:
-    """What came of the fastest plan, and a note on what was tried; empty if nothing was.
+) -> tuple[Lowered, ClockChoice | None]:
+    """What came of the fastest plan, and what was tried; None if nothing else was.
 
     usual: what came of the usual plan. attempt: runs another pipeline, on a copy of the network; a
     plan for which it raises `CompileError` is none.
@@ -61,8 +62,7 @@ def best_plan(
         if found.trials.cycles < best.trials.cycles:
             best = found
         cycles[name] = found.trials.cycles
-    chosen = min(cycles, key=cycles.__getitem__)
-    return best, told("plan", chosen, cycles) if len(cycles) > 1 else ""
+    return best, ClockChoice("plan", cycles) if len(cycles) > 1 else None
 
 
 def _plans(usual: Lowered, machine: Machine) -> Iterator[tuple[str, Pipeline]]:

@@ -18,6 +18,7 @@ from vtac.dialects.vta import ClusterOp
 from vtac.passes.pipeline import Pipeline
 from vtac.passes.vta.stage_weights import MOST_COPIES
 from vtac.runtime.executor import Module
+from vtac.tools.reports.clock_choice import ClockChoice
 
 FIRST = "vta-stage-weights"
 """The first pass whose options differ between ways."""
@@ -99,11 +100,9 @@ class ClockTrials:
         """The cycles of the best way; 0 if none was timed."""
         return min(self._cycles.values(), default=0)
 
-    def note(self) -> str:
-        """What was tried and chosen; empty if there was one way only."""
-        if len(self._cycles) < 2:
-            return ""
-        return told("way to lower", min(self._cycles, key=self._cycles.__getitem__), self._cycles)
+    def choice(self) -> ClockChoice | None:
+        """What was tried and chosen; None if there was one way only."""
+        return ClockChoice("way to lower", dict(self._cycles)) if len(self._cycles) > 1 else None
 
 
 def _ways(rest: Pipeline) -> dict[str, Pipeline]:
@@ -121,9 +120,3 @@ def changed(pipeline: Pipeline, options: Options) -> Pipeline | None:
             return None
         pipeline = pipeline.with_options(name, **values)
     return pipeline
-
-
-def told(what: str, chosen: str, cycles: Mapping[str, int]) -> str:
-    """A line for users: what was chosen, and the cycles of each alternative, by its name."""
-    others = "; ".join(f"{name}: {count:,}" for name, count in cycles.items() if name != chosen)
-    return f"{what}, chosen by the clock: {chosen}, {cycles[chosen]:,} cycles ({others})"

@@ -23,6 +23,7 @@ from vtac.passes.te.epilogue_costs import CHOICES
 from vtac.passes.te.schedule.describe import CHOICE, ESTIMATE
 from vtac.passes.te.templates.recorded import RECORD
 from vtac.runtime.package import Placement
+from vtac.tools.reports.clock_choice import ClockChoice
 from vtac.tools.reports.layer_errors import LayerError
 from vtac.tools.reports.partition_report import PartitionReport
 from vtac.tools.reports.plan_summary import PlanSummary
@@ -175,7 +176,8 @@ class CompileReport:
     asked for. instructions: the number in each program. choices: what passes chose by cost.
     layer_errors: the error of each layer, worst first, if measured. partition: the regions, and why
     other ops stay on the host. uncut: for each layer that one core of a cluster computes alone, why
-    it is not cut into parts. plan: where the tensors between the layers of a cluster lie.
+    it is not cut into parts. plan: where the tensors between the layers of a cluster lie. tried:
+    what the clock tried on a cluster.
     """
 
     levels: list[LevelOps] = field(default_factory=list)
@@ -190,6 +192,7 @@ class CompileReport:
     partition: PartitionReport = field(default_factory=PartitionReport)
     uncut: dict[str, str] = field(default_factory=dict)
     plan: PlanSummary = field(default_factory=PlanSummary)
+    tried: tuple[ClockChoice, ...] = ()
 
     @property
     def schedules(self) -> tuple[Choice, ...]:
