@@ -14,6 +14,8 @@ programs are left as they are.
 
 Options: ``most``, the most copies; 0 stages nothing. ``early``: cores are taken to read weights
 during their step before, as far as WGT has room; what is there in time that way is left in DDR.
+``late``: copies wait until steps are over even where DDR is idle, so that they take none of it from
+loads that come at the same time.
 """
 
 from dataclasses import dataclass
@@ -47,24 +49,28 @@ MOST_COPIES = 4000
 class StageWeightsPass(ModulePass):
     """Copy weights into the global buffer of every vta.cluster that has a DMA.
 
-    most: the most copies. early: whether weights that cores can read ahead are left in DDR.
+    most: the most copies. early: whether weights that cores can read ahead are left in DDR. late:
+    whether copies wait for steps where DDR is idle.
     """
 
     name = "vta-stage-weights"
 
     most: int = MOST_COPIES
     early: bool = False
+    late: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         for program in op.body.block.ops:
             if isinstance(program, ClusterOp) and program.target.dma and program.target.gb_bytes:
-                stage_weights(program, self.most, early=self.early)
+                stage_weights(program, self.most, early=self.early, late=self.late)
 
 
-def stage_weights(program: ClusterOp, most: int = MOST_COPIES, *, early: bool = False) -> None:
-    """Stage the weights of one program. most, early: as the options of the pass."""
-    staged = choose(program, most, early=early)
+def stage_weights(
+    program: ClusterOp, most: int = MOST_COPIES, *, early: bool = False, late: bool = False
+) -> None:
+    """Stage the weights of one program. most, early, late: as the options of the pass."""
+    staged = choose(program, most, early=early, late=late)
     if not staged:
         return
     core = program.target.core

@@ -71,15 +71,19 @@ class Staged:
     taken: Interval
 
 
-def choose(program: ClusterOp, most: int, *, early: bool = False) -> list[Staged]:
+def choose(
+    program: ClusterOp, most: int, *, early: bool = False, late: bool = False
+) -> list[Staged]:
     """What is staged, in the order in which it is copied; at most so many copies.
 
     early: whether cores are taken to read weights during their step before, too; weights that are
-    there in time that way are left in DDR, and make room for later ones.
+    there in time that way are left in DDR, and make room for later ones. late: copies wait for
+    steps even where the rough clock finds DDR idle.
     """
     core = program.target.core
     element = core.element_bytes(core.system.weights)
-    clock, room, staged = _Clock(program, early), _Room(program, element), list[Staged]()
+    clock, room = _Clock(program, early, late), _Room(program, element)
+    staged = list[Staged]()
     by_step: dict[int, list[Piece]] = {}
     for piece in pieces(program):
         by_step.setdefault(piece.steps[0], []).append(piece)
@@ -203,11 +207,13 @@ class _Room:
 class _Clock:
     """When steps begin and end, and copies end, roughly: steps compute or wait for DDR.
 
-    early: whether a core reads weights while its step before runs. steps: in emission order.
+    early: whether a core reads weights while its step before runs. late: whether copies wait for
+    steps where DDR is idle. steps: in emission order.
     """
 
     program: ClusterOp
     early: bool
+    late: bool
     steps: list[int] = field(init=False)
     _units: dict[int, int] = field(default_factory=dict)
     _compute: dict[int, int] = field(default_factory=dict)
@@ -281,8 +287,9 @@ class _Clock:
         """Let the DMA copy into a place if the copy ends before the step that reads it begins.
 
         It may end later by the time that DDR saves. read: bytes that loads read of it in all.
-        Where DDR is idle, a copy stands where there is room first, behind the copy before: a later
-        place would let the DMA wait for a step, and when that is over is known only roughly.
+        Where DDR is idle, a copy stands where there is room first, behind the copy before, unless
+        copies are late: a later place would let the DMA wait for a step, and when that is over is
+        known only roughly.
         Returns the place from the step on in front of which the copy stands, None if it is not
         made.
         """
@@ -291,8 +298,8 @@ class _Clock:
         begin = max(self._ddr.end_of(free, 1) - 1, free)
         cycles = self._cycles(size)
         latest = self._now[self._units[step]] + self._cycles(read - size)
-        is_idle = begin - free <= _STRETCH
-        positions = [(taken.first, begin)] if is_idle else self._positions(taken.first, begin)
+        is_free = begin - free <= _STRETCH and not self.late
+        positions = [(taken.first, begin)] if is_free else self._positions(taken.first, begin)
         for first, start in positions:
             if (end := self._ddr.end_of(start, cycles)) <= latest:
                 self._copied = end
@@ -301,8 +308,7 @@ class _Clock:
         return None
 
     def _positions(self, earliest: int, begin: int) -> list[tuple[int, int]]:
-        """Steps in front of which a copy may stand that finds DDR idle only from a cycle on, best
-        first.
+        """Steps in front of which a copy may stand that finds DDR idle in a cycle, best first.
 
         Each with the cycle in which the copy then starts. Copies start when the step before is
         over: too early, they take DDR from the steps at hand; too late, the DMA idles. So the step

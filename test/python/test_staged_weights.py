@@ -31,6 +31,16 @@ def test_copies_that_find_ddr_idle_wait_for_no_step(loops: list[int]) -> None:
 
 
 @settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(300, 500), min_size=12, max_size=14))
+def test_late_copies_wait_for_steps(loops: list[int]) -> None:
+    """If they are to take little of DDR from loads, later copies stand behind steps."""
+    program = chain(loops, 1 << 20)
+    stage_weights(program, late=True)
+    copies, before = stands(program)
+    assert max(copies) > min(before)
+
+
+@settings(max_examples=40, deadline=None)
 @given(st.lists(LOOPS, min_size=3, max_size=8))
 def test_copies_without_room_wait_for_the_readers_before(loops: list[int]) -> None:
     """A buffer of one piece takes the next one when its reader is done."""

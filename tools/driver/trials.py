@@ -31,7 +31,7 @@ Options = Mapping[str, Mapping[str, int | str]]
 
 WAYS: Mapping[str, Options] = {
     "as estimated": {},
-    "with loads that start late": {LAST: {"ahead": 2}},
+    "with loads and copies that start late": {LAST: {"ahead": 2}, FIRST: {"late": True}},
     "with weights in DDR that can be read ahead": {FIRST: {"early": True, "most": MOST_COPIES}},
     "without staged weights": {FIRST: {"most": 0}},
     "with loads that run ahead without limit": {LAST: {"ahead": 0}},
