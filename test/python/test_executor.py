@@ -267,4 +267,4 @@ def test_a_cast_that_is_taken_keeps_every_value(
 def test_a_module_says_what_it_takes_and_gives() -> None:
     text = repr(Module(tiny_package()))
     assert text.startswith("<Module (image: tensor(float)[1, 16]) -> (result: tensor(")
-    assert "1 programs on " in text and "pynq" in text
+    assert "1 program on " in text and "pynq" in text
