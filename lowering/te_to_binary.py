@@ -1,11 +1,11 @@
 """From kernels in loop form straight to words, for those who judge many schedules.
 
 ``lower_to_binary`` gives the words that ``te-to-vta``, ``vta-place-scratch``, ``vta-allocate``,
-``vta-split-loads``, ``vta-order-instructions``, ``vta-join-loads``, ``vta-plan-microops``,
-``vta-insert-dependences`` and `encode_program` give, but makes no operation for an instruction. It
-decides with the functions with which these passes decide. What the words of a compute instruction
-say and what it touches follow from its tile and its addresses, and are worked out once for equal
-ones, also of other schedules.
+``vta-split-loads``, ``vta-order-instructions``, ``vta-join-loads``, ``vta-join-compute``,
+``vta-plan-microops``, ``vta-insert-dependences`` and `encode_program` give, but makes no operation
+for an instruction. It decides with the functions with which these passes decide. What the words of
+a compute instruction say and what it touches follow from its tile and its addresses, and are worked
+out once for equal ones, also of other schedules.
 """
 
 import functools
@@ -31,6 +31,7 @@ from vtac.passes.vta.accesses import (
 )
 from vtac.passes.vta.allocate import addresses_of, compute_use, index_bases, moved
 from vtac.passes.vta.insert_dependences import derive_tokens, no_tokens
+from vtac.passes.vta.join_compute import joined, joined_computes, kind_of
 from vtac.passes.vta.join_loads import Row as LoadedRow
 from vtac.passes.vta.join_loads import joined_runs
 from vtac.passes.vta.list_schedule import Occupation, compute_work, transfer_work
@@ -197,7 +198,7 @@ class _Assembler:
             instructions = [instructions[number] for number in order]
             places = {number: place for place, number in enumerate(order)}
             before = [{places[other] for other in before[number]} for number in order]
-        instructions = self._joined(instructions, before)
+        instructions = self._joined_computes(*self._joined(instructions, before))
         computes = [
             (number, each.micro_ops)
             for number, each in enumerate(instructions)
@@ -232,10 +233,10 @@ class _Assembler:
 
     def _joined(
         self, instructions: Sequence[_Step | _Placed], before: Sequence[set[int]]
-    ) -> list[_Step | _Placed]:
+    ) -> tuple[list[_Step | _Placed], Sequence[set[int]]]:
         """The instructions with neighbouring loads joined, see ``vta-join-loads``.
 
-        before: for each instruction those that it must follow.
+        before: for each instruction those that it must follow. They come back for what is left.
         """
         modules = [each.module for each in instructions]
         runs = joined_runs(
@@ -254,10 +255,41 @@ class _Assembler:
             result[first] = parts[0]._replace(
                 row=(memory, sram, dram, 1, length, length, 0, 0, 0, 0),
                 accesses=self._accesses.of_transfer(*moved),
+                spans=transfer_spans(self._accesses, *moved),
             )
             for number in rest:
                 result[number] = None
-        return [each for each in result if each is not None]
+        if not runs:
+            return list(instructions), before
+        left = [each for each in result if each is not None]
+        return left, predecessors([w.module for w in left], [each.spans for each in left])
+
+    def _joined_computes(
+        self, instructions: Sequence[_Step | _Placed], before: Sequence[set[int]]
+    ) -> list[_Step | _Placed]:
+        """The instructions with compute instructions joined, see ``vta-join-compute``."""
+        computes = [each if type(each) is _Placed else None for each in instructions]
+        groups = joined_computes(
+            self._target,
+            [self._work(each) for each in instructions],
+            before,
+            [each.spans for each in instructions],
+            [None if each is None else kind_of(each.op) for each in computes],
+            [None if each is None else each.micro_ops for each in computes],
+        )
+        if groups is None:
+            return list(instructions)
+        result: list[_Step | _Placed] = []
+        for group in groups:
+            members = [each for number in group if (each := computes[number]) is not None]
+            if len(members) > 1:
+                first = members[0]
+                micro_ops = joined([each.micro_ops for each in members])
+                accesses = compute_accesses(first.op, micro_ops, self._system)
+                result.append(replace(first, micro_ops=micro_ops, accesses=accesses))
+            else:
+                result.append(instructions[group[0]])
+        return result
 
     def _work(self, each: _Step | _Placed) -> Occupation:
         if type(each) is _Placed:

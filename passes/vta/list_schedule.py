@@ -55,12 +55,14 @@ class Occupation(NamedTuple):
 class ListSchedule(NamedTuple):
     """Instructions in program order as they run, and the cycle in which all are done.
 
-    starts: the cycle in which each instruction starts, by its number.
+    starts, ends: the cycles in which each instruction starts, and in which the next one of its
+    module or one that waits for it can start, by its number.
     """
 
     order: list[int]
     cycles: int
     starts: list[int]
+    ends: list[int]
 
 
 def transfer_work(target: Target, memory: Memory, y: int, x: int) -> Occupation:
@@ -221,7 +223,7 @@ class _ListScheduler:
             self._ranks[number] = rank
         modules = self._system.modules
         self._earliest = [0] * count if earliest is None else earliest
-        self._starts = [0] * count
+        self._starts, self._ends = [0] * count, [0] * count
         self._timing, self._work, self._keep_order = timing, work, keep_order
         self._latency = 0 if timing.ideal_memory else timing.latency
         self._waits = [len(numbers) for numbers in before]
@@ -270,7 +272,7 @@ class _ListScheduler:
                 self._end(heapq.heappop(self._events)[1])
         assert len(self._placed) == len(self._work)
         order = [number for *_, number in sorted(self._placed)]
-        return ListSchedule(order, self._last, self._starts)
+        return ListSchedule(order, self._last, self._starts, self._ends)
 
     def _make_ready(self, number: int) -> None:
         module, _, beats = self._work[number]
@@ -300,7 +302,8 @@ class _ListScheduler:
         if self._fetch is not None and self._fetch.waits:
             self._ask(self._fetch)
         self._busy[module] = True
-        heapq.heappush(self._events, (self._end_of(number), number))
+        self._ends[number] = self._end_of(number)
+        heapq.heappush(self._events, (self._ends[number], number))
         self._place(number)
 
     def _choose(self, module: Module) -> list[int]:

@@ -102,11 +102,11 @@ def order_instructions(program: StreamOp, ahead: int = AHEAD) -> None:
         return
     *moved, _ = instructions
     target = program.target
-    work = _work_of_program(target, moved)
+    work = work_of_program(target, moved)
     most = _most_ahead(program, ahead)
     order = better_order(target, work, predecessors_of(program, moved), most)
     if order is not None:
-        _arrange(program, [moved[number] for number in order])
+        arrange(program, [moved[number] for number in order])
 
 
 def better_order(
@@ -209,14 +209,14 @@ def predecessors_of(program: StreamOp, instructions: Sequence[InstructionOp]) ->
     known = _KNOWN.get(program)
     found = None if known is None else known.of(instructions)
     if found is None:
-        spans = _spans_of_program(program, instructions)
+        spans = spans_of_program(program, instructions)
         system = program.target.system
         found = predecessors([module_of(op, system) for op in instructions], spans)
         _KNOWN[program] = _Precedence(instructions, found)
     return found
 
 
-def _spans_of_program(program: StreamOp, instructions: Sequence[InstructionOp]) -> list[list[Span]]:
+def spans_of_program(program: StreamOp, instructions: Sequence[InstructionOp]) -> list[list[Span]]:
     """The spans that each instruction touches."""
     stored = {op.buffer_name for op in instructions if isinstance(op, StoreOp) and op.buffer_name}
     accesses = Accesses(program.target, program.buffers(), stored)
@@ -239,7 +239,7 @@ _COMPUTE = ("micro_ops", "loops", "dst", "src", "wgt", "reset")
 """The properties on which the spans of a compute instruction depend; transfers have none."""
 
 
-def _work_of_program(target: Target, instructions: Sequence[InstructionOp]) -> list[Occupation]:
+def work_of_program(target: Target, instructions: Sequence[InstructionOp]) -> list[Occupation]:
     """What each instruction takes; the same sizes and micro-ops come again and again."""
     known = dict[tuple[int | bool, ...], Occupation]()
     found = []
@@ -291,7 +291,7 @@ def _is_known(op: InstructionOp) -> bool:
     return op.placed and "micro_ops" in properties and 0 not in numbers(loops)
 
 
-def _arrange(program: StreamOp, instructions: Sequence[InstructionOp]) -> None:
+def arrange(program: StreamOp, instructions: Sequence[InstructionOp]) -> None:
     """Put the instructions in this order; FINISH, which is last, stays."""
     block = program.body.block
     last = block.last_op

@@ -25,6 +25,7 @@ from vtac.lowering.vta_to_binary import decode_program, encode_program
 from vtac.passes.te.accelerated import CODEGEN
 from vtac.passes.vta.allocate import allocate
 from vtac.passes.vta.insert_dependences import insert_dependences
+from vtac.passes.vta.join_compute import join_compute
 from vtac.passes.vta.join_loads import join_loads
 from vtac.passes.vta.order_instructions import order_instructions
 from vtac.passes.vta.place_scratch import place_scratch
@@ -66,6 +67,7 @@ def finish_program(program: ProgramOp) -> BinaryProgram:
     split_loads(program)
     order_instructions(program)
     join_loads(program)
+    join_compute(program)
     plan_micro_ops(program)
     insert_dependences(program)
     program.verify()
