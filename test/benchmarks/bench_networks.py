@@ -71,14 +71,15 @@ class Network:
 class Record:
     """What was measured of a network.
 
-    cycles, bound: sums over its launches, of one input. nodes, products: the number in the network
-    and on the accelerator. utilisation: share of cycles in which the GEMM core multiplies; reads:
-    share that the reads alone need. waits: cycles of the compute module without a micro-op, by
-    cause; layers: cycles in which it waited, by layer; the largest of both. top1: shares of right
-    labels of the compiled network, of onnxruntime and of onnxruntime's static int8; equal: shares
-    of labels as onnxruntime's, of the compiled network and of static int8; error: root mean square
-    of the difference from onnxruntime as a share of the outputs' standard deviation, of the same
-    two. None: not measured.
+    cycles: sum over its launches, of one input; work: of the largest bound of a part of the
+    machine; bound: of what no order of the instructions beats. nodes, products: the number in the
+    network and on the accelerator. utilisation: share of cycles in which the GEMM core multiplies;
+    reads: share that the reads alone need. waits: cycles of the compute module without a micro-op,
+    by cause; layers: cycles in which it waited, by layer; the largest of both. top1: shares of
+    right labels of the compiled network, of onnxruntime and of onnxruntime's static int8; equal:
+    shares of labels as onnxruntime's, of the compiled network and of static int8; error: root mean
+    square of the difference from onnxruntime as a share of the outputs' standard deviation, of the
+    same two. None: not measured.
     """
 
     cycles: int
@@ -86,6 +87,7 @@ class Record:
     launches: int
     nodes: tuple[int, int]
     products: tuple[int, int]
+    work: int = 0
     utilisation: float = 0.0
     reads: float = 0.0
     distance: dict[str, int] = field(default_factory=dict)
@@ -140,14 +142,18 @@ def timed(module: Module, profile: Profile) -> Record:
     """The record of a module's cycles and of what it offloads."""
     reports = [launch.report for launch in profile.launches]
     totals = [report.total for report in reports]
+    bounds = [
+        max(total.lower_bound, 0 if bound is None else bound.cycles)
+        for total, bound in zip(totals, module.flow_bounds(profile), strict=True)
+    ]
     cycles = sum(report.cycles for report in reports)
     partition = module.report.partition
     far: Counter[str] = Counter()
-    work: Counter[str] = Counter()
+    done: Counter[str] = Counter()
     layers: Counter[str] = Counter()
     for report in reports:
         far.update(distance(report))
-        work.update(kinds(report))
+        done.update(kinds(report))
         for region in report.regions:
             causes = region.modules[region.computes].items()
             layers[region.label] += sum(count for cause, count in causes if not cause.work)
@@ -157,14 +163,15 @@ def timed(module: Module, profile: Profile) -> Record:
     )
     return Record(
         cycles=cycles,
-        bound=sum(total.lower_bound for total in totals),
+        bound=sum(bounds),
+        work=sum(total.lower_bound for total in totals),
         launches=len(reports),
         nodes=partition.nodes,
         products=partition.macs,
         utilisation=micro_ops / cycles if cycles else 0.0,
         reads=sum(total.bounds["reads"] for total in totals) / cycles if cycles else 0.0,
         distance=dict(far),
-        kinds=dict(work),
+        kinds=dict(done),
         layers=dict(layers.most_common(SHOWN)),
     )
 
@@ -230,7 +237,7 @@ def page(records: Mapping[str, Record], before: Mapping[str, Record], target: st
 
 def _cycle_rows(records: Mapping[str, Record], before: Mapping[str, Record]) -> Iterator[str]:
     yield from _header(
-        "network", "before", "cycles", "bound", "ratio", "launches", "products", "nodes",
+        "network", "before", "cycles", "work", "bound", "ratio", "launches", "products", "nodes",
     )  # fmt: skip
     for name, record in records.items():
         old = before.get(name)
@@ -238,6 +245,7 @@ def _cycle_rows(records: Mapping[str, Record], before: Mapping[str, Record]) -> 
             name,
             f"{old.cycles:,}" if old else "",
             f"{record.cycles:,}",
+            f"{record.work:,}",
             f"{record.bound:,}",
             f"{record.ratio:.2f}",
             str(record.launches),
@@ -247,14 +255,17 @@ def _cycle_rows(records: Mapping[str, Record], before: Mapping[str, Record]) -> 
 
 
 def _far_rows(records: Mapping[str, Record]) -> Iterator[str]:
-    """For each network far above its bound the cycles above it, by reason."""
-    yield from _header("network", "ratio", "above", *REASONS, "layers that wait most")
+    """For each network far above its bound the cycles above its work, by reason."""
+    yield from _header(
+        "network", "ratio", "above work", "forbidden", *REASONS, "layers that wait most"
+    )
     for name, record in records.items():
         if record.ratio > NEAR:
             yield _row(
                 name,
                 f"{record.ratio:.2f}",
-                f"{record.cycles - record.bound:,}",
+                f"{record.cycles - record.work:,}",
+                _count(record.bound - record.work),
                 *(_count(record.distance.get(reason, 0)) for reason in REASONS),
                 _shares({_short(name): n for name, n in record.layers.items()}, record.cycles),
             )
@@ -327,19 +338,23 @@ TEXT = """\
 *Written by `python test/benchmarks/bench_networks.py --page docs/networks.md`.*
 
 Cycles of one input on `{target}`, summed over the launches, and the share of products
-(multiply-accumulates) and of nodes that the accelerator computes. The bound is the larger of what
-the program computes (micro-ops of the compute module) and what it transfers (bytes by the rate of
-the port); no machine of these rates runs the same program in fewer cycles. "Before" is commit
-a0c07d7, by the same command. Networks whose names begin with `light_`, `resnet18`, `mobilenet_v2`
-and `vww` have random weights.
+(multiply-accumulates) and of nodes that the accelerator computes. Work is the larger of what the
+program computes (micro-ops of the compute module) and what it transfers (bytes by the rate of the
+port). The bound also follows the data: the first product waits for its micro-ops and operands, a
+layer for the last results of the one before, the end for the last store; and while the compute
+module loads biases or micro-ops it computes nothing. No order of the same instructions takes fewer
+cycles on a machine of these rates, whatever room its scratchpads have
+([flow_bound.py](../sim/timing/flow_bound.py)). "Before" is commit a0c07d7, by the same command.
+Networks whose names begin with `light_`, `resnet18`, `mobilenet_v2` and `vww` have random weights.
 
 {cycles}
 
 ## Above {near} of the bound
 
-The bound leaves out what the machine does not allow to overlap. The table has the cycles above the
-bound by reason, and the layers in which the compute module waits most, as shares of all cycles.
-Where micro-ops are the bound, the reasons are why the compute module runs none:
+The table has the cycles above the work by reason, how many of them the flow of data forbids to save
+(`forbidden`: the bound less the work), and the layers in which the compute module waits most, as
+shares of all cycles. Where micro-ops are most of the work, the reasons are why the compute module
+runs none:
 
 - `instructions`: an instruction takes cycles beyond its micro-ops (six on `chisel-pynq`, and one
   from the last token to its start), in which the module does nothing else. Small layers and many
@@ -352,7 +367,7 @@ Where micro-ops are the bound, the reasons are why the compute module runs none:
 - `wait for stores`: results that are not stored yet occupy the accumulators.
 - `fetch`: the first instructions of a program, and runs of short ones, which come one at a time.
 
-Where reads are the bound, the reasons are why the load module moves nothing: `no room` in a
+Where reads are most of the work, the reasons are why the load module moves nothing: `no room` in a
 scratchpad until the compute module is done with what lies there, and the `latency` of loads.
 
 {far}
