@@ -4,19 +4,27 @@
   largest product (``te-pack-lanes{ranks=...}``), by the clock, default schedules.
 - ``graph``: networks of ``../shared/models`` without one optional pass, by the clock: the host
   parts are not counted, so passes that move work to the accelerator may look like a loss.
+- ``forms``: what the forms of epilogues cost for an element, by the clock (`epilogue_tables`).
+- ``epilogues``: networks of `bench_networks` without one mechanism of epilogues, and without all.
 
-Run: ``python FILE [lanes] [graph] [--networks NAME ...] [--kernels NAME ...] [--target TARGET]``.
+``--page FILE`` puts the last two tables between their marks in a page, ``--records FILE`` keeps the
+cycles of the last, so that a run goes on where it was interrupted.
+Run: ``python FILE [lanes] [graph] [forms] [epilogues] [--networks NAME ...] [--kernels NAME ...]``.
 """
 
 import argparse
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import bench_networks
 import flextensor_kernels as flextensor
 import onnx
+from bench_calibration import replace_table
+from epilogue_tables import Mechanisms, forms, page_marks
 from trained_models import model_path, samples_and_inputs
 
 import vtac
@@ -50,6 +58,10 @@ PASSES = (
     "weights-from-activations",
 )
 """Passes over the graph that a network compiles without, as far as its pipeline has them."""
+
+
+PAGED = ("forms", "epilogues")
+"""The parts whose tables stand in docs/epilogues.md."""
 
 
 def cycles_with(ranks: str, tensor: te.Computed, target: str) -> int | None:
@@ -99,11 +111,23 @@ def graph(networks: list[str], target: str) -> Iterator[str]:
         yield f"| {name} | {' | '.join('-' if c is None else f'{c:,}' for c in found)} |"
 
 
+def epilogues(networks: list[str], target: str, records: Path | None) -> Iterator[str]:
+    """The rows of the table of mechanisms of epilogues, of all networks with a record."""
+    mechanisms = Mechanisms(records)
+    for name in networks:
+        with tempfile.TemporaryDirectory() as folder:
+            given = bench_networks.network(name, Path(folder), 1)
+            mechanisms.measure(name, given.path, {given.entry: given.samples}, target)
+    yield from mechanisms.rows(bench_networks.EVERY)
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["lanes", "graph"], metavar="PART")
     parser.add_argument("--networks", nargs="*", default=["mnist8", "mlperf_resnet8_qdq"])
+    parser.add_argument("--page", type=Path, metavar="FILE", help="put tables into this page")
+    parser.add_argument("--records", type=Path, metavar="FILE", help="of the part epilogues")
     parser.add_argument("--kernels", nargs="*", default=list(KERNELS), choices=list(KERNELS))
     parser.add_argument("--target", default="chisel-pynq", help="a preset (chisel-pynq)")
     given = parser.parse_args()
@@ -111,10 +135,16 @@ def main() -> None:
     rows = {
         "lanes": lambda: lanes(given.kernels, given.target),
         "graph": lambda: graph(given.networks, given.target),
+        "forms": forms,
+        "epilogues": lambda: epilogues(given.networks, given.target, given.records),
     }
     for part in given.parts:
+        found = []
         for row in rows[part]():
             print(row, flush=True)
+            found.append(f"{row}\n")
+        if given.page and part in PAGED:
+            replace_table(given.page, page_marks(part), "".join(found))
 
 
 if __name__ == "__main__":
