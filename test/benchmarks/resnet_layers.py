@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from vtac.dialects.context import VtacContext
-from vtac.dialects.target import Memory, Target
+from vtac.dialects.target import INSTRUCTION_BYTES, Memory, Target
 from vtac.runtime.executor import Module
 from vtac.sim import TimingPreset, TimingReport
 from vtac.tools.driver.compiler import compile_model
@@ -87,8 +87,9 @@ class Layer:
     ) -> Mapping[str, int]:
         """Cycles below which no program for so many images can stay, by what takes them.
 
-        compute: `compute_limit`. reads: the input where it is used and all weights once, as full
-        beats. writes: the output once, in requests of a full burst.
+        compute: `compute_limit`. reads: the input where it is used, all weights, and the biases
+        that no spare lane holds, once, as full beats. writes: the output once, in requests of a
+        full burst. Each with the `start_and_end` that no program overlaps with it.
         """
         timing, groups = target.timing, -(-images // target.batch)
         elements = groups * self.elements(target)
@@ -100,12 +101,16 @@ class Layer:
         out_blocks = -(-self.outputs // target.block)
         read = groups * rows * blocks * target.element_bytes(Memory.INP)
         read += out_blocks * blocks * taps * target.element_bytes(Memory.WGT)
+        if not self._has_spare_lane(target):
+            bytes_of_block = target.element_bytes(Memory.ACC)
+            read += out_blocks * (bytes_of_block // 4 if target.acc_load_int8 else bytes_of_block)
         read += elements * target.element_bytes(Memory.INP) * residual
         size = target.element_bytes(Memory.OUT)
         writes = elements * (timing.beats(size) + timing.store_idle_cycles)
         writes += -(-elements * size // timing.burst_bytes) * timing.store_request_cycles
         compute = groups * self.compute_limit(target, timing, residual=residual)
-        return {"compute": compute, "reads": timing.beats(read), "writes": writes}
+        limits = {"compute": compute, "reads": timing.beats(read), "writes": writes}
+        return {name: limit + start_and_end(target) for name, limit in limits.items()}
 
     def compute_limit(self, target: Target, preset: TimingPreset, *, residual: bool = False) -> int:
         """Cycles of its micro-ops alone, as the limit of the machine is counted.
@@ -113,18 +118,36 @@ class Layer:
         Each output element is reset, gets a bias on the GEMM core (for nothing where a lane is
         spare), perhaps an addend, and passes the ALU three times.
         """
-        spare = self._folds(target) and (self.inputs * self.kernel**2) % target.block > 0
-        gemms = 1 + (not spare) + residual
+        gemms = 1 + (not self._has_spare_lane(target)) + residual
         cycles = gemms * preset.gemm_cycles + EPILOGUE_OPERATIONS * preset.alu_immediate_cycles
         return self.products(target) * preset.gemm_cycles + self.elements(target) * cycles
 
     def _folds(self, target: Target) -> bool:
         return 2 * self.inputs <= target.block and self.kernel > 1
 
+    def _has_spare_lane(self, target: Target) -> bool:
+        """Whether folded taps leave a lane for the bias."""
+        return self._folds(target) and (self.inputs * self.kernel**2) % target.block > 0
+
     def _valid_positions(self) -> int:
         """Along one axis: pairs of an output and a tap that lies inside the input."""
         places = np.arange(self.out_size)[:, None] * self.stride + np.arange(self.kernel) - self.pad
         return int(((places >= 0) & (places < self.size)).sum())
+
+
+def start_and_end(target: Target) -> int:
+    """Cycles of every program in which it neither computes nor moves an operand or a result.
+
+    The first instruction is fetched, and then the first operand or micro-op is loaded; each waits
+    for the latency of an idle memory. Products need micro-ops, so they start no earlier, and
+    results come from products. At the end the last result has been computed and its store is
+    answered, which takes at least the request's handshake.
+    """
+    timing = target.timing
+    if timing.ideal_memory:
+        return 0
+    fetched = timing.latency + timing.beats(INSTRUCTION_BYTES)
+    return fetched + timing.latency + timing.store_request_cycles
 
 
 LAYERS = (

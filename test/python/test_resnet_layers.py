@@ -3,7 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from by_path import load
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vtac.dialects.target import Target
 from vtac.sim import TimingPreset
@@ -70,3 +73,46 @@ def test_tvms_schedule_is_exact_and_hides_latency() -> None:
 
 def test_tvms_schedule_in_threads_over_rows() -> None:
     assert cycles_with(replace(SMALL, stride=2), tvm_tiles.Tiles(2, 3, 1, 4, 1, 2)) > 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    size=st.integers(3, 9),
+    inputs=st.sampled_from([3, 16, 40, 64]),
+    outputs=st.sampled_from([16, 24, 96]),
+    kernel=st.sampled_from([1, 3]),
+    stride=st.integers(1, 2),
+    rates=st.fixed_dictionaries(
+        {
+            "latency": st.integers(0, 120),
+            "port_bytes": st.sampled_from([1, 2, 4, 8, 16, 32]),
+            "burst_beats": st.sampled_from([4, 16, 256]),
+        }
+    ),
+    log_batch=st.integers(0, 1),
+)
+def test_no_program_reads_or_writes_faster_than_the_limit(
+    size: int,
+    inputs: int,
+    outputs: int,
+    kernel: int,
+    stride: int,
+    rates: dict[str, int],
+    log_batch: int,
+) -> None:
+    target = Target.named("chisel-pynq").replace(log_batch=log_batch, **rates)
+    layer = layers.Layer("drawn", size, inputs, outputs, kernel, stride, 1)
+    compiled = layers.compile_layer(layer, target, images=target.batch)
+    limits = layer.limits(target, images=target.batch)
+    report = compiled.report()
+    assert max(limits["reads"], limits["writes"]) <= report.cycles
+    # Nor does any program take less than its own micro-ops with a start and an end.
+    assert report.total.bounds["compute"] + layers.start_and_end(target) <= report.cycles
+
+
+@pytest.mark.parametrize("latency", [0, 16, 100])
+def test_limits_count_the_latency_of_the_first_instruction_and_the_first_load(latency: int) -> None:
+    near = Target.named("chisel-pynq").replace(latency=0)
+    far = near.replace(latency=latency)
+    for name, limit in SMALL.limits(near).items():
+        assert SMALL.limits(far)[name] == limit + 2 * latency
