@@ -18,7 +18,7 @@ Two ways are tried, accumulations alone and all compute instructions; the better
 it takes at least 1/`MARGIN` of the cycles less by the model.
 
 Takes placed instructions with inline micro-ops, in their final order; leaves fewer of them.
-Programs of clusters with several cores, whose units wait for each other, and others that
+Programs in which several cores of a cluster work, which wait for each other, and others that
 ``vta-order-instructions`` leaves alone, stay as they are.
 """
 
@@ -90,10 +90,7 @@ def kind_of(op: ComputeOp) -> Kind:
 def join_compute(program: StreamOp) -> None:
     """Join the compute instructions of one program."""
     instructions = program.instructions()
-    cluster = program.parent_op()
-    if isinstance(cluster, ClusterOp) and cluster.target.cores > 1:
-        return
-    if not can_be_ordered(instructions):
+    if not _works_alone(program) or not can_be_ordered(instructions):
         return
     *moved, _ = instructions
     computes = [op if isinstance(op, ComputeOp) else None for op in moved]
@@ -117,6 +114,15 @@ def join_compute(program: StreamOp) -> None:
         for number in others:
             Rewriter.erase_op(moved[number])
     arrange(program, [moved[first] for first, *_ in groups])
+
+
+def _works_alone(program: StreamOp) -> bool:
+    """Whether no other core of a cluster does more than finish."""
+    cluster = program.parent_op()
+    if not isinstance(cluster, ClusterOp):
+        return True
+    others = (core for core in cluster.cores().values() if core is not program)
+    return all(len(core.instructions()) <= 1 for core in others)
 
 
 def joined(micro_ops: Sequence[MicroOps]) -> MicroOps:
