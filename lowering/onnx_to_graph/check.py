@@ -47,8 +47,31 @@ def plain_domain(domain: str) -> str:
 
 
 def opsets_of(model: ModelProto) -> dict[str, int]:
-    """The version of the opset that a model imports, by domain."""
-    return {plain_domain(o.domain): o.version for o in model.opset_import}
+    """The version of the opset of each domain.
+
+    Where a model imports some opset, but none of the default domain or of a host's domain that its
+    operators have, it means the newest one, as it does for onnxruntime.
+    """
+    given = {plain_domain(o.domain): o.version for o in model.opset_import}
+    if not given:
+        return given
+    return {**{d: _newest_opset(d) for d in _domains_of(model.graph) & HOST_DOMAINS}, **given}
+
+
+def _domains_of(graph: GraphProto) -> set[str]:
+    """The domains of a graph's operators, those in subgraphs included, and the default one."""
+    found, left = {""}, [graph]
+    while left:
+        for node in left.pop().node:
+            found.add(plain_domain(node.domain))
+            left += subgraphs(node.attribute)
+    return found
+
+
+def _newest_opset(domain: str) -> int:
+    """The newest opset of a domain of `HOST_DOMAINS` that onnx knows."""
+    known = {"": onnx.defs.onnx_opset_version(), "ai.onnx.ml": onnx.defs.onnx_ml_opset_version()}
+    return known.get(domain, 1)
 
 
 def is_symbol(name: str) -> bool:
@@ -69,6 +92,12 @@ def skeleton(model: ModelProto) -> ModelProto:
     # Version 3 required initialisers to be inputs; onnx then ignores those that are not.
     small = ModelProto(ir_version=4 if model.ir_version == 3 else model.ir_version)
     small.opset_import.extend(model.opset_import)
+    declared = {plain_domain(o.domain) for o in model.opset_import}
+    small.opset_import.extend(
+        helper.make_opsetid(domain, version)
+        for domain, version in opsets_of(model).items()
+        if domain not in declared
+    )
     small.functions.extend(model.functions)
     graph = small.graph
     graph.name = model.graph.name or "graph"
@@ -232,15 +261,7 @@ class _GraphChecker:
                 f"Known ones: {', '.join(sorted(d or 'ai.onnx' for d in HOST_DOMAINS))}; or add"
                 " the operator to the model as a local function.",
             )
-        elif domain not in self.opsets:
-            self._add(
-                describe(node),
-                f"the model imports no opset for domain '{domain}'",
-                "Add the domain and a version to opset_import.",
-            )
-        elif domain != "com.microsoft" and not onnx.defs.has(
-            node.op_type, min(self.opsets[domain], NEWEST_OPSET), domain
-        ):
+        elif domain in self.opsets and not self._has(node, domain):
             self._add(
                 describe(node),
                 f"opset {self.opsets[domain]} of domain '{domain or 'ai.onnx'}' has no such"
@@ -249,6 +270,11 @@ class _GraphChecker:
                 if onnx.defs.has(node.op_type, domain)
                 else "Perhaps its domain is missing, or a local function.",
             )
+
+    def _has(self, node: NodeProto, domain: str) -> bool:
+        """Whether the domain's opset may have the operator; onnx does not know every domain's."""
+        opset = min(self.opsets[domain], NEWEST_OPSET)
+        return domain == "com.microsoft" or onnx.defs.has(node.op_type, opset, domain)
 
     def _check_order(self, graph: GraphProto, given: Mapping[str, None]) -> None:
         done = set(node_order(graph, given))
