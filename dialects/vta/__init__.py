@@ -36,7 +36,7 @@ from .instructions import (
     TransferOp,
 )
 from .ops import AllocOp, BufferOp, KernelOp, LaunchOp, ProgramOp, StreamOp
-from .streams import streams_of
+from .streams import streams_of, works_alone
 
 Vta = Dialect(
     "vta",
@@ -100,4 +100,5 @@ __all__ = [
     "sram_type",
     "streams_of",
     "symbol",
+    "works_alone",
 ]

@@ -15,3 +15,12 @@ def streams_of(module: ModuleOp) -> Iterator[StreamOp]:
             yield op
         elif isinstance(op, ClusterOp):
             yield from op.cores().values()
+
+
+def works_alone(stream: StreamOp) -> bool:
+    """Whether no other core of a cluster does more than finish."""
+    cluster = stream.parent_op()
+    if not isinstance(cluster, ClusterOp):
+        return True
+    others = (core for core in cluster.cores().values() if core is not stream)
+    return all(len(core.instructions()) <= 1 for core in others)

@@ -37,12 +37,13 @@ from vtac.dialects.vta import (
     StreamOp,
     integer,
     streams_of,
+    works_alone,
 )
 from vtac.dialects.vta.encoding import Opcode
 
 from .list_schedule import compute_work, transfer_work
 from .sites import Site, SramBuffer, check_slots, sites_of
-from .spare_slots import Use, widen
+from .spare_slots import MOST_ADDED, Use, widen
 
 MOST_SLOTS = 8
 """Slots up to which a site takes more than it needs.
@@ -81,7 +82,8 @@ def allocate(program: StreamOp, most_slots: int = MOST_SLOTS) -> None:
     """Place the SRAM buffers of a program. Raises `CompileError` where they do not fit."""
     allocs, buffers = _buffers(program)
     uses = _uses(program, [op.buffer for op in allocs])
-    addresses = addresses_of(buffers, uses, program.target, most_slots)
+    most_added = MOST_ADDED if works_alone(program) else None
+    addresses = addresses_of(buffers, uses, program.target, most_slots, most_added)
     _rewrite(program, dict(zip([op.buffer for op in allocs], addresses, strict=True)))
 
 
@@ -90,17 +92,18 @@ def addresses_of(
     uses: Sequence[Use],
     target: Target,
     most_slots: int = MOST_SLOTS,
+    most_added: int | None = MOST_ADDED,
 ) -> list[int]:
     """The first element of each buffer in its memory; buffers are in the order of their birth.
 
-    uses: what loads and computes, in program order. most_slots: see `AllocatePass`. Raises
-    `CompileError` where they do not fit.
+    uses: what loads and computes, in program order. most_slots: see `AllocatePass`. most_added: see
+    `widen`. Raises `CompileError` where they do not fit.
     """
     sites = sites_of(buffers)
     problems = [problem for site in sites for problem in check_slots(site)]
     if problems:
         raise CompileError(problems)
-    for memory, groups in widen(sites, uses, target, most_slots).items():
+    for memory, groups in widen(sites, uses, target, most_slots, most_added).items():
         problems += _place_memory(groups, target.depth(memory))
     if problems:
         raise CompileError(problems)

@@ -5,8 +5,11 @@ from itertools import count
 
 import numpy as np
 import pytest
+from vta_runner import context, parse
 
 from vtac.dialects.target import Memory, Target
+from vtac.dialects.vta import streams_of
+from vtac.passes.vta import allocate
 from vtac.passes.vta.allocate import addresses_of
 from vtac.passes.vta.sites import SramBuffer
 from vtac.passes.vta.spare_slots import MOST_ADDED, Use
@@ -65,14 +68,16 @@ class Layer:
         )
 
 
-def programs(seed: int, *, computes: bool) -> tuple[list[Layer], list[Use], list[int], list[int]]:
+def programs(
+    seed: int, *, computes: bool, most_added: int | None = MOST_ADDED
+) -> tuple[list[Layer], list[Use], list[int], list[int]]:
     """Layers one after the other, and where their buffers lie, with more slots and without."""
     random = np.random.default_rng(seed)
     layers = [Layer(random, number, computes=computes) for number in range(random.integers(1, 4))]
     buffers, uses, places = list[SramBuffer](), list[Use](), count()
     for layer in layers:
         layer.appended(buffers, uses, places)
-    wide, narrow = (addresses_of(buffers, uses, TARGET, most) for most in (8, 0))
+    wide, narrow = (addresses_of(buffers, uses, TARGET, most, most_added) for most in (8, 0))
     return layers, uses, wide, narrow
 
 
@@ -83,10 +88,14 @@ def test_layers_that_compute_longer_add_few_micro_ops(seed: int) -> None:
         assert layer.micro_ops(uses, wide) <= layer.micro_ops(uses, narrow) + MOST_ADDED
 
 
-def test_layers_that_load_longer_take_the_slots_that_there_are() -> None:
+@pytest.mark.parametrize("computes, most_added", [(False, MOST_ADDED), (True, None)])
+def test_layers_that_load_longer_take_the_slots_that_there_are(
+    computes: bool, most_added: int | None
+) -> None:
+    """So do all layers where micro-ops are not limited."""
     added = 0
     for seed in range(60):
-        layers, uses, wide, narrow = programs(seed, computes=False)
+        layers, uses, wide, narrow = programs(seed, computes=computes, most_added=most_added)
         last = layers[-1]
         products = [use.buffers for use in uses if _is_of(use, last)]
         for operand, memory in enumerate((Memory.ACC, Memory.WGT, Memory.INP)):
@@ -98,3 +107,39 @@ def test_layers_that_load_longer_take_the_slots_that_there_are() -> None:
 
 def _is_of(use: Use, layer: Layer) -> bool:
     return use.kernel is not None and use.kernel[0][0] == layer.number  # type: ignore[index]
+
+
+def test_only_where_several_cores_work_micro_ops_are_not_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = list[int | None]()
+
+    def seen(*arguments):
+        limits.append(arguments[-1])
+        return addresses_of(*arguments)
+
+    monkeypatch.setattr(allocate, "addresses_of", seen)
+    for cores in range(1, 4):
+        for working in range(1, cores + 1):
+            limits.clear()
+            module = parse(context(), cluster(cores, working))
+            for stream in streams_of(module):
+                allocate.allocate(stream)
+            wanted = MOST_ADDED if working == 1 else None
+            assert limits[:working] == [wanted] * working
+
+
+def cluster(cores: int, working: int) -> str:
+    """A program in which so many of the cores load something, and the others finish."""
+    load = (
+        "%w = vta.alloc site 0 slots 1 size 1 : !vta.sram<wgt> "
+        "vta.load wgt %w sram 0 from @w dram 0 size [1, 1] stride 1 "
+    )
+    streams = " ".join(
+        f"vta.core {core} {{ {load if core < working else ''}vta.finish }}" for core in range(cores)
+    )
+    target = f'#target.cluster<core = #target.vta<"pynq">, cores = {cores}>'
+    return (
+        f"vta.cluster @p attributes {{vtac.target = {target}}} {{ "
+        f"vta.buffer @w input index 0 bytes 256 align 256 {streams} }}"
+    )
