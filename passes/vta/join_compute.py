@@ -17,12 +17,18 @@ later one starts earlier. So two instructions are joined only if, by the model o
 Two ways are tried, accumulations alone and all compute instructions; the better one is kept, where
 it takes at least 1/`MARGIN` of the cycles less by the model.
 
+The model runs a core alone, as if what it waits for were there. Where several cores of a cluster
+work, it therefore says less of what is gained, though what it joins is right there, too: a wait
+follows the signals before it, so no instruction is joined with an earlier one for which, by way of
+other units, its loads wait. No signal comes later by the model, since other units wait for it. With
+the option ``several`` such programs are joined; the clock tries that.
+
 Takes placed instructions with inline micro-ops, in their final order; leaves fewer of them.
-Programs in which several cores of a cluster work, which wait for each other, and others that
+Programs in which several cores work, unless they are wanted, and others that
 ``vta-order-instructions`` leaves alone, stay as they are.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,7 +39,17 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from vtac.dialects.target import Target
-from vtac.dialects.vta import ClusterOp, ComputeOp, GemmOp, MicroOps, StreamOp, streams_of
+from vtac.dialects.vta import (
+    BufferKind,
+    ComputeOp,
+    GemmOp,
+    InstructionOp,
+    MicroOps,
+    StoreOp,
+    StreamOp,
+    streams_of,
+    works_alone,
+)
 from vtac.dialects.vta.encoding import Opcode
 
 from .list_schedule import ListSchedule, Occupation, run
@@ -62,14 +78,20 @@ _FIELDS = ("operation", "imm", "unused_imm", "reset", "loops", "dst", "src", "wg
 
 @dataclass(frozen=True)
 class JoinComputePass(ModulePass):
-    """Join compute instructions of every vta.program that differ in their micro-ops alone."""
+    """Join compute instructions of every vta.program that differ in their micro-ops alone.
+
+    several: in the programs of clusters in which several cores work, too.
+    """
 
     name = "vta-join-compute"
+
+    several: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """See the module's docstring."""
         for program in streams_of(op):
-            join_compute(program)
+            if self.several or works_alone(program):
+                join_compute(program)
 
 
 class Kind(NamedTuple):
@@ -90,7 +112,7 @@ def kind_of(op: ComputeOp) -> Kind:
 def join_compute(program: StreamOp) -> None:
     """Join the compute instructions of one program."""
     instructions = program.instructions()
-    if not _works_alone(program) or not can_be_ordered(instructions):
+    if not can_be_ordered(instructions):
         return
     *moved, _ = instructions
     computes = [op if isinstance(op, ComputeOp) else None for op in moved]
@@ -101,6 +123,7 @@ def join_compute(program: StreamOp) -> None:
         spans_of_program(program, moved),
         [None if op is None else kind_of(op) for op in computes],
         [None if op is None else op.micro_ops for op in computes],
+        _signals(program, moved),
     )
     if groups is None:
         return
@@ -116,13 +139,16 @@ def join_compute(program: StreamOp) -> None:
     arrange(program, [moved[first] for first, *_ in groups])
 
 
-def _works_alone(program: StreamOp) -> bool:
-    """Whether no other core of a cluster does more than finish."""
-    cluster = program.parent_op()
-    if not isinstance(cluster, ClusterOp):
-        return True
-    others = (core for core in cluster.cores().values() if core is not program)
-    return all(len(core.instructions()) <= 1 for core in others)
+def _signals(program: StreamOp, instructions: Sequence[InstructionOp]) -> set[int]:
+    """The numbers of the instructions that signal to other units."""
+    buffers = program.buffers()
+    return {
+        number
+        for number, op in enumerate(instructions)
+        if isinstance(op, StoreOp)
+        and op.buffer_name is not None
+        and buffers[op.buffer_name].kind.data is BufferKind.SEMAPHORE
+    }
 
 
 def joined(micro_ops: Sequence[MicroOps]) -> MicroOps:
@@ -137,13 +163,15 @@ def joined_computes(
     spans: Sequence[Sequence[Span]],
     kinds: Sequence[Kind | None],
     micro_ops: Sequence[MicroOps | None],
+    signals: Collection[int] = (),
 ) -> list[list[int]] | None:
     """The instructions in their new order, those that become one in one list; None: as they are.
 
     work, before, spans, kinds, micro_ops: of each instruction, in program order and without
-    FINISH; kinds and micro_ops are None for transfers. before: those that it must follow.
+    FINISH; kinds and micro_ops are None for transfers. before: those that it must follow. signals:
+    the stores for which other units wait.
     """
-    program = _Program(target, work, before, spans, kinds, micro_ops)
+    program = _Program(target, work, before, spans, kinds, micro_ops, signals)
     if len(work) > MOST_INSTRUCTIONS or not program.could_gain():
         return None
     kept = run(target, work, before, keep_order=True)
@@ -172,6 +200,7 @@ class _Program:
     spans: Sequence[Sequence[Span]]
     kinds: Sequence[Kind | None]
     micro_ops: Sequence[MicroOps | None]
+    signals: Collection[int]
 
     def could_gain(self) -> bool:
         """Whether the instructions of equal kinds within a window take enough cycles."""
@@ -246,8 +275,8 @@ class _Joiner:
     def _latest(self) -> list[int]:
         """By when each instruction must be done.
 
-        Stores may start late, as long as no instruction that waits for them does; loads and compute
-        instructions start when they do.
+        Stores may start late, as long as no instruction that waits for them does; loads, compute
+        instructions and signals start when they do.
         """
         work, starts, ends = self.program.work, self.kept.starts, self.kept.ends
         others, next_store = [self.kept.cycles] * len(work), self.kept.cycles
@@ -256,7 +285,8 @@ class _Joiner:
         for number in reversed(range(len(work))):
             module, start = work[number].module, starts[number]
             if module is storing:
-                start += min(others[number], next_store) - ends[number]
+                if number not in self.program.signals:
+                    start += min(others[number], next_store) - ends[number]
                 next_store = start
             for earlier in self.program.before[number]:
                 if work[earlier].module is not module:

@@ -8,6 +8,7 @@ import pytest
 from cluster_cases import cluster_network
 from onnx import helper
 from small_models import small_model
+from vta_runner import context, parse
 
 import vtac
 from vtac.dialects.errors import CompileError, Problem
@@ -19,7 +20,7 @@ from vtac.tools.commands.report_json import compilation_values
 from vtac.tools.driver import plans, trials
 from vtac.tools.driver.packing import Lowered
 from vtac.tools.driver.plans import ONE_CORE, PLANS, best_plan
-from vtac.tools.driver.trials import WAYS, ClockTrials, changed
+from vtac.tools.driver.trials import REFINEMENTS, WAYS, ClockTrials, changed
 from vtac.tools.reports.plan_summary import PlanSummary
 from vtac.tools.reports.report import CompileReport
 
@@ -168,7 +169,27 @@ def test_a_pipeline_that_says_how_much_is_staged_has_no_way_to_stage_otherwise()
         assert not any(changed(limited, WAYS[name]) for name in early)
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("best", range(3))
+def test_the_fastest_way_is_refined(best: int) -> None:
+    target = '#target.cluster<core = #target.vta<"pynq">, cores = 2, gb_bytes = 65536, dma = true>'
+    cores = "vta.core 0 {vta.finish} vta.core 1 {vta.finish}"
+    text = f"vta.cluster @p attributes {{vtac.target = {target}}} {{{cores}}}"
+    module = parse(context(), text)
+    found = ClockTrials(LOWERING + Pipeline.of("vta-join-compute"), machine_of("cluster-4"), True)
+    seen = list[str]()
+    for way in found.alternatives(module):
+        seen.append(way.name)
+        found._cycles[way.name] = 9 if len(seen) == best + 1 else 10
+    (name,) = REFINEMENTS
+    assert seen[:-1] == list(WAYS) and seen[-1] == f"{list(WAYS)[best]}, {name}"
+    options = changed(LOWERING + Pipeline.of("vta-join-compute"), WAYS[list(WAYS)[best]])
+    assert options is not None
+    assert str(way.front + way.rest) == str(
+        options.split(STAGE)[1].with_options("vta-join-compute", several=True)
+    )
+
+
+@pytest.mark.parametrize("name", [*WAYS, *REFINEMENTS])
 @pytest.mark.parametrize("seed", [3, 5])
 def test_every_way_computes_what_one_core_computes(name: str, seed: int) -> None:
     net, model = cluster_network(seed)
@@ -177,7 +198,7 @@ def test_every_way_computes_what_one_core_computes(name: str, seed: int) -> None
     criteria = vtac.Criteria(compare=False)
 
     def way(pipeline: Pipeline) -> Pipeline:
-        found = changed(pipeline.without(FOLD), WAYS[name])
+        found = changed(pipeline.without(FOLD), {**WAYS, **REFINEMENTS}[name])
         assert found is not None
         return found
 

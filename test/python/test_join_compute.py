@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from vta_runner import context, finish_program, parse, run_binary
 
-from vtac.dialects.vta import ComputeOp, streams_of
+from vtac.dialects.vta import ComputeOp, StoreOp, StreamOp, streams_of
 from vtac.passes.vta.join_compute import join_compute
+from vtac.passes.vta.list_schedule import run
+from vtac.passes.vta.order_instructions import predecessors_of, work_of_program
 from vtac.tools.driver.compiler import compile_model
+from vtac.tools.driver.levels import Criteria
 
 CHUNK = 8
 """Elements of INP that a load brings."""
@@ -141,6 +144,39 @@ def test_tiles_of_equal_work_become_one(data: st.DataObject) -> None:
     assert sum(op.micro_ops.count for op in computes if op.micro_ops) == len(steps) * tiles
 
 
+@settings(max_examples=60)
+@given(st.data())
+def test_no_signal_comes_later(data: st.DataObject) -> None:
+    """By the model; other units wait for the signals behind some stores."""
+    tiles, size = data.draw(st.integers(2, 6)), data.draw(st.integers(2, CHUNK))
+    order = list(events(data.draw, tiles, 1, size))
+    lines = []
+    for line in text_of(order, size, tiles, 1, "chisel-pynq").splitlines():
+        lines.append(line)
+        if "output" in line:
+            lines.append("vta.buffer @s semaphore bytes 576 align 64")
+        elif "vta.store" in line and data.draw(st.booleans()):
+            lines.append("vta.store sram 0 to @s dram 0 size [1, 1] stride 4")
+    (program,) = streams_of(parse(context(), "\n".join(lines)))
+    before = starts_of_signals(program)
+    join_compute(program)
+    after = starts_of_signals(program)
+    assert len(before) == len(after)
+    assert all(mine <= other for mine, other in zip(after, before, strict=True))
+
+
+def starts_of_signals(program: StreamOp) -> list[int]:
+    """The cycle in which each signal starts, by the model."""
+    *moved, _ = program.instructions()
+    work, before = work_of_program(program.target, moved), predecessors_of(program, moved)
+    starts = run(program.target, work, before, keep_order=True).starts
+    return [
+        start
+        for op, start in zip(moved, starts, strict=True)
+        if isinstance(op, StoreOp) and op.buffer_name == "s"
+    ]
+
+
 def depthwise(channels: int, pixels: int, stride: int) -> onnx.ModelProto:
     """A convolution, a depthwise one with padding, and another convolution; random weights."""
     rng = np.random.default_rng(channels + pixels + stride)
@@ -178,3 +214,29 @@ def test_networks_take_fewer_instructions_and_no_more_cycles(
     counts = [m.profile().launches[0].report.total.instructions for m in (joined, apart)]
     assert counts[0] < counts[1]
     assert joined.profile().cycles <= apart.profile().cycles
+
+
+@pytest.mark.parametrize("machine", ["cluster-2", "cluster-4"])
+@pytest.mark.parametrize("channels, pixels, stride", [(64, 8, 1), (128, 7, 1), (48, 14, 2)])
+def test_cores_that_wait_for_each_other_join(
+    channels: int, pixels: int, stride: int, machine: str
+) -> None:
+    """Each compilation looks for faults, deadlocks among them, before it returns."""
+    model = depthwise(channels, pixels, stride)
+    samples = np.random.default_rng(1).normal(size=(4, 1, 16, pixels, pixels)).astype(np.float32)
+    joined, apart = (
+        compile_model(
+            model,
+            machine,
+            {"x": samples},
+            criteria=Criteria(compare=False),
+            trials=False,
+            pipeline=lambda p, s=several: p.with_options("vta-join-compute", several=s),
+        )
+        for several in (True, False)
+    )
+    assert sum(joined.report.instructions.values()) < sum(apart.report.instructions.values())
+    for order in (None, 1, 2):
+        for x in samples[:2]:
+            found, other = (m.run({"x": x}, order_seed=order)["y"] for m in (joined, apart))
+            assert np.array_equal(found, other)

@@ -5,7 +5,8 @@ early a core should load. So the last passes run once for each way, on a copy of
 what takes the fewest cycles is kept. Ways are tried in the order of `WAYS`, the usual one first,
 until the programs that were tried have `MOST_OPS` ops together: so a small network is tried in
 every way, and a large one takes no longer than users wait. Passes that several ways have in common
-run once. Options that the pipeline itself gives are not tried otherwise.
+run once. Options that the pipeline itself gives are not tried otherwise. At the end the fastest way
+is tried once more with each of `REFINEMENTS`, of which the passes cannot say whether they gain.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,11 @@ WAYS: Mapping[str, Options] = {
     "with loads that run ahead without limit": {LAST: {"ahead": 0}},
 }
 """Ways to lower a program, the usual one first, each with the options that it sets."""
+
+REFINEMENTS: Mapping[str, Options] = {
+    "with joined compute instructions": {"vta-join-compute": {"several": True}},
+}
+"""What may make the fastest way faster, each with the options that it sets besides."""
 
 MOST_OPS = 64_000
 """Ops of the programs that are tried besides the usual one, together. One way is always tried."""
@@ -86,8 +92,13 @@ class ClockTrials:
         chosen = dict(list(_ways(self._rest).items())[:count])
         self.are_timed, self.are_more = self._is_tried and self.ops > 0, len(chosen) > 1
         for name, rest in chosen.items():
-            is_ordered = any(spec.name == LAST for spec in rest.passes)
-            yield Way(name, *(rest.split(LAST) if is_ordered else (rest, Pipeline())))
+            yield _way(name, rest)
+        for name, options in REFINEMENTS.items() if self.are_more else ():
+            best = min(self._cycles, key=self._cycles.__getitem__, default=None)
+            refined = None if best is None else changed(chosen[best], options)
+            if best is not None and refined is not None:
+                chosen[f"{best}, {name}"] = refined
+                yield _way(f"{best}, {name}", refined)
 
     def is_best(self, alternative: Way, module: Module) -> bool:
         """Whether the module that a way led to is faster than the modules of all ways before."""
@@ -103,6 +114,12 @@ class ClockTrials:
     def choice(self) -> ClockChoice | None:
         """What was tried and chosen; None if there was one way only."""
         return ClockChoice("way to lower", dict(self._cycles)) if len(self._cycles) > 1 else None
+
+
+def _way(name: str, rest: Pipeline) -> Way:
+    """The way with these passes from `FIRST` on."""
+    is_ordered = any(spec.name == LAST for spec in rest.passes)
+    return Way(name, *(rest.split(LAST) if is_ordered else (rest, Pipeline())))
 
 
 def _ways(rest: Pipeline) -> dict[str, Pipeline]:
