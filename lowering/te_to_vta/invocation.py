@@ -206,6 +206,8 @@ class Invocation:
             ]
         )
         in_place = operands[0].buffer is operands[-1].buffer
+        if self._changes_nothing(part.immediate, in_place and relative[0] == relative[-1]):
+            return ()
         orders = tuple([operand.order for operand in operands])
         key = (counts, steps, relative, orders, in_place, part.immediate)
         found = self._found.get(key)
@@ -222,6 +224,14 @@ class Invocation:
             )
             found = self._found[key] = self._emitted(counts, places, in_place, part.immediate)
         return found
+
+    def _changes_nothing(self, immediate: int | None, is_same_element: bool) -> bool:
+        """Whether an instruction leaves the accumulators that it reads as they are.
+
+        Tables have such entries where blocks of channels are not shifted.
+        """
+        is_shift = self._intrinsic.instruction is te.Instruction.SHR
+        return is_shift and immediate == 0 and is_same_element and self.table is not None
 
     def _extents_of(self, counts: tuple[int, ...], steps: tuple[int, ...]) -> list[list[_Extent]]:
         """How each dimension of each operand moves in loops of these counts and steps."""

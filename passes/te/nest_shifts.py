@@ -9,8 +9,9 @@ it is shifted right by ``s >= m``. Floors nest, so
 exactly, as long as nothing overflows. The left shift becomes a right shift. Both may be sums of
 several products: ``b`` of the high planes of weights, ``a`` of the low ones. Where ``b * 2^m`` is a
 multiple of 2^s, because of what its weights are, one shift by s is enough, and the addend is ``b *
-2^m >> s``. And the sum ``a`` no longer starts from the addend: it may start from its bias
-(te-place-biases), where the target can copy one.
+2^m >> s``. In blocks of channels where ``b * 2^m`` still is a product with int8 weights the first
+shift is by 0, which takes no instruction. And the sum ``a`` no longer starts from the addend: it
+may start from its bias (te-place-biases), where the target can copy one.
 
 Takes kernels of tensors whose stages are single operations, after te-fuse-accumulators; looks for a
 right shift of products (perhaps with a bias added) that start from a left shift of products. It
@@ -43,6 +44,7 @@ from vtac.dialects.te import (
     identity_map,
     rows_of,
     scalar_body,
+    shaped,
     yielded,
 )
 from vtac.passes.te.computes import fresh_label, replace_compute
@@ -61,7 +63,7 @@ LARGEST = 1 << 7
 LIMIT = 1 << 31
 """Sums whose magnitude stays below this do not overflow."""
 
-AT_ONCE, NESTED, ONE_SHIFT = "at once", "nested", "one shift"
+AT_ONCE, NESTED, IN_BLOCKS, ONE_SHIFT = "at once", "nested", "nested in blocks", "one shift"
 """The names of the forms in recorded choices."""
 
 
@@ -125,7 +127,7 @@ class _Rewriter:
             options = partial(self._options, chain)
             calls, wish = choose(self.module, kernel, calls, chain.left, options, self.rewrite)
             if wish != AT_ONCE:
-                self._nest(kernel, calls, chain, again=wish == NESTED)
+                self._nest(kernel, calls, chain, wish)
 
     def _options(self, chain: _Chain, call: CallOp) -> dict[str, int]:
         """The forms that are possible for a call, and their costs."""
@@ -140,21 +142,63 @@ class _Rewriter:
         common = self._operand(chain.left, call)
         if amounts is None or common is None or not self._fits(chain, call, common):
             return options
-        if all(self._weights(chain, addend, call) is not None for addend in chain.addends):
+        if self._has_weights(chain, call, amounts):
             options[ONE_SHIFT] = start + shift
-        elif np.all(amounts >= common):
+            return options
+        if np.all(amounts >= common):
             options[NESTED] = start + left + shift
+        first = self._first_of_blocks(chain, call, common)
+        if first is not None and np.all(amounts >= first) and self._has_weights(chain, call, first):
+            shifted = costs.immediate(int(elements * np.mean(first > 0)))
+            pieces = 1 + int(np.count_nonzero(np.diff(first[..., 0, 0].ravel())))
+            options[IN_BLOCKS] = start + shifted + costs.instructions(elements, pieces) + shift
         return options
 
-    def _weights(self, chain: _Chain, addend: ComputeOp, call: CallOp) -> Array | None:
-        """An addend's weights times 2^m over 2^s, if these are int8 numbers."""
+    def _first_of_blocks(self, chain: _Chain, call: CallOp, common: Array) -> Array | None:
+        """First shifts [..., b, o]: 0 in blocks whose raised addends have int8 weights, too.
+
+        Elsewhere they are the common amount. None where they all are, where amounts are no vector
+        of blocks, or where an immediate costs what a vector does.
+        """
+        costs, vector = EpilogueCosts(self.target), _vector_of(chain.shift)
+        if vector is None or costs.immediate(1) >= costs.register(1):
+            return None
+        rows, shape = chain.shift.reads[vector].rows, shaped(chain.shift.inputs[vector]).get_shape()
+        blocks = [row.variable for row in rows[:-LANES]]
+        is_high = np.zeros(shape[:-LANES], bool)
+        for addend in chain.addends:
+            number = _weights_of(addend)
+            value = None if number is None else addend.inputs[number]
+            if number is None or not isinstance(value, BlockArgument):
+                return None
+            weights = passed_constant(self.ctx, call, value)
+            dims = [row.variable for row in addend.reads[number].rows]
+            up: Array | None = common
+            if common.ndim:
+                up = _along(common, rows, addend.reads[number].rows)
+            if up is None or weights is None or any(dims.count(v) != 1 for v in blocks):
+                return None
+            raised = weights.astype(np.int64) << up
+            outside = (raised < -LARGEST) | (raised >= LARGEST)
+            order = [dims.index(variable) for variable in blocks]
+            rest = [dim for dim in range(len(dims)) if dim not in order]
+            is_high |= outside.transpose(*order, *rest).reshape(*shape[:-LANES], -1).any(-1)
+        if is_high.all():
+            return None
+        first: Array = np.where(is_high[..., None, None], common, 0).astype(np.int32)
+        return np.array(np.broadcast_to(first, shape))
+
+    def _has_weights(self, chain: _Chain, call: CallOp, down: Array) -> bool:
+        return all(self._weights(chain, addend, call, down) is not None for addend in chain.addends)
+
+    def _weights(self, chain: _Chain, addend: ComputeOp, call: CallOp, down: Array) -> Array | None:
+        """An addend's weights times 2^m over 2^down, if these are int8 numbers."""
         number = _weights_of(addend)
         value = None if number is None else addend.inputs[number]
         if number is None or not isinstance(value, BlockArgument):
             return None
-        old = passed_constant(self.ctx, call, value)
-        up, down = self._operand(chain.left, call), self._operand(chain.shift, call)
-        if old is None or up is None or down is None:
+        old, up = passed_constant(self.ctx, call, value), self._operand(chain.left, call)
+        if old is None or up is None:
             return None
         by: Array | None = up - down
         if by is not None and by.ndim:
@@ -202,10 +246,8 @@ class _Rewriter:
         most = [int(np.abs(array.astype(int)).max()) for array in arrays if array is not None]
         return LARGEST * min(most) * int(np.prod(product.reduce.extents)) if most else None
 
-    def _nest(
-        self, kernel: KernelOp, calls: Sequence[CallOp], chain: _Chain, *, again: bool
-    ) -> None:
-        """Build the nested form: sums, bias, first shift, addends, and perhaps a second shift."""
+    def _nest(self, kernel: KernelOp, calls: Sequence[CallOp], chain: _Chain, form: str) -> None:
+        """Build a nested form: sums, bias, first shift, addends, and perhaps a second shift."""
         old = chain.sums[0]
         sum_ = ComputeOp(
             old.label.data, old.spatial, old.reduce, old.reads, old.body.clone(), i32, identity=0
@@ -214,20 +256,20 @@ class _Rewriter:
         last = chain.sums[-1].result if len(chain.sums) > 1 else sum_.result
         accumulators = chain.bias.result if chain.bias is not None else last
         label = fresh_label(kernel, f"{chain.shift.label.data}_first")
-        commons = self._operands(chain.left if again else chain.shift, calls)
-        result = self._shift(kernel, calls, chain, label, accumulators, commons)
+        firsts = self._firsts(chain, calls, form)
+        result = self._shift(kernel, calls, chain, label, accumulators, firsts)
         unused = [stage.inputs[n] for stage in (chain.left, chain.shift) for n in _vectors(stage)]
         for addend in chain.addends:
             reads = list(addend.reads)
-            if not again:
+            if form != NESTED:
                 number = _weights_of(addend)
                 assert number is not None
                 unused.append(reads[number].value)
-                reads[number] = self._new_weights(kernel, calls, chain, addend)
+                reads[number] = self._new_weights(kernel, calls, chain, addend, firsts)
             result = self._addend(chain, addend, reads, result)
-        if again:
+        if form != ONE_SHIFT:
             amounts = self._operands(chain.shift, calls)
-            rest = [a - b for a, b in zip(amounts, commons, strict=True)]
+            rest = [a - b for a, b in zip(amounts, firsts, strict=True)]
             label = fresh_label(kernel, f"{chain.shift.label.data}_rest")
             result = self._shift(kernel, calls, chain, label, result, rest)
         Rewriter.replace_op(chain.shift, [], [result])
@@ -237,6 +279,17 @@ class _Rewriter:
         for parameter in dict.fromkeys(unused):
             if isinstance(parameter, BlockArgument) and not parameter.uses:
                 drop_parameter(kernel, calls, parameter)
+
+    def _firsts(self, chain: _Chain, calls: Sequence[CallOp], form: str) -> list[Array]:
+        """What each call shifts by before the addends."""
+        if form != IN_BLOCKS:
+            return self._operands(chain.left if form == NESTED else chain.shift, calls)
+        commons = self._operands(chain.left, calls)
+        found = [
+            self._first_of_blocks(chain, call, common)
+            for call, common in zip(calls, commons, strict=True)
+        ]
+        return [first for first in found if first is not None]
 
     @staticmethod
     def _addend(chain: _Chain, old: ComputeOp, reads: Sequence[Read], start: SSAValue) -> SSAValue:
@@ -250,12 +303,18 @@ class _Rewriter:
         return addend.result
 
     def _new_weights(
-        self, kernel: KernelOp, calls: Sequence[CallOp], chain: _Chain, addend: ComputeOp
+        self,
+        kernel: KernelOp,
+        calls: Sequence[CallOp],
+        chain: _Chain,
+        addend: ComputeOp,
+        downs: Sequence[Array],
     ) -> Read:
-        """An addend's weights as a parameter, for which calls pass ``weights * 2^m >> s``."""
+        """An addend's weights as a parameter, for which calls pass ``weights * 2^m >> down``."""
         number = _weights_of(addend)
         assert number is not None
-        found = [self._weights(chain, addend, call) for call in calls]
+        pairs = zip(calls, downs, strict=True)
+        found = [self._weights(chain, addend, call, down) for call, down in pairs]
         arrays = [array for array in found if array is not None]
         read = addend.reads[number]
         old = [passed_constant(self.ctx, call, read.value) for call in calls]

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integer_groups import REWRITES, IntegerFunction
 from residuals import CHISEL, TARGETS, residual
-from vta_runner import run_loops
+from vta_runner import lower_loops, run_loops
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import SSAValue
 
 from vtac.dialects import te
+from vtac.dialects.vta.encoding import Alu, AluOpcode, decode
 from vtac.lowering.graph_to_te import GraphToTePass
 from vtac.lowering.te_to_vta.immediates import parts_of
 from vtac.passes.te.block_immediates import BlockImmediatesPass
@@ -48,6 +49,30 @@ def test_an_addend_needs_few_shifts(rest: int, way: str, shifts: int) -> None:
     assert f"shift_left: {way}," in choices.data[0].data
     ends = [type(te.yielded(compute.body).owner).__name__ for compute in kernel.computes]
     assert ends.count("ShRSIOp") == shifts and "ShLIOp" not in ends
+
+
+@settings(max_examples=12)
+@given(st.lists(st.integers(2, 9), min_size=3, max_size=3), st.integers(0, 3), st.randoms())
+def test_blocks_with_small_addends_are_shifted_once(
+    blocks: list[int], rest: int, random: Random
+) -> None:
+    """Blocks whose addends are products with int8 weights get no instruction of the first shift."""
+    f = IntegerFunction(CHISEL, random.randrange(1 << 30))
+    acc = f.conv(f.input(1, 16, 9, 14), 48, (1, 1))
+    amounts = [amount for amount in blocks for _ in range(16)]
+    acc = f.add(acc, f.shift_left(f.input(1, 48, 9, 14), amounts))
+    module = f.finish(f.requantize(acc, shifts=[amount + 1 + rest for amount in amounts]))
+    f.lower(module)
+    copy = module.clone()
+    (binary,) = lower_loops(f.ctx, copy)
+    instructions = decode(f.target, binary.relocate(binary.place()))
+    shifts = [i for i in instructions if isinstance(i, Alu) and i.alu_opcode is AluOpcode.SHR]
+    assert shifts and all(shift.imm for shift in shifts)
+    shifted = sum(
+        shift.iter_out * shift.iter_in * (shift.uop_end - shift.uop_bgn) for shift in shifts
+    )
+    assert shifted == 9 * 14 * (3 + sum(amount > 6 for amount in blocks))
+    f.check(module, lambda m, inputs: run_loops(f.ctx, m, inputs), 2)
 
 
 def planes(f: IntegerFunction, addends: int, low: int, rest: int) -> ModuleOp:
