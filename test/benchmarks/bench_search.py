@@ -23,6 +23,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -32,17 +33,21 @@ import flextensor_kernels as flextensor
 import numpy as np
 import search_tables
 from network_distance import distance
+from numpy.typing import NDArray
 from resnet_layers import LAYERS, Layer
 from search_kernels import KERNELS, SearchKernel, resnet_kernel
 
 from vtac import te
 from vtac.dialects.errors import CompileError
 from vtac.dialects.target import Target
+from vtac.dialects.te import Point
 from vtac.sim import estimate
+from vtac.tools.tensor_expressions.kernel_clock import KernelClock
 from vtac.tools.tune.kernel import KernelScreen, prepared
 from vtac.tools.tune.ladder import Ladder
+from vtac.tools.tune.measure import InProcess, Measurer
 from vtac.tools.tune.methods import explorer, method_named
-from vtac.tools.tune.protocol import Options, Result, Stops, Task
+from vtac.tools.tune.protocol import Options, Result, Stops, Task, Trial
 from vtac.tools.tune.tasks import tasks_of
 from vtac.tools.tune.tuner import tune
 
@@ -123,11 +128,42 @@ def tasks_of_kernel(kernel: SearchKernel, target: str) -> list[Task]:
     return [task for task in tasks_of(module) if task.name == largest]
 
 
-def tuned(tasks: Sequence[Task], trials: int, seed: int) -> Figures:
+class Compiled:
+    """The largest kernel of a layer with the layer's own constants.
+
+    A search knows no constants. What is looked for here is the layer's program, in which blocks
+    that shift alike share instructions.
+    """
+
+    def __init__(self, kernel: SearchKernel, target: str) -> None:
+        module, name, ctx = kernel.compiled(target)
+        (task,) = (task for task in tasks_of(module) if task.name == name)
+        self._kernel = prepared(task.module, task.template)
+        self._clock = KernelClock(module, name, ctx)
+        self.report = estimate(self._kernel.target, self._words(task.default))
+        self.task = replace(
+            task, default_cycles=self.report.cycles, bound=self.report.total.lower_bound
+        )
+
+    def measured(self, module: str, template: str, point: Point) -> Trial:
+        """The trial of a point; the module is that of the task."""
+        del module, template
+        try:
+            return Trial(point, estimate(self._kernel.target, self._words(point)).cycles)
+        except CompileError as error:
+            return Trial(point, None, str(error))
+
+    def _words(self, point: Point) -> NDArray[np.uint64]:
+        return self._clock.words(self._kernel.schedule(point))
+
+
+def tuned(
+    tasks: Sequence[Task], trials: int, seed: int, measurer: Measurer | None = None
+) -> Figures:
     """The default method on the kernels of one computation."""
     started = time.process_time()
     stops = Stops(trials=trials * len(tasks), near=1.0005)
-    results = tune(tasks, options=Options(seed=seed), stops=stops)
+    results = tune(tasks, options=Options(seed=seed), stops=stops, measurer=measurer)
     return summary(results) | {"seconds": round(time.process_time() - started, 1)}
 
 
@@ -163,8 +199,10 @@ def resnet(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figure
             for target in RESNET_TARGETS:
 
                 def figures(name: str = name, target: str = target, times: int = times) -> Figures:
-                    tasks = tasks_of_kernel(resnet_kernel(name), target)
-                    return tuned(tasks, given.trials, 0) | {"times": times}
+                    compiled = Compiled(resnet_kernel(name), target)
+                    measurer = InProcess(compiled.measured)
+                    found = tuned([compiled.task], given.trials, 0, measurer)
+                    return found | {"times": times}
 
                 yield f"{name}/{target}/{given.trials}", figures
 
@@ -174,10 +212,7 @@ def overheads(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Fig
         for name, times in resnet_times(layer):
 
             def figures(name: str = name, times: int = times) -> Figures:
-                (task,) = tasks_of_kernel(resnet_kernel(name), TARGET)
-                kernel = prepared(task.module, task.template)
-                words = kernel.clock.words(kernel.schedule(task.default))
-                report = estimate(kernel.target, words)
+                report = Compiled(resnet_kernel(name), TARGET).report
                 bound, reasons = report.total.lower_bound, dict(distance(report))
                 return {"times": times, "cycles": report.cycles, "bound": bound} | reasons
 
