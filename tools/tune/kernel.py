@@ -72,10 +72,11 @@ class TaskKernel:
 
 
 def _any_numbers(type: Attribute) -> NDArray[np.generic]:
-    """Numbers of a tensor type, neighbours different, that are small enough to shift by."""
+    """Numbers of a tensor type, neighbours different, small enough to shift by, and none that would
+    leave an instruction out."""
     assert isinstance(type, TensorType)
     count = math.prod(type.get_shape())
-    numbers = (np.arange(count) % 8).astype(element_dtype(type.element_type))
+    numbers = (np.arange(count) % 7 + 1).astype(element_dtype(type.element_type))
     return numbers.reshape(type.get_shape())
 
 
