@@ -88,7 +88,7 @@ LOWERING = (
     + Pipeline.of(
         "te-to-vta,vta-place-scratch,vta-stage-weights,vta-insert-semaphores,vta-allocate,"
         "vta-split-loads,vta-drop-loads,vta-order-instructions,vta-join-loads,"
-        "vta-join-compute,vta-plan-microops,vta-insert-dependences",
+        "vta-join-biases,vta-join-compute,vta-plan-microops,vta-insert-dependences",
         "vta",
         is_checked_later=True,  # by encoding and by the hazard checker
     )
