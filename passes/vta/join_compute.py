@@ -271,6 +271,7 @@ class _Joiner:
         self._gone = [False] * len(program.work)
         self._spans = [list(spans) for spans in program.spans]
         self._late = self._latest()
+        self._held = [0 if each is None else each.count for each in program.micro_ops]
 
     def _latest(self) -> list[int]:
         """By when each instruction must be done.
@@ -347,8 +348,7 @@ class _Joiner:
 
     def _has_room(self, first: int, number: int) -> bool:
         """Whether the micro-op memory holds the micro-ops of both."""
-        lists = (self.program.micro_ops[n] for n in (first, number, *self.runs.get(first, ())))
-        held: int = sum(each.count for each in lists if each)
+        held = self._held[first] + self._held[number]
         return held <= self.program.target.uop_entries
 
     def _join(self, first: int, number: int) -> None:
@@ -358,9 +358,26 @@ class _Joiner:
                 self._delays[other] += cycles
         self._ends[first] += cycles
         self._late[first] = min(self._late[first], self._late[number])
-        self._spans[first] += self._spans[number]
+        self._spans[first] = _union(self._spans[first], self._spans[number])
         self._gone[number] = True
+        self._held[first] += self._held[number]
         self.runs.setdefault(first, []).append(number)
+
+
+def _union(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
+    """The spans of both, with neighbours and equal ones as one."""
+    result = list[Span]()
+    for span in sorted((*one, *other), key=lambda s: (s.space, s.writes, s.start)):
+        last = result[-1] if result else None
+        if (
+            last
+            and (last.space, last.writes) == (span.space, span.writes)
+            and span.start <= last.end
+        ):
+            result[-1] = last._replace(end=max(last.end, span.end))
+        else:
+            result.append(span)
+    return result
 
 
 def _meet(one: Sequence[Span], other: Sequence[Span]) -> bool:
