@@ -261,6 +261,10 @@ class Observations(Protocol):
         """Let a new value be known as some channels of another, its part of this number."""
         ...
 
+    def describe_copy(self, op: Operation, copy: Operation) -> None:
+        """Let a new op be known as a copy of another, which may compute some channels of it."""
+        ...
+
     def evaluate(self, op: Operation, batches: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The results of one op, which may be new, for its operands in each batch."""
         ...

@@ -180,6 +180,7 @@ class _Split:
             value = Rewriter.replace_value_with_new_type(copy.results[0], type)
             value.name_hint = op.results[0].name_hint
             made[op.results[0]] = value
+            self.observed.describe_copy(op, copy)
             if op.results[0] in (before.result, hidden):
                 self._describe(op.results[0], value, channels, number)
         return made[hidden]

@@ -179,7 +179,7 @@ def test_channels_that_were_enlarged_are_compared_as_what_they_stand_for() -> No
     floats32 = {name: array.astype(np.float32) for name, array in weights.items()}
     made = prepared(small_model(nodes, {"x": [1, 4, 5, 5]}, ["y"], floats32))
     assert all(error.total > 30 for error in made.errors())
-    assert any(layer.stored.factors is not None for layer in made.layers())
+    assert any(layer.stored[0].factors is not None for layer in made.layers())
 
 
 def test_what_is_exact_has_no_noise() -> None:

@@ -153,8 +153,45 @@ def test_what_stays_whole(change: dict[str, Any], options: dict[str, Any]) -> No
     assert levels(model, "sim", **options)[2] == 0
 
 
-def test_errors_of_the_other_layers_are_measured() -> None:
-    module, _, splits = levels(network((1, 2), 12), "sim", layer_errors=True)
+def named(model: onnx.ModelProto) -> onnx.ModelProto:
+    for node in model.graph.node:
+        node.name = node.output[0]
+    return model
+
+
+@pytest.mark.parametrize("machine", ["sim", "pynq"])
+@pytest.mark.parametrize("gelu", ["Gelu", "silu"])
+@pytest.mark.parametrize("seed", range(2))
+def test_errors_of_the_parts_are_those_of_one_layer(gelu: str, machine: str, seed: int) -> None:
+    """Channels that were compared with those of the other part would leave no signal at all."""
+    rng = np.random.default_rng(seed)
+    large = rng.choice(INNER, 3, replace=False).tolist()
+    module, _, splits = levels(named(network(large, 12, gelu=gelu)), machine, layer_errors=True)
     assert splits == 1
-    assert [error.ops for error in module.report.layer_errors] == [("gemm",)]
-    assert module.report.layer_errors[0].total > 25
+    errors = {error.node: error for error in module.report.layer_errors}
+    assert len(errors) == len(module.report.layer_errors)
+    assert list(errors) == ["c", "b", "a"]  # worst first
+    assert errors["a"].ops == errors["c"].ops == ("gemm",)
+    assert errors["b"].ops == (
+        ("mul", "activation", "add", "mul", "mul") if gelu == "Gelu" else ("activation", "mul")
+    )
+    assert all(error.total > 25 for error in errors.values())
+    assert errors["a"].total == errors["a"].own  # its operand is an input
+
+
+@pytest.mark.parametrize("machine", ["sim", "pynq"])
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_a_layer_of_parts_below_the_bound_stays_on_the_host(node: str, machine: str) -> None:
+    model = named(network((1, 2), 12))
+    module, _, splits = levels(model, machine, layer_errors=True)
+    assert splits == 1
+    before = {error.node: error for error in module.report.layer_errors}
+    bound = before[node].own + 0.1
+    bounded, _, splits = levels(model, machine, min_layer_snr=bound)
+    assert splits == 0
+    after = {error.node: error for error in bounded.report.layer_errors}
+    assert after[node].own == before[node].own
+    assert after[node].reason == (
+        f"its signal to quantisation noise is {before[node].own:.1f} dB, the bound is {bound:g} dB"
+    )
+    assert {place.node: place.where for place in bounded.explain}[node] == "host"

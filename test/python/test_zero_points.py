@@ -44,6 +44,9 @@ class Known:
     ) -> None:
         pass
 
+    def describe_copy(self, op: Operation, copy: Operation) -> None:
+        pass
+
     def evaluate(self, op: Operation, batches: Sequence[Sequence[np.ndarray]]) -> list[list]:
         operands = list(dict.fromkeys(op.operands))
         names = {value: f"x{number}" for number, value in enumerate(operands)}

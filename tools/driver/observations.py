@@ -76,13 +76,22 @@ class OpEvaluator:
         return results
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some channels of a value, by their places."""
+
+    whole: SSAValue
+    channels: Array
+
+
 @dataclass
 class Observed:
     """`vtac.dialects.context.Observations` of the function ``@main``.
 
     inputs: names of the network's inputs in the order of its arguments. batches: their arrays in
     each observed batch. means, powers, maxima: an array [C] for each value with channels, by the
-    name of the value. stored: the values that `quantised` was called with.
+    name of the value. stored: the values that `quantised` was called with. parts, copies: the
+    values and ops that passes made of others, and what they were made of.
     """
 
     inputs: tuple[str, ...]
@@ -92,6 +101,8 @@ class Observed:
     maxima: Mapping[str, Array]
     evaluator: OpEvaluator
     stored: list[Stored] = field(default_factory=list)
+    parts: dict[SSAValue, Part] = field(default_factory=dict)
+    copies: dict[Operation, Operation] = field(default_factory=dict)
     is_used: bool = False
     """Whether the network has been quantised, so that its values are other ones now."""
 
@@ -111,6 +122,7 @@ class Observed:
         """Give a new value the name ``WHOLE[NUMBER]``, and what was observed of its channels."""
         old = value_name(whole)
         assert isinstance(part, OpResult), "an argument is no part"
+        self.parts[part] = Part(whole, channels)
         if old is None:
             return
         name = f"{old}[{number}]"
@@ -119,6 +131,10 @@ class Observed:
             {**table, name: table[old][channels]} if old in table else table
             for table in (self.means, self.powers, self.maxima)
         )
+
+    def describe_copy(self, op: Operation, copy: Operation) -> None:
+        """Keep what a copy was made of."""
+        self.copies[copy] = op
 
     def evaluate(self, op: Operation, batches: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The results of one op for its operands in each batch."""
@@ -134,7 +150,8 @@ class Observed:
 
         ctx: holds the constants of the copy, and of what passes add to it.
         """
-        return replace(self, evaluator=OpEvaluator(ctx, module), stored=[], is_used=False)
+        evaluator = OpEvaluator(ctx, module)
+        return replace(self, evaluator=evaluator, stored=[], parts={}, copies={}, is_used=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file that `load` reads, whole or not at all."""

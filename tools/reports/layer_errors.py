@@ -54,9 +54,10 @@ class LayerError:
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """A layer of a trial. value, covered: its result and its ops in the original network."""
+    """A layer of a trial. stored: its result, or the parts of it. value, covered: its result and
+    its ops in the original network."""
 
-    stored: Stored
+    stored: tuple[Stored, ...]
     value: SSAValue
     name: str
     covered: tuple[Operation, ...]
@@ -143,47 +144,61 @@ class LayerErrors:
         module = self.module.clone(copies)
         originals = dict(zip(module.walk(), self.module.walk(), strict=True))
         values = {copy: value for value, copy in copies.items()}
-        ctx.observations = observed = replace(self.observed, stored=[])
+        ctx.observations = observed = replace(self.observed, stored=[], parts={}, copies={})
         quantise(ctx, module)
-        known: dict[Stored, str] = {}
-        layers = []
+        known: dict[Stored, _Real] = {}
+        layers: dict[SSAValue, _Layer] = {}
         for stored in observed.stored:
-            value, maker = values.get(stored.value), stored.result.owner
+            part, maker = observed.parts.get(stored.value), stored.result.owner
+            value = values.get(stored.value if part is None else part.whole)
             assert isinstance(maker, Operation), "what stands for a value is computed"
             if value not in self.names or maker.parent is None:  # what a later pass took back
                 continue
             assert value is not None, "what has a name is a value of the original"
-            known[stored] = self.names[value]
+            known[stored] = _Real(self.names[value], None if part is None else part.channels)
             # What passes integers on unchanged is no layer.
-            if not all(isinstance(rule_of(op), PassingRule) for op in stored.covered):
-                covered = tuple(originals[op] for op in stored.covered if op in originals)
-                layers.append(_Layer(stored, value, layer_of(maker), covered))
-        return _Trial(module, ctx, copies, known, layers)
+            if all(isinstance(rule_of(op), PassingRule) for op in stored.covered):
+                continue
+            if value in layers:
+                layers[value] = replace(layers[value], stored=(*layers[value].stored, stored))
+                continue
+            ops = (observed.copies.get(op, op) for op in stored.covered)
+            covered = tuple(originals[op] for op in ops if op in originals)
+            layers[value] = _Layer((stored,), value, layer_of(maker), covered)
+        return _Trial(module, ctx, copies, known, list(layers.values()))
 
     def _compare(self, trial: "_Trial", others: Sequence[SSAValue]) -> list[tuple[float, float]]:
         """Total and own signal to noise of each layer, then of the values ``others``.
 
         others: values that the trial computes in floating point.
         """
-        shown: list[tuple[str, Stored | None, SSAValue]] = [
-            (trial.known[x.stored], x.stored, x.stored.result) for x in trial.layers
+        totals, owns = ([Agreement() for _ in (*trial.layers, *others)] for _ in range(2))
+        shown = [
+            _Shown(trial.known[stored], stored, stored.result, total, own)
+            for layer, total, own in zip(trial.layers, totals, owns, strict=False)
+            for stored in layer.stored
         ]
-        shown += [(self.names[value], None, trial.copies[value]) for value in others]
-        outputs = {f"shown:{number}": result for number, (_, _, result) in enumerate(shown)}
+        left = slice(len(trial.layers), None)
+        shown += [
+            _Shown(_Real(self.names[value]), None, trial.copies[value], total, own)
+            for value, total, own in zip(others, totals[left], owns[left], strict=True)
+        ]
+        outputs = {f"shown:{number}": one.result for number, one in enumerate(shown)}
         weights: dict[str, Array] = {}
         quantised = host_model(trial.module, trial.ctx, extra_outputs=outputs, weights=weights)
         whole = open_float_model(quantised, weights)
         fed = {s: f"fed:{n}" for n, s in enumerate(trial.known) if s.scale is not None}
         apart = open_float_model(*_apart(trial, fed, outputs))
-        totals, owns = [Agreement() for _ in shown], [Agreement() for _ in shown]
+        names = {real.name for real in (*trial.known.values(), *(one.real for one in shown))}
         for batch in self.batches:
-            reals = self._reals(batch, {*trial.known.values(), *(name for name, _, _ in shown)})
-            feeds = {name: _rounded(s, reals[trial.known[s]]) for s, name in fed.items()}
+            reals = self._reals(batch, names)
+            feeds = {name: _rounded(s, trial.known[s].of(reals)) for s, name in fed.items()}
             here = _run(whole, list(outputs), batch)
             there = _run(apart, list(outputs), {**batch, **feeds})
-            for number, (name, stored, _) in enumerate(shown):
-                totals[number].add(reals[name], _real(stored, here[number]))
-                owns[number].add(reals[name], _real(stored, there[number]))
+            for one, found, alone in zip(shown, here, there, strict=True):
+                real = one.real.of(reals)
+                one.total.add(real, _real(one.stored, found))
+                one.own.add(real, _real(one.stored, alone))
         return [(total.snr, own.snr) for total, own in zip(totals, owns, strict=True)]
 
     def _reals(self, batch: Batch, names: set[str]) -> dict[str, Array]:
@@ -193,17 +208,41 @@ class LayerErrors:
 
 
 @dataclass(frozen=True)
+class _Real:
+    """A value of the float network by its name, or some channels of it."""
+
+    name: str
+    channels: Array | None = None
+
+    def of(self, reals: Batch) -> Array:
+        """The real numbers among those of the float network."""
+        whole = reals[self.name]
+        return whole if self.channels is None else whole.take(self.channels, axis=1)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A result of a trial that is compared: with which real numbers, and to what that is added."""
+
+    real: _Real
+    stored: Stored | None
+    result: SSAValue
+    total: Agreement
+    own: Agreement
+
+
+@dataclass(frozen=True)
 class _Trial:
     """A quantised copy of the network.
 
-    copies: value of the original to its copy. known: the name of the float value that each stored
-    value stands for.
+    copies: value of the original to its copy. known: the real numbers that each stored value stands
+    for.
     """
 
     module: ModuleOp
     ctx: VtacContext
     copies: Mapping[SSAValue, SSAValue]
-    known: Mapping[Stored, str]
+    known: Mapping[Stored, _Real]
     layers: Sequence[_Layer]
 
 
