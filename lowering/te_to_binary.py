@@ -46,6 +46,7 @@ from vtac.passes.vta.plan_microops import (
     too_many,
 )
 from vtac.passes.vta.precedence import Span, compute_spans, predecessors, transfer_spans
+from vtac.passes.vta.program_precedence import Precedence, joined_predecessors
 from vtac.passes.vta.spare_slots import Use
 from vtac.passes.vta.split_loads import most_elements, pieces
 
@@ -262,7 +263,7 @@ class _Assembler:
         if not runs:
             return list(instructions), before
         left = [each for each in result if each is not None]
-        return left, predecessors([w.module for w in left], [each.spans for each in left])
+        return left, joined_predecessors(before, runs)
 
     def _joined_computes(
         self, instructions: Sequence[_Step | _Placed], before: Sequence[set[int]]
@@ -272,8 +273,7 @@ class _Assembler:
         groups = joined_computes(
             self._target,
             [self._work(each) for each in instructions],
-            before,
-            [each.spans for each in instructions],
+            lambda: Precedence([each.spans for each in instructions], before),
             [None if each is None else kind_of(each.op) for each in computes],
             [None if each is None else each.micro_ops for each in computes],
         )

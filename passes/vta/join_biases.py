@@ -46,8 +46,9 @@ from vtac.dialects.vtac import ResourceAttr
 
 from .join_loads import MOST_ELEMENTS
 from .list_schedule import Occupation, run, transfer_work
-from .order_instructions import can_be_ordered, predecessors_of, work_of_program
+from .order_instructions import can_be_ordered, work_of_program
 from .plan_microops import fresh
+from .program_precedence import precedence_of
 
 WINDOWS = (1 << 14, 1024, 64)
 """The most instructions between two loads that are joined, for each way that is tried."""
@@ -120,7 +121,7 @@ def join_biases(ctx: Context, program: ProgramOp) -> None:
     if sum(piece is not None for piece in pieces) < 2 or len({*map(layer_of, moved)}) < 2:
         return
     work = work_of_program(program.target, moved)
-    before = predecessors_of(program, moved)
+    before = precedence_of(program, moved).before
     groups = chosen_groups(program.target, work, before, pieces)
     for group in groups:
         _join(ctx, program, group, moved)

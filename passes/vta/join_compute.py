@@ -28,7 +28,7 @@ Programs in which several cores work, unless they are wanted, and others that
 ``vta-order-instructions`` leaves alone, stay as they are.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,15 +53,10 @@ from vtac.dialects.vta import (
 from vtac.dialects.vta.encoding import Opcode
 
 from .list_schedule import ListSchedule, Occupation, run
-from .order_instructions import (
-    arrange,
-    can_be_ordered,
-    predecessors_of,
-    spans_of_program,
-    work_of_program,
-)
+from .order_instructions import arrange, can_be_ordered, work_of_program
 from .plan_microops import MICRO_OP_BYTES, stretches_of
 from .precedence import Span
+from .program_precedence import Precedence, precedence_of
 
 MARGIN = 1024
 """Instructions are joined where the model takes at least 1/1024 of the cycles less."""
@@ -119,8 +114,7 @@ def join_compute(program: StreamOp) -> None:
     groups = joined_computes(
         program.target,
         work_of_program(program.target, moved),
-        predecessors_of(program, moved),
-        spans_of_program(program, moved),
+        lambda: precedence_of(program, moved),
         [None if op is None else kind_of(op) for op in computes],
         [None if op is None else op.micro_ops for op in computes],
         _signals(program, moved),
@@ -159,21 +153,21 @@ def joined(micro_ops: Sequence[MicroOps]) -> MicroOps:
 def joined_computes(
     target: Target,
     work: Sequence[Occupation],
-    before: Sequence[set[int]],
-    spans: Sequence[Sequence[Span]],
+    precedence: Callable[[], Precedence],
     kinds: Sequence[Kind | None],
     micro_ops: Sequence[MicroOps | None],
     signals: Collection[int] = (),
 ) -> list[list[int]] | None:
     """The instructions in their new order, those that become one in one list; None: as they are.
 
-    work, before, spans, kinds, micro_ops: of each instruction, in program order and without
-    FINISH; kinds and micro_ops are None for transfers. before: those that it must follow. signals:
-    the stores for which other units wait.
+    work, kinds, micro_ops: of each instruction, in program order and without FINISH; kinds and
+    micro_ops are None for transfers. precedence: asked for only if enough instructions are alike.
+    signals: the stores for which other units wait.
     """
-    program = _Program(target, work, before, spans, kinds, micro_ops, signals)
-    if len(work) > MOST_INSTRUCTIONS or not program.could_gain():
+    if len(work) > MOST_INSTRUCTIONS or not _could_gain(target, work, kinds):
         return None
+    spans, before = precedence()
+    program = _Program(target, work, before, spans, kinds, micro_ops, signals)
     kept = run(target, work, before, keep_order=True)
     least = kept.cycles + program.micro_op_cycles({}) - kept.cycles // MARGIN
     best: list[list[int]] | None = None
@@ -183,11 +177,31 @@ def joined_computes(
         if not runs or runs in known:
             continue
         known.append(runs)
+        loading, gone = program.micro_op_cycles(runs), sum(map(len, runs.values()))
+        if kept.cycles - gone * _own_cycles(target) + loading >= least:
+            continue
         groups, after = program.joined(runs)
-        cycles = after.cycles + program.micro_op_cycles(runs)
+        cycles = after.cycles + loading
         if cycles < least:
             best, least = [groups[number] for number in after.order], cycles
     return best
+
+
+def _own_cycles(target: Target) -> int:
+    """Cycles that a compute instruction takes besides its micro-ops; joining saves no more."""
+    return target.timing.compute_overhead + 1
+
+
+def _could_gain(target: Target, work: Sequence[Occupation], kinds: Sequence[Kind | None]) -> bool:
+    """Whether the instructions of equal kinds within a window take enough cycles."""
+    last, count = dict[Kind, int](), 0
+    for number, kind in enumerate(kinds):
+        if kind is not None:
+            count += number - last.get(kind, -WINDOW - 1) <= WINDOW
+            last[kind] = number
+    modules = {*target.system.runs.values()}
+    cycles = sum(each.cycles for each in work if each.module in modules)
+    return count * _own_cycles(target) > cycles // MARGIN
 
 
 @dataclass(frozen=True)
@@ -201,17 +215,6 @@ class _Program:
     kinds: Sequence[Kind | None]
     micro_ops: Sequence[MicroOps | None]
     signals: Collection[int]
-
-    def could_gain(self) -> bool:
-        """Whether the instructions of equal kinds within a window take enough cycles."""
-        last, count = dict[Kind, int](), 0
-        for number, kind in enumerate(self.kinds):
-            if kind is not None:
-                count += number - last.get(kind, -WINDOW - 1) <= WINDOW
-                last[kind] = number
-        modules = {*self.target.system.runs.values()}
-        cycles = sum(each.cycles for each in self.work if each.module in modules)
-        return count * (self.target.timing.compute_overhead + 1) > cycles // MARGIN
 
     def micro_op_cycles(self, runs: dict[int, list[int]]) -> int:
         """Cycles in which micro-ops are loaded, where each of these takes in the others."""

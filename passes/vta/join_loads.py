@@ -19,6 +19,7 @@ programs are left as they are.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -31,7 +32,8 @@ from vtac.dialects.target import Memory, Module, System
 from vtac.dialects.vta import LoadOp, StreamOp, integer, integers, streams_of
 
 from .accesses import module_of
-from .order_instructions import can_be_ordered, predecessors_of
+from .order_instructions import can_be_ordered
+from .program_precedence import keep_joined, precedence_of
 
 MOST_ELEMENTS = (1 << 16) - 1
 """What the field ``x_size`` of a transfer can hold."""
@@ -71,16 +73,18 @@ def join_loads(program: StreamOp) -> None:
     if not can_be_ordered(instructions):
         return
     *moved, _ = instructions
-    system = program.target.system
+    system, found = program.target.system, cache(lambda: precedence_of(program, moved))
     runs = joined_runs(
         system,
         [module_of(op, system) for op in moved],
         [_row(op) if isinstance(op, LoadOp) else None for op in moved],
         [isinstance(op, LoadOp) for op in moved],
-        lambda: predecessors_of(program, moved),
+        lambda: found().before,
     )
     for run in runs:
         _join([op for number in run if isinstance(op := moved[number], LoadOp)])
+    if runs:
+        keep_joined(program, moved, found(), runs)
 
 
 def joined_runs(

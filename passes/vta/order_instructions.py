@@ -29,7 +29,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
-from weakref import WeakKeyDictionary
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, ModuleOp
@@ -49,9 +48,8 @@ from vtac.dialects.vta.attributes import numbers
 from vtac.dialects.vta.encoding import Opcode
 from vtac.passes.side_by_side import begun_beside
 
-from .accesses import Accesses, module_of
 from .list_schedule import Occupation, compute_work, earliest_loads, run, transfer_work, urgencies
-from .precedence import Span, compute_spans, predecessors, transfer_spans
+from .program_precedence import precedence_of
 
 EIGHTHS = 8
 """How early loads start is counted in eighths of WGT."""
@@ -104,7 +102,7 @@ def order_instructions(program: StreamOp, ahead: int = AHEAD) -> None:
     target = program.target
     work = work_of_program(target, moved)
     most = _most_ahead(program, ahead)
-    order = better_order(target, work, predecessors_of(program, moved), most)
+    order = better_order(target, work, precedence_of(program, moved).before, most)
     if order is not None:
         arrange(program, [moved[number] for number in order])
 
@@ -162,83 +160,6 @@ def _most_ahead(program: StreamOp, ahead: int) -> int | None:
     return ahead * size * cluster.target.cores // (EIGHTHS * target.timing.port_bytes)
 
 
-class _Precedence:
-    """The predecessors of a program's instructions, by operation.
-
-    They hold for every order in which each instruction follows its predecessors (`predecessors`),
-    as long as no instruction changes.
-    """
-
-    def __init__(self, instructions: Sequence[InstructionOp], before: Sequence[set[int]]):
-        # Operations are told apart by their identity, which the list keeps from being given again.
-        self._kept = list(instructions)
-        names = list(map(id, instructions))
-        fields = [tuple(op.properties.values()) for op in instructions]
-        self._fields = dict(zip(names, fields, strict=True))
-        self._before = {
-            name: [names[number] for number in numbers]
-            for name, numbers in zip(names, before, strict=True)
-        }
-
-    def of(self, instructions: Sequence[InstructionOp]) -> list[set[int]] | None:
-        """For each of these the numbers of its predecessors; None if other ones were looked at."""
-        if len(instructions) != len(self._fields):
-            return None
-        names = list(map(id, instructions))
-        places = {name: place for place, name in enumerate(names)}
-        found = []
-        for place, (name, op) in enumerate(zip(names, instructions, strict=True)):
-            if self._fields.get(name) != tuple(op.properties.values()):
-                return None
-            before = {places.get(other, place) for other in self._before[name]}
-            if before and max(before) >= place:
-                return None
-            found.append(before)
-        return found
-
-
-_KNOWN: WeakKeyDictionary[StreamOp, _Precedence] = WeakKeyDictionary()
-"""What is known of programs, from one pass to the next."""
-
-
-def predecessors_of(program: StreamOp, instructions: Sequence[InstructionOp]) -> list[set[int]]:
-    """For each of a program's instructions those that it must follow; FINISH is none of them.
-
-    Kept for the next pass that asks, like an analysis that a pass of MLIR preserves.
-    """
-    known = _KNOWN.get(program)
-    found = None if known is None else known.of(instructions)
-    if found is None:
-        spans = spans_of_program(program, instructions)
-        system = program.target.system
-        found = predecessors([module_of(op, system) for op in instructions], spans)
-        _KNOWN[program] = _Precedence(instructions, found)
-    return found
-
-
-def spans_of_program(program: StreamOp, instructions: Sequence[InstructionOp]) -> list[list[Span]]:
-    """The spans that each instruction touches."""
-    stored = {op.buffer_name for op in instructions if isinstance(op, StoreOp) and op.buffer_name}
-    accesses = Accesses(program.target, program.buffers(), stored)
-    # The same tile shapes come again and again, and the program keeps its attributes alive.
-    known = dict[tuple[int, ...], list[Span]]()
-    found = []
-    for op in instructions:
-        if op.OPCODE not in (Opcode.GEMM, Opcode.ALU):
-            found.append(_spans_of(op, accesses))
-            continue
-        key = op.OPCODE, *map(id, map(op.properties.get, _COMPUTE))
-        spans = known.get(key)
-        if spans is None:
-            spans = known[key] = _spans_of(op, accesses)
-        found.append(spans)
-    return found
-
-
-_COMPUTE = ("micro_ops", "loops", "dst", "src", "wgt", "reset")
-"""The properties on which the spans of a compute instruction depend; transfers have none."""
-
-
 def work_of_program(target: Target, instructions: Sequence[InstructionOp]) -> list[Occupation]:
     """What each instruction takes; the same sizes and micro-ops come again and again."""
     known = dict[tuple[int | bool, ...], Occupation]()
@@ -262,18 +183,6 @@ def _work_of(op: InstructionOp, target: Target) -> Occupation:
         return transfer_work(target, op.memory_id, *op.sizes)
     assert isinstance(op, ComputeOp) and op.micro_ops is not None
     return compute_work(target, op, op.micro_ops)
-
-
-def _spans_of(op: InstructionOp, accesses: Accesses) -> list[Span]:
-    if isinstance(op, LoadOp | StoreOp):
-        rows = (*op.sizes, op.stride.value.data)
-        base, place = op.sram_base.value.data, op.dram_base.value.data
-        assert op.buffer_name is not None
-        return transfer_spans(
-            accesses, op.memory_id, base, op.sram_size, op.buffer_name, place, rows
-        )
-    assert isinstance(op, ComputeOp) and op.micro_ops is not None
-    return compute_spans(op, op.micro_ops)
 
 
 def can_be_ordered(instructions: Sequence[InstructionOp]) -> bool:

@@ -31,8 +31,9 @@ from vtac.dialects.vta.encoding import (
 from vtac.lowering.vta_to_binary import encode_program
 from vtac.passes.vta.allocate import allocate
 from vtac.passes.vta.insert_dependences import insert_dependences
-from vtac.passes.vta.order_instructions import order_instructions, predecessors_of
+from vtac.passes.vta.order_instructions import order_instructions
 from vtac.passes.vta.plan_microops import plan_micro_ops
+from vtac.passes.vta.program_precedence import precedence_of
 from vtac.sim import check, estimate
 from vtac.sim.data_flow import producers
 from vtac.sim.timing.flow_bound import flow_bound, one_machine
@@ -48,7 +49,7 @@ TARGETS = (CHISEL, Target.named("pynq"), Target.named("sim").replace(log_batch=1
 def shuffled(program: ProgramOp, rng: random.Random) -> None:
     """Put the instructions into a random order in which each follows what it must follow."""
     *moved, finish = program.instructions()
-    before = predecessors_of(program, moved)
+    before = precedence_of(program, moved).before
     done, left = set[int](), list(range(len(moved)))
     while left:
         number = rng.choice([n for n in left if before[n] <= done])

@@ -1,6 +1,7 @@
 """`vta-join-compute`: random programs against NumPy, and networks with the pass and without it."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import onnx
@@ -11,9 +12,14 @@ from onnx import TensorProto, helper, numpy_helper
 from vta_runner import context, finish_program, parse, run_binary
 
 from vtac.dialects.vta import ComputeOp, StoreOp, StreamOp, streams_of
+from vtac.dialects.vta.encoding import Opcode
+from vtac.passes.vta.accesses import Space
 from vtac.passes.vta.join_compute import join_compute
+from vtac.passes.vta.join_loads import join_loads
 from vtac.passes.vta.list_schedule import run
-from vtac.passes.vta.order_instructions import predecessors_of, work_of_program
+from vtac.passes.vta.order_instructions import order_instructions, work_of_program
+from vtac.passes.vta.precedence import Span
+from vtac.passes.vta.program_precedence import precedence_of
 from vtac.tools.driver.compiler import compile_model
 from vtac.tools.driver.levels import Criteria
 
@@ -168,13 +174,52 @@ def test_no_signal_comes_later(data: st.DataObject) -> None:
 def starts_of_signals(program: StreamOp) -> list[int]:
     """The cycle in which each signal starts, by the model."""
     *moved, _ = program.instructions()
-    work, before = work_of_program(program.target, moved), predecessors_of(program, moved)
+    work, before = work_of_program(program.target, moved), precedence_of(program, moved).before
     starts = run(program.target, work, before, keep_order=True).starts
     return [
         start
         for op, start in zip(moved, starts, strict=True)
         if isinstance(op, StoreOp) and op.buffer_name == "s"
     ]
+
+
+@settings(max_examples=40)
+@given(st.data(), st.sampled_from(["chisel-pynq", "pynq", "sim"]))
+def test_what_passes_keep_of_a_program_is_what_is_found_anew(
+    data: st.DataObject, target: str
+) -> None:
+    tiles, chunks = data.draw(st.integers(2, 6)), data.draw(st.integers(1, 3))
+    order = list(events(data.draw, tiles, chunks, CHUNK))
+    text = text_of(order, CHUNK, tiles, chunks, target)
+    module = parse(context(), halved(text))
+    (program,) = streams_of(module)
+    for one in (order_instructions, join_loads, join_compute):
+        one(program)
+        (again,) = streams_of(module.clone())
+        kept, found = (precedence_of(each, each.instructions()[:-1]) for each in (program, again))
+        assert kept.before == found.before
+        assert list(map(elements, kept.spans)) == list(map(elements, found.spans))
+    loads = [op for op in program.instructions() if op.OPCODE is Opcode.LOAD]
+    assert len(loads) == text.count("vta.load")
+
+
+def elements(spans: Iterable[Span]) -> set[tuple[Space, int, bool]]:
+    """The elements that spans consist of."""
+    return {(s.space, at, s.writes) for s in spans for at in range(s.start, s.end)}
+
+
+def halved(text: str) -> str:
+    """The program with each load of a chunk as two."""
+    half = CHUNK // 2
+
+    def two(match: re.Match[str]) -> str:
+        sram, dram = map(int, match.groups())
+        return "\n".join(
+            f"vta.load inp sram {sram + at} from @x dram {dram + at} size [1, {half}] stride {half}"
+            for at in (0, half)
+        )
+
+    return re.sub(r"vta.load inp sram (\d+) from @x dram (\d+) .*", two, text)
 
 
 def depthwise(channels: int, pixels: int, stride: int) -> onnx.ModelProto:

@@ -7,6 +7,7 @@ import pytest
 
 from vtac.dialects.target import CORE, Memory, Module
 from vtac.passes.vta.precedence import Span, predecessors
+from vtac.passes.vta.program_precedence import joined_predecessors
 
 SPACES = (Memory.ACC, Memory.INP, "buffer")
 
@@ -70,3 +71,27 @@ def test_an_order_that_keeps_to_them_has_the_same_predecessors(seed: int) -> Non
     places = {number: place for place, number in enumerate(order)}
     again = predecessors([modules[n] for n in order], [spans[n] for n in order])
     assert again == [{places[number] for number in before[n]} for n in order]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_runs_that_become_one_instruction_have_the_predecessors_of_all(seed: int) -> None:
+    """An instruction can stand where an earlier one of its module does if it need not follow what
+    stands between them."""
+    modules, spans = program(seed)
+    chosen, follows = random.Random(seed), closed(predecessors(modules, spans))
+    runs, taken = list[list[int]](), set[int]()
+    for first in chosen.sample(range(len(modules)), len(modules)):
+        for number in range(first + 1, len(modules)):
+            between = set(range(first + 1, number))
+            is_free = not {first, number} & taken and not follows[number] & between
+            if is_free and modules[first] is modules[number] and chosen.random() < 0.5:
+                runs.append([first, number])
+                taken |= {first, number}
+    assert runs
+    run_of = {run[0]: run for run in runs}
+    gone = {number for _, *rest in runs for number in rest}
+    left = [number for number in range(len(modules)) if number not in gone]
+    joined = [[span for n in run_of.get(number, [number]) for span in spans[n]] for number in left]
+    expected = predecessors([modules[number] for number in left], joined)
+    found = joined_predecessors(predecessors(modules, spans), runs)
+    assert closed(found) == closed(expected)
