@@ -83,10 +83,11 @@ def _before_dense(
             readers.setdefault(value, []).append(group)
     factors: dict[SSAValue, Array] = {}
     for value, layers in readers.items():
-        forms = [form for layer in layers for form in _forms_of(layer, value)]
         dense = all(isinstance(x, Sum) and x.is_homogeneous and x.core is not None for x in layers)
         if value in made or network.given(value) is not None or not dense:
             continue
+        # Only now, since it takes time by the number of addends, of which a sum has many.
+        forms = [form for layer in layers for form in _forms_of(layer, value)]
         if any(form.plain or not isinstance(form.source, GemmOp) for form in forms):
             continue
         found, largest, power = (
