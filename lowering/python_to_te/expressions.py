@@ -271,13 +271,13 @@ class Tensor:
     def __getitem__(self, indices: IndexLike | tuple[IndexLike, ...]) -> Element:
         return _element(self, indices, None)
 
-    def outside(self, value: int) -> "Padded":
+    def outside(self, value: int) -> "PaddedTensor":
         """The tensor surrounded by ``value``: reads may lie outside its shape."""
-        return Padded(self, value)
+        return PaddedTensor(self, value)
 
 
 @dataclass(frozen=True)
-class Padded:
+class PaddedTensor:
     """A tensor with a value for reads outside its shape."""
 
     tensor: Tensor

@@ -42,7 +42,7 @@ from vtac.dialects.vta import (
 from vtac.dialects.vta.encoding import Opcode
 
 from .list_schedule import compute_work, transfer_work
-from .sites import Site, SramBuffer, check_slots, sites_of
+from .sites import BufferSite, SramBuffer, check_slots, sites_of
 from .spare_slots import MOST_ADDED, Use, widen
 
 MOST_SLOTS = 8
@@ -162,13 +162,13 @@ def compute_use(
     return Use(place, cycles, 0, (kernel, micro_ops.count), buffers)
 
 
-def _place_memory(groups: Sequence[Sequence[Site]], depth: int) -> list[Problem]:
+def _place_memory(groups: Sequence[Sequence[BufferSite]], depth: int) -> list[Problem]:
     """Give the sites of one memory their bases; returns what did not fit."""
     used = np.zeros(depth, np.int64)
     return [_does_not_fit(group, depth) for group in groups if not _place_group(group, used)]
 
 
-def _place_group(group: Sequence[Site], used: NDArray[np.int64]) -> bool:
+def _place_group(group: Sequence[BufferSite], used: NDArray[np.int64]) -> bool:
     """Place the sites of a group, with the slots asked for if they do not fit with more.
 
     used: when each element of the memory is used for the last time; brought up to date.
@@ -187,7 +187,7 @@ def _place_group(group: Sequence[Site], used: NDArray[np.int64]) -> bool:
     return placed
 
 
-def _place_by_age(group: Sequence[Site], used: NDArray[np.int64]) -> bool:
+def _place_by_age(group: Sequence[BufferSite], used: NDArray[np.int64]) -> bool:
     """Place each site, the largest first, where the last use is longest ago; whether all fit."""
     placed = _Placed(len(group))
     for site in sorted(group, key=lambda site: (-site.elements, site.number)):
@@ -207,14 +207,14 @@ class _Placed:
         self._first, self._last, self._number = np.zeros((3, most), np.int64)
         self._places: dict[tuple[tuple[int, int], ...], int] = {}
 
-    def add(self, site: Site) -> None:
+    def add(self, site: BufferSite) -> None:
         """Record where a site lies."""
         number = self._places.setdefault(tuple(site.regions()), len(self._places))
         self._first[self._count], self._last[self._count] = site.life
         self._number[self._count] = number
         self._count += 1
 
-    def last_uses(self, site: Site, used: NDArray[np.int64]) -> NDArray[np.int64]:
+    def last_uses(self, site: BufferSite, used: NDArray[np.int64]) -> NDArray[np.int64]:
         """When each element is used for the last time, before or apart from a site of this group.
 
         Never free are the elements of sites that are alive at the same time as this one.
@@ -271,9 +271,9 @@ def _sliding_maximum(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return np.maximum(suffixes[:count], prefixes[size - 1 : size - 1 + count])
 
 
-def _first_fit(group: Sequence[Site], depth: int, *, exactly: bool) -> bool:
+def _first_fit(group: Sequence[BufferSite], depth: int, *, exactly: bool) -> bool:
     """Place each site, the largest first, as low as possible; whether all fit."""
-    placed: list[Site] = []
+    placed: list[BufferSite] = []
     for site in sorted(group, key=lambda site: (-site.elements, site.number)):
         taken = [other for other in placed if site.meets(other, exactly)]
         base = 0
@@ -288,7 +288,7 @@ def _first_fit(group: Sequence[Site], depth: int, *, exactly: bool) -> bool:
     return True
 
 
-def _does_not_fit(group: Sequence[Site], depth: int) -> Problem:
+def _does_not_fit(group: Sequence[BufferSite], depth: int) -> Problem:
     memory = group[0].memory.name.lower()
     needs = ", ".join(f"{site.places} x {site.size}" for site in group)
     total = sum(site.elements for site in group)

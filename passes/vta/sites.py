@@ -32,7 +32,7 @@ class SramBuffer(NamedTuple):
 
 
 @dataclass
-class Site:
+class BufferSite:
     """The buffers of one place in a schedule: when each is alive, and where they lie.
 
     slots: how many it uses in turn. asked: how many the schedule asks for. buffers: their numbers,
@@ -73,7 +73,7 @@ class Site:
         """The elements of each slot that is used: the first, and the one behind the last."""
         return ((base, base + self.size) for base in self.bases)
 
-    def meets(self, other: "Site", exactly: bool) -> bool:
+    def meets(self, other: "BufferSite", exactly: bool) -> bool:
         """Whether both are alive at the same time: as a whole, or (exactly) buffer by buffer."""
         if not overlap(self.life, other.life):
             return False
@@ -89,13 +89,13 @@ def overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] <= other[1] and other[0] <= one[1]
 
 
-def sites_of(buffers: Sequence[SramBuffer]) -> list[Site]:
+def sites_of(buffers: Sequence[SramBuffer]) -> list[BufferSite]:
     """The sites of buffers, in the order in which they come to life."""
-    sites: dict[int, Site] = {}
+    sites: dict[int, BufferSite] = {}
     for place, (number, memory, slots, size, where, born, last) in enumerate(buffers):
         site = sites.get(number)
         if site is None:
-            site = sites[number] = Site(number, memory, slots, size, where)
+            site = sites[number] = BufferSite(number, memory, slots, size, where)
         elif (memory, slots, size) != (site.memory, site.slots, site.size):
             raise CompileError(
                 Problem(site.where, f"the buffers of site {number} differ in size or slots")
@@ -106,7 +106,7 @@ def sites_of(buffers: Sequence[SramBuffer]) -> list[Site]:
     return list(sites.values())
 
 
-def check_slots(site: Site) -> Iterable[Problem]:
+def check_slots(site: BufferSite) -> Iterable[Problem]:
     """The problem of a site of which more buffers are alive at a time than it has slots."""
     for turn in range(site.places):
         lives = site.lives[turn :: site.slots]
@@ -119,9 +119,9 @@ def check_slots(site: Site) -> Iterable[Problem]:
             return
 
 
-def groups_of(sites: Sequence[Site]) -> list[list[Site]]:
+def groups_of(sites: Sequence[BufferSite]) -> list[list[BufferSite]]:
     """Sites whose lives hang together: normally those of a layer."""
-    groups: list[list[Site]] = []
+    groups: list[list[BufferSite]] = []
     end = -1
     for site in sorted(sites, key=lambda site: site.life):
         if site.life[0] > end:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vtac.dialects.target import Memory, Target
 
-from .sites import Site, groups_of
+from .sites import BufferSite, groups_of
 
 MOST_ADDED = 256
 """Micro-ops that wider sites may add to a layer that computes for longer than it loads.
@@ -42,12 +42,12 @@ class Use(NamedTuple):
 
 
 def widen(
-    sites: Sequence[Site],
+    sites: Sequence[BufferSite],
     uses: Sequence[Use],
     target: Target,
     most_slots: int,
     most_added: int | None,
-) -> Mapping[Memory, list[list[Site]]]:
+) -> Mapping[Memory, list[list[BufferSite]]]:
     """Give sites more slots, and return their groups by memory.
 
     uses: in program order. most_slots: up to how many; the last group of a memory, behind which no
@@ -76,7 +76,7 @@ def widen(
     return groups
 
 
-def _fill(group: Sequence[Site], room: int, most_slots: int) -> None:
+def _fill(group: Sequence[BufferSite], room: int, most_slots: int) -> None:
     """Give sites more slots, the smallest first, while they take at most `room` elements."""
     total = sum(site.elements for site in group)
     for site in sorted(group, key=lambda site: (site.size, site.number)):
@@ -88,7 +88,7 @@ def _fill(group: Sequence[Site], room: int, most_slots: int) -> None:
 class _Bill:
     """What the instructions of a program take, and the micro-ops they need."""
 
-    def __init__(self, sites: Sequence[Site], uses: Sequence[Use], most_added: int):
+    def __init__(self, sites: Sequence[BufferSite], uses: Sequence[Use], most_added: int):
         self._most_added = most_added
         self._places = np.array([use.place for use in uses], np.int64)
         self._beats = _sums([use.beats for use in uses])
@@ -101,7 +101,7 @@ class _Bill:
             for use in uses
         ]
 
-    def is_too_much(self, group: Sequence[Site]) -> bool:
+    def is_too_much(self, group: Sequence[BufferSite]) -> bool:
         """Whether a group computes for longer than it loads, and its slots add many micro-ops."""
         if all(site.slots == site.asked for site in group):
             return False
@@ -120,7 +120,9 @@ class _Bill:
         return sum(kernel[1] for kernel, _ in wide) - sum(kernel[1] for kernel, _ in narrow)
 
 
-def _slots_of(use: Use, turns: Mapping[int, tuple[Site, int]], widened: bool) -> tuple[int, ...]:
+def _slots_of(
+    use: Use, turns: Mapping[int, tuple[BufferSite, int]], widened: bool
+) -> tuple[int, ...]:
     """The slots that an instruction names, each with the number of its site."""
 
     def found() -> Iterator[int]:

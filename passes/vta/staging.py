@@ -38,7 +38,7 @@ _STRETCH = 4096
 
 
 @dataclass(frozen=True)
-class Piece:
+class ConstantPiece:
     """Some bytes of a constant that cores load as weights.
 
     start, end: bytes of the constant. uses: the loads that read them, each with its step, by step.
@@ -67,7 +67,7 @@ class Staged:
     """A piece that the DMA copies. taken: its bytes of the global buffer, and its life in steps,
     from the one in front of which the copy stands."""
 
-    piece: Piece
+    piece: ConstantPiece
     taken: Interval
 
 
@@ -84,7 +84,7 @@ def choose(
     element = core.element_bytes(core.system.weights)
     clock, room = _Clock(program, early, late), _Room(program, element)
     staged = list[Staged]()
-    by_step: dict[int, list[Piece]] = {}
+    by_step: dict[int, list[ConstantPiece]] = {}
     for piece in pieces(program):
         by_step.setdefault(piece.steps[0], []).append(piece)
     for step in clock.steps:
@@ -113,7 +113,7 @@ def choose(
     return staged
 
 
-def pieces(program: ClusterOp) -> Iterator[Piece]:
+def pieces(program: ClusterOp) -> Iterator[ConstantPiece]:
     """The pieces of the constants that are loaded as weights, and by nothing else."""
     core = program.target.core
     element = core.element_bytes(core.system.weights)
@@ -136,10 +136,10 @@ def pieces(program: ClusterOp) -> Iterator[Piece]:
 
 def _piece(
     buffer: BufferOp, start: int, end: int, uses: Sequence[tuple[int, LoadOp]], element: int
-) -> Piece:
+) -> ConstantPiece:
     read = sum(op.sizes[0] * op.sizes[1] for _, op in uses) * element
     ordered = sorted(uses, key=lambda use: use[0])
-    return Piece(buffer.sym_name.data, start, end, ordered, read)
+    return ConstantPiece(buffer.sym_name.data, start, end, ordered, read)
 
 
 def _end(op: LoadOp) -> int:
@@ -179,7 +179,7 @@ class _Room:
             if (place := op.place) and (live := op.lifetime) and place[0] == GLOBAL_SCOPE
         ]
 
-    def earliest(self, piece: Piece, earliest: int) -> Interval | None:
+    def earliest(self, piece: ConstantPiece, earliest: int) -> Interval | None:
         """Room for a piece from as early as possible until its last use; None if there is none.
 
         What is free from a step on is free from later ones on, too: the search is binary.

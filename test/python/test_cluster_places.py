@@ -10,7 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 from vtac.dialects.context import VtacContext
 from vtac.dialects.graph import BINDING, PLACES, BindingAttr, PlaceAttr
 from vtac.dialects.target import ClusterTarget
-from vtac.passes.graph.cluster.buffers import Buffers, TensorBuffer
+from vtac.passes.graph.cluster.buffers import FunctionBuffers, TensorBuffer
 from vtac.passes.graph.cluster.graph_bind_cores import GraphBindCoresPass, verify_bindings
 from vtac.passes.graph.cluster.graph_place_tensors import (
     GraphPlaceTensorsPass,
@@ -106,7 +106,7 @@ def test_lives_follow_the_order() -> None:
     total = g.conv(inner, 32, residual=side)
     module = g.finish(g.conv(total, 32))
     ((function, _),) = planned_functions(module)
-    buffers = Buffers.of(function)
+    buffers = FunctionBuffers.of(function)
     assert (buffers.buffer(side).first, buffers.buffer(side).last) == (0, 3)
     assert (buffers.buffer(inner).first, buffers.buffer(inner).last) == (2, 3)
     assert buffers.buffer(x).outside and buffers.buffer(x).first == -1

@@ -25,7 +25,7 @@ from vtac.dialects.graph.pieces import units_of
 from vtac.dialects.target import ClusterTarget, Target
 from vtac.dialects.te import CallOp
 from vtac.lowering.graph_to_te import GraphToTePass
-from vtac.passes.graph.cluster.buffers import Buffers
+from vtac.passes.graph.cluster.buffers import FunctionBuffers
 from vtac.passes.graph.cluster.graph_bind_cores import GraphBindCoresPass
 from vtac.passes.graph.cluster.graph_group_layers import GraphGroupLayersPass
 from vtac.passes.graph.cluster.graph_inline_instances import GraphInlineInstancesPass
@@ -167,7 +167,7 @@ def test_instances_read_pieces_in_place(network: str, order: str) -> None:
     )
     ((function, _),) = planned_functions(module)
     if network != "inception":  # where one tensor is joined to two others
-        assert not Buffers.of(function).copies
+        assert not FunctionBuffers.of(function).copies
     assert instances
     for op in entry(module).body.block.ops:
         if isinstance(op, TensorAssembleOp):
@@ -230,7 +230,7 @@ def test_plans_by_cost_keep_tensors_inside() -> None:
             NETWORKS["mobilenet_v2"](LayerGraph(), 8), *passes, GraphPlaceTensorsPass()
         )
         ((function, _),) = planned_functions(module)
-        buffers = Buffers.of(function)
+        buffers = FunctionBuffers.of(function)
 
         def goes_out(root: SSAValue) -> bool:
             owner = root.owner
@@ -269,7 +269,7 @@ def test_plans_reach_te(core: str, seed: int) -> None:
     f.apply(module, [lambda: GraphGroupLayersPass(stage=0)])
     random_splits(random, module)
     f.apply(module, [GraphInstantiatePass, GraphOrderInstancesPass])
-    copies = sum(map(len, Buffers.of(entry(module)).copies.values()))
+    copies = sum(map(len, FunctionBuffers.of(entry(module)).copies.values()))
     f.apply(module, [GraphBindCoresPass, GraphPlaceTensorsPass, GraphInlineInstancesPass])
     check(network, module)
     f.apply(module, [GraphToTePass])

@@ -22,7 +22,7 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
 from vtac.passes.graph.softmax.emit import Emitter, matmul
 from vtac.passes.graph.softmax.softmax import ONE, RAISED, START, VERTEX, Ending, Softmax
-from vtac.passes.graph.streams.fine import Draft, Part
+from vtac.passes.graph.streams.fine import OpDraft, Part
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,7 +37,7 @@ class Given:
     queries: SSAValue
     keys: SSAValue
 
-    def parts(self, draft: Draft) -> list[Part]:
+    def parts(self, draft: OpDraft) -> list[Part]:
         return [(matmul(draft, self.queries, self.keys), 0)]
 
 
@@ -50,7 +50,7 @@ def emitted(
     block = Block(arg_types=[TensorType(i8, array.shape) for array in arrays])
     end = ReturnOp()
     block.add_op(end)
-    draft = Draft(ctx, end, end)
+    draft = OpDraft(ctx, end, end)
     emitter = Emitter(softmax, lanes, draft)
     made = emitter.heads([Given(*block.args[n : n + 2]) for n in range(0, len(arrays), 3)])
     values = [block.args[n + 2] for n in range(0, len(arrays), 3)]

@@ -21,8 +21,8 @@ from vtac.dialects.context import VtacContext
 from vtac.dialects.target import Target
 from vtac.passes.graph.streams.fine import (
     TOLERANCE,
-    Draft,
     FineValue,
+    OpDraft,
     planes_of_factors,
     rounded_factors,
 )
@@ -95,7 +95,7 @@ def test_the_ops_compute_the_same_integers(
     high, low = planes_of(t) if planes else ((t // multiplier).astype(np.int8), None)
     given = [high] if low is None else [high, low]
 
-    def emit(draft: Draft, *values: Any) -> FineValue:
+    def emit(draft: OpDraft, *values: Any) -> FineValue:
         operand = FineValue(values[0], values[1] if planes else None, np.array([numbers.step]))
         return numbers.emit(draft, operand, wide)
 
@@ -119,7 +119,7 @@ def evaluated(emit: Any, arrays: list[Array]) -> tuple[list[Array], FineValue]:
     block = Block(arg_types=[TensorType(i8, array.shape) for array in arrays])
     end = ReturnOp()
     block.add_op(end)
-    draft = Draft(ctx, end, end)
+    draft = OpDraft(ctx, end, end)
     value = emit(draft, *block.args)
     draft.commit()
     made = [plane for plane in (value.high, value.low) if plane is not None]
@@ -159,7 +159,7 @@ def test_sums_of_streams(seed: int, fine: bool, ratio: float) -> None:
     given = [*planes_of(first), second] if fine else [first.astype(np.int8), second]
     real = first * steps[0] + second * steps[1]
 
-    def emit(draft: Draft, *values: Any) -> FineValue:
+    def emit(draft: OpDraft, *values: Any) -> FineValue:
         stream = FineValue(values[0], values[1] if fine else None, steps[0])
         branch, step = FineValue(values[-1], None, steps[1]), fine_step(-1 - ratio, 1 + ratio)
         made = emit_sum(draft, [stream, branch], step)

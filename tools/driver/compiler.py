@@ -137,7 +137,7 @@ def compile_model(
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedNetwork:
     """A prepared network, its nodes as imported, and the rest of its pipeline."""
 
     module: ModuleOp
@@ -170,7 +170,7 @@ class Driver:
         if self.recorded is not None:
             self.recorded.close()
 
-    def prepare(self, source: ModelSource, calibration: Source | None) -> Prepared:
+    def prepare(self, source: ModelSource, calibration: Source | None) -> PreparedNetwork:
         """Import the model and run the part of its pipeline that does not depend on the target."""
         module, samples = self._import(source, calibration, dict(self.options.shapes or {}))
         nodes = Nodes.of(module)
@@ -185,9 +185,11 @@ class Driver:
             elif segment.level == CALIBRATED and self.options.errors is not None:
                 self._measure(module, self.options.errors)
             self._level(segment.level, module)
-        return Prepared(module, nodes, pipeline.since(before.levels[-1]), samples is not None)
+        return PreparedNetwork(
+            module, nodes, pipeline.since(before.levels[-1]), samples is not None
+        )
 
-    def quantise(self, prepared: Prepared) -> Prepared:
+    def quantise(self, prepared: PreparedNetwork) -> PreparedNetwork:
         """Run the passes between calibration and the segment that partitions the network.
 
         The prepared network is used up.
@@ -202,11 +204,11 @@ class Driver:
         rest = Pipeline(prepared.rest.segments[len(before) :])
         return replace(prepared, rest=rest)
 
-    def finish(self, prepared: Prepared) -> Module:
+    def finish(self, prepared: PreparedNetwork) -> Module:
         """Run the rest of the pipeline, and pack the result. The prepared network is used up."""
         return self.lower(self.quantise(prepared))
 
-    def lower(self, prepared: Prepared) -> Module:
+    def lower(self, prepared: PreparedNetwork) -> Module:
         """Partition and lower what `quantise` returned, and pack the result; it is used up."""
         with collector_paused():
             return self._lower(prepared.rest, prepared.module, prepared.nodes)

@@ -14,7 +14,7 @@ from vtac.dialects.target.field_reads import FieldReads, watched
 from vtac.lowering.onnx_to_graph import ModelSource
 from vtac.runtime.executor import Module
 from vtac.runtime.samples import Source
-from vtac.tools.driver.compiler import Driver, Prepared
+from vtac.tools.driver.compiler import Driver, PreparedNetwork
 from vtac.tools.driver.observations import Observed
 from vtac.tools.driver.options import ChangePipeline, CompileOptions
 
@@ -27,7 +27,7 @@ class _State:
     """A network between two levels, with the driver that has brought it there."""
 
     driver: Driver
-    prepared: Prepared
+    prepared: PreparedNetwork
 
     def quantised_for(self, target: Machine, pipeline: ChangePipeline | None = None) -> "_State":
         """A copy of a calibrated network, taken further to partitioning. Raises `CompileError`."""

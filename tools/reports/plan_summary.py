@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import OpResult, SSAValue
 
 from vtac.dialects.graph import PLACES, InstanceOp, PlaceAttr
-from vtac.passes.graph.cluster.buffers import Buffers
+from vtac.passes.graph.cluster.buffers import FunctionBuffers
 from vtac.passes.graph.cluster.layers import layers_of, planned_functions
 
 
@@ -37,7 +37,7 @@ def plan_summary(module: ModuleOp) -> PlanSummary:
     """The plan of a module at the level ``graph``; all zero where nothing is for a cluster."""
     total = PlanSummary()
     for function, _ in planned_functions(module):
-        buffers = Buffers.of(function)
+        buffers = FunctionBuffers.of(function)
         inner = [buffer for buffer in buffers.by_root.values() if not buffer.outside]
         kept = [buffer.size for buffer in inner if _is_in_buffer(buffer.tensor)]
         total += PlanSummary(

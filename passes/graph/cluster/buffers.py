@@ -60,7 +60,7 @@ class TensorBuffer:
 
 
 @dataclass
-class Buffers:
+class FunctionBuffers:
     """The buffers of a function. Made by `of`."""
 
     inside: dict[SSAValue, tuple[SSAValue, Sequence[int] | None]] = field(default_factory=dict)
@@ -70,9 +70,9 @@ class Buffers:
     """For each op, the pieces that it copies, each with the tensor that it is copied into."""
 
     @staticmethod
-    def of(function: FuncOp) -> "Buffers":
+    def of(function: FuncOp) -> "FunctionBuffers":
         """The buffers of a function and their lives."""
-        found = Buffers()
+        found = FunctionBuffers()
         arguments = set(function.body.block.args)
         for op in ops_in_order(function):
             found._alias(op, op, arguments)

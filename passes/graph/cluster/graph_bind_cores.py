@@ -28,7 +28,7 @@ from vtac.dialects.graph import BINDING, BindingAttr, shape_of
 from vtac.dialects.graph.pieces import pieces_of, units_of
 from vtac.dialects.graph.split_rules import piece_of
 from vtac.dialects.target import ClusterTarget
-from vtac.passes.graph.cluster.buffers import Buffers
+from vtac.passes.graph.cluster.buffers import FunctionBuffers
 from vtac.passes.graph.cluster.layer_costs import Factors, LayerCosts, LayerTime, factors_of
 from vtac.passes.graph.cluster.layers import activations, layers_of, planned_functions
 from vtac.passes.graph.cluster.modes import Mode, mode_named
@@ -65,7 +65,7 @@ class _Binder:
     def __init__(self, function: FuncOp, cluster: ClusterTarget, mode: Mode):
         self.function, self.cluster, self.mode = function, cluster, mode
         self.costs = LayerCosts(cluster)
-        self.buffers = Buffers.of(function)
+        self.buffers = FunctionBuffers.of(function)
         self.wanted: dict[SSAValue, Factors] = {}
 
     def run(self) -> None:

@@ -30,7 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 from vtac.dialects.graph import PLACES, ConstantOp, PlaceAttr, TensorWindowOp, YieldOp
 from vtac.dialects.graph.plan_attributes import PLACE_ALIGNMENT
 from vtac.dialects.target import ClusterTarget
-from vtac.passes.graph.cluster.buffers import Buffers, TensorBuffer
+from vtac.passes.graph.cluster.buffers import FunctionBuffers, TensorBuffer
 from vtac.passes.graph.cluster.layers import ops_in_order, planned_functions
 
 
@@ -50,7 +50,7 @@ class GraphPlaceTensorsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Place the tensors of every function for a cluster."""
         for function, cluster in planned_functions(op):
-            buffers = Buffers.of(function)
+            buffers = FunctionBuffers.of(function)
             is_used = cluster.cores > 1 if self.buffer is None else self.buffer
             room = max(cluster.gb_bytes - self.keep, 0) if is_used else 0
             inside = [b for b in buffers.by_root.values() if not b.outside]
@@ -124,7 +124,7 @@ def has_places(op: Operation) -> bool:
     return not skipped and bool(op.results)
 
 
-def _record(function: FuncOp, buffers: Buffers, offsets: dict[SSAValue, int]) -> None:
+def _record(function: FuncOp, buffers: FunctionBuffers, offsets: dict[SSAValue, int]) -> None:
     for op in ops_in_order(function):
         if has_places(op):
             places = []
@@ -145,7 +145,7 @@ def places_of(op: Operation) -> list[PlaceAttr]:
 
 def verify_places(function: FuncOp, cluster: ClusterTarget) -> None:
     """Raise `VerifyException` unless tensors lie in the global buffer, apart while they live."""
-    buffers = Buffers.of(function)
+    buffers = FunctionBuffers.of(function)
     held: list[tuple[int, int, TensorBuffer]] = []
     for op in ops_in_order(function):
         if not has_places(op):

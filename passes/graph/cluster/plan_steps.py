@@ -9,7 +9,7 @@ from xdsl.ir import Operation, OpResult, SSAValue
 from vtac.dialects.graph import BINDING, PLACES, BindingAttr, InstanceOp
 from vtac.dialects.graph.pieces import bytes_in, whole
 from vtac.dialects.target import ClusterTarget
-from vtac.passes.graph.cluster.buffers import Buffers
+from vtac.passes.graph.cluster.buffers import FunctionBuffers
 from vtac.passes.graph.cluster.layer_costs import LayerCosts, LayerTime, factors_of
 from vtac.passes.graph.cluster.layers import activations, layers_of
 
@@ -39,7 +39,7 @@ class PlanSteps:
 
     def __init__(self, function: FuncOp, cluster: ClusterTarget):
         self.function, self.cluster = function, cluster
-        self.costs, self.buffers = LayerCosts(cluster), Buffers.of(function)
+        self.costs, self.buffers = LayerCosts(cluster), FunctionBuffers.of(function)
         self.steps = [
             PlannedLayer(number, layer) for number, layer in enumerate(layers_of(function))
         ]

@@ -34,7 +34,7 @@ from vtac.passes.graph.constants import constant_of
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class AttentionProduct:
     """A product of shares by values that ends as int8.
 
     ops: what accumulates, to be erased. entries: which head each entry of its batch is. values:
@@ -60,7 +60,7 @@ class Attention:
     bias: Array
     real: DequantizeOp
     step: float
-    products: Sequence[Product]
+    products: Sequence[AttentionProduct]
     replaced: Sequence[Operation]
 
     @property
@@ -156,7 +156,7 @@ def _planes(
 
 def _products(
     high: SSAValue, low: SSAValue | None, form: tuple[int, int, int]
-) -> tuple[list[Product], list[Operation]] | None:
+) -> tuple[list[AttentionProduct], list[Operation]] | None:
     """What reads the planes; and the ops that move them. None if something else reads them."""
     moves: list[Operation] = []
     readers = []
@@ -208,7 +208,7 @@ def _readers(
 def _product(
     op: BatchMatMulOp, places: Array, low: dict[BatchMatMulOp, Array] | None,
     form: tuple[int, int, int],
-) -> Product | None:  # fmt: skip
+) -> AttentionProduct | None:  # fmt: skip
     """The product of the high plane, with that of the low one, up to its requantisation."""
     heads, rows, keys = form
     if places.shape != (op.entries * rows, keys):
@@ -237,7 +237,7 @@ def _product(
         end = _only_reader(total.result)
     if not isinstance(end, RequantizeOp):
         return None
-    return Product(end, ops, first.tolist(), op.b)
+    return AttentionProduct(end, ops, first.tolist(), op.b)
 
 
 def _only_reader(value: SSAValue) -> Operation | None:

@@ -34,18 +34,18 @@ from vtac.passes.graph.softmax.softmax import (
     Ending,
     Softmax,
 )
-from vtac.passes.graph.streams.fine import LARGEST_WEIGHT, Draft, FineValue, Part
+from vtac.passes.graph.streams.fine import LARGEST_WEIGHT, FineValue, OpDraft, Part
 
 
 class Scores(Protocol):
     """The scores of one head, whose ops may be made several times."""
 
-    def parts(self, draft: Draft) -> list[Part]:
+    def parts(self, draft: OpDraft) -> list[Part]:
         """Ops for the accumulators [rows, keys]."""
         ...
 
 
-def matmul(draft: Draft, a: SSAValue, b: SSAValue) -> SSAValue:
+def matmul(draft: OpDraft, a: SSAValue, b: SSAValue) -> SSAValue:
     """One product of activations, int8 [rows, inner] by int8 [columns, inner]."""
     type = TensorType(i32, [known_extents(a)[0], known_extents(b)[0]])
     return draft.insert(BatchMatMulOp(a, b, 1, type))
@@ -70,7 +70,7 @@ class Emitter:
 
     numbers: Softmax
     lanes: int
-    draft: Draft
+    draft: OpDraft
 
     def heads(self, scores: Sequence[Scores]) -> list[Head]:
         """The exponentials of each head, and what divides their products."""

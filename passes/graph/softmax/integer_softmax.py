@@ -32,10 +32,15 @@ from vtac.passes.graph.host_model import HostModel, HostRates
 from vtac.passes.graph.machine_work import alu_cycles, gemm_micro_ops
 from vtac.passes.graph.quantize.emit_contraction import ARRANGES
 from vtac.passes.graph.reasons import NOTE, Reason, ReasonKind, is_settled, keep_on_host
-from vtac.passes.graph.softmax.attention import Attention, Product, attention_of, is_softmax
+from vtac.passes.graph.softmax.attention import (
+    Attention,
+    AttentionProduct,
+    attention_of,
+    is_softmax,
+)
 from vtac.passes.graph.softmax.emit import Emitter, Head, matmul
 from vtac.passes.graph.softmax.softmax import Ending, Softmax
-from vtac.passes.graph.streams.fine import Draft, Part
+from vtac.passes.graph.streams.fine import OpDraft, Part
 from vtac.passes.te.schedule.cost import Rates
 
 LARGEST_ERROR = 0.5
@@ -89,7 +94,7 @@ class _Scores:
     bias: Array
     source: Operation
 
-    def parts(self, draft: Draft) -> list[Part]:
+    def parts(self, draft: OpDraft) -> list[Part]:
         """Ops for the accumulators."""
         product = matmul(draft, self.queries, self.keys)
         product.owner.location = self.source.location  # type: ignore[union-attr]
@@ -115,7 +120,7 @@ def _take(ctx: Context, target: Target, host: HostModel | None, op: HostOp) -> R
     if error > LARGEST_ERROR:
         what = f"in integers it would be {error:.2f} steps of the product with values off"
         return Reason(what, ReasonKind.PRECISION)
-    rewriter = _Rewriter(found, numbers, target, Draft(ctx, op, op))
+    rewriter = _Rewriter(found, numbers, target, OpDraft(ctx, op, op))
     ends = rewriter.emit(known)
     reason = None if host is None else rewriter.objection(host)
     if reason is not None:
@@ -137,7 +142,7 @@ class _Given:
     hi: int
 
 
-def _ending(ctx: Context, found: Attention, product: Product) -> _Given | None:
+def _ending(ctx: Context, found: Attention, product: AttentionProduct) -> _Given | None:
     end = product.end
     bias, shift = constant_of(ctx, end.bias), constant_of(ctx, end.shift)
     if bias is None or shift is None:
@@ -179,7 +184,7 @@ class _Rewriter:
     found: Attention
     numbers: Softmax
     target: Target
-    draft: Draft
+    draft: OpDraft
 
     def emit(self, endings: Sequence[_Given]) -> list[SSAValue]:
         """Draft the ops; the new result of each product."""
@@ -208,7 +213,7 @@ class _Rewriter:
         return ends
 
     def _result(
-        self, emitter: Emitter, product: Product, heads: Sequence[Head], ending: Ending
+        self, emitter: Emitter, product: AttentionProduct, heads: Sequence[Head], ending: Ending
     ) -> SSAValue:
         """The int8 of one product, entry below entry."""
         made, scale = [], product.end.scale.value.data

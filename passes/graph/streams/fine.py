@@ -60,7 +60,7 @@ class FineValue:
 
 
 @dataclass
-class Draft:
+class OpDraft:
     """Ops that are made but not inserted yet, all at the location of ``source``.
 
     place: before which op those that are made next will be inserted.

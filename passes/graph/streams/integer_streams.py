@@ -56,7 +56,7 @@ from vtac.passes.graph.reasons import (
     is_settled,
     keep_on_host,
 )
-from vtac.passes.graph.streams.fine import Draft, FineValue, rows_of
+from vtac.passes.graph.streams.fine import FineValue, OpDraft, rows_of
 from vtac.passes.graph.streams.layer_norms import LayerNorm
 from vtac.passes.graph.streams.sums import LARGEST, emit_sum, fine_step
 from vtac.passes.te.schedule.cost import Rates
@@ -143,7 +143,7 @@ class _Streams:
             return Reason("no layer on the accelerator reads its result", ReasonKind.COST)
         if not self._is_made_here(operand):
             return Reason("the host makes its operand", ReasonKind.COST)
-        draft, before = Draft(self.ctx, op, op), dict(self.fine)
+        draft, before = OpDraft(self.ctx, op, op), dict(self.fine)
         x = self._planes(operand, draft)
         numbers = None if x is None or power is None else self._numbers(op, x, rounding, power)
         reason: Reason | None = None
@@ -170,7 +170,7 @@ class _Streams:
         return None
 
     def _objection(
-        self, draft: Draft, op: HostOp, rounding: _Rounding, error: float
+        self, draft: OpDraft, op: HostOp, rounding: _Rounding, error: float
     ) -> Reason | None:
         """Why a drafted normalisation is not worth it; None if it is."""
         if error > LARGEST_ERROR:
@@ -240,7 +240,7 @@ class _Streams:
         stored = _stored(value)
         return stored is not None and isinstance(_base(stored.x).owner, RequantizeOp | RescaleOp)
 
-    def _planes(self, value: SSAValue, draft: Draft) -> FineValue | None:
+    def _planes(self, value: SSAValue, draft: OpDraft) -> FineValue | None:
         """The integers of a value's rows; the ops that make them are added to the draft."""
         value = _base(value)
         if value in self.fine:
@@ -274,7 +274,7 @@ class _Streams:
             return
         place = value.owner
         assert isinstance(place, Operation)
-        draft, shape = Draft(self.ctx, place, place), shape_of(value) or ()
+        draft, shape = OpDraft(self.ctx, place, place), shape_of(value) or ()
         parts = [(planes.high, 1 if planes.low is None else 256), (planes.low, 1)]
         reals = []
         for plane, weight in parts:
@@ -357,7 +357,7 @@ def _rounding_of(value: SSAValue, ctx: Context) -> _Rounding | None:
     return max(found.values(), key=lambda one: len(one.ops))
 
 
-def _split(draft: Draft, value: SSAValue, step: float) -> FineValue:
+def _split(draft: OpDraft, value: SSAValue, step: float) -> FineValue:
     """Planes of a value that the host makes."""
     type = TensorType(i8, shape_of(value) or ())
     high = draft.insert(QuantizeOp(value, 256 * step, 0, type))

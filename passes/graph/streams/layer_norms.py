@@ -32,7 +32,7 @@ from vtac.dialects.graph import (
     known_extents,
 )
 from vtac.dialects.graph.wide import MOST_FINE
-from vtac.passes.graph.streams.fine import Draft, FineValue
+from vtac.passes.graph.streams.fine import FineValue, OpDraft
 
 MEAN_BITS = 14
 """Of the factor that divides a sum by the number of channels."""
@@ -209,7 +209,7 @@ class LayerNorm:
             r = (r * ((3 << MANTISSA_BITS) - q) + (1 << MANTISSA_BITS)) >> ROOT_BITS
         return cast(Array, r >> z)
 
-    def emit(self, draft: Draft, x: FineValue, wide: bool) -> FineValue:
+    def emit(self, draft: OpDraft, x: FineValue, wide: bool) -> FineValue:
         """Append the ops. wide: whether the result has two planes; else it is the high one,
         rounded."""
         lanes, ones = self.lanes, np.ones((self.lanes, self.channels))
@@ -245,7 +245,7 @@ class LayerNorm:
         op = RequantizeOp(product, addends, amounts, type, lo=-128, hi=127, scale=scale)
         return FineValue(draft.insert(op), None, np.array([scale]))
 
-    def _emit_root(self, draft: Draft, total: SSAValue) -> SSAValue:
+    def _emit_root(self, draft: OpDraft, total: SSAValue) -> SSAValue:
         total = draft.plus(total, self.added)
         least = FloatAttr(float(4**self.low_exponent), f64)
         total = draft.insert(ClipOp(total, total.type, min=least))
@@ -271,7 +271,7 @@ class LayerNorm:
 
     @staticmethod
     def _scale(
-        draft: Draft, acc: SSAValue, multiplier: int = 1, offset: int = 0, shift: int = 0
+        draft: OpDraft, acc: SSAValue, multiplier: int = 1, offset: int = 0, shift: int = 0
     ) -> SSAValue:
         if (multiplier, offset, shift) == (1, 0, 0):
             return acc

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vtac.passes.graph.streams.fine import Draft, FineValue, rounded_factors
+from vtac.passes.graph.streams.fine import FineValue, OpDraft, rounded_factors
 
 FRACTION_BITS = 7
 """The least bits that the accumulators have below the result's."""
@@ -29,7 +29,7 @@ def fine_step(lo: float, hi: float) -> float:
     return max(abs(lo), abs(hi), 2.0**-100) / LARGEST
 
 
-def emit_sum(draft: Draft, addends: Sequence[FineValue], step: float) -> FineValue | None:
+def emit_sum(draft: OpDraft, addends: Sequence[FineValue], step: float) -> FineValue | None:
     """The sum of some values as planes; None where some partial sum could leave int32.
 
     step: the step that is wanted for the result. If an addend has two planes, the result takes the
