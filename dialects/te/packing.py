@@ -135,7 +135,7 @@ class PackedAttr(MemRefLayoutAttr, Data[tuple[Region, ...]]):
             printer.print_string(", ".join(map(_text, self.data)))
 
     def verify(self) -> None:
-        """Slices have a size, and there is at least one region."""
+        """Check that there is at least one region, and that every slice has at least size 1."""
         sizes = (
             size
             for region in self.data

@@ -65,7 +65,10 @@ class ComputeOp(InstructionOp, ABC):
         return super().row()
 
     def verify_(self) -> None:
-        """As every instruction; micro-ops are inline, or have a range in the micro-op buffer."""
+        """Check what all instructions must fulfil, and that the micro-ops are given exactly once.
+
+        They are either inline or a range of the micro-op buffer.
+        """
         verify_lengths(self, loops=2, dst=2, src=2, wgt=2, uops=2)
         if (self.micro_ops is None) == (self.uops is None):
             raise VerifyException(

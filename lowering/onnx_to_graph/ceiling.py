@@ -15,7 +15,10 @@ _POOLINGS = ("MaxPool", "AveragePool")
 
 
 def correct_ceiling(model: ModelProto, types: dict[str, TypeProto]) -> bool:
-    """Rewrite the first node whose inferred shape is wrong, in place; whether there was one."""
+    """Rewrite, in place, the first node whose inferred shape is wrong.
+
+    Returns whether there was such a node.
+    """
     for node in sorted_nodes(model.graph):
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         if node.op_type not in _POOLINGS or not attributes.get("ceil_mode", 0):

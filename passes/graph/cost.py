@@ -49,11 +49,12 @@ def computing_ops(composite: CompositeOp) -> list[Operation]:
 
 @dataclass(frozen=True)
 class RegionCost:
-    """A region in numbers.
+    """What a region costs on its accelerator, and what it would cost on the host.
 
-    macs: its multiply-accumulates. border: bytes that enter and leave it.
-    cycles: an estimate of those it takes with its launch and its border; host_cycles: what the host
-    would take for its ops. Both in cycles of the codegen's clock; None: there is no estimate.
+    macs: its multiply-accumulates. border: bytes that enter and leave it. cycles: an estimate of
+    its time on the accelerator, with the launch and the transfers of its border, or None where the
+    codegen gives no estimate. host_cycles: an estimate of the time of its ops on the host. Both
+    times are in cycles of the codegen's clock.
     """
 
     macs: int

@@ -22,7 +22,10 @@ class TeDeclareIntrinsics(ModulePass):
     name = "te-declare-intrinsics"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Add what is missing, at the end. Raises `CompileError` without a target."""
+        """Add the declarations that the module lacks, at its end.
+
+        Raises `CompileError` where the module has no target.
+        """
         target = target_at(op)
         if target is None:
             raise CompileError(

@@ -56,7 +56,10 @@ class IntrinsicCall:
 
 @dataclass(eq=False)
 class IntrinsicCover:
-    """The calls of intrinsics that replace a nest of loops, and the loops of their lanes."""
+    """What replaces a nest of loops: calls of intrinsics.
+
+    lanes: the innermost loops of the nest, which each call runs by itself, as lanes of a block.
+    """
 
     invocations: list[IntrinsicCall] = field(default_factory=list)
     lanes: list[te.ForOp] = field(default_factory=list)

@@ -60,7 +60,11 @@ class Lifetimes:
         return next((user for user in users if user is not statement), None)
 
     def join(self, kept: te.AllocOp, joined: te.AllocOp) -> None:
-        """Record that a buffer takes the place of another, which begins with its last use."""
+        """Record that ``kept`` holds the elements of ``joined`` as well.
+
+        ``joined`` is first written by the last use of ``kept``, so its own last use becomes that of
+        ``kept``.
+        """
         if joined not in self._last:
             self._last[joined] = self._find_last(joined)
         self._last[kept] = self._last.pop(joined)

@@ -53,7 +53,10 @@ class SplitBodiesPass(ModulePass):
 class _SplitBody(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ComputeOp, rewriter: PatternRewriter) -> None:
-        """A stage for each operation but the last, which keeps the name."""
+        """Insert a stage for each operation of the body but the last.
+
+        The last operation remains in a stage of the original name.
+        """
         operations = [inner for inner in op.body.block.ops if _computes(inner)]
         kernel = op.parent_op()
         assert isinstance(kernel, KernelOp)

@@ -127,7 +127,7 @@ class WindowReduction:
         return shaped(self.read.value).get_shape()
 
     def elements(self, extents: Sequence[int]) -> int:
-        """Elements of the machine in a tensor of these extents."""
+        """The number of scratchpad elements that a tensor of these extents fills."""
         return prod(extents[:-LANES])
 
 

@@ -182,7 +182,10 @@ class _Fetch:
         self._room = timing.queue_depth * len(work) // busiest
 
     def is_ahead_of(self, started: int) -> bool:
-        """Whether what has come does not fit the queues when so many instructions have started."""
+        """Whether the queues are full once so many instructions have started.
+
+        They are if they cannot hold the fetched instructions that have not started.
+        """
         return self._came - started > self._room
 
     def next_beats(self) -> int:

@@ -26,7 +26,7 @@ class _Shown:
 
     @property
     def judged(self) -> int:
-        """Trials that were made now."""
+        """Trials that this run made itself, without those replayed from the database."""
         return sum(s.trials - min(s.replayed, s.trials) for s in self.standings.values())
 
     @property

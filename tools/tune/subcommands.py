@@ -40,7 +40,11 @@ def run_subcommand(args: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class _Filter:
-    """Which keys count. target: a digest; kernel: how the digest begins; None for all."""
+    """Selects keys of the database.
+
+    target: the digest of the target, or None for all targets. kernel: the first characters of the
+    digest of the kernel, or None for all kernels.
+    """
 
     target: str | None
     kernel: str | None
@@ -51,7 +55,7 @@ class _Filter:
         return cls(target, args.kernel)
 
     def takes(self, key: Key) -> bool:
-        """Whether a key counts."""
+        """Whether the filter selects a key."""
         return self.target in (None, key.target) and key.kernel.startswith(self.kernel or "")
 
 

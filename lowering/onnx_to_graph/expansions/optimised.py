@@ -48,7 +48,7 @@ def fused_product(site: Site) -> bool:
 
 
 def biased_gelu(site: Site) -> bool:
-    """Gelu of a tensor and, where there is one, a vector that is added to it."""
+    """Gelu of a tensor, to which a bias vector is added first if the node has one."""
     x = site.node.input[0]
     if site.float_shape(x) is None:
         return False

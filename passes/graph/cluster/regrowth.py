@@ -42,11 +42,14 @@ class _Growing:
     parts: list[TensorPiece] = field(default_factory=list)
 
     def made(self, value: SSAValue) -> None:
-        """Take up a piece that is made now."""
+        """Record that a value exists from now on: its pieces are parts that can be joined."""
         self.parts += [piece for piece in self.pieces if piece.value is value]
 
     def joined(self, read: Rectangle, block: Block) -> TensorPiece:
-        """A part that contains a rectangle; assembled at the end of the block if need be."""
+        """A part that contains a rectangle.
+
+        If no part does, one is assembled at the end of the block from those that meet it.
+        """
         for part in self.parts:
             if contains(part.rectangle, read):
                 return part

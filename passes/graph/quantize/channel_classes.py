@@ -59,14 +59,14 @@ class _Ties:
         self._fixed: set[SSAValue] = set()
 
     def root(self, value: SSAValue) -> SSAValue:
-        """The value that stands for all that share an order with this one."""
+        """The representative of all values whose channels have the same order as this one's."""
         while (parent := self._parents.get(value, value)) is not value:
             self._parents[value] = self._parents.get(parent, parent)
             value = parent
         return value
 
     def tie(self, first: SSAValue, second: SSAValue) -> None:
-        """Let two values share an order."""
+        """Require that the channels of two values have the same order."""
         first, second = self.root(first), self.root(second)
         if first is second:
             return
@@ -75,11 +75,11 @@ class _Ties:
             self._fixed.add(first)
 
     def fix(self, value: SSAValue) -> None:
-        """Keep the order of a value."""
+        """Require that the order of the channels of a value is kept."""
         self._fixed.add(self.root(value))
 
     def is_fixed(self, value: SSAValue) -> bool:
-        """Whether the order of a value must be kept."""
+        """Whether the order of the channels of a value must be kept."""
         return self.root(value) in self._fixed
 
 

@@ -88,7 +88,10 @@ class Scale:
         return (self.factor, self.odd) == (other.factor, other.odd)
 
     def divided(self, area: int) -> "Scale":
-        """The scale of sums over ``area`` elements, taken as means."""
+        """The scale that makes sums over ``area`` elements of this scale their means.
+
+        A stored sum is read as the mean: as itself, divided by ``area``.
+        """
         odd, exponent = odd_part(area)
         return Scale(self.factor, self.odd / odd, self.exponent - exponent)
 

@@ -64,7 +64,10 @@ class _Known(NamedTuple):
 
 
 class Model(BaseExplorer):
-    """Chains over simulated cost and regression; the best new points are asked."""
+    """Simulated annealing on a predicted cost; proposes the best points that it comes across.
+
+    The prediction is the simulated cost of a point, corrected by a regression on clocked trials.
+    """
 
     name: ClassVar[str] = "model"
 

@@ -44,9 +44,10 @@ class CostNetwork:
         return other
 
     def train(self, points: Array, directions: NDArray[np.int64], targets: Array) -> float:
-        """One step on a batch. Returns the mean squared difference before it.
+        """Take one gradient step on a batch. Returns the mean squared error before the step.
 
-        points: [batch, inputs]. directions: the output that each target is for. targets: [batch].
+        points: [batch, inputs]. directions: the number of the output that each target is compared
+        with, [batch]. targets: [batch].
         """
         layers = self._layers(points)
         rows = np.arange(len(points))

@@ -179,7 +179,7 @@ class HardSwish(JoinRule[HardSwishOp]):
     """
 
     def joined(self, op: HardSwishOp, network: Network, result: SSAValue) -> Joined | None:
-        """x, and x as the gate reads it."""
+        """The two factors, both linear in ``x``: ``x`` itself, and the operand of its gate."""
         x = diagonal(op, op.x, result, np.ones(1))
         return Joined([x, x], "mul", HARD_SWISH)
 

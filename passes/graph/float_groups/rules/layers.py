@@ -26,7 +26,7 @@ class _Layer(CoreRule[LayerT], Generic[LayerT]):
     """Products with constant weights."""
 
     def width(self, op: LayerT) -> int:
-        """The number of products that the op states."""
+        """The number of products that are added up for one output."""
         return op.products()
 
     def form(self, op: LayerT, result: SSAValue, factor: Array) -> Form:
