@@ -10,7 +10,7 @@ import pytest
 from compiled_encoders import compiled_encoder
 from encoder import Form
 from graph_reference import run_reference
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from small_models import run
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, i8
@@ -137,14 +137,14 @@ def evaluated(emit: Any, arrays: list[Array]) -> tuple[list[Array], FineValue]:
 
 @settings(max_examples=25)
 @given(st.lists(st.floats(0.25, 1e3), min_size=1, max_size=8))
+@example([0.599609375])
 def test_factors_are_whole_numbers_near_them(factors: list[float]) -> None:
-    """Those of one sum differ less than this; the largest is as near as `TOLERANCE` at least."""
+    """All are off by at most `TOLERANCE` of the largest, or half of a whole number."""
     array = 256 * np.array(factors)
     high, low, _ = planes_of_factors(array)
     whole = rounded_factors(array)
     assert low.dtype == np.int8 and (high is None or high.dtype == np.int8)
-    assert abs(whole.max() / array.max() - 1) <= TOLERANCE
-    assert np.abs(whole - array).max() <= TOLERANCE * array.max()
+    assert np.abs(whole - array).max() <= max(TOLERANCE * array.max(), 0.5)
 
 
 @settings(max_examples=10)

@@ -211,6 +211,7 @@ def planes_of_factors(factors: Array) -> tuple[Array | None, Array, int]:
     """Whole numbers near positive factors: ``(high 2^PLANE_BITS + low) 2^bits``.
 
     There is no high plane where the low one has no factor that is off by more than `TOLERANCE`.
+    Factors of both planes are off by less, but by up to one half where they are below 256.
     """
     largest = float(factors.max())
     bits = max(0, int(np.ceil(np.log2(largest / LARGEST_WEIGHT))))
