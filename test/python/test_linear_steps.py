@@ -34,7 +34,7 @@ SIZES = {
     "relus": 150,
     "layers": 30,
     "tower": 16,
-    "outputs": 60,
+    "outputs": 80,
 }
 
 
