@@ -268,3 +268,22 @@ def test_options_are_the_same_as_keywords_and_as_an_object() -> None:
         vtac.compile(MODEL, options=CompileOptions(), shift="block")
     with pytest.raises(vtac.CompileError, match=r"(?s)option shift.*option method.*percentile"):
         CompileOptions(shift="both", method="guess", percentile=0)  # type: ignore[arg-type]
+
+
+def test_recorded_schedules_are_those_of_the_compilation(tmp_path: Path) -> None:
+    """Whether those that come with vtac are used or none at all."""
+    model, samples, _ = digits(tmp_path)
+    found = []
+    for number, options in enumerate((["--no-tuning"], [])):
+        package, folder = tmp_path / f"{number}.vtapkg", tmp_path / f"ir{number}"
+        arguments = [str(model), "--calibrate", str(samples), "-o", str(package), *options]
+        vta_compile.main([*arguments, "--save-ir", str(folder)])
+        expected = programs_of(package, ["vta_0"])
+        (graph,) = folder.glob("*_graph.mlir")
+        again = tmp_path / f"again{number}"
+        again.mkdir()
+        vta_opt.main([str(graph), "--from", "graph", *options, "-o", str(again / "vta.mlir")])
+        vta_translate.main(["--encode", str(again / "vta.mlir"), "-o", str(again / "vta_0.npz")])
+        assert programs_of(again, ["vta_0"]) == expected
+        found.append(expected)
+    assert found[0] != found[1], "records come with vtac for this network"

@@ -23,11 +23,11 @@ from vtac.tools.commands.diagnostics import run_command
 from vtac.tools.commands.explain_order import Order
 from vtac.tools.commands.explanation import by_cost, hosted_table, node_cycles, tuning_line
 from vtac.tools.commands.parsers.shapes import parse_shapes
+from vtac.tools.commands.parsers.tuning import tuning_files
 from vtac.tools.commands.parsers.vta_compile import (
     argument_parser,
     measures_layers,
     output_of,
-    tuning_files,
     verify,
 )
 from vtac.tools.commands.partition_arguments import chosen_names, criteria_of

@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
@@ -27,6 +28,7 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, machine_of
 from vtac.passes.pipeline import Pipeline
 from vtac.runtime.atomic import read_whole
 from vtac.tools.commands.diagnostics import USER_ERRORS, problems_of, run_command
+from vtac.tools.commands.parsers.tuning import tuning_files
 from vtac.tools.commands.parsers.vta_opt import MLIR, ONNX, SEPARATOR, argument_parser, verify
 from vtac.tools.commands.positions import Positions, parse_module, verify_module
 from vtac.tools.commands.progress import Step, shown_steps
@@ -43,6 +45,9 @@ from vtac.tools.files.ir_files import (
     write_ir,
 )
 
+if TYPE_CHECKING:
+    from vtac.tools.tune.lookup import Tuning
+
 
 class VtaOpt:
     """One call of the command."""
@@ -58,6 +63,19 @@ class VtaOpt:
         self.machine = machine_of(self.args.target) if self.args.target else None
         self.positions = Positions(self.file)
         self.passes = built_passes(self._pipeline().passes, get_all_passes(), OurPasses())
+        self.recorded = self._recorded()
+        self.ctx.schedules = self.recorded
+
+    def _recorded(self) -> "Tuning | None":
+        """Recorded schedules, those that vta-compile would use: a level ends in the same program.
+
+        They are looked for only if a pass can ask for them.
+        """
+        if not any(found.name == "te-schedule" for found in self.passes):
+            return None
+        from vtac.tools.tune.lookup import recorded_schedules
+
+        return recorded_schedules(tuning_files(self.args))
 
     def _pipeline(self) -> Pipeline:
         """The passes of ``-p``, or those between two levels of the default pipeline."""
@@ -98,6 +116,7 @@ class VtaOpt:
             print(json.dumps(self._seconds, indent=2), file=sys.stderr)
         if failures:
             raise CompileError(failures)
+        self._note_unused_records()
         self._write(f"{SEPARATOR}\n".join(outputs), whole)
 
     def _shown_steps(self) -> AbstractContextManager[Step]:
@@ -160,6 +179,14 @@ class VtaOpt:
                 f" {observations_file(self.file)}: they will not correct its biases",
                 file=sys.stderr,
             )
+
+    def _note_unused_records(self) -> None:
+        """Say which records could not be used, and let go of the files."""
+        if self.recorded is None:
+            return
+        for note in () if self.args.quiet else self.recorded.notes:
+            print(f"vta-opt: note: {note}", file=sys.stderr)
+        self.recorded.close()
 
     def _prepare(self, module: ModuleOp) -> None:
         if self.machine is not None:

@@ -1,9 +1,8 @@
 """The arguments of ``vta-compile``, and what is wrong with them."""
 
 import argparse
-import os
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from vtac.dialects.errors import CompileError, Problem
 from vtac.passes.graph.quantise_options import Requantise, Sharing
@@ -14,10 +13,12 @@ from vtac.tools.commands.parsers.accuracy import add_accuracy_arguments
 from vtac.tools.commands.parsers.argument_parser import ArgumentParser, add_quiet_argument
 from vtac.tools.commands.parsers.partition import add_partition_arguments
 from vtac.tools.commands.parsers.shapes import add_shape_argument
+from vtac.tools.commands.parsers.tuning import (
+    add_tuning_arguments,
+    tuning_files,
+    unused_tuning,
+)
 from vtac.tools.commands.parsers.types import at_least, finite_number, percentage, whole_numbers
-
-TUNING_VARIABLE = "VTAC_TUNING"
-"""The environment variable with files of recorded schedules."""
 
 EXAMPLES = """examples:
   vta-compile model.onnx --calibrate samples.npz
@@ -138,17 +139,9 @@ def _add_view_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tuning_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("schedules").add_argument
-    add(
-        "--tuning",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="recorded schedules that vta-tune found, a database or a file of JSON lines, looked at"
-        " before those that come with vtac; may be repeated, the first counts most (default:"
-        f" ${TUNING_VARIABLE}, file names separated by '{os.pathsep}')",
-    )
-    add("--no-tuning", action="store_true", help="use no recorded schedules at all")
+    group = parser.add_argument_group("schedules")
+    add_tuning_arguments(group)
+    add = group.add_argument
     add(
         "--no-trials",
         action="store_true",
@@ -230,7 +223,7 @@ def verify(args: argparse.Namespace) -> None:
     one = "one batch, not --throughput"
     verify_used(
         (
-            ("--tuning", args.no_tuning and args.tuning, "a compilation without --no-tuning"),
+            unused_tuning(args),
             ("--plan", args.throughput is not None and args.plan, one),
             ("--plan-picture", args.throughput is not None and args.plan_picture, one),
             ("--batch", args.throughput is not None and args.batch, one),
@@ -243,11 +236,3 @@ def verify(args: argparse.Namespace) -> None:
             ),
         )
     )
-
-
-def tuning_files(args: argparse.Namespace) -> list[str] | Literal[False] | None:
-    """The files of recorded schedules; None for those that come with vtac, False for none."""
-    if args.no_tuning:
-        return False
-    named = os.environ.get(TUNING_VARIABLE, "").split(os.pathsep)
-    return args.tuning or list(filter(None, named)) or None

@@ -4,12 +4,13 @@ import argparse
 import json
 from typing import Any
 
-from vtac.tools.commands.arguments import file_of, verify_paths
+from vtac.tools.commands.arguments import file_of, verify_paths, verify_used
 from vtac.tools.commands.parsers.argument_parser import (
     ArgumentParser,
     add_quiet_argument,
     asks_for_json,
 )
+from vtac.tools.commands.parsers.tuning import add_tuning_arguments, tuning_files, unused_tuning
 
 SEPARATOR = "// -----"
 MLIR, ONNX = "mlir", "onnx"
@@ -52,6 +53,7 @@ def argument_parser() -> argparse.ArgumentParser:
     add("--calibrate", metavar="DATA", help="samples, for --from imported or canonical")
     add("-o", "--output-file", help="where to write; large constants go to FILE.npz")
     add("--target", help="set vtac.target: the name of a preset, or a vta_config.json")
+    add_tuning_arguments(parser)
     flags = {
         "allow-unregistered-dialect": "accept ops and attributes that no dialect defines",
         "no-implicit-module": "demand the module around the ops of the input",
@@ -100,5 +102,6 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def verify(args: argparse.Namespace) -> None:
     """Raise `CompileError` on paths that cannot be used."""
-    read = args.calibrate, file_of(args.target)
+    read = args.calibrate, file_of(args.target), *(tuning_files(args) or [])
+    verify_used([unused_tuning(args)])
     verify_paths(read, [args.output_file], rewritten=[args.input_file])
