@@ -19,12 +19,19 @@ from vtac.runtime.package import package_to_bytes, read_package
 from vtac.tools.commands import vta_compile
 from vtac.tools.driver.compiled_cache import compilation_digest
 from vtac.tools.driver.options import CompileOptions
+from vtac.tools.tune import lookup
 from vtac.tools.tune.database import Database
 from vtac.tools.tune.lookup import Tuning
 from vtac.tools.tune.records import Record
 
 TARGET = Target.named("chisel-pynq")
 SMALL = TARGET.replace(log_acc_buff_size=12, log_inp_buff_size=12)
+
+
+@pytest.fixture(autouse=True)
+def none_shipped(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No records come with vtac: these tests say which there are."""
+    monkeypatch.setattr(lookup, "SHIPPED", tmp_path_factory.mktemp("shipped"))
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from vtac.dialects.target import TARGET_ATTRIBUTE, Target
 from vtac.tools.commands import vta_compile, vta_tune
 from vtac.tools.commands.parsers.vta_tune import METHODS, SUBCOMMANDS
 from vtac.tools.files.ir_files import module_text
+from vtac.tools.tune import lookup
 from vtac.tools.tune.database import Database
 from vtac.tools.tune.lookup import RecordFile
 from vtac.tools.tune.methods import methods
@@ -142,9 +143,13 @@ def test_a_model_is_tuned_and_compiled(
 
 
 def test_records_that_help_the_network_are_selected(
-    samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    samples: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever the kernels gain alone, the network with the selected records is not slower."""
+    monkeypatch.setattr(lookup, "SHIPPED", tmp_path)  # where no records are
     path, chosen = tmp_path / "tune.db", tmp_path / "chosen.jsonl"
     args = [MODEL, "--target", "chisel-pynq", "--calibrate", samples, "--database", path]
     args += ["--layers", "second", "--layers", "logits", "--trials", "32", "--select", chosen]
