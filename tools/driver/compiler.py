@@ -254,7 +254,7 @@ class Driver:
             best = self._planned(best.pipeline, unpartitioned, nodes)
         self.report = best.report
         faults = faults_sought(best.built, self._engine, self.ctx.resources)
-        self._note_records()
+        self.report.note_records(() if self.recorded is None else self.recorded.notes)
         self.report.tried = tuple(each for each in (plan, best.trials.choice()) if each)
         self.report.notes += [each.text for each in self.report.tried]
         if not best.built and NO_CALIBRATION not in self.report.warnings:
@@ -350,15 +350,6 @@ class Driver:
                 blobs |= more
         on_target = any(codegen.uses_target for codegen in self.codegens.values())
         return package_of(cut, functions, blobs, self.target if on_target else None, self.report)
-
-    def _note_records(self) -> None:
-        """Note which records of tuning could not be used."""
-        if self.recorded is not None:
-            self.report.notes += self.recorded.notes
-        for choice in self.report.schedules:
-            if choice.record is not None and choice.record.refused:
-                layers = ", ".join(choice.layers)
-                self.report.notes.append(f"{layers}: the schedule is the {choice.record}")
 
     def _import(
         self, source: ModelSource, calibration: Source | None, shapes: dict[str, Sequence[int]]

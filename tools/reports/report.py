@@ -1,6 +1,7 @@
 """The report of a compilation: levels with op counts, seconds, notes, warnings, choices."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -209,6 +210,14 @@ class CompileReport:
     def total_seconds(self) -> float:
         """The time from the model to the package."""
         return sum(self.seconds.values())
+
+    def note_records(self, notes: Sequence[str]) -> None:
+        """Note which records of tuning could not be used. notes: about the files of records."""
+        self.notes += notes
+        for choice in self.schedules:
+            if choice.record is not None and choice.record.refused:
+                layers = ", ".join(choice.layers)
+                self.notes.append(f"{layers}: the schedule is the {choice.record}")
 
     def copy(self) -> "CompileReport":
         """The report as it is now. Times are counted in one account from then on, too."""
